@@ -1,0 +1,292 @@
+"""Core: everything that a blocking and an asyncio client do alike, as flows. The clients only run them."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from . import events
+from .cache import Cache
+from .errors import Busy, Interrupted, InvalidInput, StoreError
+from .flows import dedup, lock
+from .flows.lock import Terms
+from .flows.renewal import Book, Hold
+from .flows.requests import Ask, Flow, Sending
+from .holder import Signature
+from .lease import LeaseFace, read_token
+from .model import Entry, Released, State
+from .ops import Renew
+from .rules import Seconds, seconds, stored_key, ttl_seconds, wait_seconds
+from .stores import StoreFace
+
+log = logging.getLogger("solely")
+L = TypeVar("L", bound=LeaseFace)
+MAX_MANY = 100_000  # keys in one call: what one process should hold in memory at a time
+
+
+class Core:
+    """The leases, the cache and the hook of one client."""
+
+    def __init__(
+        self,
+        store: StoreFace,
+        *,
+        ring: Callable[[str], None],
+        hook: events.Hook | None,
+        cache: Cache | None,
+        start_keeping: Callable[[], None],
+    ) -> None:
+        self.store = store
+        self.hook = hook
+        self.cache = cache
+        self.book = Book(ring, self._report)
+        self._ring = ring
+        self._signature = Signature()
+        self._start_keeping = start_keeping
+        self._keeping = False
+
+    def forked(self) -> None:
+        """In the child of a fork: its leases are born lost, and its name is its own."""
+        for hold in list(self.book.holds):
+            hold.lost = "forked"
+        self.book = Book(self._ring, self._report)
+        self._signature = Signature()
+        self._keeping = False
+
+    def _report(self, hold: Hold, renewed: Entry | None) -> None:
+        if renewed is None:
+            log.warning("lease_lost", extra={"key": hold.key, "fence": hold.fence, "how": hold.lost})
+        if self.hook is not None:
+            event = (
+                events.Lost(hold.key, hold.fence, hold.lost)
+                if renewed is None
+                else events.Renewed(hold.key, hold.fence, renewed.left)
+            )
+            self.hook(event)
+
+    # -- lock
+
+    def terms(self, *, ttl: Seconds, wait: Seconds, purpose: str, delay: Seconds) -> Terms:
+        """The terms of a lock, checked; InvalidInput before anything is sent."""
+        return Terms(
+            ttl_seconds(ttl),
+            wait_seconds(wait),
+            self._signature.info(purpose),
+            seconds("delay", delay, least=0.0, most=86_400.0) if delay else 0.0,
+            self.store.client,
+            self.store.polls,
+        )
+
+    def taking(self, key: str, terms: Terms, hold: Callable[[lock.Grant], L]) -> Flow[L]:
+        """A lease of the key; Busy if it cannot be had in time."""
+        try:
+            grant = yield from lock.acquire(key, terms)
+        except Busy as refusal:
+            self._contended(key, terms, refusal)
+            raise
+        return self._kept(grant, hold)
+
+    def trying(self, key: str, terms: Terms, hold: Callable[[lock.Grant], L]) -> Flow[L | None]:
+        """A lease of the key, or None if somebody has it."""
+        try:
+            return (yield from self.taking(key, terms, hold))
+        except Busy:
+            return None
+
+    def taking_all(self, keys: Sequence[str], terms: Terms, hold: Callable[[lock.Grant], L]) -> Flow[list[L]]:
+        """Leases of all keys, in the order given; Busy, with none held, if they cannot be had in time."""
+        try:
+            grants = yield from lock.acquire_all(keys, terms)
+        except Busy as refusal:
+            self._contended(keys[0], terms, refusal)
+            raise
+        by_key = {grant.key: grant for grant in grants}
+        return [self._kept(by_key[key], hold) for key in dict.fromkeys(keys)]
+
+    def resuming(self, token: str, hold: Callable[[lock.Grant], L]) -> Flow[L]:
+        """The lease that the token names; Busy if it is no longer that owner's."""
+        key, owner, ttl, _ = read_token(token)
+        return self._kept((yield from lock.resume(key, owner, ttl)), hold)
+
+    def hold(
+        self, grant: lock.Grant, *, renew: bool, max_hold: Seconds | None, on_lost: Callable[[Hold], None] | None
+    ) -> Hold:
+        """The keeper's record of a grant."""
+        most = math.inf if max_hold is None else seconds("max_hold", max_hold, least=0.001, most=math.inf)
+        return Hold(grant, renewed=renew, max_hold=most, on_lost=on_lost)
+
+    def _kept(self, grant: lock.Grant, hold: Callable[[lock.Grant], L]) -> L:
+        lease = hold(grant)
+        if not self._keeping:
+            self._keeping = True
+            self._start_keeping()
+        self.book.add(lease._hold)
+        if self.hook is not None:
+            self.hook(events.Acquired(grant.key, grant.fence, grant.waited, grant.attempts))
+        return lease
+
+    def _contended(self, key: str, terms: Terms, refusal: Busy) -> None:
+        if self.hook is not None:
+            self.hook(events.Contended(key, terms.wait, refusal.holder))
+
+    def renewing(self, lease: LeaseFace, ttl: Seconds | None) -> Flow[None]:
+        """Extends the lease now; LeaseLost if it is no longer ours."""
+        hold = lease._hold
+        wanted = hold.ttl if ttl is None else ttl_seconds(ttl)
+        now: float = yield Ask.NOW
+        if hold.how(now):
+            raise lease._lost_error()
+        wanted = min(wanted, max(0.001, hold.ends - now))
+        entry: Entry = yield Renew(hold.key, hold.owner, wanted)
+        sent: Sending = yield Ask.SENT
+        if entry.owner != hold.owner:
+            self.book.lose(hold, entry.gone or "expired")
+            raise lease._lost_error()
+        hold.ttl = wanted
+        hold.extended(entry, wanted, sent.at)
+        self.book.add(hold)
+        self._report(hold, entry)
+
+    def ensuring(self, lease: LeaseFace, needed: Seconds) -> Flow[None]:
+        """Returns only if at least that many seconds are left, renewing if need be; LeaseLost if it cannot."""
+        wanted = lease._wanted(needed)
+        if lease.lost:
+            raise lease._lost_error()
+        if lease.remaining() < wanted:
+            yield from self.renewing(lease, None)
+            if lease.remaining() < wanted:
+                raise lease._lost_error()
+
+    def releasing(self, leases: Sequence[LeaseFace]) -> Flow[list[Released]]:
+        """Lets go of all in one batch, and says truthfully whether each was still held."""
+        for lease in leases:
+            self.book.remove(lease._hold)
+        if len(leases) == 1:
+            outcomes = [(yield from lock.release(_grant(leases[0]._hold)))]
+        else:
+            outcomes = yield from lock.release_all([_grant(lease._hold) for lease in leases])
+        now: float = yield Ask.NOW
+        for lease, outcome in zip(leases, outcomes, strict=True):
+            hold = lease._hold
+            if not hold.lost:
+                hold.lost = str(outcome)
+            if self.hook is not None:
+                self.hook(events.ReleasedLease(hold.key, hold.fence, now - lease._since, str(outcome)))
+        return outcomes
+
+    def leaving(self, leases: Sequence[LeaseFace], error: BaseException | None) -> Flow[None]:
+        """The end of a guarded body: lets go; LeaseLost if it outlived its lease; never masks the body's own error."""
+        mine = [lease for lease in leases if not lease._over]
+        if not mine:
+            return
+        how = {id(lease): lease.lost_how for lease in mine}
+        try:
+            outcomes = yield from self.releasing(mine)
+        except (Interrupted, StoreError) as why:
+            cause = why.cause if isinstance(why, Interrupted) else why
+            if error is None or not isinstance(cause, StoreError):
+                raise
+            log.warning("release_failed", extra={"key": mine[0].key, "error": str(cause)})
+            return
+        if error is None:
+            for lease, outcome in zip(mine, outcomes, strict=True):
+                if outcome is not Released.RELEASED:
+                    lease._hold.lost = how[id(lease)] or str(outcome)
+                    raise lease._lost_error()
+
+    def drop(self, lease: LeaseFace, how: str) -> None:
+        """Stops keeping the lease, without letting go."""
+        self.book.remove(lease._hold)
+        lease._hold.lost = how
+        lease._over = True
+
+    def closing(self) -> Flow[None]:
+        """Lets go of everything still held, since nobody will renew it any more."""
+        grants = [_grant(hold) for hold in list(self.book.holds)]
+        self.book.holds.clear()
+        self.book.close()
+        if grants:
+            log.warning("client_closed_with_leases", extra={"count": len(grants), "key": grants[0].key})
+            yield from lock.release_all(grants)
+
+    # -- dedup
+
+    def first(self, key: str, ttl: float) -> Flow[bool]:
+        """True for exactly one caller per ttl."""
+        fresh = yield from dedup.first(key, ttl)
+        if self.cache is not None:
+            left = ttl if fresh else (yield from dedup.seen(key)).left
+            self.cache.add(key, left)
+        self._marked(key, fresh)
+        return fresh
+
+    def first_many(self, keys: Sequence[str], ttl: float) -> Flow[list[bool]]:
+        """One answer per key; keys that the cache knows are not asked for."""
+        cache = self.cache
+        unknown = [key for key in keys if not cache.has(key)] if cache is not None else keys
+        answers = (yield from dedup.first_many(unknown, ttl)) if unknown else []
+        if cache is not None:
+            stale = [key for key, fresh in zip(unknown, answers, strict=True) if not fresh]
+            for entry in (yield from dedup.seen_many(stale)) if stale else ():
+                cache.add(entry.key, entry.left)
+            for key, fresh in zip(unknown, answers, strict=True):
+                if fresh:
+                    cache.add(key, ttl)
+        if self.hook is not None:
+            for key, fresh in zip(unknown, answers, strict=True):
+                self._marked(key, fresh)
+        if len(unknown) == len(keys):
+            return answers
+        asked = iter(answers)
+        remaining = list(reversed(unknown))
+        results = []
+        for key in keys:
+            if remaining and remaining[-1] == key:
+                remaining.pop()
+                results.append(next(asked))
+            else:
+                results.append(False)
+                self._marked(key, False, cached=True)
+        return results
+
+    def seen(self, key: str) -> Flow[bool]:
+        """True if the key is marked."""
+        entry = yield from dedup.seen(key)
+        done = entry.state is State.DONE
+        if done and self.cache is not None:
+            self.cache.add(key, entry.left)
+        return done
+
+    def forget(self, key: str) -> Flow[bool]:
+        """True if there was a mark, which is gone now."""
+        if self.cache is not None:
+            self.cache.drop(key)
+        return (yield from dedup.forget(key))
+
+    def known(self, key: str) -> bool:
+        """True if the cache knows that the key is marked."""
+        if self.cache is None or not self.cache.has(key):
+            return False
+        self._marked(key, False, cached=True)
+        return True
+
+    def _marked(self, key: str, fresh: bool, cached: bool = False) -> None:
+        if self.hook is not None:
+            self.hook(events.Marked(key, fresh, cached))
+
+
+def _grant(hold: Hold) -> lock.Grant:
+    """The grant with its present deadline, which tells a late release what it may believe."""
+    return hold.grant._replace(deadline=hold.deadline)
+
+
+def keys_of(kind: str, keys: Iterable[str]) -> list[str]:
+    """The stored keys, each checked; InvalidInput if there are none or too many, or if one text was given for many."""
+    if isinstance(keys, str | bytes):
+        raise InvalidInput(f"give several keys as a list, not as one text: {keys!r:.80}")
+    stored = [stored_key(kind, key) for key in keys]
+    if not 1 <= len(stored) <= MAX_MANY:
+        raise InvalidInput(f"{len(stored)} keys were given; give 1 to {MAX_MANY}")
+    return stored

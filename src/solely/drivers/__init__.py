@@ -1,0 +1,1 @@
+"""Drivers: who performs a flow. One for threads, one for asyncio, one that simulates."""

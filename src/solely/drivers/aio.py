@@ -1,0 +1,293 @@
+"""Performs flows in asyncio tasks. The ops that tasks issue in one turn of the loop go out as one batch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import threading
+from collections.abc import Callable
+from itertools import count
+from typing import Any, TypeVar
+
+from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
+from ..events import Hook
+from ..flows.requests import Ask, Flow, Join, Sending, Wait
+from ..ops import MAX_BATCH, MAX_BATCH_BYTES, Op
+from ..rules import COMPENSATE, local_clock
+from ..stores import AsyncStore
+from .lines import Lines
+from .trying import HEAVY, IS_OP, URGENT, ended, given_up, interruption, pause, retried, weight
+
+T = TypeVar("T")
+log = logging.getLogger("solely")
+
+
+class _Sleeper:
+    """A task that can be woken; remembers one wake-up."""
+
+    __slots__ = ("_future", "_woken")
+
+    def __init__(self) -> None:
+        self._woken = False
+        self._future: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        self._woken = True
+        if self._future is not None and not self._future.done():
+            self._future.set_result(None)
+
+    async def sleep(self, seconds: float) -> bool:
+        """True if woken, False after that many seconds."""
+        if not self._woken:
+            loop = asyncio.get_running_loop()
+            self._future = loop.create_future()
+            timer = loop.call_later(seconds, _stop_waiting, self._future)
+            try:
+                await self._future
+            finally:
+                timer.cancel()
+                self._future = None
+        woken, self._woken = self._woken, False
+        return woken
+
+
+def _stop_waiting(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class Batcher:
+    """Collects the ops of one turn of the loop. A lone op waits for no company; nobody's cancellation stops a batch."""
+
+    def __init__(self, store: AsyncStore, loop: asyncio.AbstractEventLoop) -> None:
+        self._store = store
+        self._loop = loop
+        self._urgent: list[tuple[Op, asyncio.Future[Any]]] = []
+        self._pending: list[tuple[Op, asyncio.Future[Any]]] = []
+        self._flying: set[asyncio.Future[Any]] = set()
+
+    def submit(self, op: Op) -> asyncio.Future[Any]:
+        """A future of (reply, when it was sent)."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if not (self._pending or self._urgent):
+            self._loop.call_soon(self._flush)
+        (self._urgent if type(op) in URGENT else self._pending).append((op, future))
+        return future
+
+    def _flush(self) -> None:
+        waiting = self._urgent + self._pending if self._urgent else self._pending
+        self._urgent, self._pending = [], []
+        if len(waiting) == 1 or (len(waiting) <= MAX_BATCH and not any(type(op) in HEAVY for op, _ in waiting)):
+            self._send(waiting)
+            return
+        batch: list[tuple[Op, asyncio.Future[Any]]] = []
+        size = 0
+        for one in waiting:
+            more = weight(one[0])
+            if batch and (len(batch) == MAX_BATCH or size + more > MAX_BATCH_BYTES):
+                self._send(batch)
+                batch, size = [], 0
+            batch.append(one)
+            size += more
+        self._send(batch)
+
+    def _send(self, batch: list[tuple[Op, asyncio.Future[Any]]]) -> None:
+        sent = local_clock()
+        answer = asyncio.ensure_future(self._store.perform([op for op, _ in batch]))  # noqa: RUF006 - kept below
+        self._flying.add(answer)  # the loop itself keeps only weak references
+        answer.add_done_callback(lambda done: self._answered(batch, sent, done))
+
+    def _answered(self, batch: list[tuple[Op, asyncio.Future[Any]]], sent: float, answer: asyncio.Future[Any]) -> None:
+        self._flying.discard(answer)
+        error = answer.exception() if not answer.cancelled() else Unanswered("the event loop cancelled the request")
+        if error is None:
+            for (_, future), reply in zip(batch, answer.result(), strict=True):
+                if not future.done():
+                    if isinstance(reply, StoreError):
+                        future.set_exception(reply)
+                    else:
+                        future.set_result((reply, sent))
+        elif isinstance(error, StoreUnavailable) or len(batch) == 1:
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(error)
+        else:  # one op may have spoiled it for all: each is repeated alone, under its own owner
+            for one in batch:
+                self._send([one])
+
+
+class AsyncDriver:
+    """Performs flows on an asyncio store, within one event loop."""
+
+    def __init__(self, store: AsyncStore, *, timeout: float, hook: Hook | None = None) -> None:
+        self.store = store
+        self.timeout = timeout
+        self.hook = hook
+        self.lines = Lines()
+        self.closed = False
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._batcher: Batcher | None = None
+        self._thread = 0
+        store.listen(self.tell)
+
+    def tell(self, key: str) -> None:
+        """A hint for this key, from any thread."""
+        if threading.get_ident() == self._thread:
+            self.lines.tell(key)
+        elif self.loop is not None and not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.lines.tell, key)
+
+    def batcher(self) -> Batcher:
+        """The batcher of the one loop that this driver serves."""
+        loop = asyncio.get_running_loop()
+        if self._batcher is None or self.loop is not loop:
+            if self._batcher is not None:
+                raise ClientClosed("an AsyncClient belongs to the event loop of its first use; open one per loop")
+            self.loop, self._thread = loop, threading.get_ident()
+            self._batcher = Batcher(self.store, loop)
+        return self._batcher
+
+    def forked(self) -> None:
+        """In the child of a fork: neither the parent's loop nor its lines are ours."""
+        self.lines = Lines()
+        self.loop = self._batcher = None
+        self._thread = 0
+        self.store.forked()
+        self.store.listen(self.tell)
+
+    async def run(self, flow: Flow[T]) -> T:
+        """The flow's result. An interruption (cancellation, no answer) is thrown into the flow, which may undo."""
+        return await _Run(self, self.batcher()).run(flow)
+
+
+class _Run:
+    """One flow under way, in one task."""
+
+    __slots__ = ("batcher", "doubtful", "driver", "joined", "sent", "sleeper")
+
+    def __init__(self, driver: AsyncDriver, batcher: Batcher) -> None:
+        self.driver = driver
+        self.batcher = batcher
+        self.sleeper: _Sleeper | None = None
+        self.joined: list[str] = []
+        self.sent = 0.0
+        self.doubtful = False
+
+    async def run(self, flow: Flow[T]) -> T:
+        step: Callable[[Any], Any] = flow.send
+        argument: Any = None
+        stopped: Interrupted | None = None
+        try:
+            while True:
+                try:
+                    request = step(argument)
+                    step = flow.send
+                    if type(request) is Ask:
+                        argument = self.answer(request)
+                    elif stopped is not None:
+                        argument = await self.undo(request)
+                    else:
+                        argument = await self.grant(request)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
+                except BaseException as error:  # noqa: BLE001 - whatever happened, the flow may undo
+                    if ended(flow):
+                        raise (stopped.cause if stopped is not None else error) from None
+                    step, argument = flow.throw, error
+                    if not isinstance(error, StoreError):
+                        stopped = argument = interruption(error)
+        finally:
+            for key in self.joined:
+                self.driver.lines.leave(key, self.sleeper)  # type: ignore[arg-type]
+
+    def answer(self, request: Ask) -> Any:
+        if request is Ask.NOW:
+            return local_clock()
+        if request is Ask.OWNER:
+            return os.urandom(16).hex()
+        if request is Ask.SENT:
+            return Sending(self.sent, self.doubtful)
+        return random.random()
+
+    async def grant(self, request: Any) -> Any:
+        """What the flow asked for; raises Interrupted if an answer never came."""
+        kind = type(request)
+        if kind in IS_OP or kind is list:
+            if self.driver.closed:
+                raise ClientClosed("the client is closed; open a new one")
+            try:
+                return await self.perform(request)
+            except StoreUnavailable as error:
+                return await self.retry(request, error)
+        if kind is Wait:
+            return await self.sleeper.sleep(request.at_most)  # type: ignore[union-attr]
+        return await self.join(request)
+
+    async def perform(self, request: Any) -> Any:
+        """The reply to an op, or the list of replies to a list of ops; one try."""
+        if type(request) is not list:
+            reply, self.sent = await self.batcher.submit(request)
+            return reply
+        answers = await asyncio.gather(*map(self.batcher.submit, request), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and (
+                isinstance(answer, StoreUnavailable) or not isinstance(answer, StoreError)
+            ):
+                raise answer
+        self.sent = min((a[1] for a in answers if isinstance(a, tuple)), default=self.sent)
+        return [a[0] if isinstance(a, tuple) else a for a in answers]
+
+    async def retry(self, request: Any, error: StoreUnavailable) -> Any:
+        """Tries again, under the same owners, for as long as the timeout allows."""
+        driver = self.driver
+        started = local_clock()
+        for tries in count(1):
+            self.doubtful = self.doubtful or isinstance(error, Unanswered)
+            rest = pause(tries - 1, random.random())
+            since = local_clock() - started
+            if driver.closed or since + rest > driver.timeout:
+                raise Interrupted(given_up(request, tries, since, error), unanswered=self.doubtful) from None
+            if driver.hook is not None:
+                driver.hook(retried(request, tries, error))
+            await asyncio.sleep(rest)
+            try:
+                return await self.perform(request)
+            except StoreUnavailable as again:
+                error = again
+        raise AssertionError("unreachable")
+
+    async def join(self, request: Join) -> bool:
+        lines = self.driver.lines
+        if self.sleeper is None:
+            self.sleeper = _Sleeper()
+        first = lines.join(request.key, self.sleeper)
+        self.joined.append(request.key)
+        return first or await self.sleeper.sleep(request.at_most) or lines.is_first(request.key, self.sleeper)
+
+    async def undo(self, request: Any) -> Any:
+        """Performs a compensating op, shielded, within COMPENSATE; None if that failed: it then ends with its ttl."""
+        worker = asyncio.ensure_future(self._undo(request))
+        while not worker.done():
+            try:
+                await asyncio.wait({worker})
+            except asyncio.CancelledError:
+                continue  # told already; the wait is bounded
+        if worker.result() is None:
+            log.warning("undo_failed", extra={"request": repr(request)[:200]})
+        return worker.result()
+
+    async def _undo(self, request: Any) -> Any:
+        try:
+            async with asyncio.timeout(COMPENSATE):
+                for tries in count():
+                    if self.driver.closed:
+                        break
+                    try:
+                        return await self.perform(request)
+                    except StoreError:
+                        await asyncio.sleep(pause(tries, random.random()))
+        except TimeoutError:
+            pass
+        return None

@@ -1,0 +1,183 @@
+"""Performs flows on the caller's thread."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import threading
+import time
+from _thread import allocate_lock
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from typing import Any, TypeVar
+
+from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
+from ..events import Hook
+from ..flows.requests import Ask, Flow, Join, Sending, Wait
+from ..ops import MAX_BATCH
+from ..rules import COMPENSATE, local_clock
+from ..stores import Store
+from .lines import Lines
+from .trying import IS_OP, ended, given_up, interruption, pause, retried
+
+T = TypeVar("T")
+log = logging.getLogger("solely")
+
+
+class _Sleeper:
+    """A thread that can be woken; a lock used as a flag, since it is the cheapest thing that remembers one wake-up."""
+
+    __slots__ = ("_flag",)
+
+    def __init__(self) -> None:
+        self._flag = allocate_lock()
+        self._flag.acquire()
+
+    def wake(self) -> None:
+        with suppress(RuntimeError):  # it was awake already
+            self._flag.release()
+
+    def sleep(self, seconds: float) -> bool:
+        """True if woken, False after that many seconds."""
+        return self._flag.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
+
+
+class BlockingDriver:
+    """Performs flows on a blocking store; usable from any number of threads."""
+
+    def __init__(self, store: Store, *, timeout: float, hook: Hook | None = None) -> None:
+        self.store = store
+        self.timeout = timeout
+        self.hook = hook
+        self.lines = Lines()
+        self.closed = False
+        store.listen(self.lines.tell)
+
+    def forked(self) -> None:
+        """In the child of a fork: no line of the parent is ours, and no mutex of it can be trusted."""
+        self.lines = Lines()
+        self.store.forked()
+        self.store.listen(self.lines.tell)
+
+    def run(self, flow: Flow[T]) -> T:
+        """The flow's result. An interruption (KeyboardInterrupt, no answer) is thrown into the flow, which may undo."""
+        return _Run(self).run(flow)
+
+    def perform(self, request: Any) -> Any:
+        """The reply to an op, or the list of replies to a list of ops; one try."""
+        if type(request) is not list:
+            reply = self.store.perform((request,))[0]
+            if isinstance(reply, StoreError):
+                raise reply
+            return reply
+        if len(request) <= MAX_BATCH:
+            return self.store.perform(request)
+        return [r for n in range(0, len(request), MAX_BATCH) for r in self.store.perform(request[n : n + MAX_BATCH])]
+
+
+class _Run:
+    """One flow under way, on one thread."""
+
+    __slots__ = ("doubtful", "driver", "joined", "sent", "sleeper")
+
+    def __init__(self, driver: BlockingDriver) -> None:
+        self.driver = driver
+        self.sleeper: _Sleeper | None = None
+        self.joined: list[str] = []
+        self.sent = 0.0
+        self.doubtful = False
+
+    def run(self, flow: Flow[T]) -> T:
+        step: Callable[[Any], Any] = flow.send
+        argument: Any = None
+        stopped: Interrupted | None = None
+        try:
+            while True:
+                try:
+                    request = step(argument)
+                    step = flow.send
+                    argument = self.grant(request) if stopped is None else self.undo(request)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
+                except BaseException as error:  # noqa: BLE001 - whatever happened, the flow may undo
+                    if ended(flow):
+                        raise (stopped.cause if stopped is not None else error) from None
+                    step, argument = flow.throw, error
+                    if not isinstance(error, StoreError):
+                        stopped = argument = interruption(error)
+        finally:
+            for key in self.joined:
+                self.driver.lines.leave(key, self.sleeper)  # type: ignore[arg-type]
+
+    def grant(self, request: Any) -> Any:
+        """What the flow asked for; raises Interrupted if an answer never came."""
+        kind = type(request)
+        if kind in IS_OP or kind is list:
+            return self.ask(request)
+        if kind is Ask:
+            if request is Ask.NOW:
+                return local_clock()
+            if request is Ask.OWNER:
+                return os.urandom(16).hex()
+            if request is Ask.SENT:
+                return Sending(self.sent, self.doubtful)
+            return random.random()
+        if kind is Wait:
+            return self.sleeper.sleep(request.at_most)  # type: ignore[union-attr]
+        return self.join(request)
+
+    def ask(self, request: Any) -> Any:
+        """The answer, tried for as long as the timeout allows."""
+        driver = self.driver
+        if driver.closed:
+            raise ClientClosed("the client is closed; open a new one")
+        started = self.sent = local_clock()
+        tries = 0
+        while True:
+            try:
+                return driver.perform(request)
+            except StoreUnavailable as error:
+                tries += 1
+                self.doubtful = self.doubtful or isinstance(error, Unanswered)
+                rest = pause(tries - 1, random.random())
+                since = local_clock() - started
+                if self.driver.closed or since + rest > driver.timeout:
+                    raise Interrupted(given_up(request, tries, since, error), unanswered=self.doubtful) from None
+                if driver.hook is not None:
+                    driver.hook(retried(request, tries, error))
+            time.sleep(rest)
+            self.sent = local_clock()
+
+    def join(self, request: Join) -> bool:
+        lines = self.driver.lines
+        if self.sleeper is None:
+            self.sleeper = _Sleeper()
+        first = lines.join(request.key, self.sleeper)
+        self.joined.append(request.key)
+        return first or self.sleeper.sleep(request.at_most) or lines.is_first(request.key, self.sleeper)
+
+    def undo(self, request: Any) -> Any:
+        """Performs a compensating op on a thread of its own and waits at most COMPENSATE for it: a caller that was
+        interrupted wants to leave. None if that failed: what was to be undone then ends with its ttl."""
+        if type(request) not in IS_OP and type(request) is not list:
+            return self.grant(request)
+        replies: list[Any] = []
+        worker = threading.Thread(target=self._undo, args=(request, replies), name="solely-undo", daemon=True)
+        worker.start()
+        worker.join(COMPENSATE)
+        if not replies:
+            log.warning("undo_failed", extra={"request": repr(request)[:200]})
+        return replies[0] if replies else None
+
+    def _undo(self, request: Any, replies: list[Any]) -> None:
+        ends = local_clock() + COMPENSATE
+        for tries in count():
+            with suppress(StoreError):
+                replies.append(self.driver.perform(request))
+                return
+            rest = pause(tries, random.random())
+            if self.driver.closed or local_clock() + rest > ends:
+                return
+            time.sleep(rest)

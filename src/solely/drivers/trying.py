@@ -1,0 +1,56 @@
+"""How drivers try again: every unanswered try is seen here, and repeated under the same owner for a bounded time."""
+
+from __future__ import annotations
+
+from inspect import GEN_CLOSED, getgeneratorstate
+from typing import Any
+
+from ..errors import Interrupted, StoreUnavailable, Unanswered
+from ..events import Retried
+from ..flows.requests import Flow
+from ..ops import OPS, Finish, Push, Release, Renew
+from ..rules import backoff
+
+ONE_TRY = 0.4  # of the timeout: so that at least two full tries fit into it, with pauses
+IS_OP = frozenset(OPS)
+URGENT = frozenset((Renew, Release))  # go first in a batch: they keep or free what others wait for
+HEAVY = frozenset((Finish, Push))  # carry a body
+
+
+def pause(tries: int, chance: float) -> float:
+    """Seconds before the next try: 20 ms (a connection was reset), doubling up to 0.5 s (a server restarts)."""
+    return backoff(tries, first=0.02, longest=0.5, spread=0.2, chance=chance)
+
+
+def weight(op: Any) -> int:
+    """About how many bytes the op takes on the wire."""
+    return 256 + (len(op.value if type(op) is Finish else op.payload) if type(op) in HEAVY else 0)
+
+
+def given_up(request: Any, tries: int, since: float, error: StoreUnavailable) -> StoreUnavailable:
+    """The error for an op, or batch of ops, that got no answer in time; says whether it may have happened."""
+    ops = request if type(request) is list else [request]
+    name = type(ops[0]).__name__ + (f" and {len(ops) - 1} more" if len(ops) > 1 else "")
+    unknown = "it may or may not have happened" if isinstance(error, Unanswered) else "it did not happen"
+    key = getattr(ops[0], "key", "") or getattr(ops[0], "queue", "")
+    final = StoreUnavailable(
+        f"{name} of {key!r}: no answer in {tries} tries over {since:.1f} s; {unknown}: {error}", key=key
+    )
+    final.__cause__ = error
+    return final
+
+
+def interruption(error: BaseException) -> Interrupted:
+    """What is thrown into a flow whose caller was interrupted while an answer was, or may have been, under way."""
+    return error if isinstance(error, Interrupted) else Interrupted(error, unanswered=True)
+
+
+def retried(request: Any, tries: int, error: StoreUnavailable) -> Retried:
+    """The event of an unanswered try that is repeated."""
+    op = request[0] if type(request) is list else request
+    return Retried(getattr(op, "key", ""), type(op).__name__, tries, str(error))
+
+
+def ended(flow: Flow[Any]) -> bool:
+    """True if the flow itself ended with the error at hand; False if it stands at a yield and can be told of it."""
+    return getgeneratorstate(flow) == GEN_CLOSED

@@ -1,0 +1,96 @@
+"""All errors of Solely.
+
+    SolelyError
+    ├── InvalidInput (ValueError)      a key, ttl, wait, value or option that cannot be: nothing was sent
+    │   └── UnknownScheme              a store URL whose scheme no store serves
+    ├── MissingExtra (ImportError)     an optional dependency is not installed; the text has the pip line
+    ├── Refused                        a normal "no", raised where the caller asked to have its body guarded
+    │   └── Busy                       somebody else holds the key; says who and for how long
+    ├── LeaseLost                      the lease ended while its holder believed to hold it
+    ├── ClientClosed                   the client was closed
+    └── StoreError                     the store could not do what was asked
+        ├── StoreUnavailable           no answer: nothing was granted, and what was asked may or may not have happened
+        │   └── Unanswered             one try was sent and no answer came (drivers repeat it under the same owner)
+        ├── StoreFull                  the store is full of what may not be evicted
+        ├── StoreMisconfigured         a setting of the store breaks a promise; the text says which and what to do
+        └── StoreFailed                the store answered with an error of its own
+
+Every error carries `key` where there is one, and, where known, `holder` (who) and `left` (seconds).
+"""
+
+from __future__ import annotations
+
+
+class SolelyError(Exception):
+    """The root: catches everything that Solely raises on purpose."""
+
+    def __init__(self, message: str, *, key: str = "", holder: str = "", left: float | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+        self.holder = holder
+        self.left = left
+
+
+class InvalidInput(SolelyError, ValueError):
+    """The input cannot be; nothing was sent to any store."""
+
+
+class UnknownScheme(InvalidInput):
+    """No store serves the scheme of this URL."""
+
+
+class MissingExtra(SolelyError, ImportError):
+    """An optional dependency is missing; the text names the pip install line."""
+
+
+class Refused(SolelyError):
+    """A normal "no"."""
+
+
+class Busy(Refused):
+    """Somebody else holds the key and the wait is over."""
+
+
+class LeaseLost(SolelyError):
+    """The lease ended (expired, cleared, bounded by max_hold) while its holder believed to hold it."""
+
+
+class ClientClosed(SolelyError):
+    """The client was closed; open a new one."""
+
+
+class StoreError(SolelyError):
+    """The store could not do what was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The store did not answer. Nothing was granted; whether the op was performed is unknown."""
+
+
+class Unanswered(StoreUnavailable):
+    """One try was (or may have been) sent and no answer came."""
+
+
+class StoreFull(StoreError):
+    """The store is full of what may not be evicted."""
+
+
+class StoreMisconfigured(StoreError):
+    """A setting of the store breaks a promise."""
+
+
+class StoreFailed(StoreError):
+    """The store answered with an error of its own."""
+
+
+class Interrupted(BaseException):
+    """Thrown by a driver into a flow: the caller was cancelled, or an answer never came.
+
+    The flow may yield compensating ops and lets this pass; the driver then raises `cause`. `unanswered` says that
+    a try may still be under way, so that a compensating Release must revoke. Never reaches a user.
+    """
+
+    def __init__(self, cause: BaseException, *, unanswered: bool) -> None:
+        super().__init__(repr(cause))
+        self.cause = cause
+        self.unanswered = unanswered

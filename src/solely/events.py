@@ -1,0 +1,101 @@
+"""What happened, told to hooks as frozen events. Logs, metrics, traces and the dashboard are each one listener.
+
+A client without a hook builds no event at all. A hook that raises is logged and never harms the work it watches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+log = logging.getLogger("solely")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something happened to this stored key (`kind/name`)."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired(Event):
+    """A key was acquired, after waiting `waited` seconds."""
+
+    fence: int
+    waited: float
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Contended(Event):
+    """An acquire was refused at the end of its wait; `holder` says by whom."""
+
+    waited: float
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed(Event):
+    """A lease was extended; its holder now has `left` seconds."""
+
+    fence: int
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lost(Event):
+    """A lease ended under its holder; `how` is expired, cleared, max_hold or forked."""
+
+    fence: int
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedLease(Event):
+    """A holder let go, after holding for `held` seconds; `outcome` is what the store said."""
+
+    fence: int
+    held: float
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Marked(Event):
+    """A mark was asked for: `first`, or seen before; `cached` if the local cache knew."""
+
+    first: bool
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Retried(Event):
+    """A try of an op went unanswered and is repeated under the same owner."""
+
+    op: str
+    tries: int
+    error: str
+
+
+class Hook(Protocol):
+    """Is called with every event, on the thread or task where it happened; must return quickly."""
+
+    def __call__(self, event: Event, /) -> None: ...
+
+
+def combine(hooks: Iterable[Hook]) -> Hook | None:
+    """One hook that tells all of them and never raises; None if there are none, so that no event need be built."""
+    listeners = tuple(hooks)
+    if not listeners:
+        return None
+
+    def tell(event: Event, /) -> None:
+        for hook in listeners:
+            try:
+                hook(event)
+            except Exception:
+                log.exception("hook_failed", extra={"event": type(event).__name__})
+
+    return tell

@@ -1,0 +1,138 @@
+"""Renewal: one loop per client keeps all its leases, in batches; another, that waits for no network, tells loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ..errors import Interrupted, StoreUnavailable
+from ..model import Entry
+from ..ops import Renew
+from ..rules import deadline, renewal
+from .lock import Grant
+from .requests import Ask, Flow, Join, Sending, Wait
+
+RENEWALS, LOSSES = ":renewals", ":losses"  # lines of their own; stored keys have a slash, so they never meet
+_TOGETHER = (
+    0.05  # of the ttl: leases due that soon are renewed in the same batch, so that many leases cost few wake-ups
+)
+_RETRY = 0.1  # seconds between batches while the store is away: several tries within the shortest useful lease
+
+
+class Hold:
+    """A lease as its keeper knows it. `lost` says how it was lost, or is empty."""
+
+    __slots__ = ("deadline", "doubtful", "ends", "fence", "grant", "key", "lost", "on_lost", "owner", "renew_at", "ttl")
+
+    def __init__(self, grant: Grant, *, renewed: bool, max_hold: float, on_lost: Callable[[Hold], None] | None) -> None:
+        self.grant = grant
+        self.key, self.owner, self.fence, self.ttl = grant.key, grant.owner, grant.fence, grant.ttl
+        self.ends = grant.sent + max_hold  # renewal does not go beyond
+        self.deadline = min(grant.deadline, self.ends)
+        self.renew_at = renewal(grant.sent, grant.ttl) if renewed else math.inf
+        if self.renew_at >= self.ends:
+            self.renew_at = math.inf
+        self.on_lost = on_lost
+        self.lost = ""
+
+    def extended(self, entry: Entry, ttl: float, sent: float) -> None:
+        """The store renewed it: a new deadline, counted from before the request was sent."""
+        self.deadline = min(deadline(sent, entry.left), self.ends)
+        if self.renew_at != math.inf:
+            self.renew_at = renewal(sent, ttl) if self.deadline < self.ends else math.inf
+
+    def how(self, now: float) -> str:
+        """How it was lost, or "" while it is held."""
+        if not self.lost and now >= self.deadline:
+            return "max_hold" if now >= self.ends else "expired"
+        return self.lost
+
+
+class Book:
+    """The leases of one client. `ring` wakes a loop whose next wake-up would be too late for a new lease."""
+
+    def __init__(self, ring: Callable[[str], None], report: Callable[[Hold, Entry | None], None]) -> None:
+        self.ring = ring
+        self.report = report  # is told of each renewal (with the entry) and of each loss (None)
+        self.holds: dict[Hold, None] = {}
+        self.closed = False
+        self.renews_at = self.watches_at = math.inf
+
+    def add(self, hold: Hold) -> None:
+        """Keeps this lease from now on."""
+        self.holds[hold] = None
+        if hold.renew_at < self.renews_at:
+            self.ring(RENEWALS)
+        if hold.deadline < self.watches_at:
+            self.ring(LOSSES)
+
+    def remove(self, hold: Hold) -> bool:
+        """Forgets it; False if it was not kept (lost, released or handed over before)."""
+        return self.holds.pop(hold, _ABSENT) is not _ABSENT
+
+    def lose(self, hold: Hold, how: str) -> None:
+        """Marks it lost and tells its holder, once."""
+        if self.remove(hold):
+            hold.lost = how
+            self.report(hold, None)
+            if hold.on_lost is not None:
+                hold.on_lost(hold)
+
+    def close(self) -> None:
+        """Ends both loops."""
+        self.closed = True
+        self.ring(RENEWALS)
+        self.ring(LOSSES)
+
+
+_ABSENT = object()
+
+
+def keep_renewing(book: Book) -> Flow[None]:
+    """Renews every lease at half its ttl, in batches, and tries again until its deadline; ends only with the book."""
+    yield Join(RENEWALS, 0.0)
+    while not book.closed:
+        book.renews_at = math.inf  # while looking: whoever comes meanwhile rings, and the ring is remembered
+        now: float = yield Ask.NOW
+        holds = list(book.holds)
+        due = [h for h in holds if h.renew_at <= now + _TOGETHER * h.ttl]
+        if due:
+            try:
+                yield from _renew(book, due, now)
+            except Interrupted as why:
+                if not isinstance(why.cause, StoreUnavailable):
+                    raise
+                for hold in due:
+                    hold.renew_at = (yield Ask.NOW) + _RETRY
+            continue
+        book.renews_at = min((h.renew_at for h in holds), default=math.inf)
+        yield Wait(RENEWALS, min(book.renews_at - now, 3600.0))
+
+
+def _renew(book: Book, due: list[Hold], now: float) -> Flow[None]:
+    ttls = [min(h.ttl, max(h.ends - now, 0.001)) for h in due]
+    replies = yield [Renew(h.key, h.owner, ttl) for h, ttl in zip(due, ttls, strict=True)]
+    sent: Sending = yield Ask.SENT
+    for hold, ttl, reply in zip(due, ttls, replies, strict=True):
+        if not isinstance(reply, Entry):
+            hold.renew_at = sent.at + _RETRY
+        elif reply.owner == hold.owner:
+            hold.extended(reply, ttl, sent.at)
+            book.report(hold, reply)
+        else:
+            book.lose(hold, reply.gone or "expired")
+
+
+def keep_watching(book: Book) -> Flow[None]:
+    """Tells each holder at its local deadline that its lease is lost, whatever the network does."""
+    yield Join(LOSSES, 0.0)
+    while not book.closed:
+        book.watches_at = math.inf
+        now: float = yield Ask.NOW
+        holds = list(book.holds)
+        for hold in holds:
+            how = hold.how(now)
+            if how:
+                book.lose(hold, how)
+        book.watches_at = min((h.deadline for h in holds if not h.lost), default=math.inf)
+        yield Wait(LOSSES, min(book.watches_at - now, 3600.0))

@@ -1,0 +1,47 @@
+"""What a flow may yield besides ops, and what it gets back. A driver grants these; a flow has no clock of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from enum import Enum, auto
+from typing import Any, NamedTuple, TypeVar
+
+from ..ops import Op
+
+
+class Ask(Enum):
+    """Small questions to the driver."""
+
+    OWNER = auto()  # → str: a fresh random id of 128 bits
+    NOW = auto()  # → float: seconds on the local clock that counts suspend
+    CHANCE = auto()  # → float in [0, 1)
+    SENT = auto()  # → Sending: about the last op that was answered
+
+
+class Sending(NamedTuple):
+    """When the answered try was sent, and whether any earlier try of this flow was left unanswered."""
+
+    at: float
+    doubtful: bool
+
+
+class Join(NamedTuple):
+    """→ bool: True once this flow is first in the process's line for the key; False if that took longer than `at_most`.
+
+    The place lasts until the flow ends, however it ends.
+    """
+
+    key: str
+    at_most: float
+
+
+class Wait(NamedTuple):
+    """→ None: returns when the key is hinted (also if the hint came before the wait), or after `at_most` seconds."""
+
+    key: str
+    at_most: float
+
+
+T = TypeVar("T")
+Request = Op | list[Any] | Ask | Join | Wait  # a list is a batch of ops, answered by a list of replies or StoreErrors
+Flow = Generator[Request, Any, T]

@@ -1,0 +1,37 @@
+"""Who holds a key: the small text beside a hold that tells a person whom to ask. Never used to decide anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from datetime import UTC, datetime
+
+from .rules import MAX_INFO_BYTES
+
+_PURPOSE_CHARS = 200  # a purpose is a phrase; with host and pid it stays well within MAX_INFO_BYTES even as \\u escapes
+
+
+class Signature:
+    """Writes the info of this process's holds: host, pid, purpose, since. Cheap, as it is written at every acquire."""
+
+    def __init__(self) -> None:
+        self._head = f'{{"host":{json.dumps(socket.gethostname()[:64])},"pid":{os.getpid()},"since":'
+
+    def info(self, purpose: str = "") -> str:
+        """The info of a hold that is asked for now."""
+        tail = f',"purpose":{json.dumps(purpose[:_PURPOSE_CHARS])}' if purpose else ""
+        text = f"{self._head}{time.time():.3f}{tail}}}"
+        return text if len(text) <= MAX_INFO_BYTES else f"{self._head}{time.time():.3f}}}"
+
+
+def describe(info: str) -> str:
+    """The info as a phrase, e.g. "web-3 pid 4711 (deploy) since 12:00:01 UTC"; as it is if it is not ours."""
+    try:
+        facts = json.loads(info)
+        since = datetime.fromtimestamp(facts["since"], UTC).strftime("%H:%M:%S UTC")
+        purpose = f" ({facts['purpose']})" if facts.get("purpose") else ""
+        return f"{facts['host']} pid {facts['pid']}{purpose} since {since}"
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return info

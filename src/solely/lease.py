@@ -1,0 +1,246 @@
+"""Leases: what the holder of a key has in hand, for threads and for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Self
+
+from .errors import InvalidInput, LeaseLost
+from .flows.renewal import Hold
+from .flows.requests import Flow
+from .model import Released
+from .rules import MAX_TTL, Seconds, deadline, local_clock, seconds
+
+if TYPE_CHECKING:
+    from .core import Core
+
+
+class LeaseFace:
+    """What every lease can say without asking the store. `fence` is what a guarded resource compares."""
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        self._since = hold.grant.sent
+        self._over = False  # released or handed over: no longer this object's to speak of
+
+    @property
+    def key(self) -> str:
+        """The key as the user wrote it."""
+        return self._hold.key.partition("/")[2]
+
+    @property
+    def fence(self) -> int:
+        """Grows with every hold of the key: hand it to whatever the lease protects, which refuses a smaller one."""
+        return self._hold.fence
+
+    @property
+    def waited(self) -> float:
+        """Seconds from asking to holding."""
+        return self._hold.grant.waited
+
+    @property
+    def lost(self) -> bool:
+        """True as soon as the lease may no longer be relied on, also while the network hangs or after a suspend."""
+        return bool(self.lost_how)
+
+    @property
+    def lost_how(self) -> str:
+        """expired, cleared, max_hold, forked, handed over; or "" while it is held."""
+        return self._hold.how(local_clock())
+
+    def remaining(self) -> float:
+        """Seconds that the lease may be relied on, if nobody renews it; 0 if it is lost."""
+        return 0.0 if self.lost else max(0.0, self._hold.deadline - local_clock())
+
+    @property
+    def token(self) -> str:
+        """What another process needs to go on with this lease (`resume`). A secret: who has it can release the key."""
+        facts = [self._hold.key, self._hold.owner, self._hold.ttl, self._hold.fence]
+        return base64.urlsafe_b64encode(json.dumps(facts).encode()).decode()
+
+    def _lost_error(self) -> LeaseLost:
+        how = self.lost_how or "expired"
+        text = f"lease of {self.key!r} (fence {self.fence}) was lost: {how}; another may hold it now"
+        return LeaseLost(text, key=self.key)
+
+    def _wanted(self, needed: Seconds) -> float:
+        wanted = seconds("seconds", needed, least=0.0, most=MAX_TTL)
+        if wanted > deadline(0.0, self._hold.ttl):
+            raise InvalidInput(f"ensure({wanted:g}) asks for more than the lease's ttl of {self._hold.ttl:g} s gives")
+        return wanted
+
+    def __repr__(self) -> str:
+        state = self.lost_how or f"{self.remaining():.1f} s left"
+        return f"<{type(self).__name__} {self.key!r} fence={self.fence} {state}>"
+
+
+def read_token(token: str) -> tuple[str, str, float, int]:
+    """(stored key, owner, ttl, fence) of a lease's token; else InvalidInput."""
+    try:
+        key, owner, ttl, fence = json.loads(base64.urlsafe_b64decode(token))
+        return str(key), str(owner), float(ttl), int(fence)
+    except (ValueError, TypeError):
+        raise InvalidInput("this is not a lease token; give what lease.token returned") from None
+
+
+class Lease(LeaseFace):
+    """A key held by this process, for threads. A context manager that lets go at the end."""
+
+    def __init__(self, hold: Hold, core: Core, run: Callable[[Flow[Any]], Any]) -> None:
+        super().__init__(hold)
+        self._core = core
+        self._run = run
+
+    def renew(self, ttl: Seconds | None = None) -> None:
+        """Extends the lease now; raises LeaseLost if it is no longer ours."""
+        self._run(self._core.renewing(self, ttl))
+
+    def ensure(self, needed: Seconds = 0.0) -> None:
+        """Returns only if at least that many seconds are left, renewing if need be; raises LeaseLost if it cannot."""
+        self._run(self._core.ensuring(self, needed))
+
+    def release(self) -> Released:
+        """Lets go; says truthfully whether the key was still held. Safe to repeat."""
+        outcomes: list[Released] = self._run(self._core.releasing([self]))
+        self._over = True
+        return outcomes[0]
+
+    def hand_over(self) -> str:
+        """Stops keeping the lease here, without letting go, and returns the token for whoever goes on with it."""
+        self._core.drop(self, "handed over")
+        return self.token
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._run(self._core.leaving([self], error))
+
+
+class AsyncLease(LeaseFace):
+    """A key held by this process, for asyncio. An async context manager that lets go at the end.
+
+    With `on_lost="cancel"` (the default) the task inside `async with` is cancelled when the lease is lost, and the
+    block then raises LeaseLost.
+    """
+
+    def __init__(self, hold: Hold, core: Core, run: Callable[[Flow[Any]], Awaitable[Any]], *, cancel: bool) -> None:
+        super().__init__(hold)
+        self._core = core
+        self._run = run
+        self._guard = TaskGuard(hold) if cancel else None
+
+    async def renew(self, ttl: Seconds | None = None) -> None:
+        """Extends the lease now; raises LeaseLost if it is no longer ours."""
+        await self._run(self._core.renewing(self, ttl))
+
+    async def ensure(self, needed: Seconds = 0.0) -> None:
+        """Returns only if at least that many seconds are left, renewing if need be; raises LeaseLost if it cannot."""
+        await self._run(self._core.ensuring(self, needed))
+
+    async def release(self) -> Released:
+        """Lets go; says truthfully whether the key was still held. Safe to repeat."""
+        outcomes: list[Released] = await self._run(self._core.releasing([self]))
+        self._over = True
+        return outcomes[0]
+
+    def hand_over(self) -> str:
+        """Stops keeping the lease here, without letting go, and returns the token for whoever goes on with it."""
+        self._core.drop(self, "handed over")
+        return self.token
+
+    async def __aenter__(self) -> Self:
+        if self._guard is not None:
+            self._guard.enter()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        cancelled = self._guard is not None and self._guard.exit(error)
+        await self._run(self._core.leaving([self], error))
+        if cancelled:
+            raise self._lost_error() from error
+
+
+class TaskGuard:
+    """Cancels the task inside a guarded block when the lease is lost, and tells that cancellation from any other."""
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelled = False
+        self._cancelling = 0
+
+    def enter(self) -> None:
+        """From here on the current task is the one to cancel."""
+        self._task = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task is not None else 0
+        told = self._hold.on_lost
+
+        def lost(hold: Hold) -> None:
+            if told is not None:
+                told(hold)
+            if self._task is not None:
+                self._cancelled = True
+                self._task.cancel(f"lease of {hold.key.partition('/')[2]!r} was lost: {hold.lost}")
+
+        self._hold.on_lost = lost
+
+    def exit(self, error: BaseException | None) -> bool:
+        """True if `error` is our cancellation and nobody else's: it is then taken back, to be told as LeaseLost."""
+        task, self._task = self._task, None
+        if task is None or not self._cancelled:
+            return False
+        nobody_else = task.uncancel() <= self._cancelling
+        return nobody_else and isinstance(error, asyncio.CancelledError)
+
+
+class LeaseSet(list[Lease]):
+    """The leases of `lock_all`, in the order of the keys given; lets go of all of them at the end."""
+
+    @property
+    def lost(self) -> bool:
+        """True if any of them is lost."""
+        return any(lease.lost for lease in self)
+
+    def release(self) -> list[Released]:
+        """Lets go of all, in one batch."""
+        outcomes: list[Released] = self[0]._run(self[0]._core.releasing(self))
+        for lease in self:
+            lease._over = True
+        return outcomes
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self[0]._run(self[0]._core.leaving(self, error))
+
+
+class AsyncLeaseSet(list[AsyncLease]):
+    """The leases of an asyncio `lock_all`, in the order of the keys given; lets go of all of them at the end."""
+
+    @property
+    def lost(self) -> bool:
+        """True if any of them is lost."""
+        return any(lease.lost for lease in self)
+
+    async def release(self) -> list[Released]:
+        """Lets go of all, in one batch."""
+        outcomes: list[Released] = await self[0]._run(self[0]._core.releasing(self))
+        for lease in self:
+            lease._over = True
+        return outcomes
+
+    async def __aenter__(self) -> Self:
+        for lease in self:
+            await lease.__aenter__()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        cancelled = [lease for lease in self if lease._guard is not None and lease._guard.exit(error)]
+        await self[0]._run(self[0]._core.leaving(self, error))
+        if cancelled:
+            raise cancelled[0]._lost_error() from error

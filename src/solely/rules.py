@@ -1,0 +1,115 @@
+"""Pure rules: what may be a key, a ttl, a wait; when to renew, when to give up, how long to back off."""
+
+from __future__ import annotations
+
+import math
+import time
+from datetime import timedelta
+
+from .errors import InvalidInput
+
+Seconds = float | int | timedelta
+
+MAX_KEY_BYTES = 512  # fits an index row of every store, and a log line
+MAX_INFO_BYTES = 1024  # who holds it, not what they do
+MAX_VALUE_BYTES = 256 * 1024  # a result, not a file: larger values belong into object storage, with their address here
+MIN_TTL = 0.001  # the resolution of a store's clock
+MAX_TTL = 366 * 86_400.0  # a year of remembering; what must last longer is no lease and no dedup window
+MAX_WAIT = 86_400.0  # who waits longer than a day has a queue, not a lock
+
+REMEMBER = 60.0  # seconds that a displaced owner is remembered: longer than a TCP stack keeps a request alive for us
+OFFER = 0.020  # seconds that a released key is offered to the first waiter: a slow loopback round trip with room
+LOOK_AGAIN = 1.0  # seconds after which a waiter looks again without a hint: hints may be lost, nobody may hang
+POLL = (
+    0.001,
+    0.010,
+)  # seconds, first and longest look where there is no push: half an OFFER, so an offer is not missed
+COMPENSATE = 2.0  # seconds for the op that undoes an interrupted one: a caller that cancels does not wait longer
+MAX_WAITERS = 1_000  # clients queued at one entry
+MAX_GONE = 16  # displaced owners remembered per entry: more than one REMEMBER window of honest take-overs
+
+DRIFT_RATE = 0.01  # local and store clock may run apart by 1 %: NTP slews at most 0.05 %, chrony rarely near 1 %
+DRIFT_FLOOR = 0.002  # seconds: the resolution of both clocks and of scheduling, for very short leases
+
+# A clock that counts suspend, so that a laptop that slept does not believe in its lease. macOS has no CLOCK_BOOTTIME;
+# its monotonic_raw stops in sleep, so there the store's refusal is the second line of defence.
+if hasattr(time, "CLOCK_BOOTTIME"):
+    _BOOTTIME = time.CLOCK_BOOTTIME
+
+    def local_clock() -> float:
+        """Seconds on the local clock that counts suspend."""
+        return time.clock_gettime(_BOOTTIME)
+
+else:  # pragma: no cover - platforms without CLOCK_BOOTTIME
+    local_clock = time.monotonic
+
+
+def deadline(sent: float, left: float) -> float:
+    """The local moment at which a holder gives up: counted from before this try was sent, less the drift allowance."""
+    return sent + left - (left * DRIFT_RATE + DRIFT_FLOOR)
+
+
+def renewal(sent: float, ttl: float) -> float:
+    """The local moment to renew: half the ttl leaves time for several tries before the deadline."""
+    return sent + ttl / 2
+
+
+def backoff(attempt: int, *, first: float, longest: float, spread: float, chance: float) -> float:
+    """Seconds before try `attempt` + 1: doubling from `first` up to `longest`, ± `spread`, by a chance in [0, 1)."""
+    steady = min(longest, first * 2.0 ** min(attempt, 60))
+    return float(steady * (1.0 + spread * (2.0 * chance - 1.0)))
+
+
+def seconds(name: str, value: Seconds, *, least: float, most: float) -> float:
+    """The duration as float seconds within [least, most]; else InvalidInput that names the value and the bounds."""
+    if type(value) is not float:
+        if isinstance(value, timedelta):
+            value = value.total_seconds()
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidInput(f"{name} must be seconds (int or float) or a timedelta, not {value!r}")
+        else:
+            value = float(value)
+    if not least <= value <= most:
+        if math.isnan(value):
+            raise InvalidInput(f"{name} is NaN; give a number of seconds from {least:g} to {most:g}")
+        raise InvalidInput(f"{name}={value:g} is out of bounds; give a number of seconds from {least:g} to {most:g}")
+    return value
+
+
+def ttl_seconds(value: Seconds, name: str = "ttl") -> float:
+    """A lease's or mark's time to live in float seconds; else InvalidInput."""
+    return seconds(name, value, least=MIN_TTL, most=MAX_TTL)
+
+
+def wait_seconds(value: Seconds) -> float:
+    """How long a caller is ready to wait, in float seconds; else InvalidInput."""
+    return seconds("wait", value, least=0.0, most=MAX_WAIT)
+
+
+def stored_key(kind: str, key: str) -> str:
+    """The key as the store keeps it, `kind/key`; else InvalidInput: keys are text of 1 to 512 bytes without NUL."""
+    if not isinstance(key, str):
+        raise InvalidInput(f"a key must be a str, not {type(key).__name__}: {key!r:.80}")
+    if not key:
+        raise InvalidInput("a key must not be empty; give it 1 to 512 bytes")
+    if not key.isascii() or len(key) > MAX_KEY_BYTES:
+        try:
+            size = len(key.encode())
+        except UnicodeEncodeError:
+            raise InvalidInput(f"key {key!r:.80} cannot be encoded as UTF-8 (lone surrogate)") from None
+        if size > MAX_KEY_BYTES:
+            raise InvalidInput(f"key {key!r:.80} has {size} bytes; the most is {MAX_KEY_BYTES}; hash what is longer")
+    if "\0" in key:
+        raise InvalidInput(f"key {key!r:.80} contains NUL; remove it")
+    return f"{kind}/{key}"
+
+
+def bounded_value(value: bytes, most: int = MAX_VALUE_BYTES) -> bytes:
+    """The value if it is bytes within the bound; else InvalidInput."""
+    if not isinstance(value, bytes):
+        raise InvalidInput(f"a value must be bytes, not {type(value).__name__}")
+    if len(value) > most:
+        raise InvalidInput(
+            f"the value has {len(value)} bytes; the most is {most}; store it elsewhere and keep its address"
+        )
+    return value

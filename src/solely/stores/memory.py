@@ -1,0 +1,358 @@
+"""memory:// — the reference store, for tests and for one process: a mutex around `transitions`.
+
+`memory://` is a fresh store per client; `memory://name` is shared by all clients of the process that name it.
+`?max_size=` bounds it (default 10,000): finished entries make room for new ones, oldest first; held entries, queue
+items, watermarks and limits never do, and when only those are left a new key is answered StoreFull.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from .. import ops as op_types
+from ..errors import InvalidInput, StoreError, StoreFull
+from ..model import Allowance, Entry, Finding, Item, State, item_key
+from ..ops import Op, Reply
+from ..rules import local_clock
+from . import Clock, Tell
+from . import transitions as t
+from .expiries import Expiries
+
+log = logging.getLogger("solely")
+
+DEFAULT_MAX_SIZE = 10_000
+
+
+class Memory:
+    """The data and the mutex. Performs a batch of ops atomically and tells the clients that wait."""
+
+    def __init__(self, *, clock: Clock | None = None, max_size: int = DEFAULT_MAX_SIZE) -> None:
+        self.clock = clock
+        self.max_size = max_size
+        self.listeners: dict[str, Tell] = {}
+        self._mutex = threading.Lock()
+        self._fence = 0
+        self._records: dict[str, t.Record] = {}
+        self._finished: OrderedDict[str, None] = OrderedDict()  # evictable keys, oldest first
+        self._useless = Expiries()  # when to see whether a record can be forgotten
+        self._queues: dict[str, dict[str, t.Record]] = {}
+        self._hits: dict[str, dict[str, int]] = {}  # owner → wall time of its hit
+        self._quiet = Expiries()  # when the last hit of a key is over
+        self._evicted = 0
+        self._perform: dict[type, Callable[[Any, t.Now, list[tuple[str, str]]], Reply]] = {
+            op_types.Acquire: self._acquire,
+            op_types.Renew: self._renew,
+            op_types.Finish: self._finish,
+            op_types.Release: self._release,
+            op_types.Mark: self._mark,
+            op_types.Read: self._read,
+            op_types.Clear: self._clear,
+            op_types.Advance: self._advance,
+            op_types.Hit: self._hit,
+            op_types.Unhit: self._unhit,
+            op_types.Push: self._push,
+            op_types.Take: self._take,
+            op_types.Ack: self._ack,
+            op_types.Return: self._return,
+        }
+
+    def now(self) -> t.Now:
+        """One reading of the clocks."""
+        if self.clock is not None:
+            moment = round(self.clock() * t.US)
+            return t.Now(moment, moment)
+        return t.Now(round(local_clock() * t.US), time.time_ns() // 1_000)
+
+    def perform(self, batch: Sequence[Op]) -> list[Reply | StoreError]:
+        """All ops in one step; an op that fails is answered by its error and harms no neighbour."""
+        hints: list[tuple[str, str]] = []
+        with self._mutex:
+            now = self.now()
+            replies = [self._one(op, now, hints) for op in batch]
+        for client, key in hints:
+            tell = self.listeners.get(client)
+            if tell is not None:
+                tell(key)
+        return replies
+
+    def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
+        """A page of entries in key order."""
+        with self._mutex:
+            now = self.now()
+            keys = sorted(key for key in self._records if key.startswith(prefix) and key > after)
+            entries = (t.view(key, self._records[key], now, value=True) for key in keys)
+            return [e for e in entries if e.state is not State.FREE or e.fence][:limit]
+
+    def size(self) -> int:
+        """How many records there are, of every kind."""
+        return len(self._records) + len(self._hits)
+
+    def _one(self, op: Op, now: t.Now, hints: list[tuple[str, str]]) -> Reply | StoreError:
+        try:
+            return self._perform[type(op)](op, now, hints)
+        except StoreError as error:
+            return error
+
+    def _next_fence(self, now: t.Now) -> int:
+        self._fence = max(self._fence + 1, now.wall)
+        return self._fence
+
+    # -- keeping records within bounds
+
+    def _get(self, key: str, now: t.Now) -> t.Record:
+        return t.current(self._records.get(key), now)
+
+    def _keep(self, key: str, record: t.Record, now: t.Now) -> None:
+        """Stores the record, or forgets it if it answers nothing more."""
+        forget_at = record.forget_at(now)
+        if forget_at <= now.lease:
+            self._forget(key)
+            return
+        if key not in self._records:
+            self._make_room(key, now)
+        if self._records.get(key) is not record:
+            self._records[key] = record
+            self._finished.pop(key, None)
+        self._useless.schedule(key, forget_at)
+        if record.state is State.DONE and record.until != t.NEVER:
+            self._finished[key] = None
+        else:
+            self._finished.pop(key, None)
+
+    def _forget(self, key: str) -> None:
+        self._records.pop(key, None)
+        self._finished.pop(key, None)
+        self._useless.drop(key)
+
+    def _make_room(self, key: str, now: t.Now) -> None:
+        self._purge(now)
+        if self.size() < self.max_size:
+            return
+        if not self._finished:
+            raise StoreFull(
+                f"the memory store holds {self.size()} entries that may not be evicted (max_size={self.max_size}); "
+                "raise max_size or use a larger store",
+                key=key,
+            )
+        self._forget(next(iter(self._finished)))
+        self._evicted += 1
+        if self._evicted & (self._evicted - 1) == 0:  # at the 1st, 2nd, 4th, 8th …: seen early, and no flood of lines
+            figures = {"count": self._evicted, "max_size": self.max_size, "current_size": self.size()}
+            log.warning("store_eviction", extra=figures)
+
+    def _purge(self, now: t.Now) -> None:
+        """Forgets what answers nothing more; each record is looked at about once per lifetime."""
+        for key in self._useless.due(now.lease):
+            self._keep(key, self._records[key], now)
+        for key in self._quiet.due(now.lease):
+            del self._hits[key]
+
+    # -- ops on entries
+
+    def _acquire(self, op: op_types.Acquire, now: t.Now, hints: list[tuple[str, str]]) -> Entry:
+        record = self._get(op.key, now)
+        t.acquire(record, op, now, lambda: self._next_fence(now))
+        self._keep(op.key, record, now)
+        return t.view(op.key, record, now, op.owner, value=op.value)
+
+    def _renew(self, op: op_types.Renew, now: t.Now, hints: list[tuple[str, str]]) -> Entry:
+        record = self._get(op.key, now)
+        t.renew(record, op, now)
+        return t.view(op.key, record, now, op.owner)
+
+    def _finish(self, op: op_types.Finish, now: t.Now, hints: list[tuple[str, str]]) -> Entry:
+        record, told = self._get(op.key, now), list[str]()
+        t.finish(record, op, now, told)
+        self._keep(op.key, record, now)
+        hints.extend((client, op.key) for client in told)
+        return t.view(op.key, record, now, op.owner, value=True)
+
+    def _release(self, op: op_types.Release, now: t.Now, hints: list[tuple[str, str]]) -> Reply:
+        record, told = self._get(op.key, now), list[str]()
+        outcome = t.release(record, op, now, told)
+        self._keep(op.key, record, now)
+        hints.extend((client, op.key) for client in told)
+        return outcome
+
+    def _mark(self, op: op_types.Mark, now: t.Now, hints: list[tuple[str, str]]) -> bool:
+        record = self._get(op.key, now)
+        first = t.mark(record, op, now, lambda: self._next_fence(now))
+        self._keep(op.key, record, now)
+        return first
+
+    def _read(self, op: op_types.Read, now: t.Now, hints: list[tuple[str, str]]) -> Entry:
+        return t.view(op.key, self._records.get(op.key), now, value=True)
+
+    def _clear(self, op: op_types.Clear, now: t.Now, hints: list[tuple[str, str]]) -> bool:
+        record, told = self._get(op.key, now), list[str]()
+        was_item = record.is_item
+        cleared = t.clear(record, op, now, told)
+        self._keep(op.key, record, now)
+        if was_item and not record.is_item:
+            self._drop_item(op.key)
+        hints.extend((client, op.key) for client in told)
+        return cleared
+
+    def _advance(self, op: op_types.Advance, now: t.Now, hints: list[tuple[str, str]]) -> Entry:
+        record = self._get(op.key, now)
+        t.advance(record, op, lambda: self._next_fence(now))
+        self._keep(op.key, record, now)
+        return t.view(op.key, record, now, value=True)
+
+    # -- limits
+
+    def _hit(self, op: op_types.Hit, now: t.Now, hints: list[tuple[str, str]]) -> Allowance:
+        per = t.us(op.per)
+        hits = {owner: at for owner, at in self._hits.get(op.key, {}).items() if at > now.wall - per}
+        allowed = op.owner in hits or len(hits) < op.limit
+        if allowed and op.owner not in hits:
+            if op.key not in self._hits:
+                self._make_room(op.key, now)
+            hits[op.owner] = now.wall
+        if hits:
+            self._hits[op.key] = hits
+            self._quiet.schedule(op.key, now.lease + max(hits.values()) + per - now.wall)
+        if allowed:
+            return Allowance(True, len(hits))
+        frees = sorted(hits.values())[len(hits) - op.limit]
+        return Allowance(False, len(hits), max(0, frees + per - now.wall) / t.US)
+
+    def _unhit(self, op: op_types.Unhit, now: t.Now, hints: list[tuple[str, str]]) -> bool:
+        hits = self._hits.get(op.key, {})
+        given_back = hits.pop(op.owner, None) is not None
+        if not hits:
+            self._hits.pop(op.key, None)
+            self._quiet.drop(op.key)
+        return given_back
+
+    # -- queues
+
+    def _push(self, op: op_types.Push, now: t.Now, hints: list[tuple[str, str]]) -> bool:
+        key = item_key(op.queue, op.id)
+        record = self._get(key, now)
+        pushed = t.push(record, op, now, lambda: self._next_fence(now))
+        if pushed:
+            self._keep(key, record, now)
+            self._queues.setdefault(op.queue, {})[op.id] = record
+        return pushed
+
+    def _take(self, op: op_types.Take, now: t.Now, hints: list[tuple[str, str]]) -> Item | None:
+        queue = self._queues.get(op.queue, {})
+        for id, record in queue.items():
+            if t.has(record, op.owner) and now.lease < record.until:
+                return t.taken(id, record, now)
+        named = {op.id: queue[op.id]} if op.id in queue else {} if op.id else queue
+        ready = [(t.available(r), r.fence, id) for id, r in named.items() if t.available(r) <= now.lease]
+        if not ready:
+            return None
+        id = min(ready)[2]
+        t.take(queue[id], op, now)
+        return t.taken(id, queue[id], now)
+
+    def _ack(self, op: op_types.Ack, now: t.Now, hints: list[tuple[str, str]]) -> bool:
+        record = self._queues.get(op.queue, {}).get(op.id)
+        if record is None:
+            return True
+        if not t.has(record, op.owner):
+            return False
+        self._drop_item(item_key(op.queue, op.id))
+        self._forget(item_key(op.queue, op.id))
+        return True
+
+    def _return(self, op: op_types.Return, now: t.Now, hints: list[tuple[str, str]]) -> bool:
+        record = self._queues.get(op.queue, {}).get(op.id)
+        if record is None or not t.has(record, op.owner):
+            return False
+        t.give_back(record, op, now)
+        return True
+
+    def _drop_item(self, key: str) -> None:
+        prefix, _, id = key.partition("/")[2].partition("/")
+        queue = unquote(prefix)
+        items = self._queues.get(queue, {})
+        items.pop(id, None)
+        if not items:
+            self._queues.pop(queue, None)
+
+
+class _Handle:
+    """One client's view of a Memory: its name in the queues, and its ear."""
+
+    polls = False
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.client = os.urandom(16).hex()
+
+    def listen(self, tell: Tell) -> None:
+        self.memory.listeners[self.client] = tell
+
+    def forked(self) -> None:
+        """The child has a copy of the data under a mutex of its own."""
+        self.memory._mutex = threading.Lock()
+        self.client = os.urandom(16).hex()
+
+
+class MemoryStore(_Handle):
+    """The blocking face of a Memory."""
+
+    def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        return self.memory.perform(ops)
+
+    def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
+        return self.memory.scan(prefix, after, limit)
+
+    def check(self) -> list[Finding]:
+        return [Finding("ok", "memory", f"{self.memory.size()} of at most {self.memory.max_size} entries")]
+
+    def close(self) -> None:
+        self.memory.listeners.pop(self.client, None)
+
+
+class AsyncMemoryStore(_Handle):
+    """The asyncio face of a Memory."""
+
+    async def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        return self.memory.perform(ops)
+
+    async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
+        return self.memory.scan(prefix, after, limit)
+
+    async def check(self) -> list[Finding]:
+        return MemoryStore(self.memory).check()
+
+    async def close(self) -> None:
+        self.memory.listeners.pop(self.client, None)
+
+
+_shared: dict[str, Memory] = {}
+_sharing = threading.Lock()
+
+
+def _open(url: str, clock: Clock | None) -> Memory:
+    parts = urlsplit(url)
+    options = parse_qs(parts.query, keep_blank_values=True)
+    size = options.pop("max_size", [str(DEFAULT_MAX_SIZE)])[0]
+    if options or not size.isdigit() or int(size) < 1:
+        raise InvalidInput(f"memory:// takes max_size=<entries, at least 1>, not {parts.query!r}")
+    if not parts.netloc:
+        return Memory(clock=clock, max_size=int(size))
+    with _sharing:
+        return _shared.setdefault(parts.netloc, Memory(clock=clock, max_size=int(size)))
+
+
+def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> MemoryStore:
+    """A blocking store on the memory that the URL names."""
+    return MemoryStore(_open(url, clock))
+
+
+def open_async(url: str, *, clock: Clock | None, timeout: float) -> AsyncMemoryStore:
+    """An asyncio store on the memory that the URL names."""
+    return AsyncMemoryStore(_open(url, clock))

@@ -1,0 +1,322 @@
+"""The reference: what each op does to a record, as functions on plain data. Read this first.
+
+The memory and SQLite stores call it inside their mutex or transaction; the scripts and SQL functions of the other
+stores say the same in their own language, and the contract suite holds all of them to it.
+
+Times are integer microseconds of the store's clock. A store has two of them: `lease` (what leases, offers, delays
+and the memory of displaced owners run on; it may start anew after a reboot) and `wall` (what must outlive a reboot:
+marks, results, hits). Where there is one clock, both are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..model import Entry, Gone, Item, Released, State
+from ..ops import Acquire, Advance, Clear, Finish, Mark, Push, Release, Renew, Return, Take
+from ..rules import MAX_GONE, MAX_WAITERS, OFFER, REMEMBER
+
+US = 1_000_000
+NEVER = 0  # as `until`: does not expire
+_REMEMBER = int(REMEMBER * US)
+_OFFER = int(OFFER * US)
+
+
+def us(seconds: float) -> int:
+    """Whole microseconds, at least one for any positive duration."""
+    return max(1, round(seconds * US)) if seconds > 0 else 0
+
+
+class Now(NamedTuple):
+    """One reading of the store's clocks, in µs."""
+
+    lease: int
+    wall: int
+
+
+class Waiter(NamedTuple):
+    """A client that waits, and which of its attempts is at the head of its local line."""
+
+    client: str
+    owner: str
+
+
+class Displaced(NamedTuple):
+    """An owner that is gone, how, under which fence, and until when that is remembered."""
+
+    owner: str
+    fence: int
+    how: str
+    until: int
+
+
+class Record:
+    """What a store keeps under one key. `state` is FREE, HELD or DONE as last written; `view` tells what it is now."""
+
+    __slots__ = (
+        "attempts", "delay", "fence", "fingerprint", "gone", "info", "kept", "offered", "opens",
+        "owner", "refused", "state", "until", "value", "waiters",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.state: State = State.FREE
+        self.owner = ""
+        self.fence = 0
+        self.until = NEVER  # HELD: lease clock; DONE: wall clock; NEVER for a watermark
+        self.delay = 0  # HELD: closed for that long after an expiry
+        self.opens = 0  # FREE: closed until then (lease clock), but for the client it is offered to
+        self.offered: Waiter | None = None
+        self.attempts = 0
+        self.kept = 0  # FREE: the attempts are remembered until then (lease clock)
+        self.refused = 0
+        self.fingerprint = ""
+        self.info = ""
+        self.value: bytes | None = None  # DONE: the result (None for a mark); an item's payload in any state
+        self.waiters: list[Waiter] = []
+        self.gone: list[Displaced] = []
+
+    @property
+    def is_item(self) -> bool:
+        """True if this is a queue item: it has a payload before anybody finished it."""
+        return self.value is not None and self.state is not State.DONE
+
+    def forget_at(self, now: Now) -> float:
+        """The lease time from which this record answers nothing more and is treated as absent; infinite if never."""
+        if self.is_item or (self.state is State.DONE and self.until == NEVER):
+            return float("inf")
+        if self.state is State.HELD:
+            at = self.until + self.delay + _REMEMBER
+        elif self.state is State.DONE:
+            at = now.lease + self.until - now.wall
+        else:  # a waiter that is alive looks again within a second
+            at = max(self.opens, self.kept) + (_REMEMBER if self.waiters else 0)
+        return max([at, *(d.until for d in self.gone)]) if self.gone else at
+
+    def useless(self, now: Now) -> bool:
+        """True if this record is treated as absent, so that a store may forget it now or at any later time."""
+        return self.forget_at(now) <= now.lease
+
+
+def current(record: Record | None, now: Now) -> Record:
+    """The record that ops work on: a new one where there is none that still matters."""
+    return Record() if record is None or record.useless(now) else record
+
+
+def _over(record: Record, now: Now) -> bool:
+    """True if the hold or the finished entry has run out."""
+    if record.state is State.HELD:
+        return now.lease >= record.until
+    return record.state is State.FREE or (record.until != NEVER and now.wall >= record.until)
+
+
+def _how(record: Record, owner: str, now: Now) -> str:
+    """How this owner is gone, or "" if it is not known to be."""
+    for displaced in record.gone:
+        if displaced.owner == owner and displaced.until > now.lease:
+            return displaced.how
+    return Gone.EXPIRED if record.state is State.HELD and record.owner == owner and _over(record, now) else ""
+
+
+def _displace(record: Record, owner: str, fence: int, how: str, now: Now) -> None:
+    kept = [d for d in record.gone if d.until > now.lease and (d.owner != owner or not owner)]
+    record.gone = [*kept, Displaced(owner, fence, how, now.lease + _REMEMBER)][-MAX_GONE:]
+
+
+def view(key: str, record: Record | None, now: Now, asker: str = "", *, value: bool = False) -> Entry:
+    """The entry as `asker` may see it now."""
+    if record is None or record.useless(now):
+        return Entry(key, State.FREE)
+    state, left = record.state, 0
+    if state is State.HELD and _over(record, now):
+        state, left = State.FREE, record.until + record.delay - now.lease
+    elif state is State.HELD:
+        left = record.until - now.lease
+    elif state is State.DONE:
+        state, left = (State.FREE, 0) if _over(record, now) else (state, record.until - now.wall)
+    else:
+        left = record.opens - now.lease
+    if state is State.FREE and left > 0:
+        state = State.CLOSED
+    live = state is State.HELD or state is State.DONE
+    counted = live or record.state is State.HELD or record.is_item or now.lease < record.kept
+    return Entry(
+        key,
+        state,
+        record.fence if live or record.is_item else 0,
+        float("inf") if state is State.DONE and record.until == NEVER else max(0, left) / US,
+        asker if live and asker and record.owner == asker else "",
+        record.attempts if counted else 0,
+        record.refused if counted else 0,
+        len(record.waiters),
+        record.fingerprint if live else "",
+        record.info if live else "",
+        record.value if value and (state is State.DONE or record.is_item) else None,
+        _how(record, asker, now) if asker else "",
+    )
+
+
+def _offer(record: Record, now: Now, told: list[str]) -> None:
+    """Offers a key that was just let go to the first waiter, and tells only that one."""
+    record.offered, record.opens = None, 0
+    if record.waiters:
+        record.offered = record.waiters.pop(0)
+        record.opens = now.lease + _OFFER
+        told.append(record.offered.client)
+
+
+def _let_go(record: Record) -> None:
+    record.state, record.owner, record.until, record.delay = State.FREE, "", NEVER, 0
+    record.fingerprint = record.info = ""
+
+
+def acquire(record: Record, op: Acquire, now: Now, next_fence: Callable[[], int]) -> None:
+    """Grants the key to op.owner under the next fence; else queues its client and counts the refusal, as asked."""
+    live = not _over(record, now)
+    if _how(record, op.owner, now) or (live and record.owner == op.owner):
+        return  # gone for good; or a repeat: still mine, nothing moves
+    closed = record.state is State.FREE and now.lease < record.opens
+    closed = closed and not (record.offered is not None and op.client and record.offered.client == op.client)
+    closed = closed or (record.state is State.HELD and not live and now.lease < record.until + record.delay)
+    if (live and record.state is not State.FREE) or closed:
+        if op.counted:
+            record.refused += 1
+        if op.client and record.state is not State.DONE:
+            _queue(record, Waiter(op.client, op.owner))
+        return
+    if record.state is State.HELD:
+        _displace(record, record.owner, record.fence, Gone.EXPIRED, now)
+    elif record.state is State.DONE or now.lease >= record.kept:
+        record.attempts = record.refused = 0
+    record.state, record.owner, record.fence = State.HELD, op.owner, next_fence()
+    record.until, record.delay = now.lease + us(op.ttl), us(op.delay)
+    record.attempts += 1
+    record.fingerprint, record.info, record.value = op.fingerprint, op.info, None
+    record.offered, record.opens, record.kept = None, 0, 0
+    record.waiters = [w for w in record.waiters if w.client != op.client]
+
+
+def _queue(record: Record, waiter: Waiter) -> None:
+    """A client stands in the queue once; a newer attempt of it keeps its place."""
+    for place, other in enumerate(record.waiters):
+        if other.client == waiter.client:
+            record.waiters[place] = waiter
+            return
+    if len(record.waiters) < MAX_WAITERS:
+        record.waiters.append(waiter)
+
+
+def renew(record: Record, op: Renew, now: Now) -> None:
+    """Extends the hold if it is op.owner's and has not run out."""
+    if record.state is State.HELD and record.owner == op.owner and not _over(record, now):
+        record.until = now.lease + us(op.ttl)
+
+
+def finish(record: Record, op: Finish, now: Now, told: list[str]) -> None:
+    """Finishes the hold if op.owner is its last owner, even after its time ran out; tells all waiters."""
+    if record.state is State.HELD and record.owner == op.owner:
+        record.state, record.value, record.delay = State.DONE, op.value, 0
+        record.until = now.wall + us(op.keep)
+        told.extend(w.client for w in record.waiters)
+        record.waiters = []
+
+
+def release(record: Record, op: Release, now: Now, told: list[str]) -> Released:
+    """Lets go of the hold, the place in the queue, or the mark of op.owner; answers the same when repeated."""
+    how = _how(record, op.owner, now)
+    held = record.state is State.HELD and record.owner == op.owner
+    if held:
+        if how:
+            _displace(record, op.owner, record.fence, Gone.EXPIRED, now)
+            record.opens = record.until + record.delay
+            record.kept = now.lease + _REMEMBER
+        else:
+            record.opens = now.lease + us(op.delay)
+            record.kept = now.lease + us(op.keep)
+        closed = record.opens > now.lease
+        _let_go(record)
+        record.value = None
+        if not closed:
+            _offer(record, now, told)
+    elif record.state is State.DONE and record.owner == op.owner and record.value is None:
+        _let_go(record)
+    elif record.offered is not None and record.offered.owner == op.owner and now.lease < record.opens:
+        _offer(record, now, told)
+    record.waiters = [w for w in record.waiters if w.owner != op.owner]
+    if op.revoke and not how:
+        _displace(record, op.owner, 0, Gone.REVOKED, now)
+    return Released(how) if how and how != Gone.REVOKED else Released.RELEASED
+
+
+def mark(record: Record, op: Mark, now: Now, next_fence: Callable[[], int]) -> bool:
+    """Marks a free key; answers whether op.owner is the one that marked it."""
+    if _how(record, op.owner, now):
+        return False
+    if record.state is not State.FREE and not _over(record, now):
+        return record.state is State.DONE and record.owner == op.owner
+    if record.state is State.HELD:
+        _displace(record, record.owner, record.fence, Gone.EXPIRED, now)
+    _let_go(record)
+    record.state, record.owner, record.fence = State.DONE, op.owner, next_fence()
+    record.until, record.value = now.wall + us(op.ttl), None
+    record.attempts = record.refused = 0
+    record.offered, record.opens, record.kept = None, 0, 0
+    return True
+
+
+def clear(record: Record, op: Clear, now: Now, told: list[str]) -> bool:
+    """Removes what carries op.fence, and nothing that came after it."""
+    if any(d.fence == op.fence and d.how == Gone.CLEARED and d.until > now.lease for d in record.gone):
+        return True
+    if record.fence != op.fence or not (record.is_item or not _over(record, now)):
+        return False
+    _displace(record, record.owner, record.fence, Gone.CLEARED, now)
+    _let_go(record)
+    record.value, record.attempts, record.refused, record.kept = None, 0, 0, 0
+    _offer(record, now, told)
+    return True
+
+
+def advance(record: Record, op: Advance, next_fence: Callable[[], int]) -> None:
+    """Moves a watermark forward, never back."""
+    if record.state is State.DONE and record.value is not None and record.value >= op.value:
+        return
+    _let_go(record)
+    record.state, record.value, record.fence, record.until = State.DONE, op.value, next_fence(), NEVER
+
+
+def push(record: Record, op: Push, now: Now, next_fence: Callable[[], int]) -> bool:
+    """Makes the record a queue item unless it is one; answers whether it was put in."""
+    if record.is_item:
+        return False
+    _let_go(record)
+    record.value, record.fence, record.attempts = op.payload, next_fence(), 0
+    record.offered, record.opens = None, now.lease + us(op.delay)
+    return True
+
+
+def available(record: Record) -> int:
+    """Since when (or from when) an item may be taken, on the lease clock: the order of a queue."""
+    return record.until if record.state is State.HELD else record.opens
+
+
+def take(record: Record, op: Take, now: Now) -> None:
+    """Leases the item to op.owner if it may be taken; a repeat by its holder changes nothing."""
+    if available(record) <= now.lease:
+        record.state, record.owner, record.until = State.HELD, op.owner, now.lease + us(op.ttl)
+        record.attempts += 1
+
+
+def taken(id: str, record: Record, now: Now) -> Item:
+    """The item as its taker sees it."""
+    return Item(id, record.value or b"", record.attempts, max(0, record.until - now.lease) / US, record.fence)
+
+
+def has(record: Record, owner: str) -> bool:
+    """True if this owner was the last to take the item, even if its time ran out since."""
+    return record.state is State.HELD and record.owner == owner
+
+
+def give_back(record: Record, op: Return, now: Now) -> None:
+    """Puts the item back for anyone, from op.delay on."""
+    record.state, record.owner, record.until, record.opens = State.FREE, "", NEVER, now.lease + us(op.delay)
