@@ -1,0 +1,96 @@
+"""The stores that every contract test runs on, and the servers behind them, started when first asked for."""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers import DEBIAN_REDIS, Valkey, ValkeyCluster, ValkeySentinel
+
+IN_CI = os.environ.get("CI") == "true"
+
+
+@pytest.fixture(scope="session")
+def valkey() -> Iterator[Valkey]:
+    """A Valkey server that all tests of a worker share: one that kills or pauses starts its own."""
+    with Valkey() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def valkey_url(request: pytest.FixtureRequest) -> str:
+    """SOLELY_TEST_REDIS_URL where set, else the shared Valkey server."""
+    return os.environ.get("SOLELY_TEST_REDIS_URL") or str(request.getfixturevalue("valkey").url)
+
+
+@pytest.fixture(scope="session")
+def debian_redis() -> Iterator[Valkey]:
+    with Valkey(binary=DEBIAN_REDIS) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def sentinel() -> Iterator[ValkeySentinel]:
+    with ValkeySentinel() as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[ValkeyCluster]:
+    with ValkeyCluster() as servers:
+        yield servers
+
+
+def isolated(url: str) -> str:
+    """The same server under a prefix that no other test uses."""
+    return f"{url}{'&' if '?' in url else '?'}prefix={secrets.token_hex(8)}:"
+
+
+def _sqlite(request: pytest.FixtureRequest) -> str:
+    folder: Path = request.getfixturevalue("tmp_path")
+    return f"sqlite:///{folder / 'solely.sqlite3'}"
+
+
+# Name → how a test gets the URL of a fresh, empty store of that kind. Adding a store adds one line here.
+STORES: dict[str, Callable[[pytest.FixtureRequest], str]] = {
+    "memory": lambda request: f"memory://{secrets.token_hex(8)}",
+    "sqlite": _sqlite,
+    "valkey": lambda request: isolated(request.getfixturevalue("valkey_url")),
+    "redis": lambda request: isolated(request.getfixturevalue("debian_redis").url),
+}
+ABSENT: dict[str, str] = {}
+if DEBIAN_REDIS is None:
+    del STORES["redis"]
+    ABSENT["Debian's Redis"] = "redis-server not installed"
+
+
+@pytest.fixture(params=STORES)
+def store_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a fresh, empty store; the test runs once per store of the table."""
+    return STORES[request.param](request)
+
+
+def _shortfalls(config: pytest.Config) -> list[str]:
+    """Why a run that passed is still no proof: in CI nothing may be left out in silence."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if not IN_CI or reporter is None:
+        return []
+    left_out = [report.nodeid for kind in ("skipped", "xfailed") for report in reporter.stats.get(kind, [])]
+    shortfalls = [f"skipped or expected to fail, which CI counts as a failure: {nodeid}" for nodeid in left_out]
+    if ABSENT and os.geteuid() == 0:
+        shortfalls += [f"absent although root could install it: {name} ({why})" for name, why in ABSENT.items()]
+    return shortfalls
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    if exitstatus == pytest.ExitCode.OK and _shortfalls(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for name, why in ABSENT.items():
+        terminalreporter.write_line(f"not tested here: {name} ({why})")
+    for shortfall in _shortfalls(config):
+        terminalreporter.write_line(shortfall, red=True)
