@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 import weakref
@@ -17,8 +18,8 @@ from .drivers.blocking import BlockingDriver
 from .drivers.trying import ONE_TRY
 from .errors import InvalidInput
 from .events import Hook, combine
-from .flows.lock import Grant
-from .flows.renewal import Hold, keep_renewing, keep_watching
+from .flows.hold import Hold
+from .flows.renewal import keep_renewing, keep_watching
 from .lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
 from .model import Finding
 from .rules import Seconds, seconds, stored_key, ttl_seconds
@@ -56,6 +57,10 @@ def _timeout(timeout: Seconds) -> float:
 
 def _cache(cache: Cache | bool) -> Cache | None:
     return cache if isinstance(cache, Cache) else Cache() if cache else None
+
+
+def _most(max_hold: Seconds | None) -> float:
+    return math.inf if max_hold is None else seconds("max_hold", max_hold, least=0.001, most=math.inf)
 
 
 def _told(on_lost: Any, *, cancels: bool) -> Callable[[Hold], None] | None:
@@ -156,10 +161,16 @@ class Client:
         """Goes on with a lease that another process took and handed over; raises Busy if it is no longer held."""
         return self._run(self._core.resuming(token, self._leased(renew, max_hold, on_lost)))
 
-    def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Grant], Lease]:
+    def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], Lease]:
         told = None if on_lost == "flag" else _told(on_lost, cancels=False)
-        core, run = self._core, self._run
-        return lambda grant: Lease(core.hold(grant, renew=renew, max_hold=max_hold, on_lost=told), core, run)
+        most = _most(max_hold)
+
+        def leased(hold: Hold) -> Lease:
+            hold.on_lost = told
+            hold.keep(renew=renew, max_hold=most)
+            return Lease(hold, self._core, self._run)
+
+        return leased
 
     # -- dedup
 
@@ -336,13 +347,14 @@ class AsyncClient:
         """Goes on with a lease that another process took and handed over; raises Busy if it is no longer held."""
         return await self._run(self._core.resuming(token, self._leased(renew, max_hold, on_lost)))
 
-    def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Grant], AsyncLease]:
+    def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], AsyncLease]:
         told = _told(on_lost, cancels=True)
-        core, run, cancel = self._core, self._run, on_lost == "cancel"
+        most = _most(max_hold)
 
-        def leased(grant: Grant) -> AsyncLease:
-            hold = core.hold(grant, renew=renew, max_hold=max_hold, on_lost=told)
-            return AsyncLease(hold, core, run, cancel=cancel)
+        def leased(hold: Hold) -> AsyncLease:
+            hold.on_lost = told
+            hold.keep(renew=renew, max_hold=most)
+            return AsyncLease(hold, self._core, self._run, cancel=on_lost == "cancel")
 
         return leased
 

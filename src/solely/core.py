@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
@@ -11,8 +10,9 @@ from . import events
 from .cache import Cache
 from .errors import Busy, Interrupted, InvalidInput, StoreError
 from .flows import dedup, lock
+from .flows.hold import Hold
 from .flows.lock import Terms
-from .flows.renewal import Book, Hold
+from .flows.renewal import Book
 from .flows.requests import Ask, Flow, Sending
 from .holder import Signature
 from .lease import LeaseFace, read_token
@@ -79,52 +79,45 @@ class Core:
             self.store.polls,
         )
 
-    def taking(self, key: str, terms: Terms, hold: Callable[[lock.Grant], L]) -> Flow[L]:
+    def taking(self, key: str, terms: Terms, lease: Callable[[Hold], L]) -> Flow[L]:
         """A lease of the key; Busy if it cannot be had in time."""
         try:
-            grant = yield from lock.acquire(key, terms)
+            hold = yield from lock.acquire(key, terms)
         except Busy as refusal:
             self._contended(key, terms, refusal)
             raise
-        return self._kept(grant, hold)
+        return self._kept(lease(hold))
 
-    def trying(self, key: str, terms: Terms, hold: Callable[[lock.Grant], L]) -> Flow[L | None]:
+    def trying(self, key: str, terms: Terms, lease: Callable[[Hold], L]) -> Flow[L | None]:
         """A lease of the key, or None if somebody has it."""
         try:
-            return (yield from self.taking(key, terms, hold))
+            return (yield from self.taking(key, terms, lease))
         except Busy:
             return None
 
-    def taking_all(self, keys: Sequence[str], terms: Terms, hold: Callable[[lock.Grant], L]) -> Flow[list[L]]:
+    def taking_all(self, keys: Sequence[str], terms: Terms, lease: Callable[[Hold], L]) -> Flow[list[L]]:
         """Leases of all keys, in the order given; Busy, with none held, if they cannot be had in time."""
         try:
-            grants = yield from lock.acquire_all(keys, terms)
+            holds = yield from lock.acquire_all(keys, terms)
         except Busy as refusal:
             self._contended(keys[0], terms, refusal)
             raise
-        by_key = {grant.key: grant for grant in grants}
-        return [self._kept(by_key[key], hold) for key in dict.fromkeys(keys)]
+        by_key = {hold.key: hold for hold in holds}
+        return [self._kept(lease(by_key[key])) for key in dict.fromkeys(keys)]
 
-    def resuming(self, token: str, hold: Callable[[lock.Grant], L]) -> Flow[L]:
+    def resuming(self, token: str, lease: Callable[[Hold], L]) -> Flow[L]:
         """The lease that the token names; Busy if it is no longer that owner's."""
         key, owner, ttl, _ = read_token(token)
-        return self._kept((yield from lock.resume(key, owner, ttl)), hold)
+        return self._kept(lease((yield from lock.resume(key, owner, ttl))))
 
-    def hold(
-        self, grant: lock.Grant, *, renew: bool, max_hold: Seconds | None, on_lost: Callable[[Hold], None] | None
-    ) -> Hold:
-        """The keeper's record of a grant."""
-        most = math.inf if max_hold is None else seconds("max_hold", max_hold, least=0.001, most=math.inf)
-        return Hold(grant, renewed=renew, max_hold=most, on_lost=on_lost)
-
-    def _kept(self, grant: lock.Grant, hold: Callable[[lock.Grant], L]) -> L:
-        lease = hold(grant)
+    def _kept(self, lease: L) -> L:
+        hold = lease._hold
         if not self._keeping:
             self._keeping = True
             self._start_keeping()
-        self.book.add(lease._hold)
+        self.book.add(hold)
         if self.hook is not None:
-            self.hook(events.Acquired(grant.key, grant.fence, grant.waited, grant.attempts))
+            self.hook(events.Acquired(hold.key, hold.fence, hold.waited, hold.attempts))
         return lease
 
     def _contended(self, key: str, terms: Terms, refusal: Busy) -> None:
@@ -140,12 +133,12 @@ class Core:
             raise lease._lost_error()
         wanted = min(wanted, max(0.001, hold.ends - now))
         entry: Entry = yield Renew(hold.key, hold.owner, wanted)
-        sent: Sending = yield Ask.SENT
+        sending: Sending = yield Ask.SENT
         if entry.owner != hold.owner:
             self.book.lose(hold, entry.gone or "expired")
             raise lease._lost_error()
         hold.ttl = wanted
-        hold.extended(entry, wanted, sent.at)
+        hold.extended(entry, wanted, sending[0])
         self.book.add(hold)
         self._report(hold, entry)
 
@@ -164,15 +157,14 @@ class Core:
         for lease in leases:
             self.book.remove(lease._hold)
         if len(leases) == 1:
-            outcomes = [(yield from lock.release(_grant(leases[0]._hold)))]
+            outcomes = [(yield from lock.release(leases[0]._hold))]
         else:
-            outcomes = yield from lock.release_all([_grant(lease._hold) for lease in leases])
-        now: float = yield Ask.NOW
+            outcomes = yield from lock.release_all([lease._hold for lease in leases])
         for lease, outcome in zip(leases, outcomes, strict=True):
             hold = lease._hold
-            if not hold.lost:
-                hold.lost = str(outcome)
+            hold.lost = hold.lost or str(outcome)
             if self.hook is not None:
+                now: float = yield Ask.NOW
                 self.hook(events.ReleasedLease(hold.key, hold.fence, now - lease._since, str(outcome)))
         return outcomes
 
@@ -181,7 +173,7 @@ class Core:
         mine = [lease for lease in leases if not lease._over]
         if not mine:
             return
-        how = {id(lease): lease.lost_how for lease in mine}
+        how = [lease.lost_how for lease in mine]
         try:
             outcomes = yield from self.releasing(mine)
         except (Interrupted, StoreError) as why:
@@ -191,9 +183,9 @@ class Core:
             log.warning("release_failed", extra={"key": mine[0].key, "error": str(cause)})
             return
         if error is None:
-            for lease, outcome in zip(mine, outcomes, strict=True):
+            for lease, before, outcome in zip(mine, how, outcomes, strict=True):
                 if outcome is not Released.RELEASED:
-                    lease._hold.lost = how[id(lease)] or str(outcome)
+                    lease._hold.lost = before or str(outcome)
                     raise lease._lost_error()
 
     def drop(self, lease: LeaseFace, how: str) -> None:
@@ -204,12 +196,12 @@ class Core:
 
     def closing(self) -> Flow[None]:
         """Lets go of everything still held, since nobody will renew it any more."""
-        grants = [_grant(hold) for hold in list(self.book.holds)]
+        holds = list(self.book.holds)
         self.book.holds.clear()
         self.book.close()
-        if grants:
-            log.warning("client_closed_with_leases", extra={"count": len(grants), "key": grants[0].key})
-            yield from lock.release_all(grants)
+        if holds:
+            log.warning("client_closed_with_leases", extra={"count": len(holds), "key": holds[0].key})
+            yield from lock.release_all(holds)
 
     # -- dedup
 
@@ -275,11 +267,6 @@ class Core:
     def _marked(self, key: str, fresh: bool, cached: bool = False) -> None:
         if self.hook is not None:
             self.hook(events.Marked(key, fresh, cached))
-
-
-def _grant(hold: Hold) -> lock.Grant:
-    """The grant with its present deadline, which tells a late release what it may believe."""
-    return hold.grant._replace(deadline=hold.deadline)
 
 
 def keys_of(kind: str, keys: Iterable[str]) -> list[str]:

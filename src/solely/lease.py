@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from .errors import InvalidInput, LeaseLost
-from .flows.renewal import Hold
+from .flows.hold import Hold
 from .flows.requests import Flow
 from .model import Released
 from .rules import MAX_TTL, Seconds, deadline, local_clock, seconds
@@ -23,7 +23,7 @@ class LeaseFace:
 
     def __init__(self, hold: Hold) -> None:
         self._hold = hold
-        self._since = hold.grant.sent
+        self._since = hold.sent
         self._over = False  # released or handed over: no longer this object's to speak of
 
     @property
@@ -39,7 +39,7 @@ class LeaseFace:
     @property
     def waited(self) -> float:
         """Seconds from asking to holding."""
-        return self._hold.grant.waited
+        return self._hold.waited
 
     @property
     def lost(self) -> bool:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 import threading
-from collections.abc import Callable
 from itertools import count
 from typing import Any, TypeVar
 
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
-from ..flows.requests import Ask, Flow, Join, Sending, Wait
+from ..flows.requests import Ask, Flow, Join, Wait
 from ..ops import MAX_BATCH, MAX_BATCH_BYTES, Op
+from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
 from ..stores import AsyncStore
 from .lines import Lines
@@ -176,40 +175,38 @@ class _Run:
         self.doubtful = False
 
     async def run(self, flow: Flow[T]) -> T:
-        step: Callable[[Any], Any] = flow.send
-        argument: Any = None
+        request = argument = None
         stopped: Interrupted | None = None
+        thrown: BaseException | None = None
         try:
             while True:
                 try:
-                    request = step(argument)
-                    step = flow.send
+                    request = flow.send(argument) if thrown is None else flow.throw(thrown)
+                    thrown = None
                     if type(request) is Ask:
                         argument = self.answer(request)
-                    elif stopped is not None:
-                        argument = await self.undo(request)
                     else:
-                        argument = await self.grant(request)
+                        argument = await (self.grant(request) if stopped is None else self.undo(request))
                 except StopIteration as end:
                     return end.value  # type: ignore[no-any-return]
                 except BaseException as error:  # noqa: BLE001 - whatever happened, the flow may undo
                     if ended(flow):
                         raise (stopped.cause if stopped is not None else error) from None
-                    step, argument = flow.throw, error
+                    thrown = error
                     if not isinstance(error, StoreError):
-                        stopped = argument = interruption(error)
+                        thrown = stopped = interruption(error, request, self.doubtful)
         finally:
             for key in self.joined:
                 self.driver.lines.leave(key, self.sleeper)  # type: ignore[arg-type]
 
     def answer(self, request: Ask) -> Any:
+        if request is Ask.SENT:
+            return self.sent, self.doubtful, local_clock()
         if request is Ask.NOW:
             return local_clock()
-        if request is Ask.OWNER:
-            return os.urandom(16).hex()
-        if request is Ask.SENT:
-            return Sending(self.sent, self.doubtful)
-        return random.random()
+        if request is Ask.ATTEMPT:
+            return fresh_owner(), local_clock()
+        return fresh_owner() if request is Ask.OWNER else random.random()
 
     async def grant(self, request: Any) -> Any:
         """What the flow asked for; raises Interrupted if an answer never came."""

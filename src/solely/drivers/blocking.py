@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
 import threading
 import time
 from _thread import allocate_lock
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from typing import Any, TypeVar
 
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
-from ..flows.requests import Ask, Flow, Join, Sending, Wait
+from ..flows.requests import Ask, Flow, Join, Wait
 from ..ops import MAX_BATCH
+from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
 from ..stores import Store
 from .lines import Lines
@@ -24,24 +23,6 @@ from .trying import IS_OP, ended, given_up, interruption, pause, retried
 
 T = TypeVar("T")
 log = logging.getLogger("solely")
-
-
-class _Sleeper:
-    """A thread that can be woken; a lock used as a flag, since it is the cheapest thing that remembers one wake-up."""
-
-    __slots__ = ("_flag",)
-
-    def __init__(self) -> None:
-        self._flag = allocate_lock()
-        self._flag.acquire()
-
-    def wake(self) -> None:
-        with suppress(RuntimeError):  # it was awake already
-            self._flag.release()
-
-    def sleep(self, seconds: float) -> bool:
-        """True if woken, False after that many seconds."""
-        return self._flag.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
 
 
 class BlockingDriver:
@@ -78,55 +59,69 @@ class BlockingDriver:
 
 
 class _Run:
-    """One flow under way, on one thread."""
+    """One flow under way, on one thread, and its place in the lines: a lock used as a flag remembers one wake-up."""
 
-    __slots__ = ("doubtful", "driver", "joined", "sent", "sleeper")
+    __slots__ = ("doubtful", "driver", "flag", "joined", "sent")
 
     def __init__(self, driver: BlockingDriver) -> None:
         self.driver = driver
-        self.sleeper: _Sleeper | None = None
-        self.joined: list[str] = []
+        self.joined: list[str] | None = None
         self.sent = 0.0
         self.doubtful = False
 
     def run(self, flow: Flow[T]) -> T:
-        step: Callable[[Any], Any] = flow.send
-        argument: Any = None
+        send, grant = flow.send, self.grant
+        request = argument = None
         stopped: Interrupted | None = None
+        thrown: BaseException | None = None
         try:
             while True:
                 try:
-                    request = step(argument)
-                    step = flow.send
-                    argument = self.grant(request) if stopped is None else self.undo(request)
+                    if thrown is not None:
+                        request, thrown = flow.throw(thrown), None
+                        argument = grant(request)
+                    while True:
+                        request = send(argument)
+                        argument = grant(request)
                 except StopIteration as end:
                     return end.value  # type: ignore[no-any-return]
                 except BaseException as error:  # noqa: BLE001 - whatever happened, the flow may undo
                     if ended(flow):
                         raise (stopped.cause if stopped is not None else error) from None
-                    step, argument = flow.throw, error
+                    thrown = error
                     if not isinstance(error, StoreError):
-                        stopped = argument = interruption(error)
+                        thrown = stopped = interruption(error, request, self.doubtful)
+                        grant = self.undo
         finally:
-            for key in self.joined:
-                self.driver.lines.leave(key, self.sleeper)  # type: ignore[arg-type]
+            if self.joined is not None:
+                for key in self.joined:
+                    self.driver.lines.leave(key, self)
+
+    def wake(self) -> None:
+        """Ends the sleep, or the next one."""
+        with suppress(RuntimeError):  # it was awake already
+            self.flag.release()
+
+    def sleep(self, seconds: float) -> bool:
+        """True if woken, False after that many seconds."""
+        return self.flag.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
 
     def grant(self, request: Any) -> Any:
         """What the flow asked for; raises Interrupted if an answer never came."""
         kind = type(request)
-        if kind in IS_OP or kind is list:
-            return self.ask(request)
         if kind is Ask:
+            if request is Ask.SENT:
+                return self.sent, self.doubtful, local_clock()
             if request is Ask.NOW:
                 return local_clock()
-            if request is Ask.OWNER:
-                return os.urandom(16).hex()
-            if request is Ask.SENT:
-                return Sending(self.sent, self.doubtful)
-            return random.random()
+            if request is Ask.ATTEMPT:
+                return fresh_owner(), local_clock()
+            return fresh_owner() if request is Ask.OWNER else random.random()
+        if kind is Join:
+            return self.join(request)
         if kind is Wait:
-            return self.sleeper.sleep(request.at_most)  # type: ignore[union-attr]
-        return self.join(request)
+            return self.sleep(request.at_most)
+        return self.ask(request)
 
     def ask(self, request: Any) -> Any:
         """The answer, tried for as long as the timeout allows."""
@@ -151,12 +146,13 @@ class _Run:
             self.sent = local_clock()
 
     def join(self, request: Join) -> bool:
-        lines = self.driver.lines
-        if self.sleeper is None:
-            self.sleeper = _Sleeper()
-        first = lines.join(request.key, self.sleeper)
+        if self.joined is None:
+            self.joined = []
+            self.flag = allocate_lock()
+            self.flag.acquire()
+        first = self.driver.lines.join(request.key, self)
         self.joined.append(request.key)
-        return first or self.sleeper.sleep(request.at_most) or lines.is_first(request.key, self.sleeper)
+        return first or self.sleep(request.at_most) or self.driver.lines.is_first(request.key, self)
 
     def undo(self, request: Any) -> Any:
         """Performs a compensating op on a thread of its own and waits at most COMPENSATE for it: a caller that was

@@ -22,45 +22,44 @@ class Lines:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._lines: dict[str, deque[Waiter]] = {}
+        self._first: dict[str, Waiter] = {}
+        self._others: dict[str, deque[Waiter]] = {}  # only where there are others
 
     def join(self, key: str, waiter: Waiter) -> bool:
         """Stands at the end of the line; True if that is also its beginning."""
+        if self._first.setdefault(key, waiter) is waiter:  # one atomic step: the usual case needs no mutex
+            return True
         with self._mutex:
-            line = self._lines.get(key)
-            if line is None:
-                self._lines[key] = deque((waiter,))
+            if self._first.setdefault(key, waiter) is waiter:
                 return True
-            line.append(waiter)
+            self._others.setdefault(key, deque()).append(waiter)
             return False
 
     def leave(self, key: str, waiter: Waiter) -> None:
         """Leaves the line from any place; if it was the first, the next is woken."""
         with self._mutex:
-            line = self._lines[key]
-            first = line[0] is waiter
-            if first:
-                line.popleft()
+            others = self._others.get(key)
+            if self._first[key] is not waiter:
+                others.remove(waiter)  # type: ignore[union-attr]
+            elif others:
+                self._first[key] = others.popleft()
+                self._first[key].wake()
             else:
-                line.remove(waiter)
-            if not line:
-                del self._lines[key]
-            elif first:
-                line[0].wake()
+                del self._first[key]
+            if others is not None and not others:
+                del self._others[key]
 
     def tell(self, key: str) -> None:
         """The key may be free now: wakes the first of its line."""
-        if key in self._lines:
+        if key in self._first:
             with self._mutex:
-                line = self._lines.get(key)
-                if line:
-                    line[0].wake()
+                first = self._first.get(key)
+                if first is not None:
+                    first.wake()
 
     def is_first(self, key: str, waiter: Waiter) -> bool:
         """True if this waiter is the first of the line."""
-        with self._mutex:
-            line = self._lines.get(key)
-            return line is not None and line[0] is waiter
+        return self._first.get(key) is waiter
 
     def __len__(self) -> int:
-        return len(self._lines)
+        return len(self._first)

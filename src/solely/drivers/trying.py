@@ -40,9 +40,11 @@ def given_up(request: Any, tries: int, since: float, error: StoreUnavailable) ->
     return final
 
 
-def interruption(error: BaseException) -> Interrupted:
-    """What is thrown into a flow whose caller was interrupted while an answer was, or may have been, under way."""
-    return error if isinstance(error, Interrupted) else Interrupted(error, unanswered=True)
+def interruption(error: BaseException, request: Any, doubtful: bool) -> Interrupted:
+    """What is thrown into a flow whose caller was interrupted during this request."""
+    if isinstance(error, Interrupted):
+        return error
+    return Interrupted(error, unanswered=doubtful or type(request) in IS_OP or type(request) is list)
 
 
 def retried(request: Any, tries: int, error: StoreUnavailable) -> Retried:

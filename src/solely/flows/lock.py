@@ -10,7 +10,8 @@ from ..holder import describe
 from ..model import Entry, Released, State
 from ..ops import Acquire, Read, Release, Renew
 from ..rules import LOOK_AGAIN, POLL, REMEMBER, deadline, renewal
-from .requests import Ask, Flow, Join, Sending, Wait
+from .hold import Hold
+from .requests import Ask, Attempt, Flow, Join, Sending, Wait
 
 
 class Terms(NamedTuple):
@@ -23,65 +24,49 @@ class Terms(NamedTuple):
     client: str = ""
     polls: bool = False
 
-
-class Grant(NamedTuple):
-    """A key that was taken: until the local `deadline` nobody else has it. `doubtful`: a copy of the request may still
-    be under way, so the release must revoke."""
-
-    key: str
-    owner: str
-    fence: int
-    ttl: float
-    sent: float
-    deadline: float
-    doubtful: bool = False
-    attempts: int = 1
-    waited: float = 0.0
+    def acquire(self, key: str, owner: str) -> Acquire:
+        """The op that asks for the key on these terms."""
+        return Acquire(key, owner, self.ttl, self.info, self.client if self.wait else "", self.delay)
 
 
-def acquire(key: str, terms: Terms, held: list[Grant] | None = None) -> Flow[Grant]:
+def acquire(key: str, terms: Terms, held: list[Hold] | None = None) -> Flow[Hold]:
     """Takes the key within terms.wait, in the order of arrival; raises Busy, which says who has it, if it cannot.
 
     `held` are keys taken before, by the same caller, that are renewed while this one is waited for.
     """
-    start: float = yield Ask.NOW
-    owner: str = yield Ask.OWNER
-    asked = False
-    looks = 0
+    attempt: Attempt = yield Ask.ATTEMPT
+    owner, start = attempt
+    asked, looks = False, 0
     try:
         if terms.wait and not (yield Join(key, terms.wait)):
             raise busy((yield Read(key)), terms.wait)
         while True:
             asked = True
-            entry: Entry = yield Acquire(
-                key, owner, terms.ttl, terms.info, terms.client if terms.wait else "", terms.delay
-            )
-            sent: Sending = yield Ask.SENT
-            now: float = yield Ask.NOW
-            if entry.owner == owner and now < deadline(sent.at, entry.left):
-                return _grant(entry, owner, terms, sent, now - start)
+            entry: Entry = yield terms.acquire(key, owner)
+            sending: Sending = yield Ask.SENT
+            sent, doubtful, now = sending
+            if entry.owner == owner and now < deadline(sent, entry.left):
+                hold = Hold(key, owner, terms.ttl, entry, sent, doubtful)
+                hold.waited = now - start
+                return hold
             if entry.owner == owner or entry.gone:  # the answer came too late to be of use: this attempt is over
-                yield Release(key, owner, revoke=True)
+                yield Release(key, owner, True)
                 entry = entry._replace(state=State.FREE) if entry.owner else entry
                 owner = yield Ask.OWNER
-            if now - start >= terms.wait:
+            left = start + terms.wait - now
+            if left <= 0:
                 break
-            yield Wait(key, min(terms.wait - (now - start), _look_again(entry, looks, terms)))
+            yield Wait(key, min(left, _look_again(entry, looks, terms)))
             looks += 1
             if held:
                 yield from _tend(held)
     except Interrupted as why:
         if asked:
-            yield Release(key, owner, revoke=why.unanswered)
+            yield Release(key, owner, why.unanswered)
         raise
-    if terms.wait:
-        yield Release(key, owner)  # leaves the queue of the entry, or passes the offer on
+    if terms.wait or doubtful:
+        yield Release(key, owner, doubtful)  # leaves the queue of the entry, or passes the offer on
     raise busy(entry, now - start)
-
-
-def _grant(entry: Entry, owner: str, terms: Terms, sent: Sending, waited: float) -> Grant:
-    until = deadline(sent.at, entry.left)
-    return Grant(entry.key, owner, entry.fence, terms.ttl, sent.at, until, sent.doubtful, entry.attempts, waited)
 
 
 def _look_again(entry: Entry, looks: int, terms: Terms) -> float:
@@ -107,35 +92,32 @@ def busy(entry: Entry, waited: float) -> Busy:
     return Busy(text, key=entry.name, holder=holder, left=entry.left)
 
 
-def release(grant: Grant, *, delay: float = 0.0) -> Flow[Released]:
+def release(hold: Hold) -> Flow[Released]:
     """Lets go; answers truthfully whether the key was still held, also when repeated."""
-    revoke = grant.doubtful
     try:
-        outcome: Released = yield Release(grant.key, grant.owner, revoke, delay)
+        outcome: Released = yield Release(hold.key, hold.owner, hold.doubtful)
     except Interrupted:
-        yield Release(grant.key, grant.owner, True, delay)
+        yield Release(hold.key, hold.owner, True)
         raise
-    return (yield from _truthful(outcome, grant))
+    now: float = yield Ask.NOW
+    return _truthful(outcome, hold, now)
 
 
-def release_all(grants: Sequence[Grant]) -> Flow[list[Released]]:
+def release_all(holds: Sequence[Hold]) -> Flow[list[Released]]:
     """Lets go of all, in one batch; the first error is raised after all were tried."""
-    ops = [Release(g.key, g.owner, g.doubtful) for g in grants]
+    ops = [Release(g.key, g.owner, g.doubtful) for g in holds]
     try:
-        outcomes = yield ops
+        outcomes: list[Released] = whole((yield ops))  # type: ignore[assignment]
     except Interrupted:
         yield [op._replace(revoke=True) for op in ops]
         raise
-    released: list[Released] = whole(outcomes)  # type: ignore[assignment]
-    answers = []
-    for outcome, grant in zip(released, grants, strict=True):
-        answers.append((yield from _truthful(outcome, grant)))
-    return answers
-
-
-def _truthful(outcome: Released, grant: Grant) -> Flow[Released]:
     now: float = yield Ask.NOW
-    forgotten = outcome is Released.RELEASED and now > grant.deadline + REMEMBER
+    return [_truthful(outcome, hold, now) for outcome, hold in zip(outcomes, holds, strict=True)]
+
+
+def _truthful(outcome: Released, hold: Hold, now: float) -> Released:
+    """An owner that the store does not know was released, unless it is so late that the store has forgotten."""
+    forgotten = outcome is Released.RELEASED and now > hold.deadline + REMEMBER
     return Released.UNKNOWN if forgotten else outcome
 
 
@@ -147,14 +129,14 @@ def whole(replies: list[object]) -> list[Entry] | list[Released] | list[bool]:
     return replies  # type: ignore[return-value]
 
 
-def acquire_all(keys: Iterable[str], terms: Terms) -> Flow[list[Grant]]:
+def acquire_all(keys: Iterable[str], terms: Terms) -> Flow[list[Hold]]:
     """Takes all keys or none: all in one batch; if refused, one by one in sorted order, so that nobody deadlocks."""
     start: float = yield Ask.NOW
     ordered = sorted(set(keys))
-    grants, refusal = yield from _all_at_once(ordered, terms)
-    if grants:
-        return grants
-    held: list[Grant] = []
+    holds, refusal = yield from _all_at_once(ordered, terms)
+    if holds:
+        return holds
+    held: list[Hold] = []
     try:
         for key in ordered:
             left = terms.wait - ((yield Ask.NOW) - start)
@@ -169,16 +151,16 @@ def acquire_all(keys: Iterable[str], terms: Terms) -> Flow[list[Grant]]:
     return held
 
 
-def _all_at_once(keys: list[str], terms: Terms) -> Flow[tuple[list[Grant], Entry]]:
-    """(the grants, _) if every key was free, else ([], the first refusal) with nothing held."""
+def _all_at_once(keys: list[str], terms: Terms) -> Flow[tuple[list[Hold], Entry]]:
+    """(the holds, _) if every key was free, else ([], the first refusal) with nothing held."""
     owner: str = yield Ask.OWNER
     try:
-        replies = yield [Acquire(key, owner, terms.ttl, terms.info, "", terms.delay) for key in keys]
-        sent: Sending = yield Ask.SENT
-        now: float = yield Ask.NOW
-        mine = [isinstance(r, Entry) and r.owner == owner and now < deadline(sent.at, r.left) for r in replies]
+        replies = yield [terms._replace(wait=0.0).acquire(key, owner) for key in keys]
+        sending: Sending = yield Ask.SENT
+        sent, doubtful, now = sending
+        mine = [isinstance(r, Entry) and r.owner == owner and now < deadline(sent, r.left) for r in replies]
         if all(mine):
-            return [_grant(entry, owner, terms, sent, 0.0) for entry in replies], replies[0]
+            return [Hold(entry.key, owner, terms.ttl, entry, sent, doubtful) for entry in replies], replies[0]
     except Interrupted as why:
         yield [Release(key, owner, revoke=why.unanswered) for key in keys]
         raise
@@ -187,24 +169,24 @@ def _all_at_once(keys: list[str], terms: Terms) -> Flow[tuple[list[Grant], Entry
     return [], next(entry for entry, ok in zip(entries, mine, strict=True) if not ok)
 
 
-def _tend(held: list[Grant]) -> Flow[None]:
-    """Renews, in place, the keys taken so far whose half time has passed; raises Busy if one of them was lost."""
+def _tend(held: list[Hold]) -> Flow[None]:
+    """Renews the keys taken so far whose half time has passed; raises Busy if one of them was lost."""
     now: float = yield Ask.NOW
-    due = [n for n, grant in enumerate(held) if now >= renewal(grant.sent, grant.ttl)]
+    due = [hold for hold in held if now >= renewal(hold.sent, hold.ttl)]
     if not due:
         return
-    entries: list[Entry] = whole((yield [Renew(held[n].key, held[n].owner, held[n].ttl) for n in due]))  # type: ignore[assignment]
-    sent: Sending = yield Ask.SENT
-    for n, entry in zip(due, entries, strict=True):
-        if entry.owner != held[n].owner:
+    entries: list[Entry] = whole((yield [Renew(h.key, h.owner, h.ttl) for h in due]))  # type: ignore[assignment]
+    sending: Sending = yield Ask.SENT
+    for hold, entry in zip(due, entries, strict=True):
+        if entry.owner != hold.owner:
             raise busy(entry, 0.0)
-        held[n] = held[n]._replace(sent=sent.at, deadline=deadline(sent.at, entry.left))
+        hold.extended(entry, hold.ttl, sending[0])
 
 
-def resume(key: str, owner: str, ttl: float) -> Flow[Grant]:
+def resume(key: str, owner: str, ttl: float) -> Flow[Hold]:
     """Goes on with a lease that another process took; raises Busy if it is no longer this owner's."""
     entry: Entry = yield Renew(key, owner, ttl)
     if entry.owner != owner:
         raise busy(entry, 0.0)
-    sent: Sending = yield Ask.SENT
-    return _grant(entry, owner, Terms(ttl), sent, 0.0)
+    sending: Sending = yield Ask.SENT
+    return Hold(key, owner, ttl, entry, sending[0], True)

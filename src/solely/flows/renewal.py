@@ -8,44 +8,15 @@ from collections.abc import Callable
 from ..errors import Interrupted, StoreUnavailable
 from ..model import Entry
 from ..ops import Renew
-from ..rules import deadline, renewal
-from .lock import Grant
+from .hold import Hold
 from .requests import Ask, Flow, Join, Sending, Wait
 
 RENEWALS, LOSSES = ":renewals", ":losses"  # lines of their own; stored keys have a slash, so they never meet
 _TOGETHER = (
     0.05  # of the ttl: leases due that soon are renewed in the same batch, so that many leases cost few wake-ups
 )
+_LULL = 1.0  # seconds: an idle client wakes once more after its last lease, a busy one about once a second
 _RETRY = 0.1  # seconds between batches while the store is away: several tries within the shortest useful lease
-
-
-class Hold:
-    """A lease as its keeper knows it. `lost` says how it was lost, or is empty."""
-
-    __slots__ = ("deadline", "doubtful", "ends", "fence", "grant", "key", "lost", "on_lost", "owner", "renew_at", "ttl")
-
-    def __init__(self, grant: Grant, *, renewed: bool, max_hold: float, on_lost: Callable[[Hold], None] | None) -> None:
-        self.grant = grant
-        self.key, self.owner, self.fence, self.ttl = grant.key, grant.owner, grant.fence, grant.ttl
-        self.ends = grant.sent + max_hold  # renewal does not go beyond
-        self.deadline = min(grant.deadline, self.ends)
-        self.renew_at = renewal(grant.sent, grant.ttl) if renewed else math.inf
-        if self.renew_at >= self.ends:
-            self.renew_at = math.inf
-        self.on_lost = on_lost
-        self.lost = ""
-
-    def extended(self, entry: Entry, ttl: float, sent: float) -> None:
-        """The store renewed it: a new deadline, counted from before the request was sent."""
-        self.deadline = min(deadline(sent, entry.left), self.ends)
-        if self.renew_at != math.inf:
-            self.renew_at = renewal(sent, ttl) if self.deadline < self.ends else math.inf
-
-    def how(self, now: float) -> str:
-        """How it was lost, or "" while it is held."""
-        if not self.lost and now >= self.deadline:
-            return "max_hold" if now >= self.ends else "expired"
-        return self.lost
 
 
 class Book:
@@ -56,15 +27,22 @@ class Book:
         self.report = report  # is told of each renewal (with the entry) and of each loss (None)
         self.holds: dict[Hold, None] = {}
         self.closed = False
+        self._busy = False
         self.renews_at = self.watches_at = math.inf
 
     def add(self, hold: Hold) -> None:
         """Keeps this lease from now on."""
         self.holds[hold] = None
+        self._busy = True
         if hold.renew_at < self.renews_at:
             self.ring(RENEWALS)
         if hold.deadline < self.watches_at:
             self.ring(LOSSES)
+
+    def lull(self, now: float) -> float:
+        """When to look again although nothing is held: soon, if leases come and go, so that they need not ring."""
+        busy, self._busy = self._busy, False
+        return now + _LULL if busy else math.inf
 
     def remove(self, hold: Hold) -> bool:
         """Forgets it; False if it was not kept (lost, released or handed over before)."""
@@ -105,19 +83,20 @@ def keep_renewing(book: Book) -> Flow[None]:
                 for hold in due:
                     hold.renew_at = (yield Ask.NOW) + _RETRY
             continue
-        book.renews_at = min((h.renew_at for h in holds), default=math.inf)
+        book.renews_at = min((h.renew_at for h in holds), default=book.lull(now))
         yield Wait(RENEWALS, min(book.renews_at - now, 3600.0))
 
 
 def _renew(book: Book, due: list[Hold], now: float) -> Flow[None]:
     ttls = [min(h.ttl, max(h.ends - now, 0.001)) for h in due]
     replies = yield [Renew(h.key, h.owner, ttl) for h, ttl in zip(due, ttls, strict=True)]
-    sent: Sending = yield Ask.SENT
+    sending: Sending = yield Ask.SENT
+    sent = sending[0]
     for hold, ttl, reply in zip(due, ttls, replies, strict=True):
         if not isinstance(reply, Entry):
-            hold.renew_at = sent.at + _RETRY
+            hold.renew_at = sent + _RETRY
         elif reply.owner == hold.owner:
-            hold.extended(reply, ttl, sent.at)
+            hold.extended(reply, ttl, sent)
             book.report(hold, reply)
         else:
             book.lose(hold, reply.gone or "expired")
@@ -134,5 +113,5 @@ def keep_watching(book: Book) -> Flow[None]:
             how = hold.how(now)
             if how:
                 book.lose(hold, how)
-        book.watches_at = min((h.deadline for h in holds if not h.lost), default=math.inf)
+        book.watches_at = min((h.deadline for h in holds if not h.lost), default=book.lull(now))
         yield Wait(LOSSES, min(book.watches_at - now, 3600.0))

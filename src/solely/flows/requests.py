@@ -13,16 +13,14 @@ class Ask(Enum):
     """Small questions to the driver."""
 
     OWNER = auto()  # → str: a fresh random id of 128 bits
+    ATTEMPT = auto()  # → Attempt
     NOW = auto()  # → float: seconds on the local clock that counts suspend
     CHANCE = auto()  # → float in [0, 1)
-    SENT = auto()  # → Sending: about the last op that was answered
+    SENT = auto()  # → Sending, about the last op that was answered
 
 
-class Sending(NamedTuple):
-    """When the answered try was sent, and whether any earlier try of this flow was left unanswered."""
-
-    at: float
-    doubtful: bool
+Attempt = tuple[str, float]  # a fresh owner, and now. Plain tuples, since every acquire asks for both
+Sending = tuple[float, bool, float]  # when the answered try was sent; was any try of this flow unanswered; now
 
 
 class Join(NamedTuple):

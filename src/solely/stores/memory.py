@@ -8,7 +8,6 @@ items, watermarks and limits never do, and when only those are left a new key is
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections import OrderedDict
@@ -20,6 +19,7 @@ from .. import ops as op_types
 from ..errors import InvalidInput, StoreError, StoreFull
 from ..model import Allowance, Entry, Finding, Item, State, item_key
 from ..ops import Op, Reply
+from ..owner import fresh_owner
 from ..rules import local_clock
 from . import Clock, Tell
 from . import transitions as t
@@ -289,7 +289,7 @@ class _Handle:
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
-        self.client = os.urandom(16).hex()
+        self.client = fresh_owner()
 
     def listen(self, tell: Tell) -> None:
         self.memory.listeners[self.client] = tell
@@ -297,7 +297,7 @@ class _Handle:
     def forked(self) -> None:
         """The child has a copy of the data under a mutex of its own."""
         self.memory._mutex = threading.Lock()
-        self.client = os.urandom(16).hex()
+        self.client = fresh_owner()
 
 
 class MemoryStore(_Handle):

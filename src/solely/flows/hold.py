@@ -1,0 +1,58 @@
+"""Hold: a key in hand, as its holder's process knows it. Until the local `deadline` nobody else has it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ..model import Entry
+from ..rules import deadline, renewal
+
+
+class Hold:
+    """What was granted to one owner. `doubtful`: a copy of the request may still be under way, so its release revokes.
+
+    `lost` says how it ended, or is empty; `how` also looks at the clock. Renewal, where asked for by `keep`, happens
+    at `renew_at` and never goes beyond `ends`.
+    """
+
+    __slots__ = (
+        "attempts", "deadline", "doubtful", "ends", "fence", "key", "lost", "on_lost", "owner", "renew_at",
+        "sent", "ttl", "waited",
+    )  # fmt: skip
+
+    def __init__(self, key: str, owner: str, ttl: float, entry: Entry, sent: float, doubtful: bool) -> None:
+        self.key = key
+        self.owner = owner
+        self.ttl = ttl
+        self.fence = entry.fence
+        self.attempts = entry.attempts
+        self.sent = sent
+        self.deadline = deadline(sent, entry.left)
+        self.doubtful = doubtful
+        self.waited = 0.0
+        self.ends = self.renew_at = math.inf
+        self.lost = ""
+        self.on_lost: Callable[[Hold], None] | None = None
+
+    def keep(self, *, renew: bool, max_hold: float) -> None:
+        """From now on it is to be renewed, if asked, and ends at the latest after `max_hold` seconds."""
+        self.ends = self.sent + max_hold
+        self._plan(self.ttl, renew)
+
+    def extended(self, entry: Entry, ttl: float, sent: float) -> None:
+        """The store renewed it: a new deadline, counted from before the request was sent."""
+        self.sent = sent
+        self.deadline = deadline(sent, entry.left)
+        self._plan(ttl, self.renew_at != math.inf)
+
+    def _plan(self, ttl: float, renew: bool) -> None:
+        if self.deadline >= self.ends:
+            self.deadline, renew = self.ends, False
+        self.renew_at = renewal(self.sent, ttl) if renew else math.inf
+
+    def how(self, now: float) -> str:
+        """How it was lost, or "" while it is held."""
+        if not self.lost and now >= self.deadline:
+            return "max_hold" if now >= self.ends else "expired"
+        return self.lost
