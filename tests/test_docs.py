@@ -1,0 +1,38 @@
+"""What the README and the docs show is run, word for word."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.servers import Valkey
+
+ROOT = Path(__file__).parent.parent
+FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str) -> list[str]:
+    return FENCE.findall((ROOT / page).read_text())
+
+
+def test_first_example_of_the_readme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(blocks("README.md")[0], {})
+    deploying, sending, nothing = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"deploying under fence \d+", deploying)
+    assert (sending, nothing) == ("sending the invoice", "already sent: nothing to do")
+
+
+@pytest.mark.parametrize("number", range(len(blocks("docs/testing.md"))))
+def test_examples_of_the_testing_page(number: int, valkey: Valkey) -> None:
+    exec(blocks("docs/testing.md")[number].replace("6379", str(valkey.port)), {})
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
