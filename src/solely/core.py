@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from . import events
 from .cache import Cache
-from .errors import Busy, Interrupted, InvalidInput, StoreError
+from .errors import Busy, Interrupted, InvalidInput, LeaseLost, StoreError
 from .flows import dedup, lock
 from .flows.hold import Hold
 from .flows.lock import Terms
@@ -152,41 +152,53 @@ class Core:
             if lease.remaining() < wanted:
                 raise lease._lost_error()
 
-    def releasing(self, leases: Sequence[LeaseFace]) -> Flow[list[Released]]:
+    def releasing(self, lease: LeaseFace) -> Flow[Released]:
+        """Lets go, and says truthfully whether it was still held."""
+        self.book.remove(lease._hold)
+        outcome = yield from lock.release(lease._hold)
+        self._let_go(lease, outcome)
+        return outcome
+
+    def releasing_all(self, leases: Sequence[LeaseFace]) -> Flow[list[Released]]:
         """Lets go of all in one batch, and says truthfully whether each was still held."""
         for lease in leases:
             self.book.remove(lease._hold)
-        if len(leases) == 1:
-            outcomes = [(yield from lock.release(leases[0]._hold))]
-        else:
-            outcomes = yield from lock.release_all([lease._hold for lease in leases])
+        outcomes = yield from lock.release_all([lease._hold for lease in leases])
         for lease, outcome in zip(leases, outcomes, strict=True):
-            hold = lease._hold
-            hold.lost = hold.lost or str(outcome)
-            if self.hook is not None:
-                now: float = yield Ask.NOW
-                self.hook(events.ReleasedLease(hold.key, hold.fence, now - lease._since, str(outcome)))
+            self._let_go(lease, outcome)
         return outcomes
 
-    def leaving(self, leases: Sequence[LeaseFace], error: BaseException | None) -> Flow[None]:
+    def _let_go(self, lease: LeaseFace, outcome: Released) -> None:
+        hold = lease._hold
+        hold.lost = hold.lost or outcome.value
+        if self.hook is not None:
+            self.hook(events.ReleasedLease(hold.key, hold.fence, lease.held(), outcome.value))
+
+    def leaving(self, lease: LeaseFace, error: BaseException | None) -> Flow[None]:
         """The end of a guarded body: lets go; LeaseLost if it outlived its lease; never masks the body's own error."""
-        mine = [lease for lease in leases if not lease._over]
-        if not mine:
+        if lease._over:
             return
-        how = [lease.lost_how for lease in mine]
+        before = lease.lost_how
         try:
-            outcomes = yield from self.releasing(mine)
+            outcome = yield from self.releasing(lease)
         except (Interrupted, StoreError) as why:
-            cause = why.cause if isinstance(why, Interrupted) else why
-            if error is None or not isinstance(cause, StoreError):
-                raise
-            log.warning("release_failed", extra={"key": mine[0].key, "error": str(cause)})
+            _tolerate(why, error, lease)
             return
-        if error is None:
-            for lease, before, outcome in zip(mine, how, outcomes, strict=True):
-                if outcome is not Released.RELEASED:
-                    lease._hold.lost = before or str(outcome)
-                    raise lease._lost_error()
+        if outcome is not Released.RELEASED and error is None:
+            raise _outlived(lease, before, outcome)
+
+    def leaving_all(self, leases: Sequence[LeaseFace], error: BaseException | None) -> Flow[None]:
+        """As `leaving`, for the leases of `lock_all`."""
+        mine = [lease for lease in leases if not lease._over]
+        before = [lease.lost_how for lease in mine]
+        try:
+            outcomes = yield from self.releasing_all(mine)
+        except (Interrupted, StoreError) as why:
+            _tolerate(why, error, leases[0])
+            return
+        for lease, how, outcome in zip(mine, before, outcomes, strict=True):
+            if outcome is not Released.RELEASED and error is None:
+                raise _outlived(lease, how, outcome)
 
     def drop(self, lease: LeaseFace, how: str) -> None:
         """Stops keeping the lease, without letting go."""
@@ -267,6 +279,19 @@ class Core:
     def _marked(self, key: str, fresh: bool, cached: bool = False) -> None:
         if self.hook is not None:
             self.hook(events.Marked(key, fresh, cached))
+
+
+def _tolerate(why: Interrupted | StoreError, error: BaseException | None, lease: LeaseFace) -> None:
+    """A release that failed is raised, unless that would mask the body's own error."""
+    cause = why.cause if isinstance(why, Interrupted) else why
+    if error is None or not isinstance(cause, StoreError):
+        raise why
+    log.warning("release_failed", extra={"key": lease.key, "error": str(cause)})
+
+
+def _outlived(lease: LeaseFace, before: str, outcome: Released) -> LeaseLost:
+    lease._hold.lost = before or outcome.value
+    return lease._lost_error()
 
 
 def keys_of(kind: str, keys: Iterable[str]) -> list[str]:

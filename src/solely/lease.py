@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 class LeaseFace:
     """What every lease can say without asking the store. `fence` is what a guarded resource compares."""
 
-    def __init__(self, hold: Hold) -> None:
-        self._hold = hold
-        self._since = hold.sent
-        self._over = False  # released or handed over: no longer this object's to speak of
+    _hold: Hold
+    _since: float
+    _over = False  # released or handed over: no longer this object's to speak of
 
     @property
     def key(self) -> str:
@@ -40,6 +39,10 @@ class LeaseFace:
     def waited(self) -> float:
         """Seconds from asking to holding."""
         return self._hold.waited
+
+    def held(self) -> float:
+        """Seconds since the lease was asked for."""
+        return local_clock() - self._since
 
     @property
     def lost(self) -> bool:
@@ -90,7 +93,8 @@ class Lease(LeaseFace):
     """A key held by this process, for threads. A context manager that lets go at the end."""
 
     def __init__(self, hold: Hold, core: Core, run: Callable[[Flow[Any]], Any]) -> None:
-        super().__init__(hold)
+        self._hold = hold
+        self._since = hold.sent
         self._core = core
         self._run = run
 
@@ -104,9 +108,9 @@ class Lease(LeaseFace):
 
     def release(self) -> Released:
         """Lets go; says truthfully whether the key was still held. Safe to repeat."""
-        outcomes: list[Released] = self._run(self._core.releasing([self]))
+        outcome: Released = self._run(self._core.releasing(self))
         self._over = True
-        return outcomes[0]
+        return outcome
 
     def hand_over(self) -> str:
         """Stops keeping the lease here, without letting go, and returns the token for whoever goes on with it."""
@@ -117,7 +121,7 @@ class Lease(LeaseFace):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._run(self._core.leaving([self], error))
+        self._run(self._core.leaving(self, error))
 
 
 class AsyncLease(LeaseFace):
@@ -128,7 +132,8 @@ class AsyncLease(LeaseFace):
     """
 
     def __init__(self, hold: Hold, core: Core, run: Callable[[Flow[Any]], Awaitable[Any]], *, cancel: bool) -> None:
-        super().__init__(hold)
+        self._hold = hold
+        self._since = hold.sent
         self._core = core
         self._run = run
         self._guard = TaskGuard(hold) if cancel else None
@@ -143,9 +148,9 @@ class AsyncLease(LeaseFace):
 
     async def release(self) -> Released:
         """Lets go; says truthfully whether the key was still held. Safe to repeat."""
-        outcomes: list[Released] = await self._run(self._core.releasing([self]))
+        outcome: Released = await self._run(self._core.releasing(self))
         self._over = True
-        return outcomes[0]
+        return outcome
 
     def hand_over(self) -> str:
         """Stops keeping the lease here, without letting go, and returns the token for whoever goes on with it."""
@@ -159,7 +164,7 @@ class AsyncLease(LeaseFace):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         cancelled = self._guard is not None and self._guard.exit(error)
-        await self._run(self._core.leaving([self], error))
+        await self._run(self._core.leaving(self, error))
         if cancelled:
             raise self._lost_error() from error
 
@@ -167,26 +172,22 @@ class AsyncLease(LeaseFace):
 class TaskGuard:
     """Cancels the task inside a guarded block when the lease is lost, and tells that cancellation from any other."""
 
+    __slots__ = ("_cancelled", "_cancelling", "_task")
+
     def __init__(self, hold: Hold) -> None:
-        self._hold = hold
+        hold.on_lost = self._lost
         self._task: asyncio.Task[Any] | None = None
         self._cancelled = False
-        self._cancelling = 0
 
     def enter(self) -> None:
         """From here on the current task is the one to cancel."""
         self._task = asyncio.current_task()
         self._cancelling = self._task.cancelling() if self._task is not None else 0
-        told = self._hold.on_lost
 
-        def lost(hold: Hold) -> None:
-            if told is not None:
-                told(hold)
-            if self._task is not None:
-                self._cancelled = True
-                self._task.cancel(f"lease of {hold.key.partition('/')[2]!r} was lost: {hold.lost}")
-
-        self._hold.on_lost = lost
+    def _lost(self, hold: Hold) -> None:
+        if self._task is not None:
+            self._cancelled = True
+            self._task.cancel(f"lease of {hold.key.partition('/')[2]!r} was lost: {hold.lost}")
 
     def exit(self, error: BaseException | None) -> bool:
         """True if `error` is our cancellation and nobody else's: it is then taken back, to be told as LeaseLost."""
@@ -207,7 +208,7 @@ class LeaseSet(list[Lease]):
 
     def release(self) -> list[Released]:
         """Lets go of all, in one batch."""
-        outcomes: list[Released] = self[0]._run(self[0]._core.releasing(self))
+        outcomes: list[Released] = self[0]._run(self[0]._core.releasing_all(self))
         for lease in self:
             lease._over = True
         return outcomes
@@ -216,7 +217,7 @@ class LeaseSet(list[Lease]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self[0]._run(self[0]._core.leaving(self, error))
+        self[0]._run(self[0]._core.leaving_all(self, error))
 
 
 class AsyncLeaseSet(list[AsyncLease]):
@@ -229,7 +230,7 @@ class AsyncLeaseSet(list[AsyncLease]):
 
     async def release(self) -> list[Released]:
         """Lets go of all, in one batch."""
-        outcomes: list[Released] = await self[0]._run(self[0]._core.releasing(self))
+        outcomes: list[Released] = await self[0]._run(self[0]._core.releasing_all(self))
         for lease in self:
             lease._over = True
         return outcomes
@@ -241,6 +242,6 @@ class AsyncLeaseSet(list[AsyncLease]):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         cancelled = [lease for lease in self if lease._guard is not None and lease._guard.exit(error)]
-        await self[0]._run(self[0]._core.leaving(self, error))
+        await self[0]._run(self[0]._core.leaving_all(self, error))
         if cancelled:
             raise cancelled[0]._lost_error() from error

@@ -6,13 +6,15 @@ import asyncio
 import logging
 import random
 import threading
+from collections.abc import Coroutine
+from contextlib import suppress
 from itertools import count
 from typing import Any, TypeVar
 
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
 from ..flows.requests import Ask, Flow, Join, Wait
-from ..ops import MAX_BATCH, MAX_BATCH_BYTES, Op
+from ..ops import MAX_BATCH, MAX_BATCH_BYTES, Op, Release
 from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
 from ..stores import AsyncStore
@@ -21,40 +23,6 @@ from .trying import HEAVY, IS_OP, URGENT, ended, given_up, interruption, pause, 
 
 T = TypeVar("T")
 log = logging.getLogger("solely")
-
-
-class _Sleeper:
-    """A task that can be woken; remembers one wake-up."""
-
-    __slots__ = ("_future", "_woken")
-
-    def __init__(self) -> None:
-        self._woken = False
-        self._future: asyncio.Future[None] | None = None
-
-    def wake(self) -> None:
-        self._woken = True
-        if self._future is not None and not self._future.done():
-            self._future.set_result(None)
-
-    async def sleep(self, seconds: float) -> bool:
-        """True if woken, False after that many seconds."""
-        if not self._woken:
-            loop = asyncio.get_running_loop()
-            self._future = loop.create_future()
-            timer = loop.call_later(seconds, _stop_waiting, self._future)
-            try:
-                await self._future
-            finally:
-                timer.cancel()
-                self._future = None
-        woken, self._woken = self._woken, False
-        return woken
-
-
-def _stop_waiting(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 class Batcher:
@@ -156,37 +124,53 @@ class AsyncDriver:
         self.store.forked()
         self.store.listen(self.tell)
 
-    async def run(self, flow: Flow[T]) -> T:
+    def run(self, flow: Flow[T]) -> Coroutine[Any, Any, T]:
         """The flow's result. An interruption (cancellation, no answer) is thrown into the flow, which may undo."""
-        return await _Run(self, self.batcher()).run(flow)
+        return _Run(self, self.batcher()).run(flow)
 
 
 class _Run:
-    """One flow under way, in one task."""
+    """One flow under way, in one task, and its place in the lines; it remembers one wake-up."""
 
-    __slots__ = ("batcher", "doubtful", "driver", "joined", "sent", "sleeper")
+    __slots__ = ("batcher", "doubtful", "driver", "joined", "sent", "sleep", "woken")
 
     def __init__(self, driver: AsyncDriver, batcher: Batcher) -> None:
         self.driver = driver
         self.batcher = batcher
-        self.sleeper: _Sleeper | None = None
-        self.joined: list[str] = []
+        self.joined: list[str] | None = None
         self.sent = 0.0
         self.doubtful = False
 
     async def run(self, flow: Flow[T]) -> T:
-        request = argument = None
+        request: Any = None
+        argument: Any = None
         stopped: Interrupted | None = None
         thrown: BaseException | None = None
+        submit = self.batcher.submit
         try:
             while True:
                 try:
                     request = flow.send(argument) if thrown is None else flow.throw(thrown)
                     thrown = None
-                    if type(request) is Ask:
+                    kind = type(request)
+                    if kind is Ask:
                         argument = self.answer(request)
+                    elif kind is Join:
+                        argument = self.join(request.key) or await self.turn(request)
+                    elif kind is Wait:
+                        argument = await self.rest(request.at_most)
+                    elif stopped is not None:
+                        argument = await self.undo(request)
+                    elif kind in IS_OP and not self.driver.closed:  # the usual case, without a coroutine of its own
+                        answer = submit(request)
+                        if kind is Release:
+                            self.driver.lines.tell(request.key)  # the next of this process asks right behind it
+                        try:
+                            argument, self.sent = await answer
+                        except StoreUnavailable as error:
+                            argument = await self.retry(request, error)
                     else:
-                        argument = await (self.grant(request) if stopped is None else self.undo(request))
+                        argument = await self.ask(request)
                 except StopIteration as end:
                     return end.value  # type: ignore[no-any-return]
                 except BaseException as error:  # noqa: BLE001 - whatever happened, the flow may undo
@@ -196,10 +180,12 @@ class _Run:
                     if not isinstance(error, StoreError):
                         thrown = stopped = interruption(error, request, self.doubtful)
         finally:
-            for key in self.joined:
-                self.driver.lines.leave(key, self.sleeper)  # type: ignore[arg-type]
+            if self.joined is not None:
+                for key in self.joined:
+                    self.driver.lines.leave(key, self)
 
-    def answer(self, request: Ask) -> Any:
+    def answer(self, request: Any) -> Any:
+        """Small questions, answered at once."""
         if request is Ask.SENT:
             return self.sent, self.doubtful, local_clock()
         if request is Ask.NOW:
@@ -208,19 +194,54 @@ class _Run:
             return fresh_owner(), local_clock()
         return fresh_owner() if request is Ask.OWNER else random.random()
 
-    async def grant(self, request: Any) -> Any:
-        """What the flow asked for; raises Interrupted if an answer never came."""
-        kind = type(request)
-        if kind in IS_OP or kind is list:
-            if self.driver.closed:
-                raise ClientClosed("the client is closed; open a new one")
+    # -- the line
+
+    def join(self, key: str) -> bool:
+        """True if this flow is the first of the line at once."""
+        if self.joined is None:
+            self.joined = []
+            self.woken = False
+            self.sleep: asyncio.Future[None] | None = None
+        first = self.driver.lines.join(key, self)
+        self.joined.append(key)
+        return first
+
+    async def turn(self, request: Join) -> bool:
+        return await self.rest(request.at_most) or self.driver.lines.is_first(request.key, self)
+
+    def wake(self) -> None:
+        """Ends the rest, or the next one."""
+        self.woken = True
+        self.doze()
+
+    def doze(self) -> None:
+        if self.sleep is not None and not self.sleep.done():
+            self.sleep.set_result(None)
+
+    async def rest(self, seconds: float) -> bool:
+        """True if woken, False after that many seconds."""
+        if not self.woken:
+            loop = asyncio.get_running_loop()
+            self.sleep = loop.create_future()
+            timer = loop.call_later(seconds, self.doze)
             try:
-                return await self.perform(request)
-            except StoreUnavailable as error:
-                return await self.retry(request, error)
-        if kind is Wait:
-            return await self.sleeper.sleep(request.at_most)  # type: ignore[union-attr]
-        return await self.join(request)
+                await self.sleep
+            finally:
+                timer.cancel()
+                self.sleep = None
+        woken, self.woken = self.woken, False
+        return woken
+
+    # -- ops
+
+    async def ask(self, request: Any) -> Any:
+        """The answer to an op or a batch of ops, tried for as long as the timeout allows."""
+        if self.driver.closed:
+            raise ClientClosed("the client is closed; open a new one")
+        try:
+            return await self.perform(request)
+        except StoreUnavailable as error:
+            return await self.retry(request, error)
 
     async def perform(self, request: Any) -> Any:
         """The reply to an op, or the list of replies to a list of ops; one try."""
@@ -229,15 +250,13 @@ class _Run:
             return reply
         answers = await asyncio.gather(*map(self.batcher.submit, request), return_exceptions=True)
         for answer in answers:
-            if isinstance(answer, BaseException) and (
-                isinstance(answer, StoreUnavailable) or not isinstance(answer, StoreError)
-            ):
+            if isinstance(answer, StoreUnavailable) or not isinstance(answer, tuple | StoreError):
                 raise answer
         self.sent = min((a[1] for a in answers if isinstance(a, tuple)), default=self.sent)
         return [a[0] if isinstance(a, tuple) else a for a in answers]
 
     async def retry(self, request: Any, error: StoreUnavailable) -> Any:
-        """Tries again, under the same owners, for as long as the timeout allows."""
+        """Tries again, under the same owners, for as long as the timeout allows; then raises Interrupted."""
         driver = self.driver
         started = local_clock()
         for tries in count(1):
@@ -245,7 +264,7 @@ class _Run:
             rest = pause(tries - 1, random.random())
             since = local_clock() - started
             if driver.closed or since + rest > driver.timeout:
-                raise Interrupted(given_up(request, tries, since, error), unanswered=self.doubtful) from None
+                break
             if driver.hook is not None:
                 driver.hook(retried(request, tries, error))
             await asyncio.sleep(rest)
@@ -253,15 +272,7 @@ class _Run:
                 return await self.perform(request)
             except StoreUnavailable as again:
                 error = again
-        raise AssertionError("unreachable")
-
-    async def join(self, request: Join) -> bool:
-        lines = self.driver.lines
-        if self.sleeper is None:
-            self.sleeper = _Sleeper()
-        first = lines.join(request.key, self.sleeper)
-        self.joined.append(request.key)
-        return first or await self.sleeper.sleep(request.at_most) or lines.is_first(request.key, self.sleeper)
+        raise Interrupted(given_up(request, tries, since, error), unanswered=self.doubtful) from None
 
     async def undo(self, request: Any) -> Any:
         """Performs a compensating op, shielded, within COMPENSATE; None if that failed: it then ends with its ttl."""
@@ -276,7 +287,7 @@ class _Run:
         return worker.result()
 
     async def _undo(self, request: Any) -> Any:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(COMPENSATE):
                 for tries in count():
                     if self.driver.closed:
@@ -285,6 +296,4 @@ class _Run:
                         return await self.perform(request)
                     except StoreError:
                         await asyncio.sleep(pause(tries, random.random()))
-        except TimeoutError:
-            pass
         return None

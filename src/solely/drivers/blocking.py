@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
 from ..flows.requests import Ask, Flow, Join, Wait
-from ..ops import MAX_BATCH
+from ..ops import MAX_BATCH, Release
 from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
 from ..stores import Store
@@ -52,6 +52,8 @@ class BlockingDriver:
             reply = self.store.perform((request,))[0]
             if isinstance(reply, StoreError):
                 raise reply
+            if type(request) is Release:
+                self.lines.tell(request.key)  # the next of this process need not wait for the store's hint
             return reply
         if len(request) <= MAX_BATCH:
             return self.store.perform(request)
@@ -71,7 +73,8 @@ class _Run:
 
     def run(self, flow: Flow[T]) -> T:
         send, grant = flow.send, self.grant
-        request = argument = None
+        request: Any = None
+        argument: Any = None
         stopped: Interrupted | None = None
         thrown: BaseException | None = None
         try:
