@@ -47,6 +47,10 @@ class Cache:
             if len(self._ends) > self.size:
                 self._ends.popitem(last=False)
 
+    def forked(self) -> None:
+        """In the child of a fork: the parent's mutex may be held by a thread that is not here."""
+        self._mutex = threading.Lock()
+
     def drop(self, key: str) -> None:
         """Forgets the key."""
         with self._mutex:

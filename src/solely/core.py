@@ -54,6 +54,8 @@ class Core:
         self.book = Book(self._ring, self._report)
         self._signature = Signature()
         self._keeping = False
+        if self.cache is not None:
+            self.cache.forked()
 
     def _report(self, hold: Hold, renewed: Entry | None) -> None:
         if renewed is None:
@@ -221,47 +223,43 @@ class Core:
         """True for exactly one caller per ttl."""
         fresh = yield from dedup.first(key, ttl)
         if self.cache is not None:
-            left = ttl if fresh else (yield from dedup.seen(key)).left
-            self.cache.add(key, left)
+            yield from self._remember([(key, ttl)] if fresh else [(key, (yield from dedup.seen(key)).left)])
         self._marked(key, fresh)
         return fresh
 
     def first_many(self, keys: Sequence[str], ttl: float) -> Flow[list[bool]]:
         """One answer per key; keys that the cache knows are not asked for."""
-        cache = self.cache
-        unknown = [key for key in keys if not cache.has(key)] if cache is not None else keys
-        answers = (yield from dedup.first_many(unknown, ttl)) if unknown else []
-        if cache is not None:
-            stale = [key for key, fresh in zip(unknown, answers, strict=True) if not fresh]
-            for entry in (yield from dedup.seen_many(stale)) if stale else ():
-                cache.add(entry.key, entry.left)
-            for key, fresh in zip(unknown, answers, strict=True):
-                if fresh:
-                    cache.add(key, ttl)
+        if self.cache is None:
+            answers = yield from dedup.first_many(keys, ttl)
+        else:
+            known = [self.cache.has(key) for key in keys]
+            unknown = [key for key, hit in zip(keys, known, strict=True) if not hit]
+            asked = (yield from dedup.first_many(unknown, ttl)) if unknown else []
+            yield from self._remember([(key, ttl) for key, fresh in zip(unknown, asked, strict=True) if fresh])
+            stale = [key for key, fresh in zip(unknown, asked, strict=True) if not fresh]
+            if stale:
+                yield from self._remember([(e.key, e.left) for e in (yield from dedup.seen_many(stale))])
+            told = iter(asked)
+            answers = [not hit and next(told) for hit in known]
         if self.hook is not None:
-            for key, fresh in zip(unknown, answers, strict=True):
+            for key, fresh in zip(keys, answers, strict=True):
                 self._marked(key, fresh)
-        if len(unknown) == len(keys):
-            return answers
-        asked = iter(answers)
-        remaining = list(reversed(unknown))
-        results = []
-        for key in keys:
-            if remaining and remaining[-1] == key:
-                remaining.pop()
-                results.append(next(asked))
-            else:
-                results.append(False)
-                self._marked(key, False, cached=True)
-        return results
+        return answers
 
     def seen(self, key: str) -> Flow[bool]:
         """True if the key is marked."""
         entry = yield from dedup.seen(key)
-        done = entry.state is State.DONE
-        if done and self.cache is not None:
-            self.cache.add(key, entry.left)
-        return done
+        if entry.state is not State.DONE:
+            return False
+        yield from self._remember([(key, entry.left)])
+        return True
+
+    def _remember(self, marks: list[tuple[str, float]]) -> Flow[None]:
+        """Keys and the time they had left when the store was last asked go into the cache, if there is one."""
+        if self.cache is not None and marks:
+            sending: Sending = yield Ask.SENT
+            for key, left in marks:
+                self.cache.add(key, left - (sending[2] - sending[0]))
 
     def forget(self, key: str) -> Flow[bool]:
         """True if there was a mark, which is gone now."""

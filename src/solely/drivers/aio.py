@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from itertools import count
 from typing import Any, TypeVar
@@ -43,6 +43,24 @@ class Batcher:
         (self._urgent if type(op) in URGENT else self._pending).append((op, future))
         return future
 
+    def submit_all(self, ops: list[Op]) -> asyncio.Future[Any]:
+        """A future of (replies, when they were sent) for a batch that is one already; it goes out at once."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._perform(ops, lambda sent, done: self._all_answered(ops, future, sent, done))
+        return future
+
+    def _all_answered(self, ops: list[Op], future: asyncio.Future[Any], sent: float, done: asyncio.Future[Any]) -> None:
+        error = _error(done)
+        if future.done():
+            return
+        if error is None:
+            future.set_result((done.result(), sent))
+        elif isinstance(error, StoreUnavailable) or not isinstance(error, StoreError):
+            future.set_exception(error)
+        else:  # one op may have spoiled it for all: each is repeated alone, under its own owner
+            alone = asyncio.gather(*map(self.submit, ops), return_exceptions=True)
+            alone.add_done_callback(lambda each: _settle(future, (_values(each), sent)))
+
     def _flush(self) -> None:
         waiting = self._urgent + self._pending if self._urgent else self._pending
         self._urgent, self._pending = [], []
@@ -61,14 +79,22 @@ class Batcher:
         self._send(batch)
 
     def _send(self, batch: list[tuple[Op, asyncio.Future[Any]]]) -> None:
+        self._perform([op for op, _ in batch], lambda sent, done: self._answered(batch, sent, done))
+
+    def _perform(self, ops: list[Op], then: Callable[[float, asyncio.Future[Any]], None]) -> None:
+        """Performs the ops, whoever still waits for them, and hands the outcome on."""
         sent = local_clock()
-        answer = asyncio.ensure_future(self._store.perform([op for op, _ in batch]))  # noqa: RUF006 - kept below
+        answer = asyncio.ensure_future(self._store.perform(ops))
         self._flying.add(answer)  # the loop itself keeps only weak references
-        answer.add_done_callback(lambda done: self._answered(batch, sent, done))
+
+        def answered(done: asyncio.Future[Any]) -> None:
+            self._flying.discard(done)
+            then(sent, done)
+
+        answer.add_done_callback(answered)
 
     def _answered(self, batch: list[tuple[Op, asyncio.Future[Any]]], sent: float, answer: asyncio.Future[Any]) -> None:
-        self._flying.discard(answer)
-        error = answer.exception() if not answer.cancelled() else Unanswered("the event loop cancelled the request")
+        error = _error(answer)
         if error is None:
             for (_, future), reply in zip(batch, answer.result(), strict=True):
                 if not future.done():
@@ -83,6 +109,19 @@ class Batcher:
         else:  # one op may have spoiled it for all: each is repeated alone, under its own owner
             for one in batch:
                 self._send([one])
+
+
+def _error(done: asyncio.Future[Any]) -> BaseException | None:
+    return Unanswered("the event loop cancelled the request") if done.cancelled() else done.exception()
+
+
+def _settle(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _values(each: asyncio.Future[Any]) -> list[Any]:
+    return [answer[0] if isinstance(answer, tuple) else answer for answer in each.result()]
 
 
 class AsyncDriver:
@@ -248,12 +287,8 @@ class _Run:
         if type(request) is not list:
             reply, self.sent = await self.batcher.submit(request)
             return reply
-        answers = await asyncio.gather(*map(self.batcher.submit, request), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, StoreUnavailable) or not isinstance(answer, tuple | StoreError):
-                raise answer
-        self.sent = min((a[1] for a in answers if isinstance(a, tuple)), default=self.sent)
-        return [a[0] if isinstance(a, tuple) else a for a in answers]
+        replies, self.sent = await self.batcher.submit_all(request)
+        return replies
 
     async def retry(self, request: Any, error: StoreUnavailable) -> Any:
         """Tries again, under the same owners, for as long as the timeout allows; then raises Interrupted."""

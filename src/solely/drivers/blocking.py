@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
 from ..flows.requests import Ask, Flow, Join, Wait
-from ..ops import MAX_BATCH, Release
+from ..ops import Release
 from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
 from ..stores import Store
@@ -55,9 +55,20 @@ class BlockingDriver:
             if type(request) is Release:
                 self.lines.tell(request.key)  # the next of this process need not wait for the store's hint
             return reply
-        if len(request) <= MAX_BATCH:
+        try:
             return self.store.perform(request)
-        return [r for n in range(0, len(request), MAX_BATCH) for r in self.store.perform(request[n : n + MAX_BATCH])]
+        except StoreUnavailable:
+            raise
+        except StoreError:  # one op may have spoiled it for all: each is repeated alone, under its own owner
+            return [self._alone(op) for op in request]
+
+    def _alone(self, op: Any) -> Any:
+        try:
+            return self.store.perform((op,))[0]
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            return error
 
 
 class _Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..errors import Interrupted, StoreUnavailable
+from ..errors import ClientClosed, Interrupted, StoreUnavailable
 from ..model import Entry
 from ..ops import Renew
 from .hold import Hold
@@ -78,6 +78,8 @@ def keep_renewing(book: Book) -> Flow[None]:
             try:
                 yield from _renew(book, due, now)
             except Interrupted as why:
+                if isinstance(why.cause, ClientClosed):
+                    return
                 if not isinstance(why.cause, StoreUnavailable):
                     raise
                 for hold in due:
