@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 import threading
@@ -13,7 +14,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 
 from .cache import Cache
 from .core import Core, keys_of
-from .drivers.aio import AsyncDriver
+from .drivers.aio import AsyncDriver, finished
 from .drivers.blocking import BlockingDriver
 from .drivers.trying import ONE_TRY
 from .errors import InvalidInput
@@ -24,6 +25,8 @@ from .lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
 from .model import Finding
 from .rules import Seconds, seconds, stored_key, ttl_seconds
 from .stores import AsyncStore, Clock, Store, open_async_store, open_store
+
+log = logging.getLogger("solely")
 
 DAY = 86_400.0
 T = TypeVar("T")
@@ -63,9 +66,16 @@ def _most(max_hold: Seconds | None) -> float:
     return math.inf if max_hold is None else seconds("max_hold", max_hold, least=0.001, most=math.inf)
 
 
+def _tell(on_lost: Callable[[], None], hold: Hold) -> None:
+    try:
+        on_lost()
+    except Exception:
+        log.exception("on_lost_failed", extra={"key": hold.key})
+
+
 def _told(on_lost: Any, *, cancels: bool) -> Callable[[Hold], None] | None:
     if callable(on_lost):
-        return lambda _: on_lost()
+        return lambda hold: _tell(on_lost, hold)
     if on_lost == "flag" or (on_lost == "cancel" and cancels):
         return None
     hint = "; a thread cannot be cancelled: look at lease.lost, or give a function" if on_lost == "cancel" else ""
@@ -207,11 +217,9 @@ class Client:
     def close(self) -> None:
         """Lets go of all leases and connections; safe to call twice."""
         if not self._driver.closed:
-            try:
-                self._run(self._core.closing())
-            finally:
-                self._driver.closed = True
-                self._store.close()
+            self._core.book.close()
+            self._driver.close(self._core.closing())
+            self._store.close()
 
     def __enter__(self) -> Self:
         return self
@@ -393,12 +401,15 @@ class AsyncClient:
     async def close(self) -> None:
         """Lets go of all leases and connections; safe to call twice."""
         if not self._driver.closed:
-            try:
-                await self._run(self._core.closing())
-            finally:
-                self._driver.closed = True
-                await asyncio.gather(*self._keepers, return_exceptions=True)
-                await self._store.close()
+            await finished(asyncio.ensure_future(self._close()))
+
+    async def _close(self) -> None:
+        self._core.book.close()
+        await self._driver.close(self._core.closing())
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        await self._store.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -414,5 +425,6 @@ class AsyncClient:
             self._keepers.append(asyncio.ensure_future(self._run(loop(self._core.book))))
 
     def _forked(self) -> None:
+        self._keepers = []  # of the parent's loop
         self._driver.forked()
         self._core.forked()

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from . import events
 from .cache import Cache
-from .errors import Busy, Interrupted, InvalidInput, LeaseLost, StoreError
+from .errors import Busy, ClientClosed, Interrupted, InvalidInput, LeaseLost, StoreError
 from .flows import dedup, lock
 from .flows.hold import Hold
 from .flows.lock import Terms
@@ -17,7 +17,7 @@ from .flows.requests import Ask, Flow, Sending
 from .holder import Signature
 from .lease import LeaseFace, read_token
 from .model import Entry, Released, State
-from .ops import Renew
+from .ops import Release, Renew
 from .rules import Seconds, seconds, stored_key, ttl_seconds, wait_seconds
 from .stores import StoreFace
 
@@ -72,6 +72,8 @@ class Core:
 
     def terms(self, *, ttl: Seconds, wait: Seconds, purpose: str, delay: Seconds) -> Terms:
         """The terms of a lock, checked; InvalidInput before anything is sent."""
+        if not isinstance(purpose, str):
+            raise InvalidInput(f"a purpose must be a str, not {type(purpose).__name__}: {purpose!r:.80}")
         return Terms(
             ttl_seconds(ttl),
             wait_seconds(wait),
@@ -213,9 +215,11 @@ class Core:
         holds = list(self.book.holds)
         self.book.holds.clear()
         self.book.close()
+        for hold in holds:
+            hold.lost = "closed"
         if holds:
             log.warning("client_closed_with_leases", extra={"count": len(holds), "key": holds[0].key})
-            yield from lock.release_all(holds)
+            yield [Release(hold.key, hold.owner, hold.doubtful) for hold in holds]
 
     # -- dedup
 
@@ -230,15 +234,12 @@ class Core:
     def first_many(self, keys: Sequence[str], ttl: float) -> Flow[list[bool]]:
         """One answer per key; keys that the cache knows are not asked for."""
         if self.cache is None:
-            answers = yield from dedup.first_many(keys, ttl)
+            answers, _ = yield from dedup.first_many(keys, ttl)
         else:
             known = [self.cache.has(key) for key in keys]
             unknown = [key for key, hit in zip(keys, known, strict=True) if not hit]
-            asked = (yield from dedup.first_many(unknown, ttl)) if unknown else []
-            yield from self._remember([(key, ttl) for key, fresh in zip(unknown, asked, strict=True) if fresh])
-            stale = [key for key, fresh in zip(unknown, asked, strict=True) if not fresh]
-            if stale:
-                yield from self._remember([(e.key, e.left) for e in (yield from dedup.seen_many(stale))])
+            asked, entries = (yield from dedup.first_many(unknown, ttl, learn=True)) if unknown else ([], [])
+            yield from self._remember([(entry.key, entry.left) for entry in entries])
             told = iter(asked)
             answers = [not hit and next(told) for hit in known]
         if self.hook is not None:
@@ -282,7 +283,7 @@ class Core:
 def _tolerate(why: Interrupted | StoreError, error: BaseException | None, lease: LeaseFace) -> None:
     """A release that failed is raised, unless that would mask the body's own error."""
     cause = why.cause if isinstance(why, Interrupted) else why
-    if error is None or not isinstance(cause, StoreError):
+    if error is None or not isinstance(cause, StoreError | ClientClosed):
         raise why
     log.warning("release_failed", extra={"key": lease.key, "error": str(cause)})
 

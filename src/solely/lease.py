@@ -185,7 +185,7 @@ class TaskGuard:
         self._cancelling = self._task.cancelling() if self._task is not None else 0
 
     def _lost(self, hold: Hold) -> None:
-        if self._task is not None:
+        if self._task is not None and self._task is not asyncio.current_task():  # which would be told by its own call
             self._cancelled = True
             self._task.cancel(f"lease of {hold.key.partition('/')[2]!r} was lost: {hold.lost}")
 

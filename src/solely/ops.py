@@ -28,7 +28,7 @@ class Acquire(NamedTuple):
 
 
 class Renew(NamedTuple):
-    """→ Entry: mine with the new time left, or no longer mine. Never revives an expired one."""
+    """→ Entry: mine with the new time left, or no longer mine. Never revives an expired one, never shortens one."""
 
     key: str
     owner: str

@@ -13,7 +13,7 @@ Seconds = float | int | timedelta
 MAX_KEY_BYTES = 512  # fits an index row of every store, and a log line
 MAX_INFO_BYTES = 1024  # who holds it, not what they do
 MAX_VALUE_BYTES = 256 * 1024  # a result, not a file: larger values belong into object storage, with their address here
-MIN_TTL = 0.001  # the resolution of a store's clock
+MIN_TTL = 0.01  # seconds: several times what drift takes from a lease and what a round trip takes
 MAX_TTL = 366 * 86_400.0  # a year of remembering; what must last longer is no lease and no dedup window
 MAX_WAIT = 86_400.0  # who waits longer than a day has a queue, not a lock
 
@@ -26,7 +26,7 @@ POLL = (
 )  # seconds, first and longest look where there is no push: half an OFFER, so an offer is not missed
 COMPENSATE = 2.0  # seconds for the op that undoes an interrupted one: a caller that cancels does not wait longer
 MAX_WAITERS = 1_000  # clients queued at one entry
-MAX_GONE = 16  # displaced owners remembered per entry: more than one REMEMBER window of honest take-overs
+MAX_GONE = 128  # displaced owners remembered per entry: two per second of REMEMBER, more than honest cancels make
 
 DRIFT_RATE = 0.01  # local and store clock may run apart by 1 %: NTP slews at most 0.05 %, chrony rarely near 1 %
 DRIFT_FLOOR = 0.002  # seconds: the resolution of both clocks and of scheduling, for very short leases

@@ -19,7 +19,7 @@ from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
 from ..stores import AsyncStore
 from .lines import Lines
-from .trying import HEAVY, IS_OP, URGENT, ended, given_up, interruption, pause, retried, weight
+from .trying import CLOSING_LOOK, HEAVY, IS_OP, URGENT, ended, given_up, interruption, pause, retried, weight
 
 T = TypeVar("T")
 log = logging.getLogger("solely")
@@ -132,7 +132,8 @@ class AsyncDriver:
         self.timeout = timeout
         self.hook = hook
         self.lines = Lines()
-        self.closed = False
+        self.running: set[_Run] = set()
+        self.closing = self.closed = False
         self.loop: asyncio.AbstractEventLoop | None = None
         self._batcher: Batcher | None = None
         self._thread = 0
@@ -158,6 +159,7 @@ class AsyncDriver:
     def forked(self) -> None:
         """In the child of a fork: neither the parent's loop nor its lines are ours."""
         self.lines = Lines()
+        self.running = set()
         self.loop = self._batcher = None
         self._thread = 0
         self.store.forked()
@@ -166,6 +168,30 @@ class AsyncDriver:
     def run(self, flow: Flow[T]) -> Coroutine[Any, Any, T]:
         """The flow's result. An interruption (cancellation, no answer) is thrown into the flow, which may undo."""
         return _Run(self, self.batcher()).run(flow)
+
+    async def close(self, last: Flow[None]) -> None:
+        """Refuses new ops, waits until the flows under way have ended, then runs the last; each within COMPENSATE."""
+        self.closing = True
+        ends = local_clock() + COMPENSATE
+        while self.running and local_clock() < ends:
+            for run in list(self.running):
+                run.wake()
+            await asyncio.sleep(CLOSING_LOOK)
+        await _Run(self, self.batcher()).run(last, undoing=True)
+        self.closed = True
+
+
+async def finished(worker: asyncio.Future[T]) -> T:
+    """The result of what no cancellation of its caller stops: that is raised when it is done, so it must be bounded."""
+    cancelled: asyncio.CancelledError | None = None
+    while not worker.done():
+        try:
+            await asyncio.wait({worker})
+        except asyncio.CancelledError as told:
+            cancelled = told
+    if cancelled is not None:
+        raise cancelled
+    return worker.result()
 
 
 class _Run:
@@ -180,12 +206,13 @@ class _Run:
         self.sent = 0.0
         self.doubtful = False
 
-    async def run(self, flow: Flow[T]) -> T:
+    async def run(self, flow: Flow[T], *, undoing: bool = False) -> T:
         request: Any = None
         argument: Any = None
         stopped: Interrupted | None = None
         thrown: BaseException | None = None
         submit = self.batcher.submit
+        self.driver.running.add(self)
         try:
             while True:
                 try:
@@ -197,10 +224,11 @@ class _Run:
                     elif kind is Join:
                         argument = self.join(request.key) or await self.turn(request)
                     elif kind is Wait:
+                        stopped = None  # a flow that waits again has done with undoing
                         argument = await self.rest(request.at_most)
-                    elif stopped is not None:
+                    elif stopped is not None or undoing:
                         argument = await self.undo(request)
-                    elif kind in IS_OP and not self.driver.closed:  # the usual case, without a coroutine of its own
+                    elif kind in IS_OP and not self.driver.closing:  # the usual case, without a coroutine of its own
                         answer = submit(request)
                         if kind is Release:
                             self.driver.lines.tell(request.key)  # the next of this process asks right behind it
@@ -219,6 +247,7 @@ class _Run:
                     if not isinstance(error, StoreError):
                         thrown = stopped = interruption(error, request, self.doubtful)
         finally:
+            self.driver.running.discard(self)
             if self.joined is not None:
                 for key in self.joined:
                     self.driver.lines.leave(key, self)
@@ -246,12 +275,18 @@ class _Run:
         return first
 
     async def turn(self, request: Join) -> bool:
-        return await self.rest(request.at_most) or self.driver.lines.is_first(request.key, self)
+        """True once this flow is the first of the line; False if that took too long."""
+        ends, first = local_clock() + request.at_most, False
+        while not first and not self.driver.closing and (left := ends - local_clock()) > 0:
+            await self.rest(left)  # also ended by a late hint for a key that this flow had joined before
+            first = self.driver.lines.is_first(request.key, self)
+        return first
 
     def wake(self) -> None:
         """Ends the rest, or the next one."""
-        self.woken = True
-        self.doze()
+        if self.joined is not None:
+            self.woken = True
+            self.doze()
 
     def doze(self) -> None:
         if self.sleep is not None and not self.sleep.done():
@@ -275,7 +310,7 @@ class _Run:
 
     async def ask(self, request: Any) -> Any:
         """The answer to an op or a batch of ops, tried for as long as the timeout allows."""
-        if self.driver.closed:
+        if self.driver.closing:
             raise ClientClosed("the client is closed; open a new one")
         try:
             return await self.perform(request)
@@ -298,7 +333,7 @@ class _Run:
             self.doubtful = self.doubtful or isinstance(error, Unanswered)
             rest = pause(tries - 1, random.random())
             since = local_clock() - started
-            if driver.closed or since + rest > driver.timeout:
+            if driver.closing or since + rest > driver.timeout:
                 break
             if driver.hook is not None:
                 driver.hook(retried(request, tries, error))
@@ -311,12 +346,11 @@ class _Run:
 
     async def undo(self, request: Any) -> Any:
         """Performs a compensating op, shielded, within COMPENSATE; None if that failed: it then ends with its ttl."""
+        if self.driver.closed:
+            return None
         worker = asyncio.ensure_future(self._undo(request))
-        while not worker.done():
-            try:
-                await asyncio.wait({worker})
-            except asyncio.CancelledError:
-                continue  # told already; the wait is bounded
+        with suppress(asyncio.CancelledError):  # told already
+            await finished(worker)
         if worker.result() is None:
             log.warning("undo_failed", extra={"request": repr(request)[:200]})
         return worker.result()

@@ -19,7 +19,7 @@ from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
 from ..stores import Store
 from .lines import Lines
-from .trying import IS_OP, ended, given_up, interruption, pause, retried
+from .trying import CLOSING_LOOK, IS_OP, ended, given_up, interruption, pause, retried
 
 T = TypeVar("T")
 log = logging.getLogger("solely")
@@ -33,18 +33,31 @@ class BlockingDriver:
         self.timeout = timeout
         self.hook = hook
         self.lines = Lines()
-        self.closed = False
+        self.running: set[_Run] = set()
+        self.closing = self.closed = False
         store.listen(self.lines.tell)
 
     def forked(self) -> None:
         """In the child of a fork: no line of the parent is ours, and no mutex of it can be trusted."""
         self.lines = Lines()
+        self.running = set()
         self.store.forked()
         self.store.listen(self.lines.tell)
 
     def run(self, flow: Flow[T]) -> T:
         """The flow's result. An interruption (KeyboardInterrupt, no answer) is thrown into the flow, which may undo."""
         return _Run(self).run(flow)
+
+    def close(self, last: Flow[None]) -> None:
+        """Refuses new ops, waits until the flows under way have ended, then runs the last; each within COMPENSATE."""
+        self.closing = True
+        ends = local_clock() + COMPENSATE
+        while self.running and local_clock() < ends:
+            for run in list(self.running):
+                run.wake()
+            time.sleep(CLOSING_LOOK)
+        _Run(self).run(last, undoing=True)
+        self.closed = True
 
     def perform(self, request: Any) -> Any:
         """The reply to an op, or the list of replies to a list of ops; one try."""
@@ -82,17 +95,20 @@ class _Run:
         self.sent = 0.0
         self.doubtful = False
 
-    def run(self, flow: Flow[T]) -> T:
-        send, grant = flow.send, self.grant
+    def run(self, flow: Flow[T], *, undoing: bool = False) -> T:
+        send, grant = flow.send, self.undo if undoing else self.grant
         request: Any = None
         argument: Any = None
         stopped: Interrupted | None = None
         thrown: BaseException | None = None
+        self.driver.running.add(self)
         try:
             while True:
                 try:
                     if thrown is not None:
                         request, thrown = flow.throw(thrown), None
+                        if type(request) is Wait:  # a flow that waits again has done with undoing
+                            stopped, grant = None, self.grant
                         argument = grant(request)
                     while True:
                         request = send(argument)
@@ -107,14 +123,16 @@ class _Run:
                         thrown = stopped = interruption(error, request, self.doubtful)
                         grant = self.undo
         finally:
+            self.driver.running.discard(self)
             if self.joined is not None:
                 for key in self.joined:
                     self.driver.lines.leave(key, self)
 
     def wake(self) -> None:
         """Ends the sleep, or the next one."""
-        with suppress(RuntimeError):  # it was awake already
-            self.flag.release()
+        if self.joined is not None:
+            with suppress(RuntimeError):  # it was awake already
+                self.flag.release()
 
     def sleep(self, seconds: float) -> bool:
         """True if woken, False after that many seconds."""
@@ -140,7 +158,7 @@ class _Run:
     def ask(self, request: Any) -> Any:
         """The answer, tried for as long as the timeout allows."""
         driver = self.driver
-        if driver.closed:
+        if driver.closing:
             raise ClientClosed("the client is closed; open a new one")
         started = self.sent = local_clock()
         tries = 0
@@ -152,7 +170,7 @@ class _Run:
                 self.doubtful = self.doubtful or isinstance(error, Unanswered)
                 rest = pause(tries - 1, random.random())
                 since = local_clock() - started
-                if self.driver.closed or since + rest > driver.timeout:
+                if driver.closing or since + rest > driver.timeout:
                     raise Interrupted(given_up(request, tries, since, error), unanswered=self.doubtful) from None
                 if driver.hook is not None:
                     driver.hook(retried(request, tries, error))
@@ -161,18 +179,24 @@ class _Run:
 
     def join(self, request: Join) -> bool:
         if self.joined is None:
-            self.joined = []
             self.flag = allocate_lock()
             self.flag.acquire()
+            self.joined = []
         first = self.driver.lines.join(request.key, self)
         self.joined.append(request.key)
-        return first or self.sleep(request.at_most) or self.driver.lines.is_first(request.key, self)
+        ends = local_clock() + request.at_most
+        while not first and not self.driver.closing and (left := ends - local_clock()) > 0:
+            self.sleep(left)  # also ended by a late hint for a key that this flow had joined before
+            first = self.driver.lines.is_first(request.key, self)
+        return first
 
     def undo(self, request: Any) -> Any:
         """Performs a compensating op on a thread of its own and waits at most COMPENSATE for it: a caller that was
         interrupted wants to leave. None if that failed: what was to be undone then ends with its ttl."""
         if type(request) not in IS_OP and type(request) is not list:
             return self.grant(request)
+        if self.driver.closed:
+            return None
         replies: list[Any] = []
         worker = threading.Thread(target=self._undo, args=(request, replies), name="solely-undo", daemon=True)
         worker.start()

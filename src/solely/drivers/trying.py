@@ -12,6 +12,7 @@ from ..ops import OPS, Finish, Push, Release, Renew
 from ..rules import backoff
 
 ONE_TRY = 0.4  # of the timeout: so that at least two full tries fit into it, with pauses
+CLOSING_LOOK = 0.002  # seconds between looks whether all flows have ended: about what a loopback answer takes
 IS_OP = frozenset(OPS)
 URGENT = frozenset((Renew, Release))  # go first in a batch: they keep or free what others wait for
 HEAVY = frozenset((Finish, Push))  # carry a body

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from ..errors import Interrupted
+from ..errors import Interrupted, StoreError
 from ..model import Entry, State
 from ..ops import Clear, Mark, Read, Release
-from .lock import whole
-from .requests import Ask, Flow
+from .lock import let_go, whole
+from .requests import Ask, Flow, Sending
 
 
 def first(key: str, ttl: float) -> Flow[bool]:
@@ -16,36 +17,49 @@ def first(key: str, ttl: float) -> Flow[bool]:
     owner: str = yield Ask.OWNER
     try:
         fresh: bool = yield Mark(key, owner, ttl)
-    except Interrupted:
-        yield Release(key, owner, True)
+    except (Interrupted, StoreError):
+        yield from let_go([Release(key, owner, True)])
         raise
+    if not fresh:
+        yield from _revoke_if_doubtful([key], owner)
     return fresh
 
 
-def first_many(keys: Sequence[str], ttl: float) -> Flow[list[bool]]:
-    """As `first`, for many keys in few round trips; of a key that occurs twice, the first occurrence is first."""
+def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tuple[list[bool], list[Entry]]]:
+    """As `first`, for many keys in few round trips; of a key that occurs twice, the first occurrence is first.
+
+    With `learn`, also the entries, which tell the time left. Whatever fails, no mark stays whose caller is not told.
+    """
     owner: str = yield Ask.OWNER
     distinct = dict.fromkeys(keys)
     try:
-        replies: list[bool] = whole((yield [Mark(key, owner, ttl) for key in distinct]))  # type: ignore[assignment]
-    except Interrupted:
-        yield [Release(key, owner, True) for key in distinct]
+        marks = [Mark(key, owner, ttl) for key in distinct]
+        replies: list[Any] = whole((yield [*marks, *map(Read, distinct)] if learn else marks))
+        stale = [key for key, fresh in zip(distinct, replies, strict=False) if not fresh]
+        revoked = yield from _revoke_if_doubtful(stale, owner)
+    except (Interrupted, StoreError):
+        yield from let_go([Release(key, owner, True) for key in distinct])
         raise
+    entries = replies[len(distinct) :] if not revoked else []  # what was learned before that is too old to be kept
     if len(distinct) == len(keys):
-        return replies
-    fresh = dict(zip(distinct, replies, strict=True))
-    return [fresh.pop(key, False) for key in keys]
+        return replies[: len(keys)], entries
+    fresh = dict(zip(distinct, replies, strict=False))
+    return [fresh.pop(key, False) for key in keys], entries
+
+
+def _revoke_if_doubtful(stale: list[str], owner: str) -> Flow[bool]:
+    """A late copy of an unanswered try must not mark a key whose caller was told that it is seen."""
+    sending: Sending = yield Ask.SENT
+    if not sending[1] or not stale:
+        return False
+    yield from let_go([Release(key, owner, True) for key in stale])
+    return True
 
 
 def seen(key: str) -> Flow[Entry]:
     """The mark's entry: DONE, with the time left, if it was seen."""
     entry: Entry = yield Read(key)
     return entry
-
-
-def seen_many(keys: Sequence[str]) -> Flow[list[Entry]]:
-    """The entries of many marks."""
-    return whole((yield [Read(key) for key in keys]))  # type: ignore[return-value]
 
 
 def forget(key: str) -> Flow[bool]:

@@ -47,8 +47,9 @@ class Hold:
         self._plan(ttl, self.renew_at != math.inf)
 
     def _plan(self, ttl: float, renew: bool) -> None:
-        if self.deadline >= self.ends:
-            self.deadline, renew = self.ends, False
+        if self.sent + ttl >= self.ends:  # the last stretch: whoever renews, it ends with max_hold
+            self.ends = self.deadline = min(self.deadline, self.ends)
+            renew = False
         self.renew_at = renewal(self.sent, ttl) if renew else math.inf
 
     def how(self, now: float) -> str:

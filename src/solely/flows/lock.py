@@ -55,7 +55,10 @@ def acquire(key: str, terms: Terms, held: list[Hold] | None = None) -> Flow[Hold
                 owner = yield Ask.OWNER
             left = start + terms.wait - now
             if left <= 0:
-                break
+                if terms.wait or doubtful:
+                    yield Release(key, owner, doubtful)  # leaves the queue of the entry, or passes the offer on
+                asked = False
+                raise busy(entry, now - start)
             yield Wait(key, min(left, _look_again(entry, looks, terms)))
             looks += 1
             if held:
@@ -64,9 +67,11 @@ def acquire(key: str, terms: Terms, held: list[Hold] | None = None) -> Flow[Hold
         if asked:
             yield Release(key, owner, why.unanswered)
         raise
-    if terms.wait or doubtful:
-        yield Release(key, owner, doubtful)  # leaves the queue of the entry, or passes the offer on
-    raise busy(entry, now - start)
+    except SolelyError:  # the store's own, or that one of `held` was lost
+        if asked:
+            sending = yield Ask.SENT
+            yield from let_go([Release(key, owner, sending[1])])
+        raise
 
 
 def _look_again(entry: Entry, looks: int, terms: Terms) -> float:
@@ -146,9 +151,18 @@ def acquire_all(keys: Iterable[str], terms: Terms) -> Flow[list[Hold]]:
         yield from _tend(held)
     except (Interrupted, SolelyError):
         if held:
-            yield [Release(g.key, g.owner, True) for g in held]
+            yield from let_go([Release(g.key, g.owner, g.doubtful) for g in held])
         raise
     return held
+
+
+def let_go(ops: list[Release]) -> Flow[None]:
+    """Undoes; if the caller is interrupted meanwhile, again, so that it is done when the caller hears of it."""
+    try:
+        yield ops
+    except Interrupted:
+        yield ops
+        raise
 
 
 def _all_at_once(keys: list[str], terms: Terms) -> Flow[tuple[list[Hold], Entry]]:
@@ -164,7 +178,7 @@ def _all_at_once(keys: list[str], terms: Terms) -> Flow[tuple[list[Hold], Entry]
     except Interrupted as why:
         yield [Release(key, owner, revoke=why.unanswered) for key in keys]
         raise
-    yield [Release(key, owner, revoke=True) for key in keys]
+    yield from let_go([Release(key, owner, revoke=doubtful) for key in keys])
     entries: list[Entry] = whole(replies)  # type: ignore[assignment]
     return [], next(entry for entry, ok in zip(entries, mine, strict=True) if not ok)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..errors import ClientClosed, Interrupted, StoreUnavailable
+from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable
 from ..model import Entry
 from ..ops import Renew
 from .hold import Hold
@@ -76,32 +76,37 @@ def keep_renewing(book: Book) -> Flow[None]:
         due = [h for h in holds if h.renew_at <= now + _TOGETHER * h.ttl]
         if due:
             try:
-                yield from _renew(book, due, now)
+                failed = yield from _renew(book, due, now)
+            except StoreError:
+                failed = True
             except Interrupted as why:
                 if isinstance(why.cause, ClientClosed):
                     return
                 if not isinstance(why.cause, StoreUnavailable):
                     raise
-                for hold in due:
-                    hold.renew_at = (yield Ask.NOW) + _RETRY
+                failed = True
+            if failed:
+                yield Wait(RENEWALS, _RETRY)
             continue
         book.renews_at = min((h.renew_at for h in holds), default=book.lull(now))
         yield Wait(RENEWALS, min(book.renews_at - now, 3600.0))
 
 
-def _renew(book: Book, due: list[Hold], now: float) -> Flow[None]:
+def _renew(book: Book, due: list[Hold], now: float) -> Flow[bool]:
+    """One batch; True if any of them got no answer of use, so that it must be asked again."""
     ttls = [min(h.ttl, max(h.ends - now, 0.001)) for h in due]
     replies = yield [Renew(h.key, h.owner, ttl) for h, ttl in zip(due, ttls, strict=True)]
     sending: Sending = yield Ask.SENT
-    sent = sending[0]
+    sent, failed = sending[0], False
     for hold, ttl, reply in zip(due, ttls, replies, strict=True):
         if not isinstance(reply, Entry):
-            hold.renew_at = sent + _RETRY
+            failed = True
         elif reply.owner == hold.owner:
             hold.extended(reply, ttl, sent)
             book.report(hold, reply)
         else:
             book.lose(hold, reply.gone or "expired")
+    return failed
 
 
 def keep_watching(book: Book) -> Flow[None]:

@@ -91,7 +91,7 @@ class Record:
             at = now.lease + self.until - now.wall
         else:  # a waiter that is alive looks again within a second
             at = max(self.opens, self.kept) + (_REMEMBER if self.waiters else 0)
-        return max([at, *(d.until for d in self.gone)]) if self.gone else at
+        return max(at, self.gone[-1].until) if self.gone else at  # the last one displaced is remembered longest
 
     def useless(self, now: Now) -> bool:
         """True if this record is treated as absent, so that a store may forget it now or at any later time."""
@@ -207,9 +207,10 @@ def _queue(record: Record, waiter: Waiter) -> None:
 
 
 def renew(record: Record, op: Renew, now: Now) -> None:
-    """Extends the hold if it is op.owner's and has not run out."""
+    """Extends the hold if it is op.owner's and has not run out; never shortens it: the holder of a late, overtaken or
+    interrupted renewal may rely on a longer one."""
     if record.state is State.HELD and record.owner == op.owner and not _over(record, now):
-        record.until = now.lease + us(op.ttl)
+        record.until = max(record.until, now.lease + us(op.ttl))
 
 
 def finish(record: Record, op: Finish, now: Now, told: list[str]) -> None:

@@ -1,0 +1,1 @@
+"""Benchmarks: what a call costs against the peer that one would otherwise write. Run `scripts/bench`."""

@@ -1,0 +1,46 @@
+"""python -m bench: measures, and prints a table or, with --json, one flat object; all else goes to stderr."""
+
+import argparse
+import sys
+import traceback
+
+from . import cache, handoffs, marks, pairs, scale
+from .harness import FULL, QUICK, Case, Row, run
+from .report import flat_json, table
+
+CASES: list[Case] = [*pairs.CASES, *handoffs.CASES, *marks.CASES, *cache.CASES, *scale.CASES]
+
+
+def main() -> int:
+    """0 if everything ran (with --strict: and reached its goal), 1 if not, 2 if nothing was chosen."""
+    options = _options()
+    chosen = [case for case in CASES if any(goal.key.startswith(options.only) for goal in case.goals)]
+    if not chosen:
+        keys = "\n  ".join(goal.key for case in CASES for goal in case.goals)
+        print(f"no key begins with {options.only!r}; there are:\n  {keys}", file=sys.stderr)
+        return 2
+    rows: list[Row] = []
+    failed = False
+    for case in chosen:
+        print(case.goals[0].key, file=sys.stderr, flush=True)
+        try:
+            rows += run(case, QUICK if options.quick else FULL)
+        except Exception:  # the other cases' figures are worth having
+            traceback.print_exc()
+            failed = True
+    rows = [row for row in rows if row.goal.key.startswith(options.only)]
+    print(flat_json(rows) if options.json else table(rows))
+    return int(failed or (options.strict and not all(row.reached for row in rows)))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one flat JSON object: the median by key")
+    parser.add_argument("--only", metavar="PREFIX", default="", help="run only what begins with this")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter repetitions: a look, not a figure")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a goal was missed")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""Handoffs: one key that many want; each holds it for a millisecond and passes it on. Fast only counts if fair."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import solely
+
+from .harness import Case, Effort, Figures, Goal, Place, interleave, ratios, tell, valkey
+from .peers import TTL, RawConnection
+from .processes import Fleet, open_ours, open_python_redis_lock
+from .workers import Loop, fairness, task_turns
+
+TASKS = 20
+PROCESSES, THREADS = 4, 5
+
+
+def _tasks(place: Place, effort: Effort) -> Figures:
+    with valkey(place) as server, Loop() as loop:
+        once = loop.enter(solely.AsyncClient(server.url))
+        connections = [loop.enter(RawConnection.open(server)) for _ in range(TASKS)]
+
+        async def ours(number: int, hold: Callable[[], Awaitable[object]]) -> None:
+            async with once.lock("key", ttl=TTL):
+                await hold()
+
+        async def raw_blpop(number: int, hold: Callable[[], Awaitable[object]]) -> None:
+            token = await connections[number].ask("BLPOP", "token", int(TTL))
+            assert token is not None
+            await hold()
+            await connections[number].ask("LPUSH", "token", 1)
+
+        server.ask("LPUSH", "token", 1)
+        sides = {turn.__name__: partial(_run_tasks, loop, turn, effort.handoff_seconds) for turn in (ours, raw_blpop)}
+        turns = interleave(sides, effort.handoffs)
+    return _figures("handoff.redis.async.20", turns, effort)
+
+
+def _run_tasks(loop: Loop, turn: Callable[..., Awaitable[object]], seconds: float) -> list[int]:
+    return loop.run(task_turns(turn, TASKS, seconds))
+
+
+def _processes(place: Place, effort: Effort) -> Figures:
+    with (
+        valkey(place) as server,
+        Fleet(open_ours, server.url, PROCESSES, THREADS) as ours,
+        Fleet(open_python_redis_lock, server.url, PROCESSES, THREADS) as theirs,
+    ):
+        sides = {
+            "ours": partial(ours.turns, effort.handoff_seconds),
+            "python_redis_lock": partial(theirs.turns, effort.handoff_seconds),
+        }
+        turns = interleave(sides, effort.handoffs)
+    return _figures("handoff.redis.procs.4x5", turns, effort)
+
+
+def _figures(key: str, turns: dict[str, list[list[int]]], effort: Effort) -> Figures:
+    rates = {name: [sum(each) / effort.handoff_seconds for each in counts] for name, counts in turns.items()}
+    tell(rates)
+    ours, peer = turns
+    return {
+        f"{key}.vs_{peer}": ratios(rates[ours], rates[peer]),
+        f"{key}.fairness": [fairness(counts) for counts in turns[ours]],
+    }
+
+
+_FAIRNESS = "fewest / most turns of a worker"
+
+CASES = [
+    Case(
+        [
+            Goal("handoff.redis.async.20.vs_raw_blpop", 0.8, "a token in a list, a connection per worker"),
+            Goal("handoff.redis.async.20.fairness", 0.8, _FAIRNESS),
+        ],
+        Place.APART,
+        _tasks,
+    ),
+    Case(
+        [
+            Goal("handoff.redis.procs.4x5.vs_python_redis_lock", 0.9, "python-redis-lock, 4 processes x 5 threads"),
+            Goal("handoff.redis.procs.4x5.fairness", 0.8, _FAIRNESS),
+        ],
+        Place.APART,
+        _processes,
+    ),
+]

@@ -1,0 +1,32 @@
+"""What a run shows: a table for people, one flat object for programs."""
+
+import json
+from collections.abc import Sequence
+
+from .harness import Row
+
+HEAD = ("key", "median", "range", "goal", "", "pinned", "compared with")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """One line per figure; a missed goal says so."""
+    lines = [HEAD, *(_cells(row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    return (
+        row.goal.key,
+        f"{row.figure:.2f}",
+        f"{min(row.figures):.2f}-{max(row.figures):.2f}",
+        f"{'<=' if row.goal.at_most else '>='} {row.goal.bound:g}",
+        "" if row.reached else "MISSED",
+        row.place,
+        row.goal.against,
+    )
+
+
+def flat_json(rows: Sequence[Row]) -> str:
+    """The medians by key."""
+    return json.dumps({row.goal.key: round(row.figure, 3) for row in rows})

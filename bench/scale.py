@@ -1,0 +1,72 @@
+"""Scale: pairs per second with a million entries in the store, against a thousand."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+
+import solely
+from solely.ops import MAX_BATCH, Acquire
+from solely.stores import open_store
+
+from .harness import Case, Effort, Figures, Goal, Place, rates, ratios, valkey
+from .peers import TTL
+from .workers import thread_rate
+
+FEW, MANY = 1_000, 1_000_000
+LASTS = 86_400.0  # seconds: longer than any run, so that nothing is swept meanwhile
+
+
+@contextmanager
+def _redis_url(place: Place) -> Iterator[str]:
+    with valkey(place) as server:
+        yield server.url
+
+
+@contextmanager
+def _sqlite_url(place: Place) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        yield f"sqlite:///{folder}/scale.db"
+
+
+def _fill(url: str, entries: int) -> None:
+    """Puts that many held keys into the store, scattered among each other and among those that are measured."""
+    store = open_store(url)
+    names = sorted(os.urandom(8).hex() for _ in range(entries))
+    scattered = names[::2] + names[1::2]  # two passes in order: quick, and a b-tree has room as after random arrival
+    owner = os.urandom(16).hex()
+    for begin in range(0, entries, MAX_BATCH):
+        store.perform([Acquire(f"lock/{name}", owner, LASTS) for name in scattered[begin : begin + MAX_BATCH]])
+    store.close()
+
+
+def _scale(name: str, opened: Callable[[Place], AbstractContextManager[str]], place: Place, effort: Effort) -> Figures:
+    with ExitStack() as stack:
+        sides = {}
+        for entries in (MANY, FEW):
+            url = stack.enter_context(opened(place))
+            _fill(url, entries)
+            once = stack.enter_context(solely.Client(url))
+            sides[f"{entries:,} entries"] = partial(thread_rate, partial(_pair, once), 1, effort.seconds)
+        many, few = rates(sides, effort.repetitions).values()
+    return {f"scale.{name}.1e6_vs_1e3": ratios(many, few)}
+
+
+def _pair(once: solely.Client, _: str) -> None:
+    with once.lock(os.urandom(8).hex(), ttl=TTL):
+        pass
+
+
+CASES = [
+    Case(
+        [Goal("scale.redis.1e6_vs_1e3", 0.85, "the same with 1,000 entries, random keys")],
+        Place.TOGETHER,
+        partial(_scale, "redis", _redis_url),
+    ),
+    Case(
+        [Goal("scale.sqlite.1e6_vs_1e3", 0.85, "the same with 1,000 entries, random keys")],
+        Place.CLIENT_ONLY,
+        partial(_scale, "sqlite", _sqlite_url),
+    ),
+]

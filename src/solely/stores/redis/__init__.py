@@ -1,0 +1,23 @@
+"""redis://, rediss://, unix://, redis+sentinel://, redis+cluster:// — Redis 7 or later, Valkey: many hosts, fast.
+
+One script (perform.lua) performs a batch in one step on the server's clock. Read in this order: perform.lua and its
+parts, codec.py, blocking.py, aio.py. What differs from the reference: a waiter whose client is no longer connected is
+skipped at once (on one server; a cluster cannot tell).
+"""
+
+from __future__ import annotations
+
+from .. import Clock
+from .aio import AsyncRedisStore
+from .blocking import RedisStore
+from .settings import parse
+
+
+def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> RedisStore:
+    """A blocking store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
+    return RedisStore(parse(url), clock=clock, timeout=timeout)
+
+
+def open_async(url: str, *, clock: Clock | None, timeout: float) -> AsyncRedisStore:
+    """An asyncio store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
+    return AsyncRedisStore(parse(url), clock=clock, timeout=timeout)

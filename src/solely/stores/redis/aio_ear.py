@@ -1,0 +1,99 @@
+"""The ear of an asyncio store: a task that hears which keys may be free now, on a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from hiredis import ReplyError
+
+from ...errors import StoreError
+from ...rules import backoff
+from .. import Tell
+from .aio_wire import AsyncWire
+from .ear import FIRST_RETRY, LONGEST_RETRY, SILENCE
+from .health import warn_once
+
+
+class EarWire(AsyncWire):
+    """A wire on which messages come between the answers."""
+
+    tell: Tell | None = None
+
+    def _answered(self, answer: Any) -> None:
+        if isinstance(answer, list) and answer[0] == b"message":
+            if self.tell is not None:
+                self.tell(answer[2].decode())
+        else:
+            super()._answered(answer)
+
+
+class AsyncEar:
+    """Once prepared it listens until it is closed, and connects again as needed. Hints may be lost, never invented."""
+
+    def __init__(self, connect: Callable[[], Awaitable[EarWire]], channel: str, patience: float) -> None:
+        self.ready = False  # subscribed: no hint is missed from now on
+        self.tell: Tell | None = None
+        self._connect = connect
+        self._channel = channel
+        self._patience = patience
+        self._task: asyncio.Task[None] | None = None
+        self._settled = asyncio.Event()  # the current try to subscribe has succeeded or failed
+        self._wire: EarWire | None = None
+
+    async def prepare(self) -> None:
+        """Returns when it listens, or when trying that failed: then a waiter must look by itself."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="solely-redis-ear")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._settled.wait(), self._patience)
+
+    def drop(self) -> None:
+        """The connection leads to the wrong server: connect again."""
+        if self._wire is not None:
+            self._wire.abort("another server is the primary now")
+
+    async def close(self) -> None:
+        """Ends the task."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        failed = 0
+        while True:
+            self._settled.clear()
+            try:
+                self._wire = await self._connect()
+                failed = await self._listen(self._wire, failed)
+            except StoreError:
+                pass  # those who send ops are told the reason; here only the hints are late
+            finally:
+                self.ready = False
+                if self._wire is not None:
+                    wire, self._wire = self._wire, None
+                    await wire.close()
+            self._settled.set()
+            await asyncio.sleep(backoff(failed, first=FIRST_RETRY, longest=LONGEST_RETRY, spread=0.0, chance=0.5))
+            failed += 1
+
+    async def _listen(self, wire: EarWire, failed: int) -> int:
+        wire.tell = self._tell
+        answer = await wire.ask("SUBSCRIBE", self._channel)
+        if isinstance(answer, ReplyError):
+            warn_once(f"{wire.address} gives no hints, so waiters only look every second: {answer}")
+            return failed
+        self.ready = True
+        self._settled.set()
+        while not wire.lost.done():
+            await asyncio.wait([wire.lost], timeout=SILENCE)
+            if not wire.lost.done():
+                await wire.ask("PING")  # ends the connection if it is not answered
+        return 0
+
+    def _tell(self, key: str) -> None:
+        if self.tell is not None:
+            self.tell(key)

@@ -1,0 +1,234 @@
+"""The blocking face: a thread takes a connection, sends, reads the answer itself, and gives the connection back.
+
+No lock is held while a thread waits for the server. A connection whose conversation was broken off in the middle, for
+whatever reason, is closed: it would give a stranger's answer to the next one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeVar
+
+import hiredis
+
+from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
+from ...model import Entry, Finding
+from ...ops import MAX_BATCH, Op, Read
+from .. import Clock, Tell
+from .codec import Answers, Codec, chunks, decode, packed, waits
+from .ear import Ear
+from .faults import NotPrimary
+from .health import admit, read_info
+from .parts import MOST_ROUNDS, Batch, calls
+from .questions import Question, Routes, check, find_keys, find_routes, page
+from .settings import Address, Settings
+from .wire import Wire
+
+T = TypeVar("T")
+Q = TypeVar("Q")
+
+
+class RedisStore:
+    """A store for threads on one server, a primary that Sentinel names, or a cluster."""
+
+    polls = False
+
+    def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
+        self.client = os.urandom(16).hex()
+        self._settings = settings
+        self._cluster = settings.cluster
+        self._timeout = timeout
+        self._codec = Codec(settings.prefix, clock, cluster=settings.cluster)
+        self._routes: Routes | None = None
+        self._idle: dict[Address, list[Wire]] = {}
+        self._ear = self._new_ear()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<RedisStore {self._settings}>"
+
+    # -- the protocol
+
+    def perform(self, ops: Sequence[Op]) -> Answers:
+        """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
+        if not self._ear.ready and waits(ops):
+            self._give(self._take(self._home()))  # tells soon if the server is away
+            self._ear.prepare()
+        if self._cluster or len(ops) > MAX_BATCH:
+            return self._in_parts(ops)
+        failures: list[StoreError] = []
+        answers = decode(ops, self._converse(self._home(), Wire.call, self._codec.command(ops)), failures)
+        if failures:
+            self._look_at(failures, len(ops))
+        return answers
+
+    def listen(self, tell: Tell) -> None:
+        self._ear.tell = tell
+
+    def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
+        """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
+        found: list[Entry] = []
+        for keys in chunks(self._drive(find_keys(self._all_routes(), self._codec, prefix, after))):
+            found += page(self.perform([Read(key) for key in keys]), limit - len(found))
+            if len(found) >= limit:
+                break
+        return found
+
+    def check(self) -> list[Finding]:
+        """Reachable? Clock? Settings that break a promise? Raises only StoreError."""
+        return self._drive(check(self._all_routes(), self._codec))
+
+    def close(self) -> None:
+        """Lets go of all connections; safe to call twice."""
+        self._closed = True
+        self._ear.close()
+        self._forget(self._idle)
+
+    def forked(self) -> None:
+        """In the child: new connections and a new name; the parent's are let go of without a word to the server."""
+        idle, tell = self._idle, self._ear.tell
+        self._idle = {}
+        self._ear.abandon()
+        self._forget(idle)
+        self.client = os.urandom(16).hex()
+        self._ear = self._new_ear()
+        self._ear.tell = tell
+
+    # -- batches in parts
+
+    def _in_parts(self, ops: Sequence[Op]) -> Answers:
+        batch = Batch(ops, self._codec)
+        for _ in range(MOST_ROUNDS):
+            for address, parts in batch.groups(self._all_routes()):
+                try:
+                    raws = self._converse(address, Wire.call_all, calls(parts, self._codec))[-len(parts) :]
+                except StoreUnavailable as error:
+                    raws = [error] * len(parts)
+                for part, raw in zip(parts, raws, strict=True):
+                    batch.put(part, raw)
+            if batch.moved:
+                self._routes = None
+            if not batch.open:
+                break
+        if failures := batch.failures():
+            self._look_at(failures, len(ops))
+        return batch.answers
+
+    def _look_at(self, failures: list[StoreError], asked: int) -> None:
+        """Leaves a server that may not write; raises if nothing at all was performed."""
+        if any(isinstance(failure, NotPrimary) for failure in failures):
+            self._leave()
+        if len(failures) == asked and all(isinstance(failure, StoreUnavailable) for failure in failures):
+            raise failures[0]
+
+    # -- conversations
+
+    def _converse(self, address: Address, talk: Callable[[Wire, Q], T], what: Q) -> T:
+        """What the server answers, on a connection that nobody else uses meanwhile."""
+        wire = self._take(address)
+        try:
+            answer = talk(wire, what)
+        except (OSError, hiredis.HiredisError) as error:
+            wire.close()
+            self._leave(address)
+            raise Unanswered(f"{address} did not answer: {self._reason(error)}") from None
+        except BaseException:  # KeyboardInterrupt, …: the answer is still to come, and nobody's
+            wire.close()
+            raise
+        self._give(wire)
+        return answer
+
+    def _reason(self, error: Exception) -> str:
+        late = isinstance(error, BlockingIOError | TimeoutError)
+        return f"nothing within {self._timeout:g} s" if late else str(error)
+
+    def _take(self, address: Address) -> Wire:
+        try:
+            return self._idle[address].pop()
+        except (KeyError, IndexError):
+            return self._connect(address)
+
+    def _give(self, wire: Wire) -> None:
+        if self._closed:
+            wire.close()
+        else:
+            self._idle.setdefault(wire.address, []).append(wire)
+
+    def _connect(self, address: Address) -> Wire:
+        if self._closed:
+            raise ClientClosed("the client was closed; open a new one")
+        try:
+            wire = Wire(self._settings, address, self._timeout)
+            try:
+                admit(self._settings, address, read_info(wire.ask("INFO")))
+            except BaseException:
+                wire.close()
+                raise
+        except OSError as error:
+            self._routes = None
+            raise StoreUnavailable(f"{address} did not answer: {self._reason(error)}") from None
+        except StoreUnavailable:  # perhaps another one is the primary by now
+            self._routes = None
+            raise
+        return wire
+
+    def _leave(self, address: Address | None = None) -> None:
+        """This server, or all of them, is away or no primary: its connections are dropped, and it is found anew."""
+        left = self._idle if address is None else {address: self._idle.get(address, [])}
+        self._routes = None
+        self._forget(left)
+        if address is None:
+            self._ear.drop()
+
+    @staticmethod
+    def _forget(idle: dict[Address, list[Wire]]) -> None:
+        for wires in list(idle.values()):
+            while wires:
+                try:
+                    wires.pop().close()
+                except IndexError:  # another thread took the last one
+                    break
+
+    # -- who serves what
+
+    def _home(self) -> Address:
+        routes = self._routes or self._all_routes()
+        return routes[0] or self._settings.seeds[0]
+
+    def _all_routes(self) -> Routes:
+        routes = self._routes
+        if routes is None:
+            known = set(self._idle) if self._cluster else set[Address]()
+            self._routes = routes = self._drive(find_routes(self._settings, known))
+        return routes
+
+    def _new_ear(self) -> Ear:
+        channel = self._codec.wake_channel(self.client)
+        return Ear(lambda: self._connect(self._home()), channel, self._timeout)
+
+    def _drive(self, asking: Generator[Question, Any, T]) -> T:
+        """Performs the questions of a generator and returns what it makes of the answers."""
+        try:
+            question = next(asking)
+            while True:
+                try:
+                    answer = self._ask(question)
+                except StoreUnavailable as error:
+                    question = asking.throw(error)
+                else:
+                    question = asking.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    def _ask(self, question: Question) -> Any:
+        if not question.seed:
+            return self._converse(question.address, Wire.call, packed(*question.command))
+        wire = Wire(self._settings, question.address, self._timeout, seed=True)
+        try:
+            return wire.ask(*question.command)
+        except OSError as error:
+            raise StoreUnavailable(f"{question.address} did not answer: {self._reason(error)}") from None
+        finally:
+            wire.close()

@@ -1,0 +1,271 @@
+"""Ops to commands and answers to replies: pure, the same for threads and asyncio. perform.lua tells the wire form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from urllib.parse import quote
+from zlib import crc32
+
+from hiredis import ReplyError, pack_command
+
+from ...errors import StoreError
+from ...model import Allowance, Entry, Item, Released, State, item_key
+from ...ops import (
+    MAX_BATCH,
+    Ack,
+    Acquire,
+    Advance,
+    Clear,
+    Finish,
+    Hit,
+    Mark,
+    Op,
+    Push,
+    Read,
+    Release,
+    Renew,
+    Reply,
+    Return,
+    Take,
+    Unhit,
+)  # fmt: skip
+from .. import Clock
+from .faults import fault
+from .script import PERFORM, SHA
+
+
+def packed(*words: Any) -> bytes:
+    """A command as it goes over the wire."""
+    command: bytes = pack_command(words)
+    return command
+
+
+BUCKETS = 256  # hash tags in a cluster: spread over any sane number of nodes, few enough for a counter each
+LOAD: bytes = packed("SCRIPT", "LOAD", PERFORM)
+
+Words = tuple[str, tuple[Any, ...]]
+Answers = list[Reply | StoreError]
+T = TypeVar("T")
+_STATES = {b"f": State.FREE, b"h": State.HELD, b"d": State.DONE, b"c": State.CLOSED}
+_RELEASED = (Released.UNKNOWN, Released.RELEASED, Released.EXPIRED, Released.CLEARED)
+_HELD, _new = State.HELD, tuple.__new__
+_FIRST = {48: False, 49: True}
+
+
+def _us(seconds: float) -> int:
+    return int(seconds * 1_000_000 + 0.5) or 1 if seconds > 0 else 0
+
+
+# -- encoding: an op is a key and words; see perform.lua
+
+
+def _acquire(op: Acquire, base: str) -> Words:
+    key, owner, ttl, info, client, delay, fingerprint, counted, value = op
+    if delay or fingerprint or counted or value:
+        flags = ("1" if counted else "", "1" if value else "")
+        return base + key, ("acquire", 8, owner, _us(ttl), info, client, _us(delay), fingerprint, *flags)
+    return base + key, ("a", owner, _us(ttl), info, client)
+
+
+def _release(op: Release, base: str) -> Words:
+    key, owner, revoke, delay, keep = op
+    if revoke or delay or keep:
+        return base + key, ("release", 4, owner, "1" if revoke else "", _us(delay), _us(keep))
+    return base + key, ("r", owner)
+
+
+def _take(op: Take, base: str) -> Words:
+    return f"{base}#queue:{quote(op.queue, safe='')}", ("take", 3, op.owner, _us(op.ttl), op.id)
+
+
+def _hits(op: Hit | Unhit, base: str) -> str:
+    return f"{base}#hits:{op.key}"
+
+
+def _item_name(op: Push | Ack | Return, base: str) -> str:
+    return base + item_key(op.queue, op.id)
+
+
+_ENCODE: dict[type, Callable[[Any, str], Words]] = {
+    Acquire: _acquire,
+    Release: _release,
+    Mark: lambda op, base: (base + op.key, ("m", op.owner, _us(op.ttl), 1)),
+    Renew: lambda op, base: (base + op.key, ("renew", 2, op.owner, _us(op.ttl))),
+    Finish: lambda op, base: (base + op.key, ("finish", 3, op.owner, op.value, _us(op.keep))),
+    Read: lambda op, base: (base + op.key, ("read", 0)),
+    Clear: lambda op, base: (base + op.key, ("clear", 1, op.fence)),
+    Advance: lambda op, base: (base + op.key, ("advance", 1, op.value)),
+    Hit: lambda op, base: (_hits(op, base), ("hit", 3, op.owner, op.limit, _us(op.per))),
+    Unhit: lambda op, base: (_hits(op, base), ("unhit", 1, op.owner)),
+    Push: lambda op, base: (_item_name(op, base), ("push", 2, op.payload, _us(op.delay))),
+    Take: _take,
+    Ack: lambda op, base: (_item_name(op, base), ("ack", 1, op.owner)),
+    Return: lambda op, base: (_item_name(op, base), ("give_back", 2, op.owner, _us(op.delay))),
+}
+
+
+def _run(ops: Sequence[Op], start: int) -> int:
+    """Where the run of Marks that begins at `start` ends: all of one owner and one ttl."""
+    _, owner, ttl = ops[start]
+    for end in range(start + 1, len(ops)):
+        op = ops[end]
+        if type(op) is not Mark or op[1] != owner or op[2] != ttl:
+            return end
+    return len(ops)
+
+
+class Codec:
+    """Encodes for one set of keys: `base` stands before each of them."""
+
+    def __init__(self, prefix: str, clock: Clock | None, *, cluster: bool) -> None:
+        self.prefix = prefix
+        self._clock = clock
+        self._plain = "c" if cluster else ""
+        self.bases = [f"{prefix}{{b{number}}}" for number in range(BUCKETS)] if cluster else [prefix]
+
+    def command(self, ops: Sequence[Op], bucket: int = 0) -> bytes:
+        """One call of the script that performs `ops`, all of this bucket."""
+        base, now = self.bases[bucket], self._plain
+        command: bytes
+        if self._clock is not None:
+            now = str(round(self._clock() * 1_000_000))
+        if len(ops) == 1:
+            name, words = _ENCODE[type(ops[0])](ops[0], base)
+            command = pack_command((b"EVALSHA", SHA, 2, base + "#fence", name, now, *words))
+        else:
+            keys, args = self._batch(ops, base)
+            command = pack_command((b"EVALSHA", SHA, len(keys) + 1, base + "#fence", *keys, now, *args))
+        return command
+
+    @staticmethod
+    def _batch(ops: Sequence[Op], base: str) -> tuple[list[str], list[Any]]:
+        keys: list[str] = []
+        args: list[Any] = []
+        place, end = 0, len(ops)
+        while place < end:
+            op = ops[place]
+            if type(op) is Mark:
+                beyond = _run(ops, place)
+                keys += [base + mark[0] for mark in ops[place:beyond]]
+                args += ("m", op.owner, _us(op.ttl), beyond - place)
+                place = beyond
+            else:
+                name, words = _ENCODE[type(op)](op, base)
+                keys.append(name)
+                args += words
+                place += 1
+        return keys, args
+
+    def bucket(self, op: Op) -> int:
+        """Where in a cluster the op belongs: a queue and its items together, everything else by its key."""
+        if isinstance(op, Push | Take | Ack | Return):
+            name = "item/" + quote(op.queue, safe="")
+        elif op.key.startswith("item/"):
+            name = op.key[: op.key.find("/", 5)]
+        else:
+            name = op.key
+        return crc32(name.encode()) % BUCKETS
+
+    def wake_channel(self, client: str) -> str:
+        """The channel on which this client is told what may be free now."""
+        return f"{self.prefix}wake:{client}"
+
+
+def chunks(ops: Sequence[T]) -> list[Sequence[T]]:
+    """The ops in portions of MAX_BATCH, so that no call of the script holds up the server for long."""
+    return [ops] if len(ops) <= MAX_BATCH else [ops[at : at + MAX_BATCH] for at in range(0, len(ops), MAX_BATCH)]
+
+
+def waits(ops: Sequence[Op]) -> bool:
+    """True if one of the ops queues its client when refused, so that hints will come."""
+    for op in ops:  # noqa: SIM110 - a generator would double the time, and this is asked for each batch
+        if type(op) is Acquire and op.client:
+            return True
+    return False
+
+
+# -- decoding
+
+
+def lacks_script(raw: Any) -> bool:
+    """True if nothing was performed because the server does not know the script yet (or no longer)."""
+    return type(raw) is ReplyError and str(raw).startswith("NOSCRIPT")
+
+
+def _entry(key: str, owner: str, raw: Any) -> Entry:
+    state, fence, left, mine, attempts, refused, waiters, fingerprint, info, value, gone = raw
+    seconds = left / 1_000_000 if left >= 0 else float("inf")
+    return Entry(
+        key, _STATES[state], fence, seconds, owner if mine else "", attempts, refused, waiters,
+        fingerprint.decode(), info.decode(), value, gone.decode(),
+    )  # fmt: skip
+
+
+def _acquired(op: Acquire, raw: Any) -> Entry:
+    if type(raw) is int:
+        return _new(Entry, (op[0], _HELD, raw, op[2], op[1], 1, 0, 0, "", op[3], None, ""))  # half the time of Entry(…)
+    return _entry(op.key, op.owner, raw)
+
+
+def _item(op: Take, raw: Any) -> Item | None:
+    if raw is None:
+        return None
+    id, payload, attempts, left, fence = raw
+    return Item(id.decode(), payload, attempts, left / 1_000_000, fence)
+
+
+def _yes(op: Op, raw: Any) -> bool:
+    return bool(raw == 1)
+
+
+_DECODE: dict[type, Callable[[Any, Any], Reply]] = {
+    Acquire: _acquired,
+    Release: lambda op, raw: _RELEASED[raw],
+    Renew: lambda op, raw: _entry(op.key, op.owner, raw),
+    Finish: lambda op, raw: _entry(op.key, op.owner, raw),
+    Read: lambda op, raw: _entry(op.key, "", raw),
+    Clear: _yes,
+    Advance: lambda op, raw: _entry(op.key, "", raw),
+    Hit: lambda op, raw: Allowance(raw[0] == 1, raw[1], raw[2] / 1_000_000),
+    Unhit: _yes,
+    Push: _yes,
+    Take: _item,
+    Ack: _yes,
+    Return: _yes,
+}
+
+
+def decode(ops: Sequence[Op], raw: Any, failures: list[StoreError]) -> Answers:
+    """One reply per op, an error in the place of what failed; the errors are added to `failures` as well."""
+    if isinstance(raw, ReplyError):
+        failures += (errors := [fault(raw, getattr(op, "key", "")) for op in ops])
+        return list(errors)
+    if len(ops) == 1 and type(ops[0]) is not Mark and type(raw[0]) is not ReplyError:
+        return [_DECODE[type(ops[0])](ops[0], raw[0])]
+    answers: Answers = []
+    for part in raw:  # one per op, but one per run of Marks
+        op = ops[len(answers)]
+        if type(op) is Mark:
+            _add_marks(ops, part, answers, failures)
+        elif type(part) is ReplyError:
+            failures.append(error := fault(part, getattr(op, "key", "")))
+            answers.append(error)
+        else:
+            answers.append(_DECODE[type(op)](op, part))
+    return answers
+
+
+def _add_marks(ops: Sequence[Op], part: Any, answers: Answers, failures: list[StoreError]) -> None:
+    """The answers to one run of Marks: told in one string, or one by one if some failed, or in one error."""
+    if type(part) is bytes:
+        answers += [_FIRST[digit] for digit in part]
+        return
+    start = len(answers)
+    marks = ops[start : _run(ops, start)]
+    for mark, each in zip(marks, part if isinstance(part, list) else [part] * len(marks), strict=True):
+        if isinstance(each, ReplyError):
+            failures.append(error := fault(each, mark.key))  # type: ignore[union-attr]
+            answers.append(error)
+        else:
+            answers.append(each == 1)

@@ -1,0 +1,168 @@
+-- A part of perform.lua: every op on an entry, in every case. Says what stores/transitions.py says, in its words.
+
+local OFFER, MAX_WAITERS = 20000, 1000 -- as in rules.py
+
+ops = {}
+
+-- True unless it is certain that nobody heard it.
+local function tell(client, name)
+  local channel = string.gsub(base, '{b%d+}$', '') .. 'wake:' .. client
+  return redis.call('PUBLISH', channel, string.sub(name, #base + 1)) > 0 or not skips
+end
+
+local function offer(r, name)
+  r.offered, r.opens = false, 0
+  while #r.waiters > 0 and not r.offered do
+    local waiter = table.remove(r.waiters, 1)
+    if tell(waiter[1], name) then r.offered, r.opens = waiter, now + OFFER end
+  end
+end
+
+local function let_go(r)
+  r.state, r.owner, r.ends, r.delay, r.fingerprint, r.info = 'f', '', 0, 0, '', ''
+end
+
+local function without(waiters, field, gone)
+  local kept = {}
+  for _, waiter in ipairs(waiters) do
+    if waiter[field] ~= gone then kept[#kept + 1] = waiter end
+  end
+  return kept
+end
+
+local function queue(r, client, owner)
+  for _, waiter in ipairs(r.waiters) do
+    if waiter[1] == client then
+      local moved = waiter[2] ~= owner
+      waiter[2] = owner
+      return moved
+    end
+  end
+  if #r.waiters >= MAX_WAITERS then return false end
+  r.waiters[#r.waiters + 1] = {client, owner}
+  return true
+end
+
+function ops.acquire(name, owner, ttl, info, client, delay, fingerprint, counted, value)
+  local r = load(name)
+  counted, value = counted == '1', value == '1'
+  local live = not over(r)
+  if how(r, owner) ~= '' or (live and r.owner == owner) then return view(r, owner, value) end
+  local closed = r.state == 'f' and now < r.opens
+    and not (r.offered and client ~= '' and r.offered[1] == client)
+    or r.state == 'h' and not live and now < r.ends + r.delay
+  if live or closed then
+    local changed = counted
+    if counted then r.refused = r.refused + 1 end
+    if client ~= '' and r.state ~= 'd' then changed = queue(r, client, owner) or changed end
+    if changed then save(name, r) end
+    return view(r, owner, value)
+  end
+  if r.state == 'h' then
+    displace(r, r.owner, r.fence, 'expired')
+  elseif r.state == 'd' or now >= r.kept then
+    r.attempts, r.refused = 0, 0
+  end
+  r.state, r.owner, r.fence, r.ends, r.delay = 'h', owner, next_fence(), now + ttl, tonumber(delay)
+  r.attempts, r.fingerprint, r.info, r.value = r.attempts + 1, fingerprint, info, false
+  r.offered, r.opens, r.kept, r.waiters = false, 0, 0, without(r.waiters, 1, client)
+  save(name, r)
+  return view(r, owner, value)
+end
+
+function ops.renew(name, owner, ttl)
+  local r = load(name)
+  if r.state == 'h' and r.owner == owner and not over(r) then
+    r.ends = math.max(r.ends, now + ttl)
+    save(name, r, true)
+  end
+  return view(r, owner)
+end
+
+function ops.finish(name, owner, value, keep)
+  local r = load(name)
+  if r.state == 'h' and r.owner == owner then
+    r.state, r.value, r.delay, r.ends = 'd', value, 0, now + keep
+    local waiters = r.waiters
+    r.waiters = {}
+    save(name, r)
+    for _, waiter in ipairs(waiters) do tell(waiter[1], name) end
+  end
+  return view(r, owner, true)
+end
+
+-- 1 released, 2 expired, 3 cleared
+function ops.release(name, owner, revoke, delay, keep)
+  local r = load(name)
+  local why = how(r, owner)
+  if r.state == 'h' and r.owner == owner then
+    if why ~= '' then
+      displace(r, owner, r.fence, 'expired')
+      r.opens, r.kept = r.ends + r.delay, now + REMEMBER
+    else
+      r.opens, r.kept = now + delay, now + keep
+    end
+    local closed = r.opens > now
+    let_go(r)
+    r.value = false
+    if not closed then offer(r, name) end
+  elseif r.state == 'd' and r.owner == owner and not r.value then
+    let_go(r)
+  elseif r.offered and r.offered[2] == owner and now < r.opens then
+    offer(r, name)
+  end
+  r.waiters = without(r.waiters, 2, owner)
+  if revoke == '1' and why == '' then displace(r, owner, 0, 'revoked') end
+  save(name, r, true)
+  return why == 'expired' and 2 or why == 'cleared' and 3 or 1
+end
+
+function ops.mark(name, owner, ttl)
+  local r = load(name)
+  if how(r, owner) ~= '' then return 0 end
+  if not over(r) then return r.state == 'd' and r.owner == owner and 1 or 0 end
+  if r.state == 'h' then displace(r, r.owner, r.fence, 'expired') end
+  let_go(r)
+  r.state, r.owner, r.fence, r.ends, r.value = 'd', owner, next_fence(), now + ttl, false
+  r.attempts, r.refused, r.offered, r.opens, r.kept = 0, 0, false, 0, 0
+  save(name, r)
+  return 1
+end
+
+function ops.read(name)
+  return view(load(name), '', true)
+end
+
+function ops.clear(name, fenced)
+  local r = load(name)
+  fenced = tonumber(fenced)
+  for _, displaced in ipairs(r.gone) do
+    if displaced[2] == fenced and displaced[3] == 'cleared' and displaced[4] > now then return 1 end
+  end
+  if r.fence ~= fenced or not (is_item(r) or not over(r)) then return 0 end
+  displace(r, r.owner, r.fence, 'cleared')
+  let_go(r)
+  r.value, r.attempts, r.refused, r.kept = false, 0, 0, 0
+  offer(r, name)
+  save(name, r, true)
+  return 1
+end
+
+-- As bytes: Lua's own comparison follows the server's locale.
+local function at_least(one, other)
+  for i = 1, math.min(#one, #other) do
+    local a, b = string.byte(one, i), string.byte(other, i)
+    if a ~= b then return a > b end
+  end
+  return #one >= #other
+end
+
+function ops.advance(name, value)
+  local r = load(name)
+  if not (r.state == 'd' and r.value and at_least(r.value, value)) then
+    let_go(r)
+    r.state, r.value, r.fence, r.ends = 'd', value, next_fence(), 0
+    save(name, r)
+  end
+  return view(r, '', true)
+end

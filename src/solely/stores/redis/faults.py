@@ -1,0 +1,53 @@
+"""What an error of the server means: which of our errors it is, and what to do about it."""
+
+from __future__ import annotations
+
+from ...errors import StoreError, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable
+
+
+class NotPrimary(StoreUnavailable):
+    """The connection leads to a server that no longer (or not yet) may write: it must be dropped and found anew."""
+
+
+class Elsewhere(StoreUnavailable):
+    """The slot is served by another node of the cluster: nothing was performed here."""
+
+    def __init__(self, message: str, *, key: str, address: str, asking: bool) -> None:
+        super().__init__(message, key=key)
+        self.address = address
+        self.asking = asking
+
+
+# First word of the server's error → (our error, what it means and what to do).
+_MEANINGS: dict[str, tuple[type[StoreError], str]] = {
+    "OOM": (
+        StoreFull,
+        "the server has reached maxmemory: nothing new is taken, releases work; raise maxmemory or clear old entries",
+    ),
+    "READONLY": (NotPrimary, "this server is a replica; give the address of the primary, or use redis+sentinel://"),
+    "MASTERDOWN": (NotPrimary, "this server is a replica that has lost its primary"),
+    "LOADING": (NotPrimary, "the server is starting and still loads its data"),
+    "CLUSTERDOWN": (NotPrimary, "the cluster does not serve all its slots now"),
+    "TRYAGAIN": (StoreUnavailable, "the slot is being moved to another node just now"),
+    "BUSY": (StoreUnavailable, "the server is busy with a script of somebody else"),
+    "NOREPLICAS": (StoreUnavailable, "fewer replicas are connected than min-replicas-to-write demands"),
+    "MISCONF": (StoreUnavailable, "the server cannot write to its disk and therefore refuses writes; see its log"),
+    "NOAUTH": (StoreMisconfigured, "the server wants a password; give redis://user:password@host"),
+    "WRONGPASS": (StoreMisconfigured, "the user name or the password is wrong, or the user is disabled"),
+    "NOPERM": (
+        StoreMisconfigured,
+        "the ACL of this user forbids it; it needs ~<prefix>* &<prefix>* +@all -@admin -@dangerous +info",
+    ),
+    "WRONGTYPE": (StoreFailed, "a key of ours holds something else; give another ?prefix="),
+}
+
+
+def fault(error: Exception | str, key: str = "") -> StoreError:
+    """The error of the server as one of ours, with its cause and what to do. Not raised."""
+    text = str(error).removeprefix("ERR ")
+    word = text.partition(" ")[0]
+    if word in ("MOVED", "ASK"):
+        address = text.rpartition(" ")[2]
+        return Elsewhere(f"slot served by {address}", key=key, address=address, asking=word == "ASK")
+    kind, meaning = _MEANINGS.get(word, (StoreFailed, "the server answered with an error"))
+    return kind(f"{meaning} ({text})", key=key)

@@ -1,0 +1,83 @@
+"""A batch that goes out in several calls: by portions on one server, by buckets in a cluster. Pure, for both faces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import StoreError, StoreUnavailable
+from ...ops import Op
+from .codec import Answers, Codec, chunks, decode, packed
+from .faults import Elsewhere
+from .questions import Routes
+from .settings import Address
+
+ASKING = packed("ASKING")
+MOST_ROUNDS = 6  # a slot on the move answers ASK, MOVED and ASK again before a new node knows the script; twice that
+
+
+class Part:
+    """Ops of one bucket, and where they stand in the batch."""
+
+    __slots__ = ("asking", "bucket", "ops", "places")
+
+    def __init__(self, bucket: int, ops: Sequence[Op], places: Sequence[int]) -> None:
+        self.bucket = bucket
+        self.ops = ops
+        self.places = places
+        self.asking: Address | None = None
+
+
+class Batch:
+    """Collects the answers of all parts, in the order of the ops."""
+
+    def __init__(self, ops: Sequence[Op], codec: Codec) -> None:
+        self.answers: Answers = [None] * len(ops)
+        self.open = self._parts(ops, codec)  # what is still to be sent
+        self.moved = False  # the routes were wrong
+
+    @staticmethod
+    def _parts(ops: Sequence[Op], codec: Codec) -> list[Part]:
+        places: dict[int, list[int]] = {0: list(range(len(ops)))}
+        if len(codec.bases) > 1:
+            places = {}
+            for place, op in enumerate(ops):
+                places.setdefault(codec.bucket(op), []).append(place)
+        return [
+            Part(bucket, [ops[place] for place in portion], portion)
+            for bucket, all_places in places.items()
+            for portion in chunks(all_places)
+        ]
+
+    def groups(self, routes: Routes) -> list[tuple[Address, list[Part]]]:
+        """What goes to which server now. Parts that nobody serves are answered so."""
+        groups: dict[tuple[Address, int], list[Part]] = {}
+        for part in self.open:
+            address = part.asking or routes[part.bucket]
+            if address is None:
+                self.put(part, StoreUnavailable("the slot is served by no node of the cluster"))
+            else:
+                groups.setdefault((address, id(part) if part.asking else 0), []).append(part)
+        self.open, self.moved = [], False
+        return [(address, parts) for (address, _), parts in groups.items()]
+
+    def put(self, part: Part, raw: Any) -> None:
+        """Takes the answer to a part; one that belongs elsewhere becomes open again."""
+        found: Answers = [raw] * len(part.ops) if isinstance(raw, StoreError) else decode(part.ops, raw, [])
+        first = found[0]
+        if isinstance(first, Elsewhere):
+            host, _, port = first.address.rpartition(":")
+            part.asking = Address(host, int(port)) if first.asking else None
+            self.moved = self.moved or not first.asking
+            self.open.append(part)
+        for place, answer in zip(part.places, found, strict=True):
+            self.answers[place] = answer
+
+    def failures(self) -> list[StoreError]:
+        return [answer for answer in self.answers if isinstance(answer, StoreError)]
+
+
+def calls(parts: list[Part], codec: Codec) -> list[bytes]:
+    """What to send for these parts; an ASKING comes before the one it is for."""
+    commands = [codec.command(part.ops, part.bucket) for part in parts]
+    return [ASKING, *commands] if parts[0].asking else commands

@@ -1,0 +1,117 @@
+-- Performs a batch of ops in one step on the server's clock; each op stands or fails alone.
+--
+-- KEYS[1] the fence counter, <prefix>#fence; KEYS[2…] one key per op, in their order.
+-- ARGV[1] '' (one server), 'c' (a cluster), or now in µs (the injected clock of tests); then per op a code and its
+-- arguments, durations in µs:
+--   a owner ttl info client    an Acquire of nothing more
+--   r owner                    a Release of nothing more
+--   m owner ttl count          a run of Marks on the next `count` keys
+--   name count arguments…      any op: the name and the arguments of its function in entries.lua or queues.lua
+-- Answers one reply per op: what that function answers; a fence alone for a fresh hold; for a run of marks a string of
+-- 1 (first) and 0 (seen), or an array if some failed. An error in the place of what failed.
+--
+-- Times are µs, exact in a Lua number until 2^53 (the year 2255).
+
+local now = ARGV[1]
+local skips = now == '' -- a PUBLISH that reaches nobody tells that the waiter is gone (a cluster counts one node only)
+local slack = 2 -- ms that records outlive their use, since PX rounds down
+if skips or now == 'c' then
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+else
+  now = tonumber(now)
+  slack = 86400000 -- a day: the injected clock may lag behind the server's for as long as a test runs
+end
+
+local fence
+
+-- The next fence: above every one before it, and not below the clock. The first one asked for reserves as many as
+-- the batch can need (a run of marks may use one more), with one command unless the counter is ahead of the clock.
+local function next_fence()
+  if fence then
+    fence = fence + 1
+    return fence
+  end
+  local first, most = now, 2 * #KEYS
+  local last = tonumber(redis.call('SET', KEYS[1], first + most, 'GET') or 0)
+  if last >= now then
+    first = last + 1
+    redis.call('SET', KEYS[1], first + most)
+  end
+  fence = first
+  return fence
+end
+
+local replies, ops = {}, nil
+local arg, key = 2, 1 -- the code that is next, and the key that was last
+while arg <= #ARGV do
+  local code, one, two, three = ARGV[arg], ARGV[arg + 1], ARGV[arg + 2], ARGV[arg + 3]
+  local name, width, keys = KEYS[key + 1], 2, 1
+  local ok, reply, others = true, nil, nil
+
+  -- The plain cases: a free key, a hold without waiters or history, marks. They make no function on their way, since
+  -- that would cost as much as they do. What is not plain is left to the ops below, and so is every odd error.
+  if code == 'a' then
+    width = 5
+    if not redis.pcall('GET', name) then
+      ok, reply = pcall(next_fence)
+      local set = ok and redis.pcall('SET', name, 'h' .. struct.pack('>dd', reply, now + two) .. one .. '\0' .. three,
+        'PX', math.floor(two / 1000) + 60000 + slack)
+      if set and set.err then reply = set end
+    end
+  elseif code == 'r' then
+    local stored = redis.pcall('GET', name)
+    if type(stored) == 'string' and string.sub(stored, 1, 1) == 'h' and struct.unpack('>d', stored, 10) > now
+      and string.sub(stored, 18, 18 + #one) == one .. '\0' then
+      reply = redis.pcall('DEL', name)
+    end
+  elseif code == 'm' then
+    width, keys = 4, tonumber(three)
+    ok, reply = pcall(next_fence)
+    if ok then
+      -- One record for the whole run, its fence too: fences order what happens to one key.
+      local try, keys_of, firsts, whole = redis.pcall, KEYS, {}, true
+      local record, px = 'm' .. struct.pack('>dd', reply, now + two) .. one, string.format('%d', two / 1000 + slack)
+      for i = 1, keys do
+        local stored = try('SET', keys_of[key + i], record, 'NX', 'GET', 'PX', px)
+        firsts[i] = 1
+        if stored then
+          if type(stored) == 'table' then
+            firsts[i], whole = stored, false
+          elseif string.sub(stored, 1, 1) ~= 'm' or struct.unpack('>d', stored, 10) <= now then
+            others = others or {}
+            others[#others + 1] = i
+          elseif string.sub(stored, 18) ~= one then
+            firsts[i] = 0
+          end
+        end
+      end
+      reply = whole and not others and table.concat(firsts) or firsts
+    end
+  end
+
+  if reply == nil or others then
+    if not ops then
+      --@ records.lua
+      --@ entries.lua
+      --@ queues.lua
+    end
+    if code == 'a' then
+      ok, reply = pcall(ops.acquire, name, one, two, three, ARGV[arg + 4], 0, '', '', '')
+    elseif code == 'r' then
+      ok, reply = pcall(ops.release, name, one, '', 0, 0)
+    elseif code == 'm' then
+      for _, i in ipairs(others) do
+        local answered, first = pcall(ops.mark, KEYS[key + i], one, two)
+        reply[i] = (answered or type(first) == 'table') and first or {err = first}
+      end
+    else
+      width = 2 + one
+      ok, reply = pcall(ops[code], name, unpack(ARGV, arg + 2, arg + 1 + one))
+    end
+  end
+  if not ok and type(reply) ~= 'table' then reply = {err = reply} end
+  replies[#replies + 1] = reply
+  arg, key = arg + width, key + keys
+end
+return replies

@@ -1,0 +1,138 @@
+"""What is asked outside of batches, as generators without I/O: they yield questions and get the answers.
+
+The blocking and the asyncio store each perform them in their own way. An answer that is an error of the server comes as
+the ReplyError itself; a server that cannot be reached is thrown in as StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+from hiredis import ReplyError
+from redis.crc import key_slot
+
+from ...errors import StoreError, StoreUnavailable
+from ...model import Entry, Finding, State
+from .codec import Codec
+from .faults import fault
+from .health import findings, read_info
+from .settings import Address, Settings
+
+Routes = list[Address | None]  # bucket → who serves it; one bucket unless it is a cluster
+
+# Keys per step of a SCAN: a step stays under a millisecond, and a million keys need a thousand steps.
+SCAN_STEP = 1_000
+
+
+class Question(NamedTuple):
+    """A command for one server. `seed`: only to find the others, on a connection of its own."""
+
+    address: Address
+    command: tuple[Any, ...]
+    seed: bool = False
+
+
+def find_routes(settings: Settings, known: set[Address]) -> Generator[Question, Any, Routes]:
+    """Who serves which bucket now; StoreUnavailable with every reason if nobody can tell."""
+    if not (settings.sentinel or settings.cluster):
+        return [settings.seeds[0]]
+    reasons = []
+    # In any order: a Sentinel that was cut off must not mislead us every time.
+    for seed in random.sample(sorted({*settings.seeds, *known}), len({*settings.seeds, *known})):
+        try:
+            if settings.sentinel:
+                command: tuple[Any, ...] = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", settings.service)
+            else:
+                command = ("CLUSTER", "SLOTS")
+            answer = yield Question(seed, command, seed=True)
+        except StoreUnavailable as error:
+            reasons.append(str(error))
+            continue
+        if isinstance(answer, ReplyError):
+            reasons.append(f"{seed}: {answer}")
+        elif settings.sentinel and answer:
+            return [Address(answer[0].decode(), int(answer[1]))]
+        elif settings.sentinel:
+            reasons.append(f"{seed} knows no primary named {settings.service!r}")
+        elif answer:
+            return _routes(settings, seed, answer)
+        else:
+            reasons.append(f"{seed}: no slots are assigned")
+    raise StoreUnavailable(f"{settings}: nobody says who the primary is: {'; '.join(reasons)}")
+
+
+def _routes(settings: Settings, asked: Address, slots: list[Any]) -> Routes:
+    by_slot: list[tuple[int, int, Address]] = []
+    for first, last, (host, port, *_), *_ in slots:
+        by_slot.append((first, last, Address(host.decode() if host else asked.host, port)))
+    routes: Routes = []
+    for base in Codec(settings.prefix, None, cluster=True).bases:
+        slot = key_slot(base.encode())
+        routes.append(next((address for first, last, address in by_slot if first <= slot <= last), None))
+    return routes
+
+
+def find_keys(routes: Routes, codec: Codec, prefix: str, after: str) -> Generator[Question, Any, list[str]]:
+    """All stored keys that begin with `prefix` and come after `after`, in order."""
+    found: set[str] = set()
+    bucket = "{b*}" if len(codec.bases) > 1 else ""
+    pattern = _escaped(codec.prefix) + bucket + _escaped(prefix) + "*"
+    for address in nodes(routes):
+        cursor = b"0"
+        while True:
+            answer = yield Question(address, ("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_STEP, "TYPE", "string"))
+            if isinstance(answer, ReplyError):
+                raise fault(answer)
+            cursor, names = answer
+            found.update(_stored_key(codec, name.decode()) for name in names)
+            if cursor == b"0":
+                break
+    return sorted(key for key in found if key > after and key.startswith(prefix) and not key.startswith("#"))
+
+
+def _stored_key(codec: Codec, name: str) -> str:
+    rest = name[len(codec.prefix) :]
+    return rest.partition("}")[2] if len(codec.bases) > 1 else rest
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\{letter}" if letter in "*?[]^-\\" else letter for letter in text)
+
+
+def page(entries: list[Any], limit: int) -> list[Entry]:
+    """The entries that are something, at most `limit`; raises the first error among them."""
+    for entry in entries:
+        if isinstance(entry, StoreError):
+            raise entry
+    return [entry for entry in entries if entry.state is not State.FREE or entry.fence][:limit]
+
+
+def check(routes: Routes, codec: Codec) -> Generator[Question, Any, list[Finding]]:
+    """What each primary says about itself, judged."""
+    found: list[Finding] = []
+    for address in nodes(routes):
+        try:
+            began = time.perf_counter()
+            clock = yield Question(address, ("TIME",))
+            took = time.perf_counter() - began
+            local = time.time() - took / 2
+            info = read_info((yield Question(address, ("INFO",))))
+            fence = 0
+            for base, served_by in zip(codec.bases, routes, strict=True):
+                if served_by == address:
+                    fence = max(fence, int((yield Question(address, ("GET", base + "#fence"))) or 0))
+        except StoreError as error:
+            found.append(Finding("error", str(address), str(error)))
+            continue
+        found += findings(address, info, clock, fence, local=local, took=took)
+    return found
+
+
+def nodes(routes: Routes) -> list[Address]:
+    """Every server of these routes once; StoreUnavailable if a bucket is served by nobody."""
+    if None in routes:
+        raise StoreUnavailable("some slots of the cluster are served by no node")
+    return sorted({address for address in routes if address is not None})

@@ -1,0 +1,89 @@
+-- A part of perform.lua: limits and queues.
+--
+-- base#hits:<key>       sorted set: owner → the moment of its hit
+-- base#queue:<queue>    sorted set: fence (16 digits) and id → from when it may be taken; so ties go by fence
+-- base#takers:<queue>   hash: owner → the id that it has
+-- records.lua keeps the last two as the items' records say.
+
+-- {allowed, hits, retry after}
+function ops.hit(name, owner, limit, per)
+  limit = tonumber(limit)
+  call('ZREMRANGEBYSCORE', name, '-inf', now - per)
+  local hits = call('ZCARD', name)
+  if not call('ZSCORE', name, owner) then
+    if hits >= limit then
+      local frees = call('ZRANGE', name, hits - limit, hits - limit, 'WITHSCORES')[2]
+      return {0, hits, math.max(0, frees + per - now)}
+    end
+    call('ZADD', name, now, owner)
+    hits = hits + 1
+    local px = math.floor(per / 1000) + slack
+    if call('PTTL', name) < px then call('PEXPIRE', name, px) end
+  end
+  return {1, hits, 0}
+end
+
+function ops.unhit(name, owner)
+  return call('ZREM', name, owner)
+end
+
+function ops.push(name, payload, delay)
+  local r = load(name)
+  if r.was_item then return 0 end
+  r.state, r.owner, r.ends, r.delay, r.fingerprint, r.info = 'f', '', 0, 0, '', ''
+  r.value, r.fence, r.attempts, r.offered, r.opens = payload, next_fence(), 0, false, now + delay
+  save(name, r)
+  return 1
+end
+
+local function taken(id, r)
+  return {id, r.value, r.attempts, math.max(0, r.ends - now), r.fence}
+end
+
+local function may_be_taken(r)
+  return r.was_item and (r.state == 'h' and r.ends or r.opens) <= now
+end
+
+-- {id, payload, attempts, left, fence}, or false
+function ops.take(name, owner, ttl, id)
+  local queue = string.sub(name, #base + 8)
+  local items = base .. 'item/' .. queue .. '/'
+  local mine = call('HGET', base .. '#takers:' .. queue, owner)
+  if mine then
+    local r = load(items .. mine)
+    if r.was_item and r.state == 'h' and r.owner == owner and now < r.ends then return taken(mine, r) end
+  end
+  local r = id ~= '' and load(items .. id)
+  while not r do
+    local first = call('ZRANGEBYSCORE', name, '-inf', now, 'LIMIT', 0, 1)[1]
+    if not first then return false end
+    id = string.sub(first, 17)
+    r = load(items .. id)
+    if not r.was_item then -- its key was deleted behind our back
+      call('ZREM', name, first)
+      r = nil
+    end
+  end
+  if not may_be_taken(r) then return false end
+  r.state, r.owner, r.ends, r.attempts = 'h', owner, now + ttl, r.attempts + 1
+  save(items .. id, r)
+  return taken(id, r)
+end
+
+function ops.ack(name, owner)
+  local r = load(name)
+  if not r.was_item then return 1 end
+  if not (r.state == 'h' and r.owner == owner) then return 0 end
+  call('DEL', name)
+  r.state, r.value = 'f', false
+  index(name, r)
+  return 1
+end
+
+function ops.give_back(name, owner, delay)
+  local r = load(name)
+  if not (r.was_item and r.state == 'h' and r.owner == owner) then return 0 end
+  r.state, r.owner, r.ends, r.opens = 'f', '', 0, now + delay
+  save(name, r, true)
+  return 1
+end

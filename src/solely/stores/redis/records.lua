@@ -1,0 +1,141 @@
+-- A part of perform.lua: how a record is read, shown and written. Says what stores/transitions.py says, in its words.
+--
+-- A record is one of three strings: 'h' a plain hold: fence and until (doubles of 8 bytes), owner, NUL, info;
+-- 'm' a plain mark: fence, until, owner; 'g' anything: all fields in the order of `pack`, by cmsgpack.
+
+local REMEMBER, MAX_GONE = 60000000, 128 -- as in rules.py
+
+local call, find, sub = redis.call, string.find, string.sub
+local base = string.sub(KEYS[1], 1, -7) -- what stands before '#fence' and before every key of ours
+
+local function blank()
+  return {state = 'f', owner = '', fence = 0, ends = 0, delay = 0, opens = 0, kept = 0, attempts = 0, refused = 0,
+    fingerprint = '', info = '', value = false, offered = false, waiters = {}, gone = {}}
+end
+
+local function is_item(r)
+  return r.value and r.state ~= 'd'
+end
+
+local function over(r)
+  return r.state == 'f' or (r.ends ~= 0 and now >= r.ends)
+end
+
+-- The moment from which the record answers nothing more and is treated as absent; nil if there is none.
+local function forget_at(r)
+  if is_item(r) or (r.state == 'd' and r.ends == 0) then return nil end
+  local moment = math.max(r.opens, r.kept) + (#r.waiters > 0 and REMEMBER or 0)
+  if r.state == 'h' then moment = r.ends + r.delay + REMEMBER end
+  if r.state == 'd' then moment = r.ends end
+  for _, displaced in ipairs(r.gone) do moment = math.max(moment, displaced[4]) end
+  return moment
+end
+
+local function load(name)
+  local packed, r = call('GET', name), blank()
+  if not packed then return r end
+  local form = sub(packed, 1, 1)
+  if form == 'g' then
+    r.state, r.owner, r.fence, r.ends, r.delay, r.opens, r.kept, r.attempts, r.refused, r.fingerprint, r.info,
+      r.value, r.offered, r.waiters, r.gone = cmsgpack.unpack(sub(packed, 2))
+  else
+    r.fence, r.ends = struct.unpack('>dd', packed, 2)
+    if form == 'h' then
+      local nul = find(packed, '\0', 18, true)
+      r.state, r.owner, r.info, r.attempts = 'h', sub(packed, 18, nul - 1), sub(packed, nul + 1), 1
+    else
+      r.state, r.owner = 'd', sub(packed, 18)
+    end
+  end
+  local moment = forget_at(r)
+  if moment and moment <= now then return blank() end
+  r.was_item, r.taker = is_item(r), r.owner -- what `index` must undo
+  return r
+end
+
+local function pack(r)
+  local bare = #r.waiters == 0 and #r.gone == 0 and not r.offered and not r.value
+    and r.opens == 0 and r.kept == 0 and r.delay == 0 and r.refused == 0 and r.fingerprint == ''
+  if bare and r.state == 'h' and r.attempts == 1 and not find(r.owner, '\0', 1, true) then
+    return 'h' .. struct.pack('>dd', r.fence, r.ends) .. r.owner .. '\0' .. r.info
+  elseif bare and r.state == 'd' and r.attempts == 0 and r.info == '' and r.ends ~= 0 then
+    return 'm' .. struct.pack('>dd', r.fence, r.ends) .. r.owner
+  end
+  return 'g' .. cmsgpack.pack(r.state, r.owner, r.fence, r.ends, r.delay, r.opens, r.kept, r.attempts, r.refused,
+    r.fingerprint, r.info, r.value, r.offered, r.waiters, r.gone)
+end
+
+-- Keeps the queue's order and the memory of who took what as the record of an item says.
+local function index(name, r)
+  local queue, id = string.match(sub(name, #base + 1), '^item/([^/]*)/(.*)$')
+  local member = string.format('%016.0f', r.fence) .. id
+  local takers, taken = base .. '#takers:' .. queue, r.state == 'h' and r.owner or ''
+  if r.was_item and r.taker ~= taken and r.taker ~= '' and call('HGET', takers, r.taker) == id then
+    call('HDEL', takers, r.taker)
+  end
+  if not is_item(r) then
+    call('ZREM', base .. '#queue:' .. queue, member)
+  else
+    call('ZADD', base .. '#queue:' .. queue, r.state == 'h' and r.ends or r.opens, member)
+    if taken ~= '' then call('HSET', takers, taken, id) end
+  end
+end
+
+local function set(name, packed, px)
+  if px then return redis.pcall('SET', name, packed, 'PX', px) end
+  return redis.pcall('SET', name, packed)
+end
+
+-- Stores the record, or forgets it if it answers nothing more. `in_place`: the new record takes no more room than the
+-- old one, so it is written even when memory is full: after a DEL the server lets a script write.
+local function save(name, r, in_place)
+  local moment = forget_at(r)
+  if moment and moment <= now then
+    call('DEL', name)
+  else
+    local packed, px = pack(r), moment and math.floor((moment - now) / 1000) + slack
+    local stored = set(name, packed, px)
+    if stored.err and in_place then
+      call('DEL', name)
+      stored = set(name, packed, px)
+    end
+    if stored.err then error(stored) end
+  end
+  if r.was_item or is_item(r) then index(name, r) end
+end
+
+local function how(r, owner)
+  for _, displaced in ipairs(r.gone) do
+    if displaced[1] == owner and displaced[4] > now then return displaced[3] end
+  end
+  return r.state == 'h' and r.owner == owner and over(r) and 'expired' or ''
+end
+
+local function displace(r, owner, under, why)
+  local kept = {}
+  for _, displaced in ipairs(r.gone) do
+    if displaced[4] > now and (displaced[1] ~= owner or owner == '') then kept[#kept + 1] = displaced end
+  end
+  kept[#kept + 1] = {owner, under, why, now + REMEMBER}
+  if #kept > MAX_GONE then table.remove(kept, 1) end
+  r.gone = kept
+end
+
+-- {state, fence, left (-1: for ever), mine, attempts, refused, waiters, fingerprint, info, value, gone}
+local function view(r, asker, with_value)
+  local state, left = r.state, r.opens - now
+  if state == 'h' then
+    left = r.ends - now
+    if left <= 0 then state, left = 'f', r.ends + r.delay - now end
+  elseif state == 'd' then
+    left = r.ends == 0 and -1 or r.ends - now
+    if over(r) then state, left = 'f', 0 end
+  end
+  if state == 'f' and left > 0 then state = 'c' end
+  if left < 0 and state ~= 'd' then left = 0 end
+  local live, item = state == 'h' or state == 'd', is_item(r)
+  local counted = live or r.state == 'h' or item or now < r.kept
+  return {state, (live or item) and r.fence or 0, left, live and asker ~= '' and r.owner == asker and 1 or 0,
+    counted and r.attempts or 0, counted and r.refused or 0, #r.waiters, live and r.fingerprint or '',
+    live and r.info or '', with_value and (state == 'd' or item) and r.value or false, asker ~= '' and how(r, asker) or ''}
+end

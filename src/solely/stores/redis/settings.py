@@ -1,0 +1,150 @@
+"""What a URL says: where the servers are, how to reach them, and our own options.
+
+A password never shows in a repr or in an error.
+
+redis://user:password@host:6379/0 · rediss:// (TLS) · unix:///path/to/socket?db=0
+redis+sentinel://user:password@host1:26379,host2:26379/mymaster?db=0
+redis+cluster://user:password@host1:6379,host2:6379
+
+Options: prefix (default "solely:"), eviction=warn (go on although the server may evict our keys), ssl=true (TLS with
+Sentinel and Cluster), sentinel_username and sentinel_password, and what redis-py takes for a connection: see OPTIONS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from redis.connection import URL_QUERY_ARGUMENT_PARSERS
+
+from ...errors import InvalidInput
+
+OPTIONS = (
+    "db", "username", "password", "client_name", "socket_keepalive",
+    "ssl_keyfile", "ssl_certfile", "ssl_password", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_ca_data",
+    "ssl_check_hostname", "ssl_include_verify_flags", "ssl_exclude_verify_flags", "ssl_min_version", "ssl_ciphers",
+)  # fmt: skip
+_OURS = ("prefix", "eviction", "ssl", "sentinel_username", "sentinel_password")
+_PORTS = {"redis": 6379, "rediss": 6379, "redis+sentinel": 26379, "redis+cluster": 6379}
+
+
+class Address(NamedTuple):
+    """Where a server listens: a host and port, or the path of a socket and port 0."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}" if self.port else self.host
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A parsed URL."""
+
+    scheme: str
+    seeds: tuple[Address, ...]
+    service: str  # the name under which Sentinel knows the primary
+    prefix: str
+    tls: bool
+    eviction_warns: bool
+    login: dict[str, Any] = field(repr=False)  # what redis-py's connections take
+    sentinel_login: dict[str, Any] = field(repr=False)
+
+    @property
+    def cluster(self) -> bool:
+        return self.scheme == "redis+cluster"
+
+    @property
+    def sentinel(self) -> bool:
+        return self.scheme == "redis+sentinel"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{','.join(map(str, self.seeds))}{'/' + self.service if self.service else ''}"
+
+
+def parse(url: str) -> Settings:
+    """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
+    parts = urlsplit(url)
+    given = _options(parts)
+    login = {name: value for name, value in given.items() if name not in _OURS}
+    user, hosts = _user(parts)
+    login |= user
+    service = ""
+    path = unquote(parts.path)
+    if parts.scheme == "unix":
+        seeds: tuple[Address, ...] = (Address(path, 0),)
+    else:
+        seeds = tuple(_address(host, _PORTS[parts.scheme]) for host in hosts.split(","))
+        if parts.scheme == "redis+sentinel":
+            service = path.strip("/")
+            if not service:
+                raise InvalidInput("redis+sentinel:// needs the primary's name: redis+sentinel://host:26379/mymaster")
+        elif path.strip("/"):
+            login["db"] = _number(path.strip("/"), "the database (the path of the URL)")
+    if parts.scheme == "redis+cluster" and login.get("db"):
+        raise InvalidInput("a cluster has no databases; use ?prefix= instead of db")
+    return Settings(
+        scheme=parts.scheme,
+        seeds=seeds,
+        service=service,
+        prefix=_prefix(given.get("prefix", "solely:")),
+        tls=parts.scheme == "rediss" or _is_true(given.get("ssl", "")),
+        eviction_warns=_eviction(given.get("eviction", "")),
+        login=login,
+        sentinel_login={
+            name: given[f"sentinel_{name}"] for name in ("username", "password") if f"sentinel_{name}" in given
+        },
+    )
+
+
+def _options(parts: SplitResult) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    for name, text in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in OPTIONS and name not in _OURS:
+            raise InvalidInput(
+                f"{parts.scheme}:// does not know the option {name!r}; it takes {', '.join((*_OURS, *OPTIONS))}"
+            )
+        try:
+            options[name] = URL_QUERY_ARGUMENT_PARSERS.get(name, str)(text)  # type: ignore[operator]
+        except ValueError:
+            raise InvalidInput(f"the option {name} of the {parts.scheme}:// URL has a value that cannot be") from None
+    return options
+
+
+def _user(parts: SplitResult) -> tuple[dict[str, str], str]:
+    """The login in front of the hosts, and the hosts."""
+    user, at, hosts = parts.netloc.rpartition("@")
+    name, _, password = user.partition(":")
+    login = {"username": unquote(name), "password": unquote(password)} if at else {}
+    return {part: text for part, text in login.items() if text}, hosts
+
+
+def _address(text: str, default_port: int) -> Address:
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(default_port)
+    return Address(unquote(host).strip("[]") or "localhost", _number(port, "the port"))
+
+
+def _number(text: str, what: str) -> int:
+    if not text.isdecimal():
+        raise InvalidInput(f"{what} must be a number, not {text!r:.40}")
+    return int(text)
+
+
+def _is_true(text: str) -> bool:
+    return text.lower() in ("1", "true", "yes")
+
+
+def _prefix(prefix: str) -> str:
+    if not prefix or "{" in prefix or "}" in prefix:
+        raise InvalidInput(f"prefix must not be empty nor contain braces (they steer a cluster): {prefix!r:.40}")
+    return prefix
+
+
+def _eviction(text: str) -> bool:
+    if text not in ("", "refuse", "warn"):
+        raise InvalidInput(f"eviction must be refuse or warn, not {text!r:.40}")
+    return text == "warn"

@@ -1,0 +1,89 @@
+"""One blocking connection: made by redis-py, then its socket is ours."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from contextlib import suppress
+from typing import Any
+
+import hiredis
+import redis.connection
+from redis.exceptions import RedisError
+
+from .codec import LOAD, lacks_script, packed
+from .links import link, refused
+from .settings import Address, Settings
+
+
+class Wire:
+    """Sends and receives; OSError if the connection ends or the time is over. For one thread at a time."""
+
+    def __init__(self, settings: Settings, address: Address, timeout: float, *, seed: bool = False) -> None:
+        self.address = address
+        made = link(redis.connection, settings, address, timeout, seed=seed)
+        try:
+            made.connect()
+        except (RedisError, OSError) as error:
+            raise refused(address, error) from None
+        self._socket: socket.socket = made._sock
+        made._sock = None  # ours from now on: its object would shut it down
+        self._reader = hiredis.Reader()
+        self._buffer = bytearray(65_536)
+        self.be_patient(timeout)
+
+    def be_patient(self, seconds: float) -> None:
+        """How long to wait for the server from now on."""
+        if type(self._socket) is not socket.socket:  # TLS keeps its own time
+            self._socket.settimeout(seconds)
+            return
+        # The kernel keeps the time: saves the poll() that Python makes before every call on a socket with a timeout.
+        self._socket.settimeout(None)
+        span = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, span)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, span)
+
+    def send(self, payload: bytes) -> None:
+        self._socket.sendall(payload)
+
+    def receive(self) -> Any:
+        """The next answer; an error of the server is returned, not raised."""
+        reader = self._reader
+        while (answer := reader.gets()) is False:
+            size = self._socket.recv_into(self._buffer)
+            if not size:
+                raise ConnectionResetError("the server closed the connection")
+            reader.feed(self._buffer, 0, size)  # type: ignore[arg-type]
+        return answer
+
+    def call(self, command: bytes) -> Any:
+        """The answer to one command; a script that the server does not know is loaded first."""
+        self._socket.sendall(command)
+        answer = self.receive()
+        return self._load_and_repeat(command) if lacks_script(answer) else answer
+
+    def call_all(self, commands: list[bytes]) -> list[Any]:
+        """The answers to several commands, sent at once."""
+        self._socket.sendall(b"".join(commands))
+        answers = [self.receive() for _ in commands]
+        for place, answer in enumerate(answers):
+            if lacks_script(answer):
+                answers[place] = self._load_and_repeat(commands[place])
+        return answers
+
+    def ask(self, *command: Any) -> Any:
+        return self.call(packed(*command))
+
+    def _load_and_repeat(self, command: bytes) -> Any:
+        self._socket.sendall(LOAD + command)
+        self.receive()
+        return self.receive()
+
+    def shut(self) -> None:
+        """Makes whoever waits on this connection see its end; that one closes it."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Lets go of the socket, without a word to the server: a forked child may do it too."""
+        self._socket.close()

@@ -1,0 +1,50 @@
+"""sqlite:///path — one file, shared by all processes of one host. The default where there is no server.
+
+`sqlite:///relative/path` and `sqlite:////absolute/path`; percent-escapes are decoded. The folder must exist. Every
+batch is one `BEGIN IMMEDIATE` transaction in WAL mode around `transitions`; what must survive the loss of power is on
+the disk before it is answered; leases run on the boot clock and are void after a reboot.
+"""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import unquote, urlsplit
+
+from solely.errors import InvalidInput, StoreMisconfigured
+from solely.stores import Clock
+
+from .aio import AsyncSqliteStore
+from .blocking import SqliteStore
+from .clock import readings
+from .health import log_wal_reset_bug
+
+__all__ = ["AsyncSqliteStore", "SqliteStore", "open_async", "open_blocking"]
+
+
+def path_of(url: str) -> str:
+    """The absolute path that the URL names; InvalidInput if it names none, StoreMisconfigured if it cannot be."""
+    parts = urlsplit(url)
+    path = unquote(parts.path[1:])
+    if parts.netloc or parts.query or parts.fragment or not path or "\0" in path or path == ":memory:":
+        raise InvalidInput(
+            f"{url!r:.200} names no file; write sqlite:///relative/path or sqlite:////absolute/path, without options"
+            " (for a store in memory: memory://)"
+        )
+    path = os.path.abspath(path)
+    if os.path.isdir(path):
+        raise StoreMisconfigured(f"the SQLite store {path} is a folder; give the path of a file")
+    if not os.path.isdir(os.path.dirname(path)):
+        raise StoreMisconfigured(f"the SQLite store {path} cannot be made: its folder does not exist; create it")
+    return path
+
+
+def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> SqliteStore:
+    """A blocking store on the file that the URL names, which is opened at the first op."""
+    log_wal_reset_bug()
+    return SqliteStore(path_of(url), readings(clock), timeout)
+
+
+def open_async(url: str, *, clock: Clock | None, timeout: float) -> AsyncSqliteStore:
+    """An asyncio store on the file that the URL names, which is opened at the first op."""
+    log_wal_reset_bug()
+    return AsyncSqliteStore(path_of(url), readings(clock), timeout)

@@ -1,0 +1,80 @@
+"""The blocking face: works in the caller's thread, on a connection that no other thread uses meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Sequence
+
+from solely.errors import StoreError, StoreUnavailable
+from solely.model import Entry, Finding
+from solely.ops import Op, Reply
+from solely.stores import Tell
+
+from .clock import Readings
+from .hub import hub_of
+from .session import Session
+
+
+class SqliteStore:
+    """As many connections as threads are at work at one time; idle ones are used again, by any thread."""
+
+    polls = True
+
+    def __init__(self, path: str, readings: Readings, timeout: float) -> None:
+        self.client = os.urandom(16).hex()
+        self._path, self._readings, self._timeout = path, readings, timeout
+        self._hub = hub_of(path)
+        self._idle: deque[Session] = deque()
+        self._sessions: list[Session] = []
+        self._closed = False
+
+    def listen(self, tell: Tell) -> None:
+        self._hub.listeners[self.client] = tell
+
+    def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        session = self._session()
+        try:
+            return session.perform(ops)
+        finally:
+            self._idle.append(session)
+
+    def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
+        session = self._session()
+        try:
+            return session.scan(prefix, after, limit)
+        finally:
+            self._idle.append(session)
+
+    def check(self) -> list[Finding]:
+        session = self._session()
+        try:
+            return session.check()
+        finally:
+            self._idle.append(session)
+
+    def _session(self) -> Session:
+        if self._closed:
+            raise StoreUnavailable(f"the SQLite store {self._path} was closed")
+        try:
+            return self._idle.pop()
+        except IndexError:
+            session = Session(self._path, self._hub, self._readings, self._timeout)
+            self._sessions.append(session)
+            return session
+
+    def forked(self) -> None:
+        """The connections were closed before the fork: the child opens its own, under a name of its own."""
+        tell = self._hub.listeners.pop(self.client, None)
+        self.client = os.urandom(16).hex()
+        if tell is not None:
+            self.listen(tell)
+        self._idle, self._sessions = deque(), []
+
+    def close(self) -> None:
+        """Waits for the transactions under way, each of which is bounded by the timeout."""
+        self._closed = True
+        self._hub.listeners.pop(self.client, None)
+        for session in self._sessions:
+            with session.lock:
+                session.disconnect()

@@ -1,0 +1,91 @@
+"""Fences that only grow, through release, expiry, reboot and loss of all data, without a write per fence.
+
+Fences are handed out while the write lock is held. On a boot clock the clock itself is the counter: `base` + µs since
+boot grows from one transaction to the next, and the file remembers a bound that is moved ahead once a minute, so that
+the next boot starts above everything handed out. Where there is no such clock, the file keeps the counter itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from .clock import Readings
+from .statements import SQL
+
+RESERVE = 60_000_000  # fences (one per µs): one more write per minute, and a reboot skips at most a minute of numbers
+
+Execute = Callable[..., Any]
+
+
+class Fences(Protocol):
+    """How one session numbers its fences."""
+
+    def begin(self, execute: Execute) -> None:
+        """A transaction has begun."""
+
+    def next(self) -> int | None:
+        """The next fence; None if some must be reserved first."""
+
+    def reserve(self, execute: Execute) -> int:
+        """The next fence, with room for more, inside a transaction."""
+
+    def commit(self, execute: Execute) -> None:
+        """The transaction is about to commit: from now on nobody else is given one of these fences."""
+
+
+class ClockFences:
+    """The boot clock as the counter."""
+
+    def __init__(self, tick: Callable[[], int], base: int) -> None:
+        self._tick = tick
+        self._base = base
+        self._last = 0
+        self._bound = 0  # greatest fence that this session knows to be reserved
+
+    def begin(self, execute: Execute) -> None: ...
+
+    def next(self) -> int | None:
+        fence = max(self._last + 1, self._base + self._tick())
+        if fence > self._bound:
+            return None
+        self._last = fence
+        return fence
+
+    def reserve(self, execute: Execute) -> int:
+        fence = max(self._last + 1, self._base + self._tick())
+        self._bound = fence + RESERVE
+        execute(SQL["reserve_fences"], (self._bound,))
+        self._last = fence
+        return fence
+
+    def commit(self, execute: Execute) -> None:
+        while self._base + self._tick() <= self._last:
+            pass  # a batch that used more fences than µs: the clock passes them in less time than the commit takes
+
+
+class CountedFences:
+    """A counter in the file, at least the wall clock."""
+
+    def __init__(self, wall: Callable[[], int]) -> None:
+        self._wall = wall
+        self._stored = self._last = 0
+
+    def begin(self, execute: Execute) -> None:
+        self._stored = self._last = execute(SQL["meta"]).fetchone()[2]
+
+    def next(self) -> int:
+        self._last = max(self._last + 1, self._wall())
+        return self._last
+
+    def reserve(self, execute: Execute) -> int:
+        return self.next()
+
+    def commit(self, execute: Execute) -> None:
+        if self._last != self._stored:
+            execute(SQL["reserve_fences"], (self._last,))
+
+
+def fences_for(readings: Readings, base: int) -> Fences:
+    """The way of numbering that these clocks allow."""
+    return CountedFences(readings.wall) if readings.tick is None else ClockFences(readings.tick, base)

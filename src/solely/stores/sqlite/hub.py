@@ -1,0 +1,112 @@
+"""What all handles of one file in one process share: who listens, who may write, and how to come through a fork.
+
+SQLite keeps the locks of a process in tables of its own that a fork copies although the locks themselves stay with
+the parent: a child that opens the file again would believe in locks that it does not have, and the file could be
+damaged. So all connections are closed just before a fork, and each side opens new ones.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Protocol
+
+from solely.stores import Tell
+
+FORK_PATIENCE = 5.0  # seconds that a fork waits for transactions under way: longer than the default timeout of one
+MAX_CONTENDED = 4_096  # keys known to be contended; to forget them costs one look each
+
+
+class Session(Protocol):
+    """What the hub must know of a session."""
+
+    lock: threading.Lock
+
+    def disconnect(self) -> None: ...
+
+
+class Hub:
+    """One file, in this process."""
+
+    def __init__(self) -> None:
+        self.listeners: dict[str, Tell] = {}
+        self.contended: set[str] = set()  # keys whose last Acquire was refused: look before writing
+        self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self.broken = False  # True in a child that was forked while a connection could not be closed
+        self.abandoned: list[
+            Session
+        ] = []  # then its sessions: kept, so that the parent's connection is never finalised
+        self.free_locks()
+
+    def free_locks(self) -> None:
+        self.writing = threading.Lock()  # threads queue here instead of sleeping in SQLite's busy handler
+        self.opening = threading.Lock()  # while it is held nobody opens a connection
+        self.stopped: list[Session] = []
+
+    def tell(self, client: str, key: str) -> None:
+        """Hints to a client of this process; clients of others look for themselves."""
+        listener = self.listeners.get(client)
+        if listener is not None:
+            listener(key)
+
+    def refused(self, key: str) -> None:
+        if len(self.contended) >= MAX_CONTENDED:
+            self.contended.clear()
+        self.contended.add(key)
+
+    def before_fork(self) -> None:
+        """Closes every connection and lets nobody open one until the fork is over."""
+        self.broken |= not self.opening.acquire(timeout=FORK_PATIENCE)
+        for session in list(self.sessions):
+            if session.lock.acquire(timeout=FORK_PATIENCE):
+                session.disconnect()
+                self.stopped.append(session)
+            else:
+                self.broken = True
+
+    def after_in_parent(self) -> None:
+        self.broken = False
+        stopped, self.stopped = self.stopped, []
+        for session in stopped:
+            session.lock.release()
+        if self.opening.locked():
+            self.opening.release()
+
+    def after_in_child(self) -> None:
+        self.abandoned += self.sessions if self.broken else []
+        for session in self.sessions:
+            session.lock = threading.Lock()
+        self.free_locks()
+
+
+_hubs: weakref.WeakValueDictionary[str, Hub] = weakref.WeakValueDictionary()
+_finding = threading.Lock()
+
+
+def hub_of(path: str) -> Hub:
+    """The hub of this file, shared by all who ask for it while anyone has it."""
+    with _finding:
+        return _hubs.setdefault(os.path.realpath(path), Hub())
+
+
+def _before_fork() -> None:
+    _finding.acquire()
+    for hub in list(_hubs.values()):
+        hub.before_fork()
+
+
+def _after_in_parent() -> None:
+    for hub in list(_hubs.values()):
+        hub.after_in_parent()
+    _finding.release()
+
+
+def _after_in_child() -> None:
+    global _finding
+    _finding = threading.Lock()
+    for hub in list(_hubs.values()):
+        hub.after_in_child()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

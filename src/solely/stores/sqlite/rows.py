@@ -1,0 +1,131 @@
+"""Row ⇄ Record, and the rows as an op's step sees them.
+
+A row holds every field of a Record; who waits, is offered the key or is gone stands in `lines` as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import unquote
+
+from solely.model import State
+from solely.stores import transitions as t
+
+from .clock import Readings
+from .fences import Fences
+from .statements import SQL
+
+Row = tuple[Any, ...]  # the columns of queries.sql's `read`, in that order
+
+_STATES = (State.FREE, State.HELD, State.DONE)
+_NUMBERS = {state: number for number, state in enumerate(_STATES)}
+_READ, _WRITE, _DELETE = SQL["read"], SQL["write"], SQL["delete"]
+
+
+def decode(row: Row) -> t.Record:
+    """The record that this row holds."""
+    record = t.Record()
+    (
+        number, record.owner, record.fence, record.until, record.delay, record.opens, record.attempts, record.kept,
+        record.refused, record.fingerprint, record.info, lines, record.value,
+    ) = row  # fmt: skip
+    record.state = _STATES[number]
+    if lines is not None:
+        waiters, offered, gone = json.loads(lines)
+        record.waiters = [t.Waiter(*waiter) for waiter in waiters]
+        record.offered = t.Waiter(*offered) if offered else None
+        record.gone = [t.Displaced(*displaced) for displaced in gone]
+    return record
+
+
+def encode(record: t.Record) -> Row:
+    """The row that holds this record."""
+    lines = None
+    if record.waiters or record.gone or record.offered:
+        lines = json.dumps((record.waiters, record.offered, record.gone), separators=(",", ":"))
+    return (
+        _NUMBERS[record.state], record.owner, record.fence, record.until, record.delay, record.opens, record.attempts,
+        record.kept, record.refused, record.fingerprint, record.info, lines, record.value,
+    )  # fmt: skip
+
+
+def place(key: str, record: t.Record) -> tuple[str | None, int | None]:
+    """Queue and availability of a queue item; (None, None) of anything else."""
+    if not record.is_item:
+        return None, None
+    return unquote(key.split("/", 2)[1]), t.available(record)
+
+
+class MustWrite(Exception):
+    """A look found that the op changes something."""
+
+
+class Rows:
+    """The rows at one moment, as the steps of an op see them."""
+
+    fences: Fences
+
+    def __init__(self, readings: Readings, longest_wait: int) -> None:
+        self.readings, self.longest_wait = readings, longest_wait
+        self.execute: Any = None
+        self.now = t.Now(0, 0)
+        self.latest = 0
+        self.fixed = False  # `now` stands still: inside a transaction or a look
+        self.looking = False  # nothing may change
+        self.durable = False  # whether a commit waits for the disk
+        self.fence = 0  # the last one handed out
+        self.hints: list[tuple[str, str]] = []
+
+    def load(self, key: str) -> tuple[Row | None, t.Record]:
+        """The row, and the record that it holds; a new record where there is no row, or none that still matters."""
+        row = self.execute(_READ, (key,)).fetchone()
+        return row, t.current(None if row is None else decode(row), self.now)
+
+    def save(self, key: str, row: Row | None, record: t.Record) -> None:
+        """Writes the record if it differs from the row; forgets it if that changes no answer."""
+        if record.useless(self.now):
+            if row is not None and not self.looking:
+                self.execute(_DELETE, (key,))
+            return
+        new = encode(record)
+        if new != row:
+            if self.looking:
+                raise MustWrite
+            self.execute(_WRITE, (key, *place(key, record), *new))
+
+    def next_fence(self) -> int:
+        """A fence greater than all before it."""
+        if self.looking:
+            raise MustWrite
+        fence = self.fences.next()
+        self.fence = self.fences.reserve(self.execute) if fence is None else fence
+        return self.fence
+
+    def fence_in_hand(self) -> int | None:
+        """A fence for a statement inside a transaction; None where the statement had better ask for it."""
+        if not self.fixed or self.readings.tick is None:  # no write lock yet; or a counter, which is not moved in vain
+            return None
+        return self.fence_in_statement()
+
+    def fence_in_statement(self) -> int | None:
+        fence = self.fences.next()
+        if fence is not None:
+            self.fence = fence
+        return fence
+
+    def lease_now(self) -> int:
+        return self.now.lease if self.fixed else self.readings.lease()
+
+    @property
+    def patience(self) -> int:
+        """µs that may well pass until a statement has the write lock: what ends sooner is left to the long way."""
+        return 0 if self.fixed else self.longest_wait
+
+    def clocks(self) -> t.Now:
+        """One reading of both clocks."""
+        lease = self.readings.lease()
+        if self.readings.goes_back:
+            self.latest = self.execute(SQL["meta"]).fetchone()[3]
+            lease = max(lease, self.latest)
+        return t.Now(lease, self.readings.wall())

@@ -1,0 +1,273 @@
+"""One connection and how it performs ops: a lone op in one statement where it can, else one transaction per batch."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from solely.errors import StoreError, StoreUnavailable
+from solely.model import Entry, Finding
+from solely.ops import MAX_BATCH, Acquire, Advance, Mark, Op, Read, Release, Reply
+from solely.stores import transitions as t
+
+from .clock import Readings
+from .connection import BUSY_SLICE, connect
+from .faults import explain, is_busy, uncertain
+from .fences import fences_for
+from .health import findings
+from .hub import Hub
+from .pages import page
+from .rows import MustWrite, Rows
+from .statements import SQL
+from .steps import DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive
+from .sweep import Sweep
+
+_ALONE = frozenset({Acquire, Release})  # have a shortcut, and need not survive the loss of power
+_LOOK_FIRST = frozenset({Mark, Read, Advance})  # often answered without a change: then no writer is waited for
+
+Found = TypeVar("Found")
+
+
+class Session(Rows):
+    """Used by one thread at a time. Every failure is a StoreError; what failed was not performed, unless Unanswered."""
+
+    def __init__(self, path: str, hub: Hub, readings: Readings, timeout: float) -> None:
+        super().__init__(readings, t.us(5 * BUSY_SLICE))
+        self.path, self.hub, self.timeout = path, hub, timeout
+        self.lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._alone_allowed = readings.tick is not None  # a counted fence takes a second statement
+        self._sweep = Sweep()
+        with hub.opening:
+            hub.sessions.add(self)
+
+    # -- the connection
+
+    def _connect(self) -> None:
+        if self.hub.broken:
+            raise StoreUnavailable(f"the SQLite store {self.path} was in use during the fork of this process")
+        with self.hub.opening:
+            connection, base = connect(self.path, self.readings, self.timeout)
+        connection.create_function("next_fence", 0, self.fence_in_statement)
+        self.fences = fences_for(self.readings, base)
+        self._connection, self.execute = connection, connection.execute
+        self.execute("PRAGMA synchronous = NORMAL")
+        self.durable = False
+
+    def disconnect(self) -> None:
+        """Closes the connection; the next op opens a new one."""
+        connection, self._connection, self.execute = self._connection, None, None
+        if connection is not None:
+            connection.close()
+
+    def _wait_for_disk(self, durable: bool) -> None:
+        """FULL: a commit is on the disk before it can be seen. NORMAL: it may be lost with the power, never torn."""
+        if durable is not self.durable:
+            self.execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
+            self.durable = durable
+
+    # -- performing
+
+    def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        """One reply per op. Hints go out when what they tell of is committed."""
+        with self.lock:
+            replies = self._perform(ops)
+            hints = self.hints
+            if hints:
+                self.hints = []
+        for client, key in hints:
+            self.hub.tell(client, key)
+        return replies
+
+    def _perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        if self._connection is None:
+            try:
+                self._connect()
+            except StoreUnavailable:
+                raise
+            except (StoreError, sqlite3.Error) as error:
+                return [self._explained(error)] * len(ops)
+        if len(ops) <= MAX_BATCH:
+            replies = self._together(ops)
+        else:
+            replies = []
+            for start in range(0, len(ops), MAX_BATCH):
+                replies += self._in_place(ops[start : start + MAX_BATCH])
+        if self._sweep.due(len(ops)):
+            self._sweep_some()
+        return replies
+
+    def _together(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        end = 0.0
+        while True:
+            try:
+                return [self._lone(ops[0])] if len(ops) == 1 else self._batch(ops)
+            except StoreUnavailable:
+                raise
+            except (StoreError, sqlite3.Error, ValueError, OverflowError) as error:
+                if is_busy(error):
+                    end = end or time.monotonic() + self.timeout
+                    if time.monotonic() < end:
+                        continue
+                explained = self._explained(error)
+                if len(ops) == 1:
+                    return [explained]
+                return [reply for op in ops for reply in self._in_place([op])]  # each stands or fails alone
+
+    def _in_place(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        """As one of several transactions: what another one has performed stands, so nothing may be raised."""
+        try:
+            return self._together(ops)
+        except StoreUnavailable as error:
+            return [error for _ in ops]
+
+    def _explained(self, error: Exception) -> StoreError:
+        """The StoreError in the op's place; raised if it is that the store cannot be had at all."""
+        explained = error if isinstance(error, StoreError) else explain(self.path, error)
+        if isinstance(explained, StoreUnavailable):
+            raise explained from error
+        return explained
+
+    def _lone(self, op: Any) -> Any:
+        kind = type(op)
+        if kind in _ALONE and self._alone_allowed and op.key not in self.hub.contended:
+            reply = self._alone(op)
+            if reply is not MISS:
+                return reply
+        if kind is Acquire or kind in _LOOK_FIRST:
+            try:
+                return self._look([op])[0]
+            except MustWrite:
+                pass
+        return self._transact([op])[0]
+
+    def _batch(self, ops: Sequence[Op]) -> list[Any]:
+        contended = self.hub.contended
+        if all(isinstance(op, Read) or (isinstance(op, Acquire) and op.key in contended) for op in ops):
+            try:
+                return self._look(ops)
+            except MustWrite:
+                pass
+        return self._transact(ops)
+
+    def _alone(self, op: Op) -> Any:
+        """One statement that is its own transaction, under the same lock as BEGIN IMMEDIATE; or MISS."""
+        self._enter()
+        try:
+            self._wait_for_disk(False)
+            return SHORTCUTS[type(op)](self, op)
+        except sqlite3.Error as error:
+            raise uncertain(self.path, error) from error
+        finally:
+            self.hub.writing.release()
+
+    def _look(self, ops: Sequence[Op]) -> list[Any]:
+        """Answers from one snapshot, without the write lock; MustWrite if any op would change something."""
+        if len(ops) > 1:
+            self.execute("BEGIN")
+        self.fixed = self.looking = True
+        try:
+            self.now = self.clocks()
+            return [self._step(op) for op in ops]
+        finally:
+            self.fixed = self.looking = False
+            if len(ops) > 1:
+                self.execute("COMMIT")
+
+    def _transact(self, ops: Sequence[Op]) -> list[Any]:
+        self._enter()
+        try:
+            return self._transaction(ops, any(type(op) in DURABLE for op in ops))
+        except MustSurvive:
+            return self._transaction(ops, True)
+        finally:
+            self.hub.writing.release()
+
+    def _enter(self) -> None:
+        if not self.hub.writing.acquire(timeout=self.timeout):
+            raise StoreUnavailable(f"other threads write to the SQLite store {self.path} for longer than the timeout")
+
+    def _transaction(self, ops: Sequence[Op], durable: bool) -> list[Any]:
+        self._wait_for_disk(durable)
+        self.execute("BEGIN IMMEDIATE")
+        self.fixed = True
+        try:
+            self.now = self.clocks()
+            self.fences.begin(self.execute)
+            replies = [self._step(op) for op in ops]
+            self.fences.commit(self.execute)
+            if self.readings.goes_back and self.now.lease > self.latest:
+                self.execute(SQL["keep_latest"], (self.now.lease,))
+            self._commit()
+            return replies
+        except BaseException:
+            self.hints.clear()
+            if self._connection is not None and self._connection.in_transaction:
+                self.execute("ROLLBACK")
+            raise
+        finally:
+            self.fixed = False
+
+    def _commit(self) -> None:
+        try:
+            self.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise uncertain(self.path, error) from error
+
+    def _step(self, op: Op) -> Any:
+        kind = type(op)
+        shortcut = SHORTCUTS.get(kind)
+        if shortcut is not None and not self.looking:
+            reply = shortcut(self, op)
+            if reply is not MISS:
+                return reply
+        answer: Any = STEPS[kind](self, op)
+        if isinstance(op, Acquire):
+            self._note(op, answer)
+        return answer
+
+    def _note(self, op: Acquire, entry: Entry) -> None:
+        """Remembers whether the next Acquire of this key had better look before it writes."""
+        if entry.owner != op.owner:
+            self.hub.refused(op.key)
+        elif not entry.waiters:
+            self.hub.contended.discard(op.key)
+
+    # -- beside ops
+
+    def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
+        """A page of entries in key order, as of now."""
+        return self._beside(lambda: page(self.execute, self.clocks(), prefix, after, limit))
+
+    def check(self) -> list[Finding]:
+        """What is known of the file, its disk and its clock."""
+        return self._beside(lambda: findings(self.path, self.execute, self.readings))
+
+    def _beside(self, look: Callable[[], Found]) -> Found:
+        end = time.monotonic() + self.timeout
+        with self.lock:
+            while True:
+                try:
+                    if self._connection is None:
+                        self._connect()
+                    return look()
+                except sqlite3.Error as error:
+                    if not is_busy(error) or time.monotonic() > end:
+                        raise explain(self.path, error) from error
+
+    def _sweep_some(self) -> None:
+        """Forgets a few rows that no longer matter. What hinders it hinders no op: the next sweep tries again."""
+        if not self.hub.writing.acquire(blocking=False):
+            return
+        try:
+            self._wait_for_disk(False)
+            self.now = self.clocks()
+            self._sweep.run(self.execute, self.now)
+        except sqlite3.Error:
+            if self._connection is not None and self._connection.in_transaction:
+                self.execute("ROLLBACK")
+        finally:
+            self.hub.writing.release()

@@ -1,0 +1,226 @@
+"""What each op does to the rows. STEPS apply `transitions` to a row inside a transaction (or, for a look, a snapshot);
+SHORTCUTS say the same of the commonest case in one statement, and answer MISS in any other case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from solely.model import Allowance, Entry, Item, Released, State, item_key
+from solely.ops import (
+    Ack,
+    Acquire,
+    Advance,
+    Clear,
+    Finish,
+    Hit,
+    Mark,
+    Push,
+    Read,
+    Release,
+    Renew,
+    Reply,
+    Return,
+    Take,
+    Unhit,
+)
+from solely.stores import transitions as t
+
+from .rows import Rows
+from .statements import SQL
+
+# Ops whose effect must survive the loss of power: their transaction waits for the disk. The others are leases, which
+# a reboot voids anyway.
+DURABLE = frozenset({Mark, Finish, Advance, Push, Ack, Return, Clear, Hit, Unhit})
+
+
+class MustSurvive(Exception):
+    """An op turned out to need the disk in a transaction that does not wait for it: repeat it in one that does."""
+
+
+class _Miss:
+    """The answer of a shortcut that does not apply."""
+
+
+MISS = _Miss()
+_TAKE, _MARK, _RELEASE = SQL["take_absent"], SQL["mark_absent"], SQL["release_clean"]
+
+
+# -- shortcuts
+
+
+def take_absent(rows: Rows, op: Acquire) -> Entry | _Miss:
+    ttl = t.us(op.ttl)
+    until = rows.lease_now() + ttl  # counted from before the write lock is waited for, as the holder counts it
+    fields = (op.key, op.owner, until, t.us(op.delay), op.fingerprint, op.info, rows.fence_in_hand())
+    if rows.execute(_TAKE, fields).rowcount != 1:
+        return MISS
+    return Entry(op.key, State.HELD, rows.fence, ttl / t.US, op.owner, 1, 0, 0, op.fingerprint, op.info)
+
+
+def mark_absent(rows: Rows, op: Mark) -> bool | _Miss:
+    fields = (op.key, op.owner, rows.now.wall + t.us(op.ttl), rows.fence_in_hand())
+    return rows.execute(_MARK, fields).rowcount == 1 or MISS
+
+
+def release_clean(rows: Rows, op: Release) -> Released | _Miss:
+    if op.revoke or op.delay or op.keep:
+        return MISS
+    released = rows.execute(_RELEASE, (op.key, op.owner, rows.lease_now() + rows.patience)).rowcount == 1
+    return Released.RELEASED if released else MISS
+
+
+# -- entries
+
+
+def _acquire(rows: Rows, op: Acquire) -> Entry:
+    row, record = rows.load(op.key)
+    t.acquire(record, op, rows.now, rows.next_fence)
+    rows.save(op.key, row, record)
+    return t.view(op.key, record, rows.now, op.owner, value=op.value)
+
+
+def _renew(rows: Rows, op: Renew) -> Entry:
+    row, record = rows.load(op.key)
+    t.renew(record, op, rows.now)
+    rows.save(op.key, row, record)
+    return t.view(op.key, record, rows.now, op.owner)
+
+
+def _finish(rows: Rows, op: Finish) -> Entry:
+    (row, record), told = rows.load(op.key), list[str]()
+    t.finish(record, op, rows.now, told)
+    rows.save(op.key, row, record)
+    rows.hints.extend((client, op.key) for client in told)
+    return t.view(op.key, record, rows.now, op.owner, value=True)
+
+
+def _release(rows: Rows, op: Release) -> Released:
+    (row, record), told = rows.load(op.key), list[str]()
+    was_done = record.state is State.DONE
+    outcome = t.release(record, op, rows.now, told)
+    if was_done and record.state is not State.DONE and not rows.durable:
+        raise MustSurvive
+    rows.save(op.key, row, record)
+    rows.hints.extend((client, op.key) for client in told)
+    return outcome
+
+
+def _mark(rows: Rows, op: Mark) -> bool:
+    row, record = rows.load(op.key)
+    first = t.mark(record, op, rows.now, rows.next_fence)
+    rows.save(op.key, row, record)
+    return first
+
+
+def _read(rows: Rows, op: Read) -> Entry:
+    return t.view(op.key, rows.load(op.key)[1], rows.now, value=True)
+
+
+def _clear(rows: Rows, op: Clear) -> bool:
+    (row, record), told = rows.load(op.key), list[str]()
+    cleared = t.clear(record, op, rows.now, told)
+    rows.save(op.key, row, record)
+    rows.hints.extend((client, op.key) for client in told)
+    return cleared
+
+
+def _advance(rows: Rows, op: Advance) -> Entry:
+    row, record = rows.load(op.key)
+    t.advance(record, op, rows.next_fence)
+    rows.save(op.key, row, record)
+    return t.view(op.key, record, rows.now, value=True)
+
+
+# -- limits
+
+
+def _hit(rows: Rows, op: Hit) -> Allowance:
+    per, wall = t.us(op.per), rows.now.wall
+    rows.execute(SQL["forget_hits"], (op.key, wall - per))
+    hits, mine = rows.execute(SQL["count_hits"], (op.key, op.owner)).fetchone()
+    if mine:
+        return Allowance(True, hits)
+    if hits < op.limit:
+        rows.execute(SQL["hit"], (op.key, op.owner, wall, wall + per))
+        return Allowance(True, hits + 1)
+    (frees,) = rows.execute(SQL["hit_that_frees"], (op.key, hits - op.limit)).fetchone()
+    return Allowance(False, hits, max(0, frees + per - wall) / t.US)
+
+
+def _unhit(rows: Rows, op: Unhit) -> bool:
+    return bool(rows.execute(SQL["unhit"], (op.key, op.owner, rows.now.wall)).rowcount)
+
+
+# -- queues
+
+
+def _push(rows: Rows, op: Push) -> bool:
+    key = item_key(op.queue, op.id)
+    row, record = rows.load(key)
+    pushed = t.push(record, op, rows.now, rows.next_fence)
+    rows.save(key, row, record)
+    return pushed
+
+
+def _take(rows: Rows, op: Take) -> Item | None:
+    found = rows.execute(SQL["item_of_owner"], (op.queue, op.owner, rows.now.lease)).fetchone()
+    repeat = found is not None
+    if not repeat and op.id:
+        found = (item_key(op.queue, op.id),)
+    elif not repeat:
+        found = rows.execute(SQL["item_that_waits"], (op.queue, rows.now.lease)).fetchone()
+    if found is None:
+        return None
+    (key,) = found
+    row, record = rows.load(key)
+    if not repeat:
+        if not record.is_item or t.available(record) > rows.now.lease:
+            return None
+        t.take(record, op, rows.now)
+        rows.save(key, row, record)
+    return t.taken(key.split("/", 2)[2], record, rows.now)
+
+
+def _ack(rows: Rows, op: Ack) -> bool:
+    key = item_key(op.queue, op.id)
+    _, record = rows.load(key)
+    if not record.is_item:
+        return True
+    if not t.has(record, op.owner):
+        return False
+    rows.execute(SQL["delete"], (key,))
+    return True
+
+
+def _return(rows: Rows, op: Return) -> bool:
+    key = item_key(op.queue, op.id)
+    row, record = rows.load(key)
+    if not record.is_item or not t.has(record, op.owner):
+        return False
+    t.give_back(record, op, rows.now)
+    rows.save(key, row, record)
+    return True
+
+
+STEPS: dict[type, Callable[[Any, Any], Reply]] = {
+    Acquire: _acquire,
+    Renew: _renew,
+    Finish: _finish,
+    Release: _release,
+    Mark: _mark,
+    Read: _read,
+    Clear: _clear,
+    Advance: _advance,
+    Hit: _hit,
+    Unhit: _unhit,
+    Push: _push,
+    Take: _take,
+    Ack: _ack,
+    Return: _return,
+}
+SHORTCUTS: dict[type, Callable[[Any, Any], Reply | _Miss]] = {
+    Acquire: take_absent,
+    Mark: mark_absent,
+    Release: release_clean,
+}

@@ -1,0 +1,47 @@
+"""The broom: forgets rows that change no answer any more, a few at a time. Never needed for a right answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from solely.rules import REMEMBER
+from solely.stores import transitions as t
+
+from .rows import decode
+from .statements import SQL
+
+EVERY = 64  # ops: with twice as many rows looked at, garbage cannot outgrow what is alive, at about a µs per op
+ROWS = 2 * EVERY
+HITS_AFTER = 3_600 * t.US  # a hit is kept an hour beyond its window, should the next Hit ask for a longer one
+
+
+class Sweep:
+    """Walks through the keys, a stretch each time, and starts anew at the end."""
+
+    def __init__(self) -> None:
+        self._ops = 0
+        self._after = ""
+
+    def due(self, ops: int) -> bool:
+        """Counts these ops; True once in EVERY."""
+        self._ops += ops
+        if self._ops < EVERY:
+            return False
+        self._ops = 0
+        return True
+
+    def run(self, execute: Callable[..., Any], now: t.Now) -> None:
+        """Looks at the next stretch; takes the write lock only if there is something to forget."""
+        end = execute(SQL["sweep_end"], (self._after, ROWS - 1)).fetchone()
+        last = end[0] if end else None
+        stretch = (self._after, last, now.lease, now.wall, t.us(REMEMBER))
+        if execute(SQL["sweep_look"], stretch).fetchone() is not None:
+            execute("BEGIN IMMEDIATE")
+            for key, *row in execute(SQL["sweep_look"], stretch).fetchall():
+                if decode(tuple(row)).useless(now):
+                    execute(SQL["delete"], (key,))
+            execute("COMMIT")
+        if execute(SQL["oldest_hit"]).fetchone()[0] <= now.wall - HITS_AFTER:
+            execute(SQL["sweep_hits"], (now.wall - HITS_AFTER, ROWS))
+        self._after = last or ""

@@ -1,0 +1,231 @@
+"""A Hypothesis state machine that holds a store to the memory model, op by op, on one injected clock.
+
+def test_my_store_behaves_as_the_model(tmp_path):
+    clock = ManualClock()
+    run_machine(MyStore(tmp_path, clock=clock), clock)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from ..errors import StoreError
+from ..model import Allowance, Entry, Item, item_key
+from ..ops import (
+    Ack,
+    Acquire,
+    Advance,
+    Clear,
+    Finish,
+    Hit,
+    Mark,
+    Op,
+    Push,
+    Read,
+    Release,
+    Renew,
+    Reply,
+    Return,
+    Take,
+    Unhit,
+)
+from ..stores import Store
+from ..stores.memory import Memory, MemoryStore
+from .clock import ManualClock
+from .face import fresh
+
+EXAMPLES, STEPS = 200, 30
+PER = 2.0  # seconds: the window of every limit
+_TOLERANCE = 0.002  # seconds: a store may round what is left to the millisecond
+
+# How the clock moves before a batch: not at all; by a step that is about as long as some memory of a store; or to a
+# moment at which one of the last replies said that something ends, exactly, a millisecond before or one after.
+_moves: st.SearchStrategy[float | tuple[int, float]] = st.one_of(
+    st.just(0.0),
+    st.sampled_from([0.001, 0.020, 1.0, 2.0, 10.0, 30.0, 59.999, 60.0, 100.0]),
+    st.tuples(st.integers(0, 3), st.sampled_from([-0.001, 0.0, 0.0, 0.001])),
+)
+
+# Pools are small, so that ops meet. Keys and queues are names within an example; a Clear's fence is the index of a
+# fence that the admin saw under that key.
+_owners = st.sampled_from(["o1", "o2", "o3"])
+_clients = st.sampled_from(["", "A", "B", "C"])
+_ttls = st.sampled_from([0.02, 1.0, 10.0, 100.0])
+_delays = st.sampled_from([0.0, 0.0, 0.02, 10.0])
+_values = st.sampled_from([b"", b"\0", b"1", b"10", b"9", b"\xff"])
+_prints = st.sampled_from(["", "f"])
+_flags = st.booleans()
+_seen = st.integers(0, 3)
+_why = st.just("why")
+_keys = st.sampled_from(["lock/a", "lock/a", "lock/a", "lock/b"])
+_marks = st.just("watermark/a")
+_limits = st.sampled_from(["limit/a", "limit/b"])
+_queues = st.sampled_from(["q", "q", "q/r"])
+_ids = st.sampled_from(["i", "j", "k"])
+_items = st.builds(item_key, _queues, _ids)
+
+_ENTRY_OPS: st.SearchStrategy[Op] = st.one_of(
+    st.builds(Acquire, _keys, _owners, _ttls, _prints, _clients, _delays, _prints, _flags, _flags),
+    st.builds(lambda key, owner, ttl, client: Acquire(key, owner, ttl, client=client), _keys, _owners, _ttls, _clients),
+    st.builds(Renew, _keys, _owners, _ttls),
+    st.builds(Finish, _keys, _owners, _values, _ttls),
+    st.builds(Release, _keys, _owners, _flags, _delays, _delays),
+    st.builds(lambda key, owner: Release(key, owner), _keys, _owners),
+    st.builds(Mark, _keys, _owners, _ttls),
+    st.builds(Read, _keys),
+    st.builds(Clear, _keys, _seen, _why),
+)
+_WATERMARK_OPS: st.SearchStrategy[Op] = st.one_of(
+    st.builds(Advance, _marks, _values),
+    st.builds(Read, _marks),
+    st.builds(Clear, _marks, _seen, _why),
+)
+_LIMIT_OPS: st.SearchStrategy[Op] = st.one_of(
+    st.builds(Hit, _limits, st.sampled_from("abcdefgh"), st.integers(1, 4), st.just(PER)),
+    st.builds(Unhit, _limits, st.sampled_from("abcdefgh")),
+)
+_QUEUE_OPS: st.SearchStrategy[Op] = st.one_of(
+    st.builds(Push, _queues, _ids, _values, _delays),
+    st.builds(Take, _queues, _owners, _ttls, st.one_of(st.just(""), _ids)),
+    st.builds(Ack, _queues, _ids, _owners),
+    st.builds(Return, _queues, _ids, _owners, _delays),
+    st.builds(Read, _items),
+    st.builds(Clear, _items, _seen, _why),
+)
+_EVERYTHING = st.one_of(_ENTRY_OPS, _WATERMARK_OPS, _LIMIT_OPS, _QUEUE_OPS)
+
+# Each example keeps to one theme, so that thirty steps get somewhere; entries have the most states.
+_THEMES = [
+    _ENTRY_OPS,
+    _ENTRY_OPS,
+    _ENTRY_OPS,
+    _ENTRY_OPS,
+    _QUEUE_OPS,
+    _QUEUE_OPS,
+    _LIMIT_OPS,
+    _WATERMARK_OPS,
+    _EVERYTHING,
+]
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Performs the same ops on a store and on a fresh model; fails at the first reply that differs."""
+
+    store: Store
+    clock: ManualClock
+
+    @initialize(theme=st.sampled_from(range(len(_THEMES))))
+    def begin(self, theme: int) -> None:
+        self.batches = st.lists(_THEMES[theme], min_size=1, max_size=8)
+        self.model = MemoryStore(Memory(clock=self.clock))
+        self.part = fresh("part")
+        self.hit_at: dict[tuple[str, str], float] = {}
+        self.fences: dict[str, list[tuple[int, int]]] = {}  # key → (the model's, the store's), as they were seen
+        self.ends: deque[float] = deque([0.0], maxlen=4)  # moments at which something ends, as the last replies said
+
+    @rule(move=_moves, data=st.data())
+    def perform(self, move: float | tuple[int, float], data: st.DataObject) -> None:
+        self._advance(move)
+        ops = [self._named(op) for op in data.draw(self.batches, "batch") if self._defined(op)]
+        theirs = self.store.perform([self._fenced(op, 1) for op in ops])
+        ours = self.model.perform([self._fenced(op, 0) for op in ops])
+        assert len(theirs) == len(ours)
+        for op, expected, got in zip(ops, ours, theirs, strict=True):
+            self._same(op, expected, got)
+
+    def _advance(self, move: float | tuple[int, float]) -> None:
+        if isinstance(move, tuple):
+            which, offset = move
+            move = max(0.0, self.ends[which % len(self.ends)] + offset - self.clock())
+        self.clock.advance(move)
+
+    @rule(kind=st.sampled_from(["lock/", "watermark/", "item/"]), after=_keys, limit=st.integers(1, 9), paged=_flags)
+    def scan(self, kind: str, after: str, limit: int, paged: bool) -> None:
+        prefix = f"item/{self.part}" if kind == "item/" else f"{kind}{self.part}/"
+        start = self._within(after) if paged else ""
+        theirs, ours = self.store.scan(prefix, start, limit), self.model.scan(prefix, start, limit)
+        assert [entry.key for entry in theirs] == [entry.key for entry in ours]
+        for expected, got in zip(ours, theirs, strict=True):
+            self._same(Read(expected.key), expected, got)
+
+    def _defined(self, op: Op) -> bool:
+        """False for giving back a hit whose window is over, which a store may or may not have forgotten."""
+        moment = (op.key, op.owner) if isinstance(op, Hit | Unhit) else None
+        if moment is not None and isinstance(op, Hit):
+            self.hit_at.setdefault(moment, self.clock())
+            if self.clock() - self.hit_at[moment] >= PER:
+                self.hit_at[moment] = self.clock()
+        return not isinstance(op, Unhit) or self.clock() - self.hit_at.get((op.key, op.owner), 0.0) < PER
+
+    def _within(self, key: str) -> str:
+        kind, _, name = key.partition("/")
+        return f"item/{self.part}{name}" if kind == "item" else f"{kind}/{self.part}/{name}"
+
+    def _named(self, op: Any) -> Op:
+        named: Op = (
+            op._replace(queue=self.part + op.queue) if hasattr(op, "queue") else op._replace(key=self._within(op.key))
+        )
+        return named
+
+    def _fenced(self, op: Op, side: int) -> Op:
+        """The op with the fence that this side (0 the model, 1 the store) gave to what the admin saw."""
+        if not isinstance(op, Clear):
+            return op
+        seen = self.fences.get(op.key)
+        return op._replace(fence=seen[-1 - op.fence % len(seen)][side] if seen else 1)
+
+    def _same(self, op: Op, expected: Reply | StoreError, got: Reply | StoreError) -> None:
+        left = getattr(expected, "left", 0.0) or getattr(expected, "retry_after", 0.0)
+        if 0 < left < float("inf"):
+            self.ends.append(self.clock() + left)
+        told = f"{op}: the model says {expected}, the store {got}"
+        assert type(got) is type(expected), told
+        match expected, got:
+            case Entry(), Entry():
+                self._same_fence(expected.key, expected.fence, got.fence, told)
+                assert abs(expected.left - got.left) <= _TOLERANCE or expected.left == got.left, told
+                assert expected._replace(fence=0, left=0.0) == got._replace(fence=0, left=0.0), told
+            case Item(), Item():
+                assert isinstance(op, Take)
+                self._same_fence(item_key(op.queue, got.id), expected.fence, got.fence, told)
+                assert abs(expected.left - got.left) <= _TOLERANCE, told
+                assert expected._replace(fence=0, left=0.0) == got._replace(fence=0, left=0.0), told
+            case Allowance(), Allowance():
+                assert abs(expected.retry_after - got.retry_after) <= _TOLERANCE, told
+                assert expected[:2] == got[:2], told
+            case _:
+                assert got == expected, told
+
+    def _same_fence(self, key: str, expected: int, got: int, told: str) -> None:
+        """Fences differ in number but not in order: what is the same for one is for the other, what grows grows."""
+        assert (expected == 0) == (got == 0), told
+        seen = self.fences.setdefault(key, [])
+        if expected == 0 or (expected, got) in seen:
+            return
+        assert all(expected > before and got > other for before, other in seen), told
+        seen.append((expected, got))
+
+
+def run_machine(
+    store: Store, clock: ManualClock, *, examples: int = EXAMPLES, steps: int = STEPS, shrink: bool = True
+) -> None:
+    """Passes if the store, which was opened with this clock, answers as the model does; the same run every time.
+
+    A difference is raised as AssertionError, by default with the shortest history that Hypothesis finds for it.
+    """
+    machine = type("Machine", (StoreMachine,), {"store": store, "clock": clock})
+    how = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        report_multiple_bugs=False,
+        phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
+    )
+    run_state_machine_as_test(machine, settings=how)

@@ -1,0 +1,85 @@
+"""Promises about batches: performed in order, answered one for one, and no transaction."""
+
+from __future__ import annotations
+
+from ...model import Allowance, Entry, Released, State
+from ...ops import (
+    OPS,
+    Ack,
+    Acquire,
+    Advance,
+    Clear,
+    Finish,
+    Hit,
+    Mark,
+    Op,
+    Push,
+    Read,
+    Release,
+    Renew,
+    Reply,
+    Return,
+    Take,
+    Unhit,
+)
+from ..face import Face, fresh
+
+
+class BatchPromises:
+    """perform() with many ops."""
+
+    def test_an_empty_batch_is_answered_by_nothing(self, store: Face) -> None:
+        assert store.perform() == []
+
+    def test_every_op_can_stand_in_one_batch_and_each_sees_what_went_before(self, store: Face) -> None:
+        lock, claim, part = fresh("lock/batch"), fresh("claim/batch"), fresh("batch")
+        expected: list[tuple[Op, Reply | State]] = [
+            (Acquire(lock, "a", 10), State.HELD),
+            (Renew(lock, "a", 20), State.HELD),
+            (Read(lock), State.HELD),
+            (Clear(lock, 1, "not this"), False),
+            (Release(lock, "a"), Released.RELEASED),
+            (Read(lock), State.FREE),
+            (Acquire(claim, "a", 10), State.HELD),
+            (Finish(claim, "a", b"v", 10), State.DONE),
+            (Acquire(claim, "b", 10), State.DONE),
+            (Mark(f"mark/{part}", "a", 10), True),
+            (Mark(f"mark/{part}", "b", 10), False),
+            (Advance(f"watermark/{part}", b"1"), State.DONE),
+            (Unhit(f"limit/{part}", "a"), False),
+            (Hit(f"limit/{part}", "a", 1, 10), Allowance(True, 1)),
+            (Unhit(f"limit/{part}", "a"), True),
+            (Take(part, "t", 10), None),
+            (Push(part, "job", b"p"), True),
+            (Push(part, "job", b"q"), False),
+            (Return(part, "job", "t"), False),
+            (Ack(part, "job", "t"), False),
+        ]
+        assert {type(op) for op, _ in expected} == set(OPS)
+        replies = store.perform(*(op for op, _ in expected))
+        assert [r.state if isinstance(r, Entry) else r for r in replies] == [answer for _, answer in expected]
+
+    def test_a_refused_op_does_not_spoil_its_neighbours(self, store: Face) -> None:
+        keys = [fresh("lock/neighbour") for _ in range(3)]
+        store.one(Acquire(keys[1], "holder", 10))
+        replies = store.perform(*(Acquire(key, "me", 10) for key in keys))
+        assert [isinstance(r, Entry) and r.owner for r in replies] == ["me", "", "me"]
+
+    def test_a_thousand_ops_are_answered_in_order(self, store: Face) -> None:
+        part = fresh("thousand")
+        keys = [f"mark/{part}/{n:04}" for n in range(500)]
+        replies = store.perform(*(Mark(key, "a", 10) for key in keys), *(Read(key) for key in keys))
+        assert replies[:500] == [True] * 500
+        assert [r.key for r in replies[500:] if isinstance(r, Entry) and r.state is State.DONE] == keys
+
+    def test_a_batch_of_large_values_is_performed_whole(self, store: Face) -> None:
+        keys = [fresh("claim/large") for _ in range(8)]
+        value = bytes(range(256)) * 1_000
+        store.perform(*(Acquire(key, "a", 10) for key in keys))
+        replies = store.perform(*(Finish(key, "a", value, 10) for key in keys), *(Read(key) for key in keys))
+        assert [isinstance(r, Entry) and r.value == value for r in replies] == [True] * 16
+
+    def test_the_same_batch_sent_again_is_answered_the_same(self, store: Face) -> None:
+        lock, part = fresh("lock/again"), fresh("again")
+        batch = (Acquire(lock, "a", 10), Mark(f"mark/{part}", "a", 10), Hit(f"limit/{part}", "a", 1, 10))
+        assert store.perform(*batch) == store.perform(*batch)

@@ -1,0 +1,96 @@
+"""Promises about marks, which say "seen", and watermarks, which only move forward."""
+
+from __future__ import annotations
+
+from ...model import Released, State
+from ...ops import Acquire, Advance, Clear, Mark, Read, Release
+from ..clock import ManualClock
+from ..face import Face, fresh
+
+_TICK = 0.001  # the resolution of a store's clock
+
+
+class MarkPromises:
+    """Mark and Advance."""
+
+    def test_only_the_first_to_mark_is_first(self, store: Face, clock: ManualClock) -> None:
+        key, first, second = fresh("mark/first"), fresh("first"), fresh("second")
+        assert store.one(Mark(key, first, 100)) is True
+        clock.advance(40)
+        assert store.one(Mark(key, second, 100)) is False
+        assert store.one(Mark(key, first, 100)) is True  # a repeat of a lost reply
+        entry = store.one(Read(key))
+        assert (entry.state, entry.value, entry.owner) == (State.DONE, None, "")
+        assert abs(entry.left - 60) <= _TICK
+
+    def test_a_mark_lasts_for_its_ttl_and_not_a_tick_longer(self, store: Face, clock: ManualClock) -> None:
+        key = fresh("mark/expiry")
+        store.one(Mark(key, "first", 100))
+        fence = store.one(Read(key)).fence
+        clock.advance(100 - _TICK)
+        assert store.one(Mark(key, "second", 100)) is False
+        clock.advance(_TICK)
+        assert store.one(Read(key)).state is State.FREE
+        assert store.one(Mark(key, "third", 100)) is True
+        assert store.one(Read(key)).fence > fence
+
+    def test_a_mark_of_days_lasts_for_days(self, store: Face, clock: ManualClock) -> None:
+        key = fresh("mark/days")
+        store.one(Mark(key, "first", 86_400))
+        clock.advance(86_399)
+        assert store.one(Mark(key, "second", 86_400)) is False
+
+    def test_a_forgotten_mark_can_be_made_again_but_not_by_a_late_copy(self, store: Face) -> None:
+        key = fresh("mark/forgotten")
+        store.one(Mark(key, "first", 100))
+        assert store.one(Clear(key, store.one(Read(key)).fence, "forget"))
+        assert store.one(Read(key)).state is State.FREE
+        assert store.one(Mark(key, "first", 100)) is False
+        assert store.one(Mark(key, "second", 100)) is True
+
+    def test_release_takes_back_the_mark_of_its_owner_only(self, store: Face) -> None:
+        key = fresh("mark/undone")
+        store.one(Mark(key, "first", 100))
+        assert store.one(Release(key, "second")) is Released.RELEASED
+        assert store.one(Mark(key, "second", 100)) is False
+        assert store.one(Release(key, "first")) is Released.RELEASED
+        assert store.one(Release(key, "first")) is Released.RELEASED
+        assert store.one(Mark(key, "second", 100)) is True
+
+    def test_a_revoke_that_arrives_before_its_mark_refuses_it(self, store: Face) -> None:
+        key = fresh("mark/overtaken")
+        store.one(Release(key, "first", revoke=True))
+        assert store.one(Mark(key, "first", 100)) is False
+        assert store.one(Mark(key, "second", 100)) is True
+
+    def test_a_held_key_cannot_be_marked(self, store: Face) -> None:
+        key = fresh("mark/held")
+        store.one(Acquire(key, "holder", 10))
+        assert store.one(Mark(key, "other", 100)) is False
+        assert store.one(Mark(key, "holder", 100)) is False
+
+    def test_marks_in_one_batch_of_the_same_key_have_one_first(self, store: Face) -> None:
+        key = fresh("mark/batch")
+        assert store.perform(*(Mark(key, f"owner-{n}", 100) for n in range(5))) == [True, False, False, False, False]
+
+    def test_a_watermark_keeps_the_greatest_value_compared_as_bytes(self, store: Face) -> None:
+        key = fresh("watermark/greatest")
+        seen = [store.one(Advance(key, value)).value for value in (b"5", b"10", b"9", b"9\0", b"8", b"\xff", b"\x7f")]
+        assert seen == [b"5", b"5", b"9", b"9\0", b"9\0", b"\xff", b"\xff"]
+
+    def test_a_watermark_never_expires(self, store: Face, clock: ManualClock) -> None:
+        key = fresh("watermark/forever")
+        entry = store.one(Advance(key, b"2025"))
+        assert (entry.state, entry.left, entry.owner) == (State.DONE, float("inf"), "")
+        clock.advance(20 * 366 * 86_400.0)
+        entry = store.one(Read(key))
+        assert (entry.state, entry.left, entry.value) == (State.DONE, float("inf"), b"2025")
+        assert store.one(Advance(key, b"2024")).value == b"2025"
+
+    def test_a_watermark_may_be_empty_and_goes_back_only_by_a_clear(self, store: Face) -> None:
+        key = fresh("watermark/back")
+        assert store.one(Advance(key, b"")).value == b""
+        fence = store.one(Advance(key, b"\0")).fence
+        assert store.one(Clear(key, fence, "replay"))
+        assert store.one(Read(key)).state is State.FREE
+        assert store.one(Advance(key, b"")).value == b""

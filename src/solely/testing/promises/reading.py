@@ -1,0 +1,117 @@
+"""Promises about looking: reading and listing change nothing and give no owner away."""
+
+from __future__ import annotations
+
+from ...model import Entry, Finding, State
+from ...ops import Acquire, Advance, Finish, Mark, Push, Read, Release, Renew
+from ..clock import ManualClock
+from ..face import Face, fresh
+
+KEYS = (
+    "x", "with space", "a:b:c", "*", "?[a-z]*\\", "{tag}", "ключ", "鍵🔑", "%00%", "'\";--", "a\nb", "a/b/c", "k" * 480,
+)  # fmt: skip
+
+
+class ReadingPromises:
+    """Read, scan, check and close."""
+
+    def test_an_unknown_key_is_free(self, store: Face) -> None:
+        key = fresh("lock/unknown")
+        assert store.one(Read(key)) == Entry(key, State.FREE)
+
+    def test_reading_changes_nothing(self, store: Face) -> None:
+        key = fresh("lock/read")
+        store.one(Acquire(key, "holder", 10))
+        assert len({store.one(Read(key)) for _ in range(3)}) == 1
+
+    def test_any_text_can_be_a_key(self, store: Face) -> None:
+        prefix = fresh("lock/any") + "/"
+        keys = [prefix + name for name in KEYS]
+        for key in keys:
+            assert store.one(Acquire(key, f"owner of {key}", 10)).owner == f"owner of {key}"
+        for key in keys:
+            assert store.one(Read(key)).key == key
+            assert store.one(Renew(key, f"owner of {key}", 10)).owner == f"owner of {key}"
+        assert [entry.key for entry in store.scan(prefix)] == sorted(keys)
+
+    def test_a_key_of_512_bytes_is_kept_whole(self, store: Face) -> None:
+        stem = fresh("long")
+        longest = [f"lock/{(stem + 'é' * 300).encode()[:511].decode(errors='ignore')}{end}"[:600] for end in "ab"]
+        assert all(len(key.encode()) in (516, 517) for key in longest)
+        for key in longest:
+            assert store.one(Acquire(key, f"owner-{key[-1]}", 10)).owner == f"owner-{key[-1]}"
+        assert [entry.key for entry in store.scan(f"lock/{stem}")] == longest
+
+    def test_a_glob_in_a_prefix_is_only_text(self, store: Face) -> None:
+        stem = fresh("lock/glob")
+        store.perform(*(Acquire(f"{stem}/{name}", "owner", 10) for name in ("*", "a", "?", "[a]", "%", "_")))
+        for name in ("*", "?", "[a]", "%", "_"):
+            assert [entry.key for entry in store.scan(f"{stem}/{name}")] == [f"{stem}/{name}"]
+
+    def test_scan_pages_through_a_prefix_in_key_order(self, store: Face) -> None:
+        prefix = fresh("lock/page") + "/"
+        keys = [f"{prefix}{n:02}" for n in range(25)]
+        store.perform(*(Acquire(key, "owner", 10) for key in reversed(keys)), Acquire(prefix[:-1] + "0", "owner", 10))
+        pages, after = list[list[str]](), ""
+        while page := store.scan(prefix, after, 10):
+            pages.append([entry.key for entry in page])
+            after = page[-1].key
+            assert len(pages) < 10
+        assert pages == [keys[:10], keys[10:20], keys[20:]]
+
+    def test_scan_shows_what_is_held_done_closed_or_queued_and_nothing_else(
+        self, store: Face, clock: ManualClock
+    ) -> None:
+        part = fresh("scan")
+        store.perform(
+            Acquire(f"lock/{part}/expired", "o", 1), Mark(f"mark/{part}/expired", "o", 1),
+            Acquire(f"lock/{part}/held", "o", 10), Mark(f"mark/{part}", "o", 10), Advance(f"watermark/{part}", b"7"),
+            Acquire(f"lock/{part}/closed", "o", 10), Release(f"lock/{part}/closed", "o", delay=10),
+            Acquire(f"lock/{part}/released", "o", 10), Release(f"lock/{part}/released", "o"),
+            Acquire(f"claim/{part}", "o", 10), Finish(f"claim/{part}", "o", b"42", 10), Push(part, "job", b"p"),
+        )  # fmt: skip
+        clock.advance(1)
+        shown = {e.key: (e.state, e.value) for kind in ("", "item/") for e in store.scan(kind) if part in e.key}
+        assert shown == {
+            f"lock/{part}/held": (State.HELD, None),
+            f"lock/{part}/closed": (State.CLOSED, None),
+            f"mark/{part}": (State.DONE, None),
+            f"watermark/{part}": (State.DONE, b"7"),
+            f"claim/{part}": (State.DONE, b"42"),
+            f"item/{part}/job": (State.FREE, b"p"),
+        }
+
+    def test_an_entry_listed_is_the_entry_read(self, store: Face) -> None:
+        key = fresh("claim/same")
+        store.perform(
+            Acquire(key, "o", 10, info="who", fingerprint="f"), Acquire(key, "p", 10, client="c", counted=True)
+        )
+        (listed,) = store.scan(key)
+        assert listed == store.one(Read(key))
+        assert (listed.waiters, listed.refused, listed.info, listed.fingerprint) == (1, 1, "who", "f")
+        assert (listed.kind, listed.name) == ("claim", key.removeprefix("claim/"))
+
+    def test_an_owner_id_is_never_shown_to_others(self, store: Face, clock: ManualClock) -> None:
+        part, secret = fresh("secret"), fresh("owner-secret")
+        locked, marked, done = f"lock/{part}", f"mark/{part}", f"claim/{part}"
+        store.perform(Acquire(locked, secret, 10), Mark(marked, secret, 10))
+        store.perform(Acquire(done, secret, 10), Finish(done, secret, b"", 10))
+        for _ in range(2):
+            for key in (locked, marked, done):
+                answers = store.perform(Read(key), Renew(key, "x", 1), Finish(key, "x", b"", 1), Acquire(key, "x", 1))
+                assert secret not in repr(answers)
+                assert secret not in repr(store.scan(key))
+                store.one(Release(key, "x", revoke=True))
+            clock.advance(10)
+
+    def test_check_answers_findings(self, store: Face) -> None:
+        findings = store.check()
+        assert findings
+        assert all(isinstance(finding, Finding) for finding in findings)
+        assert {finding.level for finding in findings} <= {"ok", "warning", "error"}
+        assert all(finding.subject and finding.text for finding in findings)
+
+    def test_closing_twice_is_safe(self, store: Face) -> None:
+        store.one(Read(fresh("lock/close")))
+        store.close()
+        store.close()

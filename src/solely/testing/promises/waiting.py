@@ -1,0 +1,184 @@
+"""Promises about waiting: who is offered a key that was let go, and who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...model import State
+from ...ops import Acquire, Clear, Finish, Read, Release, Renew
+from ...rules import MAX_WAITERS, OFFER
+from ..clock import ManualClock
+from ..face import Ear, Face, fresh
+
+_TICK = 0.001  # the resolution of a store's clock
+
+
+class WaitingPromises:
+    """The queue of clients at an entry, the offer, and hints."""
+
+    def test_a_refused_client_that_will_wait_is_queued_once(self, store: Face) -> None:
+        key = fresh("lock/queued")
+        store.one(Acquire(key, fresh("holder"), 10))
+        assert store.one(Acquire(key, fresh("passer-by"), 10)).waiters == 0
+        assert store.one(Acquire(key, fresh("a"), 10, client="A")).waiters == 1
+        assert store.one(Acquire(key, fresh("b"), 10, client="B")).waiters == 2
+        assert store.one(Acquire(key, fresh("a"), 10, client="A")).waiters == 2
+
+    def test_a_released_key_is_offered_to_the_first_waiter_only(self, store: Face) -> None:
+        key = _contended(store, "A", "B")
+        second = store.one(Acquire(key, "b", 10, client="B"))
+        passer_by = store.one(Acquire(key, fresh("passer-by"), 10))
+        assert (second.state, second.owner) == (passer_by.state, passer_by.owner) == (State.CLOSED, "")
+        assert 0 < second.left <= OFFER
+        granted = store.one(Acquire(key, "a", 10, client="A"))
+        assert (granted.owner, granted.waiters) == ("a", 1)
+
+    def test_the_offer_is_to_the_client_whichever_of_its_attempts_comes(self, store: Face) -> None:
+        key = _contended(store, "A", "B")
+        newer = fresh("newer")
+        assert store.one(Acquire(key, newer, 10, client="A")).owner == newer
+
+    def test_an_offer_that_nobody_takes_lapses(self, store: Face, clock: ManualClock) -> None:
+        key = _contended(store, "A", "B")
+        clock.advance(OFFER - _TICK)
+        assert store.one(Acquire(key, "b", 10, client="B")).state is State.CLOSED
+        clock.advance(_TICK)
+        assert store.one(Read(key)).state is State.FREE
+        assert store.one(Acquire(key, "b", 10, client="B")).owner == "b"
+
+    def test_a_waiter_that_withdraws_passes_its_offer_on(self, store: Face) -> None:
+        key = _contended(store, "A", "B", "C")
+        store.one(Release(key, "a"))
+        assert store.one(Acquire(key, "c", 10, client="C")).state is State.CLOSED
+        assert store.one(Acquire(key, "b", 10, client="B")).owner == "b"
+
+    def test_a_waiter_that_withdrew_is_not_offered_the_key(self, store: Face) -> None:
+        key = fresh("lock/withdrawn")
+        store.perform(Acquire(key, "holder", 10), *(Acquire(key, x.lower(), 10, client=x) for x in "AB"))
+        store.perform(Release(key, "a"), Release(key, "holder"))
+        assert store.one(Acquire(key, "b", 10, client="B")).owner == "b"
+
+    def test_the_last_waiter_to_withdraw_opens_the_key(self, store: Face) -> None:
+        key = _contended(store, "A")
+        store.one(Release(key, "a"))
+        assert store.one(Read(key)).state is State.FREE
+
+    def test_a_newer_attempt_keeps_the_place_of_its_client(self, store: Face) -> None:
+        key = fresh("lock/place")
+        store.perform(Acquire(key, "holder", 10), *(Acquire(key, x.lower(), 10, client=x) for x in "AB"))
+        store.perform(Acquire(key, "newer", 10, client="A"), Release(key, "a"))  # the older attempt gave up
+        store.one(Release(key, "holder"))
+        assert store.one(Acquire(key, "b", 10, client="B")).owner == ""
+        assert store.one(Acquire(key, "newer", 10, client="A")).owner == "newer"
+
+    def test_waiters_are_served_in_turn(self, store: Face) -> None:
+        key = fresh("lock/turns")
+        names = "ABCDE"
+        store.perform(Acquire(key, "holder", 10), *(Acquire(key, x.lower(), 10, client=x) for x in names))
+        before = "holder"
+        for name in names:
+            store.one(Release(key, before))
+            tries = [store.one(Acquire(key, x.lower(), 10, client=x)) for x in reversed(names) if x >= name]
+            assert [entry.owner for entry in tries if entry.owner] == [name.lower()]
+            before = name.lower()
+
+    def test_a_release_with_delay_offers_nothing(self, store: Face) -> None:
+        key = fresh("lock/delayed")
+        store.perform(Acquire(key, "holder", 10), Acquire(key, "a", 10, client="A"), Release(key, "holder", delay=5))
+        entry = store.one(Acquire(key, "a", 10, client="A"))
+        assert (entry.state, entry.owner) == (State.CLOSED, "")
+        assert abs(entry.left - 5) <= _TICK
+
+    def test_an_expired_hold_goes_to_whoever_comes_first(self, store: Face, clock: ManualClock) -> None:
+        key = fresh("lock/expired")
+        store.perform(Acquire(key, "holder", 10), Acquire(key, "a", 10, client="A"))
+        clock.advance(10)
+        granted = store.one(Acquire(key, "b", 10, client="B"))
+        assert (granted.owner, granted.waiters) == ("b", 1)
+
+    def test_a_waiter_that_is_granted_the_key_waits_no_longer(self, store: Face, clock: ManualClock) -> None:
+        key = fresh("lock/granted")
+        store.perform(Acquire(key, "holder", 10), *(Acquire(key, x.lower(), 10, client=x) for x in "AB"))
+        clock.advance(10)
+        assert store.one(Acquire(key, "a", 10, client="A")).waiters == 1
+        store.one(Release(key, "a"))
+        assert store.one(Acquire(key, "b", 10, client="B")).owner == "b"
+
+    def test_the_queue_of_waiters_is_bounded(self, store: Face) -> None:
+        key = fresh("lock/crowd")
+        crowd = [Acquire(key, f"owner-{n}", 10, client=f"client-{n}") for n in range(MAX_WAITERS + 5)]
+        replies = store.perform(Acquire(key, "holder", 10), *crowd)
+        assert len(replies) == len(crowd) + 1
+        assert store.one(Read(key)).waiters == MAX_WAITERS
+
+    def test_a_release_tells_the_first_waiter_and_nobody_else(self, store: Face) -> None:
+        ear, other = store.listen(), fresh("other-client")
+        first, second = fresh("lock/first"), fresh("lock/second")
+        for key, clients in ((second, (other, store.client)), (first, (store.client, other))):
+            store.perform(Acquire(key, "holder", 10), *(Acquire(key, c, 10, client=c) for c in clients))
+            store.one(Release(key, "holder"))
+        assert ear.heard(first)
+        _settle(store, ear)
+        assert ear.told.count(first) == 1
+        assert second not in ear.told
+
+    def test_a_waiter_that_withdraws_from_its_offer_lets_the_next_be_told(self, store: Face) -> None:
+        ear, key = store.listen(), fresh("lock/next")
+        store.perform(Acquire(key, "holder", 10), Acquire(key, "a", 10, client=fresh("A")))
+        store.perform(Acquire(key, "b", 10, client=store.client), Release(key, "holder"))
+        store.one(Release(key, "a"))
+        assert ear.heard(key)
+
+    def test_a_finish_tells_all_waiters(self, store: Face) -> None:
+        ear, key = store.listen(), fresh("claim/finished")
+        store.perform(Acquire(key, "winner", 10), Acquire(key, "a", 10, client=fresh("A")))
+        store.one(Acquire(key, "b", 10, client=store.client))
+        assert store.one(Finish(key, "winner", b"result", 10)).waiters == 0
+        assert ear.heard(key)
+
+    def test_a_clear_tells_the_first_waiter(self, store: Face) -> None:
+        ear, key = store.listen(), fresh("lock/cleared")
+        fence = store.one(Acquire(key, "holder", 10)).fence
+        store.one(Acquire(key, "a", 10, client=store.client))
+        assert store.one(Clear(key, fence, "stuck"))
+        assert ear.heard(key)
+        assert store.one(Acquire(key, "a", 10, client=store.client)).owner == "a"
+
+    def test_who_does_not_wait_is_not_told(self, store: Face) -> None:
+        ear, key = store.listen(), fresh("lock/unheard")
+        store.perform(Acquire(key, "holder", 10), Acquire(key, "a", 10), Renew(key, "holder", 10))
+        store.perform(Acquire(key, "b", 10, client=store.client), Release(key, "b"), Release(key, "holder"))
+        _settle(store, ear)
+        assert key not in ear.told
+
+    def test_a_hint_reaches_the_client_that_waits_from_another(self, connect: Callable[[], Face]) -> None:
+        here, there = connect(), connect()
+        ear, key = there.listen(), fresh("lock/far")
+        here.one(Acquire(key, "holder", 10))
+        there.one(Acquire(key, "a", 10, client=there.client))
+        here.one(Release(key, "holder"))
+        assert there.polls or ear.heard(key)  # one that polls asks again instead
+        assert there.one(Acquire(key, "a", 10, client=there.client)).owner == "a"
+
+    def test_keys_are_hinted_as_they_are(self, store: Face) -> None:
+        ear = store.listen()
+        for name in ("with space", "ключ/鍵", "a:b*[c]?{d}", "é" * 256):
+            key = fresh("lock/")[:18] + name
+            store.perform(Acquire(key, "holder", 10), Acquire(key, "a", 10, client=store.client))
+            store.one(Release(key, "holder"))
+            assert ear.heard(key)
+
+
+def _contended(store: Face, *clients: str) -> str:
+    """A key that was just released while these clients waited for it, each under its name in small letters."""
+    key = fresh("lock/contended")
+    waiting = (Acquire(key, client.lower(), 10, client=client) for client in clients)
+    store.perform(Acquire(key, "holder", 10), *waiting, Release(key, "holder"))
+    return key
+
+
+def _settle(store: Face, ear: Ear) -> None:
+    """Returns when every hint that was on its way before has been told: hints to one client come in order."""
+    key = fresh("lock/settled")
+    store.perform(Acquire(key, "holder", 10), Acquire(key, "a", 10, client=store.client), Release(key, "holder"))
+    assert ear.heard(key)

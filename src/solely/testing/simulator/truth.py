@@ -1,0 +1,210 @@
+"""What the store's answers must be, kept by an onlooker who sees every op at the moment it is performed.
+
+This is a second, independent account of holds: a hold begins with a grant, is extended by a renewal, and ends by
+release, expiry, clear, or with all data. Each answer of the store is compared with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...drivers.simulated import Run
+from ...errors import StoreError
+from ...model import Entry, Released
+from ...ops import Acquire, Clear, Op, Release, Renew, Reply
+from ...rules import OFFER, REMEMBER
+from ...stores.transitions import US, us
+from .history import History
+from .marks import Marks
+from .network import START
+from .waiting import Waiting
+
+_OFFER = us(OFFER)
+_REMEMBER = us(REMEMBER)
+
+
+class Held:
+    """One hold of one key. `ended` is released, expired, cleared or lost (with all data), or empty."""
+
+    __slots__ = ("delay", "ended", "ended_at", "fence", "forgotten", "key", "order", "owner", "until")
+
+    def __init__(self, key: str, owner: str, fence: int, until: int, delay: int, order: int) -> None:
+        self.key, self.owner, self.fence, self.until, self.delay = key, owner, fence, until, delay
+        self.order = order  # among all grants of the key
+        self.ended = ""
+        self.ended_at = 0
+        self.forgotten = False  # the store lost all data since
+
+    def end(self, how: str, now: int) -> None:
+        """It is over, and how."""
+        self.ended, self.ended_at = how, now
+
+    def live(self, now: int) -> bool:
+        """True while the store must not grant the key to anyone else."""
+        return not self.ended and now < self.until
+
+    @property
+    def excused(self) -> bool:
+        """True if it was taken from its holder by force: only the fence tells, until its next renewal."""
+        return self.ended in ("cleared", "lost")
+
+
+class Truth:
+    """Checks every answer of the store: mutual exclusion, fence growth, release answers, ghosts."""
+
+    def __init__(self, history: History, waiting: Waiting, runs: dict[str, Run]) -> None:
+        self.history = history
+        self.waiting = waiting
+        self.runs = runs
+        self.marks = Marks(history, runs)
+        self.holds: dict[tuple[str, str], Held] = {}
+        self.latest: dict[str, Held] = {}
+        self.forgotten: set[str] = set()  # owners from before the last loss of all data
+        self._cleared: set[int] = set()
+        self._offering: dict[str, int] = {}  # until when the key may be kept for a waiter
+        self._wants: dict[Run, str] = {}
+        self._check = {Acquire: self._acquired, Renew: self._renewed, Release: self._released, Clear: self._was_cleared}
+
+    def performed(self, ops: Sequence[Op], replies: list[Reply | StoreError], refusals: int) -> None:
+        """The store performed these, and answered so; that many it meant to refuse."""
+        history = self.history
+        now = self.now()
+        for op, reply in zip(ops, replies, strict=True):
+            history.note("store", op, reply)
+            if isinstance(reply, StoreError):
+                refusals -= 1
+            elif op.key.startswith("mark/"):  # type: ignore[union-attr]
+                self.marks.performed(op, reply, now, self.forgotten)
+            elif type(op) in self._check:
+                self._check[type(op)](op, reply, now)  # type: ignore[operator]
+        if refusals < 0:
+            history.violated("neighbours in a batch", f"more than one op failed by the error of one: {ops} {replies}")
+
+    def lost_everything(self) -> None:
+        """The store came back empty: what was held is held no more, and nobody is remembered."""
+        now = self.now()
+        for held in self.holds.values():
+            held.forgotten = True
+            if not held.ended:
+                held.end("lost", now)
+        self.marks.lost_everything()
+        self.forgotten.update(self.runs)
+        self._offering.clear()
+        for key in self.latest:
+            self.waiting.opened(key, self.history.timeline.now, told=False)
+
+    def now(self) -> int:
+        """What the store's clock shows."""
+        return round((START + self.history.timeline.now) * US)
+
+    def moment(self, stored: int) -> float:
+        """The virtual time at which the store's clock shows this."""
+        return stored / US - START
+
+    def _acquired(self, op: Acquire, entry: Entry, now: int) -> None:
+        held, latest = self.holds.get((op.key, op.owner)), self.latest.get(op.key)
+        if entry.owner != op.owner:
+            self._refused(op, entry, now, held, latest)
+        elif held is not None and not held.forgotten:
+            self._repeated(op, entry, now, held)
+        else:
+            self._granted(op, entry, now, latest)
+
+    def _granted(self, op: Acquire, entry: Entry, now: int, latest: Held | None) -> None:
+        violated = self.history.violated
+        if latest is not None:
+            if latest.live(now):
+                violated("mutual exclusion", f"{op.key} was granted to {op.owner} while {latest.owner} held it")
+            elif not latest.ended and now < latest.until + latest.delay:
+                violated("mutual exclusion", f"{op.key} was granted to {op.owner} within the delay of {latest.owner}")
+            if entry.fence <= latest.fence:
+                violated("fence growth", f"{op.key}: fence {entry.fence} after {latest.fence}")
+        run = self.runs[op.owner]
+        if self._left(run, op.owner):
+            violated("no leaked hold", f"{op.key} was granted to {op.owner}, whose caller had left")
+        self._wants.pop(run, None)
+        order = latest.order + 1 if latest is not None else 1
+        held = Held(op.key, op.owner, entry.fence, now + us(op.ttl), us(op.delay), order)
+        self.holds[op.key, op.owner] = self.latest[op.key] = held
+        self.waiting.granted(op.key)
+        self.waiting.opened(op.key, self.moment(held.until + held.delay), told=False)
+
+    def _repeated(self, op: Acquire, entry: Entry, now: int, held: Held) -> None:
+        violated = self.history.violated
+        if not held.live(now):
+            violated("no leaked hold", f"{op.key} was granted to {op.owner} again, which had let it go or lost it")
+        elif entry.fence != held.fence or entry.left * US > held.until - now + 1:
+            violated("idempotence", f"a repeat of {op} was answered with a new fence or more time: {entry}")
+
+    def _refused(self, op: Acquire, entry: Entry, now: int, held: Held | None, latest: Held | None) -> None:
+        violated = self.history.violated
+        if held is not None and held.live(now):
+            violated("idempotence", f"{op.owner} holds {op.key}, and its repeated acquire was refused")
+        kept = max(self.waiting.opens_at(op.key), self.moment(self._offering.get(op.key, 0)))
+        if not entry.gone and kept < self.history.timeline.now - 1e-5:
+            violated("no lost wake-up", f"{op.key} is free since {kept:.6f}, but {op.owner} was refused: {entry}")
+        if op.client and not entry.gone:
+            run = self.runs[op.owner]
+            if self._left(run, op.owner):
+                violated("no leaked place", f"{op.owner} was queued at {op.key}, whose caller had left")
+            self._wants[run] = op.key
+            self._seek_deadlock(run, now)
+
+    def _left(self, run: Run, owner: str) -> bool:
+        """True if nothing may be granted to this owner any more: its flow is over, and nothing kept it from undoing."""
+        return run.over and run.undone and not run.driver.dead and owner not in self.forgotten
+
+    def _seek_deadlock(self, first: Run, now: int) -> None:
+        run, path = first, list[str]()
+        while run in self._wants and not run.over and not run.driver.dead and len(path) < 10:
+            path.append(self._wants[run])
+            latest = self.latest.get(path[-1])
+            if latest is None or not latest.live(now):
+                return
+            run = self.runs[latest.owner]
+            if run is first:
+                self.history.violated("no deadlock", f"flows wait for each other in a ring over {path}")
+                return
+
+    def _renewed(self, op: Renew, entry: Entry, now: int) -> None:
+        held = self.holds.get((op.key, op.owner))
+        if held is None or held.forgotten:
+            return
+        if entry.owner == op.owner:
+            if not held.live(now):
+                self.history.violated("mutual exclusion", f"{op} revived a lease that was over ({held.ended})")
+            held.until = now + round(entry.left * US)
+            self.waiting.opened(op.key, self.moment(held.until + held.delay), told=False)
+        elif held.live(now):
+            self.history.violated("no lost lease", f"{op} was refused, although {op.owner} holds the key: {entry}")
+
+    def _released(self, op: Release, answer: Released, now: int) -> None:
+        held = self.holds.get((op.key, op.owner))
+        self._offering[op.key] = now + _OFFER
+        right = {Released.RELEASED}
+        if held is not None and held.forgotten:
+            return
+        if held is not None and held.live(now):
+            held.end("released", now)
+            self.waiting.opened(op.key, self.history.timeline.now + op.delay, told=not op.delay)
+        elif held is not None and held.ended in ("", "expired"):
+            right = {Released.EXPIRED} if now < held.until + _REMEMBER else {Released.EXPIRED, Released.RELEASED}
+            held.end("expired", now)
+        elif held is not None and held.ended == "cleared":
+            right = {Released.CLEARED} if now < held.ended_at + _REMEMBER else {Released.CLEARED, Released.RELEASED}
+        if answer not in right:
+            truth = "never held it" if held is None else f"ended: {held.ended}"
+            self.history.violated("right release answers", f"{op} was answered {answer!r}; its owner {truth}")
+
+    def _was_cleared(self, op: Clear, done: bool, now: int) -> None:
+        latest = self.latest.get(op.key)
+        if latest is not None and latest.fence == op.fence and latest.live(now):
+            if not done:
+                self.history.violated("clear", f"{op} removed nothing, although the hold was there")
+            latest.end("cleared", now)
+            self._cleared.add(op.fence)
+            self._offering[op.key] = now + _OFFER
+            # a flow that still takes other keys stands in the line of this one, and learns of it when it renews
+            self.waiting.opened(op.key, self.history.timeline.now, told=self.runs[latest.owner].over)
+        elif done and op.fence not in self._cleared:
+            self.history.violated("clear", f"{op} says it removed a hold that was over")

@@ -1,0 +1,133 @@
+"""One simulation from one seed: clients, a network and a store on one timeline, watched by an onlooker."""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+from typing import NamedTuple
+
+from ...drivers.simulated import Run, SimulatedDriver, Timeline
+from ...rules import DRIFT_RATE
+from .beliefs import Beliefs
+from .history import History
+from .network import Network, Weather
+from .truth import Truth
+from .waiting import Waiting
+from .workload import SimulatedClient
+
+OPS = 200  # sent per seed: enough for several holds of each key by each client, and for a few faults among them
+_TIMEOUT = 1.0  # seconds: how long clients try; short, so that giving up happens often
+_MOST_EVENTS = 50_000  # a world at rest needs some 2,000
+
+CALM = Weather(latency=0.008)
+ROUGH = Weather(latency=0.01, lost=0.02, late=0.015, slow=0.03, deaf=0.35, full=0.01)
+
+
+class Manners(NamedTuple):
+    """What the clients and the store suffer: chances per action."""
+
+    cancel: float
+    pause: float = 0.0
+    kill: float = 0.0
+    restart: float = 0.0
+    wipe: float = 0.0  # of a restart: the data is gone
+    work: tuple[float, ...] = (0.05, 1.0, 3.0)  # seconds, at most, between two looks at a lease
+
+
+class World:
+    """A simulation that is run once."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        self.timeline = Timeline()
+        self.history = History(self.timeline)
+        calm = self.chance.random() < 0.35
+        self.weather = CALM if calm else ROUGH
+        self.manners = Manners(0.1, work=(0.02, 0.05, 0.5)) if calm else Manners(0.12, 0.04, 0.006, 0.008, 0.4)
+        self.keys = [f"lock/{n}" for n in range(self.chance.choice((1, 2, 2, 3)))]
+        self.marks = [f"mark/{n}" for n in range(self.chance.randint(1, 4))]
+        runs: dict[str, Run] = {}
+        self.waiting = Waiting(self.history, timeout=_TIMEOUT, latency=self.weather.latency, calm=calm)
+        self.truth = Truth(self.history, self.waiting, runs)
+        self.beliefs = Beliefs(self.history, self.truth)
+        self.network = Network(self.timeline, self.chance, self.weather, self.truth.performed)
+        self.clients: list[SimulatedClient] = []
+        for n in range(self.chance.randint(2, 4)):
+            rate = 1.0 + DRIFT_RATE * self.chance.uniform(-1.0, 1.0)
+            driver = SimulatedDriver(
+                f"c{n}", self.timeline, self.network, self.chance,
+                owners=runs, timeout=_TIMEOUT, rate=rate, start=self.chance.random() * 1000,
+            )  # fmt: skip
+            self.network.listen(driver)
+            self.clients.append(SimulatedClient(self, driver, self.chance.randint(1, 4)))
+
+    def goes_on(self) -> bool:
+        """True while there is more to do."""
+        return self.network.sent < OPS
+
+    def trouble(self, client: SimulatedClient) -> None:
+        """Perhaps something happens to this client, or to the store."""
+        chance, manners = self.chance.random(), self.manners
+        if chance < manners.pause:
+            seconds = self.chance.random() * 4.0
+            self.history.note(client.driver.name, "paused", seconds)
+            client.driver.pause(seconds)
+        elif chance < manners.pause + manners.kill:
+            self.history.note(client.driver.name, "killed")
+            client.driver.kill()
+            self.perhaps_close()
+        elif chance < manners.pause + manners.kill + manners.restart:
+            forget, seconds = self.chance.random() < manners.wipe, self.chance.random() ** 2 * 8.0
+            self.history.note("store", "restarts", seconds, "empty" if forget else "with its data")
+            self.network.restart(seconds, forget=forget)
+            self.waiting.up = self.network.up
+            if forget:
+                self.truth.lost_everything()
+
+    def nothing_left(self, key: str, run: Run) -> None:
+        """The run is over without a lease: its ids hold nothing and stand in no queue."""
+        latest, now = self.truth.latest.get(key), self.truth.now()
+        if latest is not None and latest.live(now) and self.truth.runs[latest.owner] is run:
+            self.history.violated("no leaked hold", f"{key} is held by {latest.owner}, whose caller has left")
+        record = self.network.memory._records.get(key)
+        for waiter in record.waiters if record is not None else ():
+            if self.truth.runs[waiter.owner] is run:
+                self.history.violated("no leaked place", f"{waiter.owner} is queued at {key}; its caller has left")
+
+    def run(self) -> History:
+        """Lets everything happen, to the end."""
+        log = logging.getLogger("solely")
+        was, log.disabled = log.disabled, True  # thousands of lost leases are expected here
+        try:
+            self._run()
+        finally:
+            log.disabled = was
+        return self.history
+
+    def perhaps_close(self) -> None:
+        """Closes the clients once all their tasks are over."""
+        living = [client for client in self.clients if not client.driver.dead]
+        if all(task.over for client in living for task in client.tasks):
+            for client in living:
+                client.driver.run(client.core.closing(), lambda run: None)
+
+    def _run(self) -> None:
+        if not self.timeline.run(_MOST_EVENTS):
+            self.history.violated("no hang", "the clients never come to rest")
+        for client in self.clients if not self.history.invariant else ():
+            if not client.driver.dead:
+                self._left_behind(client)
+
+    def _left_behind(self, client: SimulatedClient) -> None:
+        name = client.driver.name
+        if not all(task.over for task in client.tasks):
+            self.history.violated("no hang", f"a task of {name} never went on")
+        if not all(keeper.over for keeper in client.keepers):
+            self.history.violated("no hang", f"a keeper of {name} does not end")
+        if len(client.driver.lines):
+            self.history.violated("no leaked place", f"{name} has lines in which nobody stands")
+
+
+def simulate(seed: int) -> History:
+    """The history of this seed: the same every time."""
+    return World(seed).run()

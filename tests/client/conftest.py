@@ -1,0 +1,105 @@
+"""Clients of both kinds on every store of the table, closed when the test ends."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import solely
+from solely import AsyncClient
+from solely.testing.proxy import FaultProxy
+from tests.client.faces import Observer, blocking
+from tests.client.worker import Worker
+from tests.conftest import STORES, isolated
+from tests.servers import Valkey
+
+KINDS: dict[str, Callable[..., Any]] = {"blocking": blocking, "asyncio": AsyncClient}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """blocking, then asyncio."""
+    return str(request.param)
+
+
+@pytest.fixture
+async def open_client(kind: str) -> AsyncIterator[Callable[..., Any]]:
+    """Opens a client of the kind at hand: `open_client(url, **options)`."""
+    opened: list[Any] = []
+
+    def open_one(url: str, **options: Any) -> Any:
+        opened.append(KINDS[kind](url, **options))
+        return opened[-1]
+
+    yield open_one
+    for client in opened:
+        with suppress(solely.StoreError):  # the test may have ended its server
+            await client.close()
+
+
+@pytest.fixture
+def once(open_client: Callable[..., Any], store_url: str) -> Any:
+    """A client of the kind and store at hand."""
+    return open_client(store_url)
+
+
+@pytest.fixture
+def other(open_client: Callable[..., Any], store_url: str) -> Any:
+    """A second client of the same store, as another process would have."""
+    return open_client(store_url)
+
+
+@pytest.fixture
+def observer(store_url: str) -> Iterator[Observer]:
+    """Reads the store at hand directly."""
+    watching = Observer(store_url)
+    yield watching
+    watching.close()
+
+
+@pytest.fixture(params=[name for name in STORES if name != "memory"])
+def shared_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a fresh store that several processes can share."""
+    return STORES[request.param](request)
+
+
+@pytest.fixture
+def start_worker() -> Iterator[Callable[..., Worker]]:
+    """Starts a real process with a client of its own: `start_worker(url, **options)`."""
+    started: list[Worker] = []
+
+    def start(url: str, **options: Any) -> Worker:
+        started.append(Worker(url, **options))
+        return started[-1]
+
+    yield start
+    for worker in started:
+        worker.end()
+
+
+@pytest.fixture
+def proxy(valkey: Valkey) -> Iterator[FaultProxy]:
+    """A network of its own before the shared Valkey server."""
+    with FaultProxy(valkey.host, valkey.port) as network:
+        yield network
+
+
+@pytest.fixture
+def direct_url(valkey: Valkey) -> str:
+    """The shared Valkey server, without the proxy, under a prefix of its own."""
+    return isolated(valkey.url)
+
+
+@pytest.fixture
+def proxied_url(direct_url: str, proxy: FaultProxy) -> str:
+    """The same data as `direct_url`, through the proxy."""
+    return proxy.url(direct_url)
+
+
+@pytest.fixture
+def beside(direct_url: str) -> Iterator[Observer]:
+    """Reads what `direct_url` and `proxied_url` share, past the proxy."""
+    watching = Observer(direct_url)
+    yield watching
+    watching.close()

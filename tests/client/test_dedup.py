@@ -1,0 +1,166 @@
+"""first, first_many, seen, mark, forget: exactly one caller is first; the cache is asked first and is bounded."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from solely import Cache, Client, State, StoreError
+from solely.ops import Op, Reply
+from solely.stores.memory import Memory, MemoryStore
+from solely.testing.clock import ManualClock
+from tests.client.faces import Observer
+
+
+async def test_only_the_first_is_first(once: Any, other: Any) -> None:
+    assert not await once.seen("a")
+    assert await once.first("a", ttl=30)
+    assert not await once.first("a", ttl=30)
+    assert not await other.first("a", ttl=30)
+    assert await other.seen("a")
+    assert not await other.seen("b")
+
+
+async def test_of_many_at_once_exactly_one_is_first(once: Any, other: Any) -> None:
+    answers = await asyncio.gather(*(client.first("a") for client in (once, other) * 10))
+    assert answers.count(True) == 1
+
+
+async def test_many_keys_are_answered_in_order_and_a_repeated_one_is_first_once(once: Any, other: Any) -> None:
+    assert await other.first("b")
+    assert await once.first_many(["a", "b", "c", "a"]) == [True, False, True, False]
+    assert await once.first_many(["c", "d"]) == [False, True]
+
+
+async def test_a_thousand_keys_in_one_call(once: Any) -> None:
+    keys = [f"k{n}" for n in range(1_000)]
+    assert await once.first_many(keys) == [True] * 1_000
+    assert await once.first_many(keys) == [False] * 1_000
+
+
+async def test_mark_is_seen_whoever_was_first(once: Any, other: Any) -> None:
+    await once.mark("a", ttl=30)
+    await other.mark("a", ttl=30)
+    assert await other.seen("a")
+    assert not await other.first("a")
+
+
+async def test_forget_makes_the_next_one_first_again(once: Any, other: Any) -> None:
+    assert not await once.forget("a")
+    assert await once.first("a")
+    assert await other.forget("a")
+    assert not await other.forget("a")
+    assert await once.first("a")
+
+
+async def test_a_mark_is_remembered_for_its_ttl(once: Any, observer: Observer) -> None:
+    await once.first("a", ttl=timedelta(minutes=2))
+    assert observer.mark("a").state is State.DONE
+    assert 100 < observer.mark("a").left <= 120
+
+
+def test_a_mark_ends_with_its_ttl() -> None:
+    clock = ManualClock()
+    with Client(store=MemoryStore(Memory(clock=clock))) as once:
+        assert once.first("a", ttl=10)
+        clock.advance(9.99)
+        assert not once.first("a", ttl=10)
+        clock.advance(0.02)
+        assert not once.seen("a")
+        assert once.first("a", ttl=10)
+
+
+# -- the cache
+
+
+class Counting(MemoryStore):
+    """Counts the ops that reach the store."""
+
+    def __init__(self) -> None:
+        super().__init__(Memory())
+        self.asked: list[Any] = []
+
+    @property
+    def ops(self) -> int:
+        return len(self.asked)
+
+    def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        self.asked += ops
+        return super().perform(ops)
+
+
+def test_what_the_cache_knows_costs_no_store_call() -> None:
+    store = Counting()
+    with Client(store=store, cache=True) as once:
+        assert once.first("a")
+        assert once.first_many(["b", "c"]) == [True, True]
+        asked = store.ops
+        assert not once.first("a")
+        assert once.seen("b")
+        assert once.first_many(["c", "a", "b"]) == [False] * 3
+        once.mark("a")
+        assert store.ops == asked
+        assert once.first_many(["a", "d", "b"]) == [False, True, False]
+        assert {op.key for op in store.asked[asked:]} == {"mark/d"}
+        assert once.seen("d")
+        assert store.ops == asked + 2
+
+
+def test_what_is_not_seen_is_never_cached() -> None:
+    store = Counting()
+    with Client(store=store, cache=True) as once:
+        assert not once.seen("a")
+        assert not once.seen("a")
+        assert store.ops == 2
+        assert once.first("a")
+
+
+async def test_the_cache_learns_what_others_marked(open_client: Callable[..., Any], store_url: str, once: Any) -> None:
+    cached = open_client(store_url, cache=Cache())
+    await once.mark("a", ttl=30)
+    await once.mark("b", ttl=30)
+    assert not await cached.first("a")
+    assert await cached.seen("b")
+    await once.forget("a")
+    assert await cached.seen("a")  # within the cache's ttl: documented
+    assert not await once.seen("a")
+
+
+async def test_forget_goes_past_the_cache(open_client: Callable[..., Any], store_url: str) -> None:
+    cached = open_client(store_url, cache=True)
+    assert await cached.first("a")
+    assert await cached.forget("a")
+    assert not await cached.seen("a")
+    assert await cached.first("a")
+
+
+def test_the_cache_drops_the_least_recently_used_beyond_its_size() -> None:
+    store = Counting()
+    with Client(store=store, cache=Cache(size=2)) as once:
+        assert once.first_many(["a", "b"]) == [True, True]
+        assert once.seen("a")
+        assert once.first("c")  # b was used least recently
+        asked = store.ops
+        assert once.seen("a")
+        assert once.seen("c")
+        assert store.ops == asked
+        assert once.seen("b")
+        assert store.ops == asked + 1
+
+
+@pytest.mark.parametrize(("cache_ttl", "mark_ttl", "knows_until"), [(5.0, 100.0, 5.0), (100.0, 7.0, 7.0)])
+def test_the_cache_forgets_at_its_own_ttl_or_the_marks_end(
+    monkeypatch: pytest.MonkeyPatch, cache_ttl: float, mark_ttl: float, knows_until: float
+) -> None:
+    clock = ManualClock()
+    monkeypatch.setattr("solely.cache.local_clock", clock)
+    cache = Cache(ttl=cache_ttl)
+    with Client(store=MemoryStore(Memory(clock=clock)), cache=cache) as once:
+        assert once.first("a", ttl=mark_ttl)
+        clock.advance(knows_until - 0.01)
+        assert cache.has("mark/a")
+        clock.advance(0.02)
+        assert not cache.has("mark/a")
+        assert once.seen("a") == (mark_ttl > knows_until)

@@ -1,0 +1,147 @@
+"""Fork: the child's leases are born lost, the child can use the client, and the parent notices nothing."""
+
+import asyncio
+import os
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import solely
+from solely import AsyncClient, Client, Released
+
+# Forking while other threads run is what these tests are about.
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+
+
+def in_child(work: Callable[[], Any]) -> None:
+    """Runs the work in a forked child; fails with its traceback."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        report = ""
+        try:
+            work()
+        except BaseException:
+            report = traceback.format_exc()
+        os.write(writer, report.encode()[:60_000])
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as said:
+        report = said.read()
+    os.waitpid(child, 0)
+    assert not report, report
+
+
+def test_the_childs_lease_is_lost_and_the_parents_is_not(store_url: str) -> None:
+    with Client(store_url) as once:
+        lease = once.lock("a", ttl=0.6)
+
+        def child() -> None:
+            assert lease.lost
+            assert lease.lost_how == "forked"
+            assert lease.remaining() == 0.0
+            for call in (lease.renew, lease.ensure):
+                with pytest.raises(solely.LeaseLost, match="forked"):
+                    call()
+
+        in_child(child)
+        assert not lease.lost
+        lease.renew()
+        assert once.first("b")
+        assert lease.release() is Released.RELEASED
+
+
+def test_leaving_the_block_in_the_child_does_not_release_the_parents_lease(shared_url: str) -> None:
+    with Client(shared_url) as once, Client(shared_url) as other:
+        with once.lock("a", ttl=30) as lease:
+
+            def child() -> None:
+                with pytest.raises(solely.LeaseLost):
+                    lease.__exit__(None, None, None)
+
+            in_child(child)
+            assert other.try_lock("a") is None
+            lease.ensure(1)
+        assert other.try_lock("a") is not None
+
+
+def test_the_child_uses_the_client_and_the_parents_connection_still_works(shared_url: str) -> None:
+    with Client(shared_url) as once:
+        assert once.first("a")
+        lease = once.lock("held", ttl=30)
+
+        def child() -> None:
+            assert once.seen("a")
+            assert once.first("b")
+            assert once.try_lock("held") is None
+            with once.lock("c", ttl=0.4) as own:
+                own.ensure(0.2)
+                threads_renew_it_here_too(own)
+
+        in_child(child)
+        for n in range(20):
+            assert once.first(f"parent-{n}")
+        assert not once.first("b")
+        assert lease.release() is Released.RELEASED
+        assert once.try_lock("c") is not None
+
+
+def threads_renew_it_here_too(lease: Any) -> None:
+    """Waits until the lease would have ended without its keeper, which the child must have started anew."""
+    import time
+
+    time.sleep(1.0)
+    assert not lease.lost
+
+
+def test_parent_and_child_together_exclude_each_other(shared_url: str) -> None:
+    with Client(shared_url) as once:
+        once.seen("warm")
+
+        def child() -> None:
+            for _ in range(20):
+                with once.lock("a", ttl=30, wait=20):
+                    pass
+
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(reader)
+            try:
+                child()
+                os.write(writer, b"fine")
+            finally:
+                os._exit(0)
+        os.close(writer)
+        child()
+        with os.fdopen(reader, "rb") as said:
+            assert said.read() == b"fine"
+        os.waitpid(pid, 0)
+
+
+def test_an_async_client_is_usable_in_the_childs_own_loop(shared_url: str) -> None:
+    async def parent() -> None:
+        async with AsyncClient(shared_url) as once:
+            lease = await once.lock("a", ttl=0.6)
+
+            async def in_childs_loop() -> None:
+                assert lease.lost_how == "forked"
+                assert await once.first("b")
+                async with once.lock("c", ttl=30):
+                    assert await once.try_lock("a") is None
+                await once.close()
+
+            def child() -> None:
+                asyncio._set_running_loop(None)
+                asyncio.set_event_loop_policy(None)
+                asyncio.run(in_childs_loop())
+
+            in_child(child)
+            await asyncio.sleep(1.0)
+            assert not lease.lost
+            assert not await once.first("b")
+            assert await lease.release() is Released.RELEASED
+
+    asyncio.run(parent())

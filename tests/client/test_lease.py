@@ -1,0 +1,337 @@
+"""A lease is kept while it is wanted, and its loss is told: by a local timer, in time, and never over the body's error."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import solely
+from solely import AsyncClient, Client, Released, State
+from solely.ops import Clear
+from solely.testing.proxy import FaultProxy
+from tests.client.faces import Observer
+from tests.client.worker import Worker, WorkerError
+
+SHORT = 0.4  # seconds of ttl: several renewals fit into a test, and a busy machine still renews in time
+SOON = 5.0  # seconds: an upper bound for what takes milliseconds
+
+
+async def test_a_lease_is_renewed_beyond_its_ttl(once: Any, observer: Observer) -> None:
+    async with once.lock("a", ttl=SHORT) as lease:
+        await asyncio.sleep(3 * SHORT)
+        assert not lease.lost
+        assert lease.remaining() > 0
+        assert observer.lock("a").fence == lease.fence
+
+
+async def test_many_leases_are_kept_together(once: Any, observer: Observer) -> None:
+    keys = [f"k{n}" for n in range(50)]
+    async with once.lock_all(keys, ttl=1.0) as leases:
+        await asyncio.sleep(2.5)
+        assert not leases.lost
+        assert {observer.lock(key).state for key in keys} == {State.HELD}
+
+
+async def test_without_renewal_it_ends_with_its_ttl(once: Any, other: Any) -> None:
+    lease = await once.lock("a", ttl=0.2, renew=False)
+    await other.lock("a", ttl=30, wait=SOON)
+    assert lease.lost
+    assert lease.lost_how == "expired"
+    assert await lease.release() is Released.EXPIRED
+    assert await lease.release() is Released.EXPIRED
+
+
+async def test_the_holder_gives_up_before_the_store_does(once: Any, observer: Observer) -> None:
+    lease = await once.lock("a", ttl=0.3, renew=False)
+    while not lease.lost:
+        await asyncio.sleep(0.001)
+    if observer.lock("a").state is not State.HELD:  # a busy machine may have slept in between: then nothing is shown
+        pytest.fail("the store gave the key up before its holder was told")
+
+
+async def test_max_hold_bounds_a_lease_that_is_renewed(once: Any, other: Any) -> None:
+    lease = await once.lock("a", ttl=SHORT, max_hold=2 * SHORT)
+    start = time.monotonic()
+    await other.lock("a", ttl=30, wait=SOON)
+    assert time.monotonic() - start > SHORT
+    assert lease.lost_how == "max_hold"
+    with pytest.raises(solely.LeaseLost, match="max_hold"):
+        await lease.renew()
+
+
+async def test_a_lease_that_an_admin_cleared_is_lost_at_the_next_renewal(once: Any, observer: Observer) -> None:
+    lease = await once.lock("a", ttl=SHORT, on_lost="flag")
+    assert observer.perform(Clear("lock/a", lease.fence, "test")) == [True]
+    await _until(lambda: lease.lost)
+    assert lease.lost_how == "cleared"
+    assert await lease.release() is Released.CLEARED
+
+
+async def test_renew_extends_and_ensure_renews_only_if_need_be(once: Any) -> None:
+    lease = await once.lock("a", ttl=2.0, renew=False)
+    await lease.renew(ttl=20)
+    assert 15 < lease.remaining() <= 20
+    await lease.ensure(10)
+    assert lease.remaining() > 10
+    await lease.renew(ttl=2.0)  # never shortens: what was promised before still holds
+    assert lease.remaining() > 10
+    lease = await once.lock("b", ttl=2.0, renew=False)
+    await asyncio.sleep(0.3)
+    assert lease.remaining() < 1.7
+    await lease.ensure(1.9)
+    assert lease.remaining() > 1.7
+    with pytest.raises(solely.InvalidInput, match="more than the lease's ttl"):
+        await lease.ensure(3)
+
+
+async def test_renew_and_ensure_of_a_lost_lease_raise(once: Any, observer: Observer) -> None:
+    lease = await once.lock("a", ttl=30, on_lost="flag")
+    observer.perform(Clear("lock/a", lease.fence, "test"))
+    with pytest.raises(solely.LeaseLost, match="cleared") as loss:
+        await lease.renew()
+    assert loss.value.key == "a"
+    with pytest.raises(solely.LeaseLost):
+        await lease.ensure()
+
+
+async def test_renew_and_ensure_of_a_released_lease_raise(once: Any, observer: Observer) -> None:
+    lease = await once.lock("a", ttl=30)
+    await lease.release()
+    for call in (lease.renew, lease.ensure):
+        with pytest.raises(solely.LeaseLost, match="released"):
+            await call()
+    assert observer.lock("a").state is State.FREE
+
+
+async def test_a_body_that_outlives_its_lease_learns_it_at_the_end(once: Any, other: Any) -> None:
+    with pytest.raises(solely.LeaseLost, match="expired"):
+        async with once.lock("a", ttl=0.2, renew=False, on_lost="flag") as lease:
+            async with other.lock("a", ttl=30, wait=SOON):
+                assert lease.lost
+
+
+async def test_the_bodys_own_error_is_never_masked(once: Any, other: Any) -> None:
+    with pytest.raises(KeyError, match="mine"):
+        async with once.lock("a", ttl=0.2, renew=False, on_lost="flag"):
+            await other.lock("a", ttl=30, wait=SOON)
+            raise KeyError("mine")
+
+
+async def test_a_body_may_release_early(once: Any, other: Any) -> None:
+    async with once.lock("a", ttl=30) as lease:
+        assert await lease.release() is Released.RELEASED
+        async with other.lock("a", ttl=30, wait=0):
+            pass
+
+
+async def test_a_function_is_told_of_the_loss_once(once: Any, observer: Observer) -> None:
+    told: list[float] = []
+    lease = await once.lock("a", ttl=SHORT, renew=False, on_lost=lambda: told.append(time.monotonic()))
+    await _until(lambda: bool(told))
+    assert lease.lost
+    await lease.release()
+    await asyncio.sleep(SHORT)
+    assert len(told) == 1
+
+
+async def test_a_function_that_raises_stops_no_other_lease_from_being_kept(once: Any, observer: Observer) -> None:
+    def fails() -> None:
+        raise RuntimeError("told and angry")
+
+    kept = await once.lock("kept", ttl=SHORT)
+    lease = await once.lock("a", ttl=0.1, renew=False, on_lost=fails)
+    await _until(lambda: lease.lost)
+    await asyncio.sleep(3 * SHORT)
+    assert not kept.lost
+    assert observer.lock("kept").fence == kept.fence
+    later = await once.lock("b", ttl=0.1, renew=False, on_lost="flag")
+    await _until(lambda: later.lost)
+
+
+# -- while the network hangs
+
+
+async def test_the_loss_is_told_while_the_network_hangs(
+    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy
+) -> None:
+    told: list[float] = []
+    client = open_client(proxied_url, timeout=1.0)
+    lease = await client.lock("a", ttl=0.6, on_lost=lambda: told.append(time.monotonic()))
+    start = time.monotonic()
+    proxy.half_open()
+    await _until(lambda: bool(told))
+    assert told[0] - start < 0.6 + 0.5
+    assert lease.lost_how == "expired"
+    with pytest.raises(solely.LeaseLost):
+        await lease.ensure()
+    proxy.heal()
+
+
+async def test_asyncio_cancels_the_body_while_the_network_hangs(proxied_url: str, proxy: FaultProxy) -> None:
+    async with AsyncClient(proxied_url, timeout=1.0) as once:
+        ended = 0.0
+        with pytest.raises(solely.LeaseLost):
+            async with once.lock("a", ttl=0.6):
+                proxy.half_open()
+                start = time.monotonic()
+                try:
+                    await asyncio.sleep(30)
+                finally:
+                    ended = time.monotonic() - start
+        assert ended < 0.6 + 0.5
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        proxy.heal()
+        async with once.lock("a", wait=SOON):
+            pass
+
+
+async def test_a_lease_outlives_an_outage_that_is_shorter_than_its_ttl(
+    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy, beside: Observer
+) -> None:
+    """The outage is longer than the client's timeout, so that the keeper has given up on one renewal at least."""
+    client = open_client(proxied_url, timeout=0.4)
+    lease = await client.lock("a", ttl=3.0)
+    proxy.reset()
+    proxy.refuse()
+    await asyncio.sleep(2.2)
+    proxy.heal()
+    await asyncio.sleep(2.5)
+    assert not lease.lost
+    assert beside.lock("a").fence == lease.fence
+    assert lease.remaining() > 1.0
+    await asyncio.sleep(1.5)
+    assert not lease.lost
+
+
+# -- asyncio: whose cancellation is it
+
+
+async def test_a_foreign_cancellation_is_not_swallowed() -> None:
+    async with AsyncClient("memory://") as once:
+
+        async def body() -> None:
+            async with once.lock("a", ttl=30):
+                await asyncio.sleep(30)
+
+        task = asyncio.ensure_future(body())
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await once.try_lock("a") is not None
+
+
+async def test_a_foreign_cancellation_together_with_a_loss_is_not_swallowed() -> None:
+    async with AsyncClient("memory://") as once:
+        task: asyncio.Task[None]
+
+        async def body() -> None:
+            async with once.lock("a", ttl=0.05, renew=False):
+                try:
+                    await asyncio.sleep(30)
+                finally:
+                    task.cancel()
+                    await asyncio.sleep(0)
+
+        task = asyncio.ensure_future(body())
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_a_cancelled_body_that_raises_its_own_error_keeps_it() -> None:
+    async with AsyncClient("memory://") as once:
+        with pytest.raises(KeyError):
+            async with once.lock("a", ttl=0.05, renew=False):
+                try:
+                    await asyncio.sleep(30)
+                except asyncio.CancelledError:
+                    raise KeyError("mine") from None
+        await asyncio.sleep(0)  # nothing of the cancellation is left
+
+
+async def test_a_loss_that_the_body_learns_by_its_own_renewal_is_told_as_lease_lost() -> None:
+    async with AsyncClient("memory://lost-by-renewal") as once:
+        observer = Observer("memory://lost-by-renewal")
+        with pytest.raises(solely.LeaseLost, match="cleared"):
+            async with once.lock("a", ttl=30) as lease:
+                observer.perform(Clear("lock/a", lease.fence, "test"))
+                await lease.renew()
+        await asyncio.sleep(0)
+
+
+async def test_all_leases_of_a_set_lost_at_once_are_told_as_one_loss() -> None:
+    async with AsyncClient("memory://") as once:
+        with pytest.raises(solely.LeaseLost):
+            async with once.lock_all(["a", "b", "c"], ttl=0.05, renew=False):
+                await asyncio.sleep(30)
+        with pytest.raises(solely.LeaseLost):
+            async with once.lock("a", ttl=0.05, renew=False), once.lock("b", ttl=0.05, renew=False):
+                await asyncio.sleep(30)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+
+async def test_a_timeout_around_a_lease_still_works() -> None:
+    async with AsyncClient("memory://") as once:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                async with once.lock("a", ttl=30):
+                    await asyncio.sleep(30)
+        assert await once.try_lock("a") is not None
+
+
+async def test_on_lost_flag_leaves_the_body_alone() -> None:
+    async with AsyncClient("memory://") as once:
+        with pytest.raises(solely.LeaseLost):
+            async with once.lock("a", ttl=0.05, renew=False, on_lost="flag") as lease:
+                await _until(lambda: lease.lost)
+                await asyncio.sleep(0.01)
+
+
+# -- hand-over
+
+
+async def test_a_lease_handed_over_goes_on_elsewhere(once: Any, other: Any, observer: Observer) -> None:
+    lease = await once.lock("a", ttl=SHORT)
+    token = lease.hand_over()
+    assert lease.lost_how == "handed over"
+    heir = await other.resume(token)
+    assert heir.key == "a"
+    assert heir.fence == lease.fence
+    await asyncio.sleep(3 * SHORT)
+    assert not heir.lost
+    assert await heir.release() is Released.RELEASED
+    assert observer.lock("a").state is State.FREE
+    with pytest.raises(solely.Busy):
+        await once.resume(token)
+
+
+async def test_a_body_that_handed_over_does_not_release(once: Any, other: Any, observer: Observer) -> None:
+    async with once.lock("a", ttl=30) as lease:
+        token = lease.hand_over()
+    assert observer.lock("a").fence == lease.fence
+    await (await other.resume(token)).release()
+
+
+def test_a_lease_is_resumed_in_another_process(shared_url: str, start_worker: Callable[..., Worker]) -> None:
+    worker = start_worker(shared_url)
+    with Client(shared_url) as once:
+        lease = once.lock("a", ttl=5)
+        worker.run(f"lease = once.resume({lease.hand_over()!r})")
+        assert worker.run("lease.fence") == lease.fence
+        assert once.try_lock("a") is None
+        assert worker.run("str(lease.release())") == "released"
+        assert once.try_lock("a") is not None
+        with pytest.raises(WorkerError, match="Busy"):
+            worker.run(f"once.resume({lease.token!r})")
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SOON):
+        while not condition():
+            await asyncio.sleep(0.005)

@@ -1,0 +1,223 @@
+"""lock and try_lock: one holder at a time, in the order of arrival, with a fence that only grows."""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import solely
+from solely import AsyncClient, Client, Released, State
+from tests.client.faces import Observer
+
+PROMPT = 5.0  # seconds: far above any hand-over, far below the ttl that a missed wake-up would cost
+
+
+async def test_a_lease_is_held_in_the_store_and_released_once(once: Any, observer: Observer) -> None:
+    lease = await once.lock("a", ttl=30)
+    assert observer.lock("a").state is State.HELD
+    assert observer.lock("a").fence == lease.fence > 0
+    assert 0 < lease.remaining() < 30
+    assert not lease.lost
+    assert await lease.release() is Released.RELEASED
+    assert await lease.release() is Released.RELEASED
+    assert observer.lock("a").state is State.FREE
+    assert lease.lost
+    assert lease.remaining() == 0.0
+
+
+async def test_the_fence_grows_with_every_hold(once: Any, other: Any) -> None:
+    fences = []
+    for client in (once, other, once, other):
+        async with client.lock("a", ttl=30) as lease:
+            fences.append(lease.fence)
+    assert fences == sorted(set(fences))
+
+
+async def test_try_lock_answers_none_while_another_holds(once: Any, other: Any) -> None:
+    lease = await once.try_lock("a", ttl=30)
+    assert lease is not None
+    assert await other.try_lock("a", ttl=30) is None
+    assert await once.try_lock("a", ttl=30) is None
+    await lease.release()
+    again = await other.try_lock("a", ttl=30)
+    assert again is not None
+    assert again.fence > lease.fence
+
+
+async def test_busy_names_holder_purpose_and_time_left(once: Any, other: Any) -> None:
+    async with once.lock("a", ttl=30, purpose="nightly report"):
+        with pytest.raises(solely.Busy) as refusal:
+            await other.lock("a", ttl=30, wait=0.05)
+    error = refusal.value
+    assert error.key == "a"
+    assert error.left is not None
+    assert 20 < error.left <= 30
+    for fact in (socket.gethostname()[:64], f"pid {os.getpid()}", "nightly report"):
+        assert fact in error.holder
+        assert fact in str(error)
+
+
+async def test_a_refused_waiter_leaves_no_trace(once: Any, other: Any, observer: Observer) -> None:
+    async with once.lock("a", ttl=30) as lease:
+        with pytest.raises(solely.Busy):
+            await other.lock("a", ttl=30, wait=0.05)
+        assert observer.lock("a").waiters == 0
+        assert observer.lock("a").fence == lease.fence
+
+
+async def test_a_waiter_of_another_client_gets_the_key_when_it_is_released(once: Any, other: Any) -> None:
+    lease = await once.lock("a", ttl=30)
+    waiter = asyncio.ensure_future(_take(other, "a"))
+    await asyncio.sleep(0.05)
+    assert not waiter.done()
+    await lease.release()
+    next_lease = await asyncio.wait_for(waiter, PROMPT)
+    assert next_lease.fence > lease.fence
+    assert next_lease.waited >= 0.04
+
+
+async def test_a_waiter_gets_the_key_when_a_dead_holders_time_is_up(once: Any, other: Any) -> None:
+    await once.lock("a", ttl=0.3, renew=False)
+    start = time.monotonic()
+    await other.lock("a", ttl=30, wait=10)
+    assert 0.2 < time.monotonic() - start < PROMPT
+
+
+async def test_waiters_of_one_process_are_served_in_the_order_of_arrival(once: Any) -> None:
+    served: list[int] = []
+
+    async def worker(number: int) -> None:
+        async with once.lock("a", ttl=30, wait=20):
+            served.append(number)
+
+    async with once.lock("a", ttl=30):
+        workers = []
+        for number in range(8):
+            workers.append(asyncio.ensure_future(worker(number)))
+            await asyncio.sleep(0.02)
+    await asyncio.wait_for(asyncio.gather(*workers), PROMPT)
+    assert served == list(range(8))
+
+
+async def test_a_line_that_waits_behind_another_client_times_out_as_busy(once: Any, other: Any) -> None:
+    async with other.lock("a", ttl=30, purpose="deploy"):
+        refusals = await asyncio.gather(*(_refused(once, "a", wait=0.2) for _ in range(3)))
+    assert all("deploy" in refusal.holder for refusal in refusals)
+
+
+async def test_many_workers_never_hold_together(once: Any, other: Any) -> None:
+    inside = 0
+    fences: list[int] = []
+
+    async def worker(client: Any) -> None:
+        nonlocal inside
+        for _ in range(5):
+            async with client.lock("a", ttl=30, wait=20) as lease:
+                inside += 1
+                assert inside == 1
+                fences.append(lease.fence)
+                await asyncio.sleep(0.001)
+                inside -= 1
+
+    await asyncio.wait_for(asyncio.gather(*(worker(c) for c in (once, other) * 4)), 30)
+    assert fences == sorted(set(fences))
+    assert len(fences) == 40
+
+
+async def test_a_key_stays_closed_for_its_delay_after_an_expiry(once: Any, other: Any, observer: Observer) -> None:
+    await once.lock("a", ttl=0.05, delay=30, renew=False)
+    while observer.lock("a").state is State.HELD:
+        await asyncio.sleep(0.01)
+    assert observer.lock("a").state is State.CLOSED
+    assert await other.try_lock("a") is None
+    with pytest.raises(solely.Busy, match="closed for another"):
+        await other.lock("a", wait=0.05)
+
+
+async def test_a_delay_does_not_count_after_a_release(once: Any, other: Any) -> None:
+    async with once.lock("a", ttl=30, delay=30):
+        pass
+    assert await other.try_lock("a") is not None
+
+
+async def test_locks_and_marks_of_one_name_never_meet(once: Any) -> None:
+    async with once.lock("a", ttl=30):
+        assert await once.first("a", ttl=30)
+        assert await once.seen("a")
+    assert await once.try_lock("a") is not None
+
+
+async def test_closing_lets_go_of_everything(open_client: Callable[..., Any], store_url: str, observer: Observer) -> None:
+    client = open_client(store_url)
+    leases = [await client.lock(key, ttl=30) for key in "abc"]
+    await client.close()
+    assert [observer.lock(key).state for key in "abc"] == [State.FREE] * 3
+    assert all(lease.lost for lease in leases)
+    await client.close()
+
+
+async def test_a_closed_client_says_so(open_client: Callable[..., Any], store_url: str) -> None:
+    client = open_client(store_url)
+    lease = await client.lock("a", ttl=30)
+    await client.close()
+    for call in (
+        lambda: client.lock("b"),
+        lambda: client.try_lock("b"),
+        lambda: client.lock_all(["b", "c"]),
+        lambda: client.first("b"),
+        lambda: client.first_many(["b"]),
+        lambda: client.seen("b"),
+        lambda: client.forget("b"),
+        lambda: client.resume(lease.token),
+    ):
+        with pytest.raises(solely.ClientClosed):
+            await call()
+
+
+async def test_closing_while_others_acquire_leaves_nothing_held(
+    open_client: Callable[..., Any], store_url: str, observer: Observer
+) -> None:
+    async def worker(client: Any, key: str) -> None:
+        while True:
+            await (await client.lock(key, ttl=30, wait=5)).release()
+
+    for round_ in range(5):
+        client = open_client(store_url)
+        workers = [asyncio.ensure_future(worker(client, f"{round_}-{n % 3}")) for n in range(9)]
+        await asyncio.sleep(0.02 + 0.005 * round_)
+        await client.close()
+        outcomes = await asyncio.wait_for(asyncio.gather(*workers, return_exceptions=True), 10)
+        assert {type(outcome) for outcome in outcomes} <= {solely.ClientClosed, solely.StoreUnavailable}
+        assert [observer.lock(f"{round_}-{n}").state for n in range(3)] == [State.FREE] * 3
+
+
+def test_an_async_client_in_a_second_loop_is_refused() -> None:
+    client = AsyncClient("memory://")
+    assert asyncio.run(client.first("a"))
+    with pytest.raises(solely.ClientClosed, match="one per loop"):
+        asyncio.run(client.first("b"))
+
+
+def test_a_lease_may_be_released_on_another_thread() -> None:
+    import threading
+
+    with Client("memory://") as once:
+        lease = once.lock("a")
+        releaser = threading.Thread(target=lease.release)
+        releaser.start()
+        releaser.join()
+        assert once.try_lock("a") is not None
+
+
+async def _take(client: Any, key: str) -> Any:
+    return await client.lock(key, ttl=30, wait=20)
+
+
+async def _refused(client: Any, key: str, *, wait: float) -> solely.Busy:
+    with pytest.raises(solely.Busy) as refusal:
+        await client.lock(key, wait=wait)
+    return refusal.value

@@ -1,0 +1,198 @@
+"""A store that is down, hangs, or loses a reply halfway is told as such within the timeout: never as a yes or a no."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import solely
+from solely import AsyncClient, Client, State
+from solely.testing.proxy import FaultProxy
+from tests.client.faces import Observer
+from tests.client.wire import about
+from tests.servers import Valkey, free_port
+
+TIMEOUT = 0.6
+BOUND = TIMEOUT + 2.0 + 2.0  # seconds: the timeout, the bounded undoing, and a busy machine
+
+
+def _refusing(proxy: FaultProxy) -> None:
+    proxy.refuse()
+    proxy.reset()
+
+
+FAULTS: dict[str, Callable[[FaultProxy], Any]] = {
+    "down": _refusing,
+    "half-open": lambda proxy: proxy.half_open(),
+    "requests dropped": lambda proxy: proxy.drop_requests(n=1_000),
+    "replies dropped": lambda proxy: proxy.drop_replies(n=1_000),
+    "reset on request": lambda proxy: proxy.reset_on("to_server", n=1_000),
+    "reset on reply": lambda proxy: proxy.reset_on("to_client", n=1_000),
+}
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "lock": lambda once: once.lock("a", ttl=30, wait=20),
+    "try_lock": lambda once: once.try_lock("a", ttl=30),
+    "lock_all": lambda once: once.lock_all(["a", "b"], ttl=30, wait=20),
+    "first": lambda once: once.first("a"),
+    "first_many": lambda once: once.first_many(["a", "b"]),
+    "seen": lambda once: once.seen("a"),
+    "forget": lambda once: once.forget("a"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_every_call_says_unavailable_within_its_bound_and_recovers(
+    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy, beside: Observer, fault: str
+) -> None:
+    once = open_client(proxied_url, timeout=TIMEOUT)
+    await once.first("warm")
+    FAULTS[fault](proxy)
+    outcomes = await asyncio.gather(*(_timed(call, once) for call in CALLS.values()))
+    for (error, took), name in zip(outcomes, CALLS, strict=True):
+        assert isinstance(error, solely.StoreUnavailable), f"{name}: {error!r}"
+        assert took < BOUND, f"{name}: {took:.1f} s"
+    proxy.heal()
+    async with asyncio.timeout(10):
+        while (await _timed(CALLS["seen"], once))[0] is not False:
+            await asyncio.sleep(0.02)
+    async with once.lock_all(["c", "d"], ttl=30):
+        assert await once.first("c")
+
+
+async def _timed(call: Callable[[Any], Any], once: Any) -> tuple[Any, float]:
+    start = time.monotonic()
+    try:
+        return await call(once), time.monotonic() - start
+    except solely.SolelyError as error:
+        return error, time.monotonic() - start
+
+
+async def test_what_an_outage_left_unknown_is_free_soon_after(
+    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy, beside: Observer
+) -> None:
+    """Replies are lost for longer than the timeout, but requests arrive: the undoing does as well."""
+    once = open_client(proxied_url, timeout=TIMEOUT)
+    await once.seen("warm")
+    proxy.drop_replies(n=1_000)
+    with pytest.raises(solely.StoreUnavailable):
+        await once.lock("a", ttl=30, wait=5)
+    with pytest.raises(solely.StoreUnavailable):
+        await once.first("a")
+    assert beside.lock("a").state is State.FREE
+    assert beside.mark("a").state is State.FREE
+    proxy.heal()
+
+
+@pytest.mark.parametrize("after_bytes", [0, 1, 2, 5, 9, 13])
+async def test_after_a_cut_reply_every_answer_is_the_right_one(
+    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy, after_bytes: int
+) -> None:
+    once = open_client(proxied_url, timeout=2.0)
+    assert await once.first("marked")
+    for n in range(5):
+        fault = proxy.cut_reply(after_bytes, answering=about(f"mark/k{n}"))
+        assert await once.first(f"k{n}") is True
+        assert fault.hits == 1
+        answers = await asyncio.gather(
+            once.seen("marked"), once.seen("absent"), once.first(f"k{n}"), once.first(f"new{n}"), once.seen(f"k{n}")
+        )
+        assert answers == [True, False, False, True, True]
+
+
+async def test_a_reset_in_the_middle_of_many_calls_mixes_no_answers(
+    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy
+) -> None:
+    once = open_client(proxied_url, timeout=2.0)
+    marked, absent = [f"yes{n}" for n in range(20)], [f"no{n}" for n in range(20)]
+    assert all(await once.first_many(marked))
+    for _ in range(5):
+        calls = asyncio.gather(*(once.seen(key) for pair in zip(marked, absent, strict=True) for key in pair))
+        await asyncio.sleep(0)
+        proxy.reset()
+        assert await calls == [True, False] * 20
+
+
+async def test_a_paused_server_is_unavailable_and_then_goes_on(open_client: Callable[..., Any]) -> None:
+    with Valkey() as server:
+        once = open_client(server.url, timeout=TIMEOUT)
+        lease = await once.lock("a", ttl=30)
+        server.pause()
+        error, took = await _timed(CALLS["first"], once)
+        server.resume()
+        assert isinstance(error, solely.StoreUnavailable)
+        assert took < BOUND
+        assert await once.try_lock("a") is None
+        assert str(await lease.release()) == "released"
+
+
+async def test_a_server_that_was_never_there_is_unavailable_with_its_address(open_client: Callable[..., Any]) -> None:
+    port = free_port()
+    once = open_client(f"redis://127.0.0.1:{port}", timeout=TIMEOUT)
+    error, took = await _timed(CALLS["lock"], once)
+    assert isinstance(error, solely.StoreUnavailable)
+    assert str(port) in str(error)
+    assert took < BOUND
+
+
+async def test_closing_while_the_store_hangs_is_bounded(
+    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy
+) -> None:
+    once = open_client(proxied_url, timeout=TIMEOUT)
+    await once.lock("a", ttl=30)
+    proxy.half_open()
+    start = time.monotonic()
+    await once.close()
+    assert time.monotonic() - start < 10
+    proxy.heal()
+
+
+# -- a full server
+
+
+@pytest.fixture
+def full_server() -> Iterator[Valkey]:
+    with Valkey(maxmemory="4mb", maxmemory_policy="noeviction") as server:
+        yield server
+
+
+def _fill(server: Valkey) -> None:
+    with server.client() as redis:
+        for size in (100_000, 10_000, 1_000, 100):
+            try:
+                for n in range(1_000):
+                    redis.set(f"filling-{size}-{n}", b"x" * size)
+            except Exception as error:
+                assert "OOM" in str(error)
+
+
+async def test_a_full_server_refuses_new_acquires_clearly_and_still_releases(
+    open_client: Callable[..., Any], full_server: Valkey
+) -> None:
+    once = open_client(full_server.url, timeout=2.0)
+    lease = await once.lock("held", ttl=30)
+    several = await once.lock_all(["x", "y"], ttl=30)
+    _fill(full_server)
+    for call in CALLS.values():
+        if call is CALLS["seen"] or call is CALLS["forget"]:
+            continue
+        with pytest.raises(solely.StoreFull):
+            await call(once)
+    assert await once.seen("a") is False
+    assert str(await lease.release()) == "released"
+    assert [str(outcome) for outcome in await several.release()] == ["released", "released"]
+
+
+def test_both_clients_name_the_same_errors() -> None:
+    url = f"redis://127.0.0.1:{free_port()}"
+    with Client(url, timeout=0.05) as once, pytest.raises(solely.StoreUnavailable) as blocking:
+        once.seen("a")
+
+    async def asynchronous() -> solely.StoreUnavailable:
+        async with AsyncClient(url, timeout=0.05) as once:
+            with pytest.raises(solely.StoreUnavailable) as error:
+                await once.seen("a")
+            return error.value
+
+    assert asyncio.run(asynchronous()).key == blocking.value.key == "mark/a"

@@ -1,0 +1,80 @@
+"""scripts/bench measures what it says and prints what programs can read. No figure is asserted: machines differ."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import CASES
+from bench.harness import Goal, Row, interleave, ratios
+from bench.report import flat_json, table
+from bench.workers import fairness, thread_rate, thread_turns
+
+ROOT = Path(__file__).parent.parent
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "bench", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=50, check=False)
+
+
+def test_json_is_one_flat_object_of_numbers_on_stdout() -> None:
+    done = bench("--only", "seen", "--json", "--quick")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert list(figures) == ["seen.cache.us"]
+    assert all(isinstance(figure, float) and figure > 0 for figure in figures.values())
+    assert "seen.cache.us" in done.stderr
+
+
+def test_a_prefix_that_fits_nothing_is_answered_with_the_keys_there_are() -> None:
+    done = bench("--only", "nothing")
+    assert done.returncode == 2
+    assert not done.stdout
+    assert "pair.redis.sync.1.vs_redispy" in done.stderr
+
+
+def test_keys_are_unique_and_only_times_have_an_upper_bound() -> None:
+    goals = [goal for case in CASES for goal in case.goals]
+    assert len({goal.key for goal in goals}) == len(goals)
+    assert [goal.key for goal in goals if goal.at_most] == ["seen.cache.us"]
+
+
+def test_sides_take_turns_and_the_first_round_does_not_count() -> None:
+    calls: list[str] = []
+
+    def side(name: str) -> int:
+        calls.append(name)
+        return len(calls)
+
+    results = interleave({"ours": lambda: side("ours"), "peer": lambda: side("peer")}, 2)
+    assert calls == ["ours", "peer"] * 3
+    assert results == {"ours": [3, 5], "peer": [4, 6]}
+    assert ratios(results["ours"], results["peer"]) == [3 / 4, 5 / 6]
+
+
+def test_the_table_shows_median_range_and_a_missed_goal() -> None:
+    rows = [
+        Row(Goal("fast", 2.0, "a peer"), "one core", [1.0, 4.0, 3.0]),
+        Row(Goal("slow", 2.0, "a peer"), "one core", [1.0, 1.5, 3.0]),
+        Row(Goal("time", 2.0, "a clock", at_most=True), "one core", [2.5]),
+    ]
+    _, fast, slow, time = table(rows).splitlines()
+    assert fast.split()[:5] == ["fast", "3.00", "1.00-4.00", ">=", "2"]
+    assert "MISSED" not in fast
+    assert slow.split()[:6] == ["slow", "1.50", "1.00-3.00", ">=", "2", "MISSED"]
+    assert time.split()[3:6] == ["<=", "2", "MISSED"]
+    assert json.loads(flat_json(rows)) == {"fast": 3.0, "slow": 1.5, "time": 2.5}
+
+
+def test_each_thread_has_a_key_of_its_own_and_every_call_counts() -> None:
+    keys: list[str] = []
+    assert thread_rate(keys.append, 3, 0.02) > 0
+    assert set(keys) == {"key-0", "key-1", "key-2"}
+
+
+def test_a_turn_counts_when_it_was_held_in_time() -> None:
+    assert thread_turns(lambda hold: hold(), 2, 0.0, 0.0) == [0, 0]
+    assert fairness([8, 10]) == pytest.approx(0.8)

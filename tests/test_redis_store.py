@@ -1,0 +1,610 @@
+"""What is specific to the Redis store: the same answers as the reference, and its own servers' troubles."""
+
+import asyncio
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from solely.errors import InvalidInput, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
+from solely.model import Allowance, Entry, Item, Released, State, item_key
+from solely.ops import (
+    Ack,
+    Acquire,
+    Advance,
+    Clear,
+    Finish,
+    Hit,
+    Mark,
+    Op,
+    Push,
+    Read,
+    Release,
+    Renew,
+    Return,
+    Take,
+    Unhit,
+)  # fmt: skip
+from solely.stores.memory import Memory, MemoryStore
+from solely.stores.redis import open_async, open_blocking
+from solely.stores.redis.settings import Address, parse
+from tests.conftest import isolated
+from tests.servers import Valkey, ValkeyCluster, ValkeySentinel, until
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+# -- the same answers as the reference, from seeds
+
+
+class Twins:
+    """The reference and the Redis store on one clock, given the same ops: their answers must be the same.
+
+    Fences need not be equal in number: the two sides' fences are paired when first seen, and grow alike for each key.
+    """
+
+    def __init__(self, url: str, seed: int) -> None:
+        self.clock = FakeClock()
+        self.memory = MemoryStore(Memory(clock=self.clock))
+        self.redis = open_blocking(url, clock=self.clock, timeout=5)
+        self.memory.memory._quiet.due = lambda now: iter(())  # type: ignore[method-assign]  # else Unhit depends on the purge
+        self.random = random.Random(seed)
+        self.fences: dict[int, int] = {0: 0}  # the reference's → ours
+        self.by_key: dict[str, set[tuple[int, int]]] = {}
+
+    def paired(self, key: str, ours: int, theirs: int) -> bool:
+        self.by_key.setdefault(key, set()).add((ours, theirs))
+        return self.fences.setdefault(ours, theirs) == theirs
+
+    def same(self, ours: Any, theirs: Any) -> bool:
+        if isinstance(ours, Entry | Item):
+            return (
+                type(ours) is type(theirs)
+                and self.paired(ours[0], ours.fence, theirs.fence)
+                and (abs(ours.left - theirs.left) < 0.001 or ours.left == theirs.left)
+            ) and ours._replace(left=0.0, fence=0) == theirs._replace(left=0.0, fence=0)
+        if isinstance(ours, Allowance):
+            return ours[:2] == theirs[:2] and abs(ours.retry_after - theirs.retry_after) < 0.001
+        return type(ours) is type(theirs) and ours == theirs
+
+    def step(self) -> None:
+        if self.random.random() < 0.5:
+            self.clock.now += self.random.choice([0.0001, 0.01, 0.019, 0.021, 0.5, 1.0, 5.0, 30.0, 61.0, 3600.0])
+        batch = [self.op() for _ in range(self.random.choice([1, 1, 1, 2, 5]))]
+        pairs = [self.fenced(op) for op in batch]
+        ours = self.memory.perform([one for one, _ in pairs])
+        theirs = self.redis.perform([other for _, other in pairs])
+        for op, one, other in zip(batch, ours, theirs, strict=True):
+            assert self.same(one, other), f"{op}\n reference {one}\n redis     {other}"
+
+    def fenced(self, op: Op) -> tuple[Op, Op]:
+        """The same op for both sides: a Clear names each side's own fence."""
+        return (op, op._replace(fence=self.fences[op.fence])) if isinstance(op, Clear) else (op, op)
+
+    def op(self) -> Op:
+        draw = self.random.choice
+        key, owner, ttl = draw(["lock/a", "claim/b", "mark/ü"]), draw(["o1", "o2", "o3", "o4"]), draw([0.01, 1.0, 20.0])
+        queue, id = draw(["q", "r/s"]), draw(["i1", "i2", "i3"])
+        client, delay = draw(["", "c1", "c2", "c3"]), draw([0.0, 0.0, 2.0])
+        some_key = draw([key, key, item_key(queue, id)])
+        return draw(
+            [
+                Acquire(key, owner, ttl, draw(["", "who"])),
+                Acquire(key, owner, ttl, "who", client),
+                Acquire(
+                    key, owner, ttl, "who", client, delay, draw(["", "print"]), draw([True, False]), draw([True, False])
+                ),
+                Renew(some_key, owner, ttl),
+                Finish(key, owner, draw([b"", b"\x00value\xff"]), ttl),
+                Release(key, owner),
+                Release(key, owner, draw([True, False]), delay, draw([0.0, 3.0])),
+                Mark(key, owner, ttl),
+                Mark(key, owner, ttl),
+                Read(some_key),
+                Clear(some_key, draw(list(self.fences)[-6:]), "test"),
+                Hit("limit/h", owner, draw([1, 2]), draw([1.0, 10.0])),
+                Unhit("limit/h", owner),
+                Advance("watermark/w", draw([b"1", b"2", b"2\x00", b"\xff", b""])),
+                Push(queue, id, draw([b"", b"payload"]), delay),
+                Take(queue, owner, ttl, draw(["", "", id])),
+                Ack(queue, id, owner),
+                Return(queue, id, owner, delay),
+            ]
+        )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_answers_what_the_reference_answers(valkey_url: str, seed: int) -> None:
+    twins = Twins(isolated(valkey_url), seed)
+    for _ in range(250):
+        twins.step()
+    for pairs in twins.by_key.values():
+        assert [theirs for _, theirs in sorted(pairs)] == sorted({theirs for _, theirs in pairs})
+    scans = [store.scan("", "", 100) for store in (twins.memory, twins.redis)]
+    assert [entry.key for entry in scans[0]] == [entry.key for entry in scans[1]]
+    assert all(twins.same(*pair) for pair in zip(*scans, strict=True))
+    twins.redis.close()
+
+
+# -- both faces, through one pair of eyes
+
+
+class Face:
+    """A blocking or an asyncio store behind one blocking interface, so that each test below is written once."""
+
+    def __init__(self, url: str, *, asynchronous: bool, timeout: float = 2.0) -> None:
+        self.loop = asyncio.new_event_loop() if asynchronous else None
+        opener: Callable[..., Any] = open_async if asynchronous else open_blocking
+        self.store: Any = opener(url, clock=None, timeout=timeout)
+
+    def run(self, name: str, *args: Any) -> Any:
+        if self.loop is None:
+            return getattr(self.store, name)(*args)
+
+        async def call() -> Any:
+            return await getattr(self.store, name)(*args)
+
+        return self.loop.run_until_complete(asyncio.wait_for(call(), 20))
+
+    def perform(self, *ops: Op) -> list[Any]:
+        return list(self.run("perform", list(ops)))
+
+    def one(self, op: Op) -> Any:
+        (reply,) = self.perform(op)
+        return reply
+
+    def tick(self) -> None:
+        """Lets what is on its way arrive."""
+        if self.loop is not None:
+            self.loop.run_until_complete(asyncio.sleep(0.01))
+        else:
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        self.run("close")
+        if self.loop is not None:
+            self.loop.close()
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def face(request: pytest.FixtureRequest) -> Iterator[Callable[..., Face]]:
+    """Opens faces that are closed after the test."""
+    opened: list[Face] = []
+
+    def opener(url: str, timeout: float = 2.0) -> Face:
+        opened.append(Face(url, asynchronous=request.param == "asyncio", timeout=timeout))
+        return opened[-1]
+
+    yield opener
+    for each in opened:
+        each.close()
+
+
+Opener = Callable[..., Face]
+
+
+def test_a_script_that_the_server_forgot_is_loaded_again(face: Opener, valkey: Valkey) -> None:
+    store = face(isolated(valkey.url))
+    assert store.one(Acquire("lock/a", "me", 30)).owner == "me"
+    valkey.ask("SCRIPT", "FLUSH")
+    assert store.one(Release("lock/a", "me")) is Released.RELEASED
+    valkey.ask("SCRIPT", "FLUSH")
+    assert store.perform(*(Mark(f"mark/{n}", "me", 30) for n in range(300))) == [True] * 300
+
+
+def test_any_number_of_ops_is_performed_in_order(face: Opener, valkey: Valkey) -> None:
+    store = face(isolated(valkey.url))
+    ops: list[Op] = []
+    for n in range(200):
+        ops += [
+            Acquire(f"lock/{n}", "me", 30),
+            Mark(f"mark/{n}", "me", 30),
+            Mark(f"mark/{n}", "other", 30),
+            Read(f"lock/{n}"),
+        ]
+    replies = store.perform(*ops)
+    assert [entry.owner for entry in replies[0::4]] == ["me"] * 200
+    assert replies[1::4] == [True] * 200
+    assert replies[2::4] == [False] * 200
+    assert [entry.key for entry in replies[3::4]] == [f"lock/{n}" for n in range(200)]
+    assert store.perform() == []
+
+
+def test_a_failing_op_harms_no_neighbour(face: Opener, valkey: Valkey) -> None:
+    url = isolated(valkey.url)
+    prefix = parse(url).prefix
+    valkey.ask("LPUSH", f"{prefix}lock/b", "not ours")
+    valkey.ask("LPUSH", f"{prefix}mark/b", "not ours")
+    store = face(url)
+    a, b, m, n, o = store.perform(
+        Acquire("lock/a", "me", 30), Acquire("lock/b", "me", 30),
+        Mark("mark/a", "me", 30), Mark("mark/b", "me", 30), Mark("mark/c", "me", 30),
+    )  # fmt: skip
+    assert a.owner == "me"
+    assert "WRONGTYPE" in str(b)
+    assert b.key == "lock/b"
+    assert (m, o) == (True, True)
+    assert "WRONGTYPE" in str(n)
+
+
+def test_full_memory_refuses_what_is_new_and_still_releases(face: Opener) -> None:
+    with Valkey() as server:
+        store, other = face(server.url), face(server.url)
+        held = store.one(Acquire("lock/plain", "me", 30))
+        store.perform(Acquire("lock/wanted", "me", 30), Mark("mark/old", "me", 30))
+        other.one(Acquire("lock/wanted", "other", 30, "", other.store.client))
+        store.perform(Push("q", "i", b"payload"), Take("q", "me", 30))
+        server.ask("CONFIG", "SET", "maxmemory", "1")
+        full = store.perform(Acquire("lock/new", "me", 30), Mark("mark/new", "me", 30), Push("q", "j", b"payload"))
+        assert [type(error) for error in full] == [StoreFull] * 3
+        assert "maxmemory" in str(full[0])
+        assert full[0].key == "lock/new"
+        assert store.one(Renew("lock/plain", "me", 60)).fence == held.fence
+        assert store.one(Release("lock/plain", "me")) is Released.RELEASED
+        assert store.one(Release("lock/wanted", "me")) is Released.RELEASED
+        assert store.one(Release("lock/gone", "me", revoke=True)) is not None
+        assert store.one(Return("q", "i", "me")) is True
+        server.ask("CONFIG", "SET", "maxmemory", "0")
+        assert store.one(Read("lock/wanted")).state in (State.CLOSED, State.FREE)
+        assert store.one(Take("q", "other", 30)).id == "i"
+
+
+def test_a_server_that_may_evict_is_refused_unless_the_url_accepts_it(
+    face: Opener, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Valkey(maxmemory="50mb", maxmemory_policy="allkeys-lru") as server:
+        with pytest.raises(StoreMisconfigured, match="allkeys-lru.*CONFIG SET maxmemory-policy noeviction"):
+            face(server.url).one(Read("lock/a"))
+        with caplog.at_level(logging.WARNING, "solely"):
+            warned = face(f"{server.url}?eviction=warn")
+            assert warned.one(Acquire("lock/a", "me", 30)).owner == "me"
+        assert any(finding.level == "error" and "allkeys-lru" in finding.text for finding in warned.run("check"))
+
+
+def test_a_wrong_password_is_told_and_not_shown(face: Opener) -> None:
+    with Valkey(requirepass="right") as server:
+        for login in ("", ":wr0ng-secret@", "someone:wr0ng-secret@"):
+            store = face(f"redis://{login}127.0.0.1:{server.port}")
+            with pytest.raises(StoreMisconfigured) as caught:
+                store.one(Read("lock/a"))
+            assert "wr0ng-secret" not in f"{caught.value!r} {caught.value} {store.store!r} {store.store._settings!r}"
+        assert face(f"redis://:right@127.0.0.1:{server.port}").one(Acquire("lock/a", "me", 30)).owner == "me"
+
+
+def test_a_replica_is_no_place_to_write(face: Opener, valkey: Valkey) -> None:
+    with Valkey(replicaof=f"127.0.0.1 {valkey.port}") as replica, pytest.raises(StoreUnavailable, match="replica"):
+        face(replica.url).one(Acquire("lock/a", "me", 30))
+    with Valkey() as server:
+        store = face(server.url)
+        store.one(Read("lock/a"))
+        server.ask("REPLICAOF", "127.0.0.1", valkey.port)
+        with pytest.raises(StoreUnavailable):
+            store.one(Acquire("lock/a", "me", 30))
+        server.ask("REPLICAOF", "NO", "ONE")
+        store.tick()
+        assert store.one(Acquire("lock/a", "me", 30)).owner == "me"
+
+
+def test_nobody_there_is_unavailable_and_certainly_not_performed(face: Opener) -> None:
+    with pytest.raises(StoreUnavailable, match="127.0.0.1:1") as caught:
+        face("redis://127.0.0.1:1").one(Acquire("lock/a", "me", 30, "", "client"))
+    assert not isinstance(caught.value, Unanswered)
+
+
+def test_no_answer_is_unanswered_and_the_next_op_gets_its_own(face: Opener) -> None:
+    with Valkey() as server:
+        store = face(server.url, timeout=0.2)
+        store.one(Read("lock/a"))
+        server.pause()
+        with pytest.raises(Unanswered):
+            store.one(Acquire("lock/a", "me", 30))
+        server.resume()
+        assert store.one(Read("lock/b")).key == "lock/b"
+        server.restart()
+        with suppress(Unanswered):
+            store.one(Read("lock/c"))
+        assert store.one(Acquire("lock/c", "me", 30)).owner == "me"
+
+
+def test_a_hint_comes_to_the_first_waiter_only(face: Opener, valkey: Valkey) -> None:
+    url = isolated(valkey.url)
+    stores = [face(url) for _ in range(3)]
+    heard: list[list[str]] = [[], [], []]
+    for store, keys in zip(stores, heard, strict=True):
+        store.store.listen(keys.append)
+    stores[0].one(Acquire("lock/a", "0", 30))
+    for n in (1, 2):
+        assert stores[n].one(Acquire("lock/a", str(n), 30, "", stores[n].store.client)).owner == ""
+    stores[0].one(Release("lock/a", "0"))
+    until(lambda: [store.tick() for store in stores] and bool(heard[1]), "the hint")
+    assert heard == [[], ["lock/a"], []]
+    assert stores[1].one(Acquire("lock/a", "1", 30, "", stores[1].store.client)).owner == "1"
+
+
+def test_a_waiter_that_is_gone_is_skipped_at_once(face: Opener, valkey: Valkey) -> None:
+    url = isolated(valkey.url)
+    holder, dead, living = face(url), face(url), face(url)
+    heard: list[str] = []
+    living.store.listen(heard.append)
+    holder.one(Acquire("lock/a", "holder", 30))
+    dead.one(Acquire("lock/a", "dead", 30, "", dead.store.client))
+    living.one(Acquire("lock/a", "living", 30, "", living.store.client))
+    dead.run("close")
+    until(lambda: valkey.ask("PUBSUB", "NUMSUB", f"{parse(url).prefix}wake:{dead.store.client}")[0][1] == 0, "its end")
+    holder.one(Release("lock/a", "holder"))
+    until(lambda: living.tick() or bool(heard), "the hint")
+    assert heard == ["lock/a"]
+
+
+def test_hints_come_again_after_a_restart(face: Opener) -> None:
+    with Valkey() as server:
+        store, other = face(server.url), face(server.url)
+        heard: list[str] = []
+        store.store.listen(heard.append)
+        other.one(Acquire("lock/a", "other", 30))
+        store.one(Acquire("lock/a", "me", 30, "", store.store.client))
+        server.restart()
+        for each in (store, other):
+            with suppress(Unanswered):
+                each.one(Read("lock/a"))
+        other.one(Acquire("lock/a", "other", 30))
+        until(lambda: store.tick() or store.store._ear.ready, "the ear")
+        store.one(Acquire("lock/a", "me", 30, "", store.store.client))
+        other.one(Release("lock/a", "other"))
+        until(lambda: store.tick() or bool(heard), "the hint")
+
+
+def test_a_page_of_entries_is_in_order_and_takes_the_prefix_literally(face: Opener, valkey: Valkey) -> None:
+    url = isolated(valkey.url).replace(":&", "&") + "[a]*:"
+    store = face(url)
+    store.perform(
+        *(Acquire(f"lock/{n:03}", "me", 30) for n in range(300)), Mark("mark/a*", "me", 30), Mark("mark/ab", "me", 30)
+    )
+    store.perform(Hit("limit/a", "me", 3, 10), Push("q", "i", b"payload"))
+    assert [entry.key for entry in store.run("scan", "lock/", "lock/100", 3)] == ["lock/101", "lock/102", "lock/103"]
+    assert [entry.key for entry in store.run("scan", "mark/a*", "", 10)] == ["mark/a*"]
+    assert [entry.key for entry in store.run("scan", "", "lock/299", 10)] == ["mark/a*", "mark/ab"]
+    assert [entry.value for entry in store.run("scan", "item/", "", 10)] == [b"payload"]
+
+
+def test_check_tells_what_to_know(face: Opener, valkey: Valkey) -> None:
+    store = face(isolated(valkey.url))
+    store.one(Acquire("lock/a", "me", 30))
+    texts = [finding.text for finding in store.run("check")]
+    for part in ("Valkey", "clock", "nothing is evicted", "append-only"):
+        assert any(part in text for text in texts), part
+    valkey.ask("SET", f"{store.store._settings.prefix}#fence", int((time.time() + 3 * 86_400) * 1_000_000))
+    assert any(finding.level == "warning" and "set back" in finding.text for finding in store.run("check"))
+    assert store.one(Acquire("lock/b", "me", 30)).fence > (time.time() + 2 * 86_400) * 1_000_000
+
+
+# -- Sentinel and Cluster
+
+
+def test_after_a_failover_writes_go_on_and_fences_grow(face: Opener) -> None:
+    with ValkeySentinel() as servers:
+        store = face(servers.url, timeout=1.0)
+        before = store.one(Acquire("lock/a", "me", 30)).fence
+        servers.primary.kill()
+        deadline, after = time.monotonic() + 30, None
+        while after is None and time.monotonic() < deadline:
+            with suppress(StoreUnavailable):
+                after = store.one(Acquire("lock/b", "me", 30)).fence
+            time.sleep(0.05)
+        assert after is not None
+        assert after > before
+        assert store.one(Release("lock/b", "me")) is Released.RELEASED
+        assert any(str(servers.replica.port) in finding.subject for finding in store.run("check"))
+
+
+def test_a_cluster_performs_a_batch_over_all_its_nodes(face: Opener, cluster: ValkeyCluster) -> None:
+    store = face(isolated(cluster.url))
+    keys = [f"lock/{n}" for n in range(300)]
+    assert [entry.owner for entry in store.perform(*(Acquire(key, "me", 30) for key in keys))] == ["me"] * 300
+    assert [entry.key for entry in store.run("scan", "lock/", "", 1000)] == sorted(keys)
+    assert store.perform(*(Mark(f"mark/{key}", "me", 30) for key in keys)) == [True] * 300
+    assert store.perform(*(Release(key, "me") for key in keys)) == [Released.RELEASED] * 300
+    assert store.perform(Push("q/1", "i", b"payload"), Push("q/1", "j", b"payload")) == [True, True]
+    assert [item.id for item in store.perform(Take("q/1", "me", 30), Take("q/1", "other", 30))] == ["i", "j"]
+    item = store.one(Read(item_key("q/1", "i")))
+    assert (item.value, item.state) == (b"payload", State.HELD)
+    assert store.one(Clear(item.key, item.fence, "test")) is True
+    assert store.one(Ack("q/1", "j", "other")) is True
+    assert [store.one(Hit("limit/a", owner, 1, 30)).allowed for owner in ("me", "other")] == [True, False]
+    assert {finding.subject for finding in store.run("check")} == {f"127.0.0.1:{node.port}" for node in cluster.nodes}
+
+
+def test_a_hint_crosses_the_cluster(face: Opener, cluster: ValkeyCluster) -> None:
+    url = isolated(cluster.url)
+    store, other = face(url), face(url)
+    heard: list[str] = []
+    store.store.listen(heard.append)
+    for n in range(8):
+        other.one(Acquire(f"lock/{n}", "other", 30))
+        assert store.one(Acquire(f"lock/{n}", "me", 30, "", store.store.client)).owner == ""
+        other.one(Release(f"lock/{n}", "other"))
+    until(lambda: store.tick() or len(heard) == 8, "the hints")
+    assert heard == [f"lock/{n}" for n in range(8)]
+
+
+def test_a_slot_that_moves_is_followed(face: Opener, cluster: ValkeyCluster) -> None:
+    store = face(isolated(cluster.url))
+    assert store.one(Acquire("lock/a", "me", 30)).owner == "me"
+    slot = store.store._codec.bucket(Acquire("lock/a", "me", 30))
+    base = store.store._codec.bases[slot]
+    number = cluster.nodes[0].ask("CLUSTER", "KEYSLOT", base)
+    ids = [node.ask("CLUSTER", "MYID") for node in cluster.nodes]
+    home = next(n for n, node in enumerate(cluster.nodes) if node.ask("CLUSTER", "COUNTKEYSINSLOT", number))
+    away = (home + 1) % 3
+    source, target = cluster.nodes[home], cluster.nodes[away]
+    target.ask("CLUSTER", "SETSLOT", number, "IMPORTING", ids[home])
+    source.ask("CLUSTER", "SETSLOT", number, "MIGRATING", ids[away])
+    try:
+        for key in source.ask("CLUSTER", "GETKEYSINSLOT", number, 100):
+            source.ask("MIGRATE", "127.0.0.1", target.port, key, 0, 5000)
+        assert store.one(Renew("lock/a", "me", 60)).owner == "me"  # ASK
+    finally:
+        for node in cluster.nodes:
+            node.ask("CLUSTER", "SETSLOT", number, "NODE", ids[away])
+    assert store.one(Renew("lock/a", "me", 60)).owner == "me"  # MOVED
+    assert store.one(Release("lock/a", "me")) is Released.RELEASED
+
+
+# -- what only one face has
+
+
+def test_many_threads_share_a_blocking_store(valkey: Valkey) -> None:
+    store = open_blocking(isolated(valkey.url), clock=None, timeout=5)
+    wrong: list[Any] = []
+
+    def work(name: int) -> None:
+        for n in range(100):
+            (entry,) = store.perform([Acquire(f"lock/{name}/{n}", f"{name}", 30)])
+            if not isinstance(entry, Entry) or entry.key != f"lock/{name}/{n}":
+                wrong.append(entry)
+            store.perform([Release(f"lock/{name}/{n}", f"{name}")])
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert sum(map(len, store._idle.values())) <= 8
+    store.close()
+
+
+def test_an_interrupted_thread_leaves_no_strangers_answer(valkey: Valkey) -> None:
+    store = open_blocking(isolated(valkey.url), clock=None, timeout=5)
+    store.perform([Read("lock/a")])
+    (wire,) = store._idle[Address("127.0.0.1", valkey.port)]
+
+    def interrupted(command: bytes) -> Any:
+        wire.send(command)
+        raise KeyboardInterrupt
+
+    wire.call = interrupted  # type: ignore[method-assign]
+    original = type(wire).call
+    try:
+        type(wire).call = lambda self, command: interrupted(command)  # type: ignore[method-assign,misc]
+        with pytest.raises(KeyboardInterrupt):
+            store.perform([Acquire("lock/a", "me", 30)])
+    finally:
+        type(wire).call = original  # type: ignore[method-assign]
+    assert not any(store._idle.values())
+    (entry,) = store.perform([Read("lock/b")])
+    assert isinstance(entry, Entry)
+    assert entry.key == "lock/b"
+    store.close()
+
+
+def test_a_forked_child_has_connections_of_its_own(valkey: Valkey) -> None:
+    store = open_blocking(isolated(valkey.url), clock=None, timeout=5)
+    store.perform([Acquire("lock/a", "me", 30, "", store.client)])
+    name = store.client
+    child = os.fork()
+    if child == 0:
+        status = 1
+        with suppress(BaseException):
+            store.forked()
+            (entry,) = store.perform([Acquire("lock/b", "child", 30, "", store.client)])
+            status = 0 if isinstance(entry, Entry) and entry.owner == "child" and store.client != name else 2
+            store.close()
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert store._ear.ready
+    (entry,) = store.perform([Read("lock/b")])
+    assert isinstance(entry, Entry)
+    assert entry.state is State.HELD
+    store.close()
+
+
+async def test_many_tasks_share_one_connection(valkey: Valkey) -> None:
+    store = open_async(isolated(valkey.url), clock=None, timeout=5)
+
+    async def work(name: int) -> list[Any]:
+        return [(await store.perform([Acquire(f"lock/{name}/{n}", "me", 30)]))[0] for n in range(20)]
+
+    found = await asyncio.gather(*(work(name) for name in range(50)))
+    assert [[entry.key for entry in entries] for entries in found] == [
+        [f"lock/{m}/{n}" for n in range(20)] for m in range(50)
+    ]
+    assert len(store._wires) == 1
+    await store.close()
+
+
+async def test_a_cancelled_task_does_not_disturb_the_others(valkey: Valkey) -> None:
+    store = open_async(isolated(valkey.url), clock=None, timeout=5)
+    await store.perform([Read("lock/a")])
+    futures = [asyncio.ensure_future(store.perform([Acquire(f"lock/{n}", "me", 30)])) for n in range(30)]
+    for future in futures[::3]:
+        future.cancel()
+    results = await asyncio.gather(*futures, return_exceptions=True)
+    for n, result in enumerate(results):
+        if n % 3:
+            assert isinstance(result, list)
+            assert result[0].key == f"lock/{n}"  # type: ignore[union-attr]
+    held = await store.perform([Read(f"lock/{n}") for n in range(30)])
+    assert [entry.state for entry in held if isinstance(entry, Entry)] == [State.HELD] * 30
+    await store.close()
+
+
+async def test_what_nobody_awaits_is_performed_all_the_same(valkey: Valkey) -> None:
+    store = open_async(isolated(valkey.url), clock=None, timeout=5)
+    store.perform([Acquire("lock/a", "me", 30)])  # not connected yet
+    entry: Any = None
+    for _ in range(100):
+        (entry,) = await store.perform([Read("lock/a")])
+        if entry.state is State.HELD:
+            break
+    assert entry.state is State.HELD
+    await store.close()
+
+
+# -- URLs
+
+
+@pytest.mark.parametrize(
+    ("url", "part"),
+    [
+        ("redis://localhost?colour=red", "colour"),
+        ("redis://localhost:port", "port"),
+        ("redis://localhost/name", "database"),
+        ("redis://localhost?db=x", "db"),
+        ("redis://localhost?prefix=", "prefix"),
+        ("redis://localhost?prefix={a}", "prefix"),
+        ("redis://localhost?eviction=maybe", "eviction"),
+        ("redis+sentinel://localhost", "mymaster"),
+        ("redis+cluster://localhost?db=1", "db"),
+    ],
+)
+def test_a_url_that_cannot_be_is_told(url: str, part: str) -> None:
+    for opener in (open_blocking, open_async):
+        with pytest.raises(InvalidInput, match=part):
+            opener(url, clock=None, timeout=1)
+
+
+def test_a_url_says_where_and_how() -> None:
+    settings = parse(
+        "redis+sentinel://me:p%40ss@h1,[::1]:5/mymaster?db=3&sentinel_password=s&ssl=true&ssl_cert_reqs=none"
+    )
+    assert settings.seeds == (Address("h1", 26379), Address("::1", 5))
+    assert settings.login == {"db": 3, "ssl_cert_reqs": "none", "username": "me", "password": "p@ss"}
+    assert (settings.service, settings.tls, settings.sentinel_login) == ("mymaster", True, {"password": "s"})
+    assert "p@ss" not in f"{settings} {settings!r}"
+    assert parse("redis://").seeds == (Address("localhost", 6379),)
+    assert parse("redis://h:1/2").login == {"db": 2}
+    assert parse("unix:///run/redis.sock?db=1").seeds == (Address("/run/redis.sock", 0),)
+    assert parse("rediss://h").tls
