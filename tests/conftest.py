@@ -9,6 +9,8 @@ import pytest
 
 from tests.servers import DEBIAN_REDIS, Valkey, ValkeyCluster, ValkeySentinel
 
+pytest.register_assert_rewrite("solely.testing.contract", "solely.testing.promises", "solely.testing.face")
+
 IN_CI = os.environ.get("CI") == "true"
 
 

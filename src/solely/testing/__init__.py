@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .clock import ManualClock as ManualClock
     from .contract import AsyncStoreContract as AsyncStoreContract
     from .contract import StoreContract as StoreContract
+    from .machine import run_machine as run_machine
     from .proxy import FaultProxy as FaultProxy
 
 _HOMES = {
@@ -20,6 +21,7 @@ _HOMES = {
     "FaultProxy": "proxy",
     "StoreContract": "contract",
     "AsyncStoreContract": "contract",
+    "run_machine": "machine",
 }
 
 

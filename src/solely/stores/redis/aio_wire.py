@@ -14,7 +14,7 @@ import hiredis
 import redis.asyncio.connection
 from redis.exceptions import RedisError
 
-from ...errors import Unanswered
+from ...errors import StoreUnavailable, Unanswered
 from .links import link, refused
 from .settings import Address, Settings
 
@@ -70,6 +70,9 @@ class AsyncWire(asyncio.Protocol):
     def call(self, payload: bytes, finish: Finish = plain, kept: Any = None) -> asyncio.Future[Any]:
         """Sends one command; the future is finished by `finish` when its answer is there."""
         future: asyncio.Future[Any] = self._loop.create_future()
+        if self.lost.done():
+            fail(future, StoreUnavailable(f"{self.address}: the connection had ended before anything was sent"))
+            return future
         now = self._loop.time()
         self._waiting.append((future, finish, kept, now))
         if self._watch is None:
@@ -79,10 +82,8 @@ class AsyncWire(asyncio.Protocol):
 
     def call_all(self, commands: list[bytes]) -> list[asyncio.Future[Any]]:
         """Sends several commands in one write."""
-        last = self.call(b"".join(commands))
-        others = [(self._loop.create_future(), *self._waiting[-1][1:]) for _ in commands[1:]]
-        self._waiting.extend(others)
-        return [last, *(future for future, *_ in others)]
+        first = self.call(b"".join(commands))
+        return [first, *(self.call(b"") for _ in commands[1:])]
 
     def ask(self, *command: Any) -> asyncio.Future[Any]:
         return self.call(hiredis.pack_command(command))

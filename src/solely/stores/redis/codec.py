@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 from zlib import crc32
 
@@ -107,7 +107,8 @@ _ENCODE: dict[type, Callable[[Any, str], Words]] = {
 
 def _run(ops: Sequence[Op], start: int) -> int:
     """Where the run of Marks that begins at `start` ends: all of one owner and one ttl."""
-    _, owner, ttl = ops[start]
+    first = cast(Mark, ops[start])
+    owner, ttl = first.owner, first.ttl
     for end in range(start + 1, len(ops)):
         op = ops[end]
         if type(op) is not Mark or op[1] != owner or op[2] != ttl:
@@ -204,7 +205,7 @@ def _entry(key: str, owner: str, raw: Any) -> Entry:
 
 def _acquired(op: Acquire, raw: Any) -> Entry:
     if type(raw) is int:
-        return _new(Entry, (op[0], _HELD, raw, op[2], op[1], 1, 0, 0, "", op[3], None, ""))  # half the time of Entry(…)
+        return _new(Entry, (op[0], _HELD, raw, float(op[2]), op[1], 1, 0, 0, "", op[3], None, ""))  # half the time of Entry(…)
     return _entry(op.key, op.owner, raw)
 
 

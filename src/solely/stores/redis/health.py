@@ -9,7 +9,7 @@ from hiredis import ReplyError
 
 from ...errors import StoreMisconfigured
 from ...model import Finding
-from .faults import NotPrimary
+from .faults import NotPrimary, fault
 from .settings import Address, Settings
 
 log = logging.getLogger("solely")
@@ -24,9 +24,11 @@ _warned: set[str] = set()
 
 
 def read_info(answer: Any) -> Info:
-    """The fields of an INFO answer; none if it was refused."""
+    """The fields of an INFO answer; none if this user may not ask. Raises what else the server says instead."""
     if isinstance(answer, ReplyError):
-        return {}
+        if str(answer).startswith(("NOPERM", "ERR unknown command")):
+            return {}
+        raise fault(answer)
     lines = (line.partition(":") for line in answer.decode("utf-8", "replace").splitlines() if ":" in line)
     return {name: value for name, _, value in lines}
 

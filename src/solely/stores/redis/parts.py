@@ -67,7 +67,7 @@ class Batch:
         first = found[0]
         if isinstance(first, Elsewhere):
             host, _, port = first.address.rpartition(":")
-            part.asking = Address(host, int(port)) if first.asking else None
+            part.asking = Address(host, int(port)) if first.asking and host else None
             self.moved = self.moved or not first.asking
             self.open.append(part)
         for place, answer in zip(part.places, found, strict=True):

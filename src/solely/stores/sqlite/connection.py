@@ -14,10 +14,9 @@ from .statements import SCHEMA, SQL
 
 APPLICATION = 0x534F4C59  # "SOLY" in the file's header: no other program's database is ever taken for a store
 VERSION = 1
-BUSY_SLICE = (
-    0.020  # seconds that SQLite waits for a lock by itself: it asks at 0, 1, 3, 8, 18 ms, then ever less often,
-)
-# and a process that asks seldom can starve; so we begin anew after each slice until the timeout is over
+# Seconds that SQLite waits for a lock: it asks after 0, 1, 3, 8 and 18 ms, then ever less often, and who asks seldom
+# starves; so we begin anew after each slice, until the timeout is over.
+BUSY_SLICE = 0.020
 _RETRY = 0.005  # seconds between tries to switch to WAL, which SQLite's own busy handler does not cover: a few writes
 
 

@@ -34,11 +34,11 @@ def is_busy(error: BaseException) -> bool:
     return primary_code(error) == sqlite3.SQLITE_BUSY
 
 
-def uncertain(path: str, error: sqlite3.Error) -> Exception:
-    """What an error of a commit means: a disk error may leave it to be found by the next recovery, others leave nothing."""
+def doubt(path: str, error: sqlite3.Error) -> None:
+    """Raises Unanswered if this error leaves a commit unknown: after a disk error the next recovery may find it."""
     if primary_code(error) == sqlite3.SQLITE_IOERR:
-        return Unanswered(f"the SQLite store {path} may or may not have kept what was asked: disk error ({error})")
-    return error
+        text = f"the SQLite store {path} may or may not have kept what was asked: disk error ({error})"
+        raise Unanswered(text) from error
 
 
 def explain(path: str, error: BaseException) -> StoreError:

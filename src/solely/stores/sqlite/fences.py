@@ -46,7 +46,9 @@ class ClockFences:
     def begin(self, execute: Execute) -> None: ...
 
     def next(self) -> int | None:
-        fence = max(self._last + 1, self._base + self._tick())
+        fence = self._base + self._tick()
+        if fence <= self._last:
+            fence = self._last + 1
         if fence > self._bound:
             return None
         self._last = fence

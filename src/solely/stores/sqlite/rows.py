@@ -67,7 +67,8 @@ class Rows:
     fences: Fences
 
     def __init__(self, readings: Readings, longest_wait: int) -> None:
-        self.readings, self.longest_wait = readings, longest_wait
+        self.readings = readings
+        self._read_lease, self._longest_wait = readings.lease, longest_wait
         self.execute: Any = None
         self.now = t.Now(0, 0)
         self.latest = 0
@@ -115,12 +116,11 @@ class Rows:
         return fence
 
     def lease_now(self) -> int:
-        return self.now.lease if self.fixed else self.readings.lease()
+        return self.now.lease if self.fixed else self._read_lease()
 
-    @property
-    def patience(self) -> int:
-        """µs that may well pass until a statement has the write lock: what ends sooner is left to the long way."""
-        return 0 if self.fixed else self.longest_wait
+    def lease_soon(self) -> int:
+        """By then a statement surely has the write lock; what ends sooner is left to the long way."""
+        return self.now.lease if self.fixed else self._read_lease() + self._longest_wait
 
     def clocks(self) -> t.Now:
         """One reading of both clocks."""

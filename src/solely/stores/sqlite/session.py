@@ -15,7 +15,7 @@ from solely.stores import transitions as t
 
 from .clock import Readings
 from .connection import BUSY_SLICE, connect
-from .faults import explain, is_busy, uncertain
+from .faults import doubt, explain, is_busy
 from .fences import fences_for
 from .health import findings
 from .hub import Hub
@@ -74,7 +74,16 @@ class Session(Rows):
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         """One reply per op. Hints go out when what they tell of is committed."""
         with self.lock:
-            replies = self._perform(ops)
+            if self._connection is None and (failed := self._first_connect()):
+                return [failed] * len(ops)
+            if len(ops) <= MAX_BATCH:
+                replies = self._together(ops)
+            else:
+                replies = []
+                for start in range(0, len(ops), MAX_BATCH):
+                    replies += self._in_place(ops[start : start + MAX_BATCH])
+            if self._sweep.due(len(ops)):
+                self._sweep_some()
             hints = self.hints
             if hints:
                 self.hints = []
@@ -82,23 +91,14 @@ class Session(Rows):
             self.hub.tell(client, key)
         return replies
 
-    def _perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
-        if self._connection is None:
-            try:
-                self._connect()
-            except StoreUnavailable:
-                raise
-            except (StoreError, sqlite3.Error) as error:
-                return [self._explained(error)] * len(ops)
-        if len(ops) <= MAX_BATCH:
-            replies = self._together(ops)
-        else:
-            replies = []
-            for start in range(0, len(ops), MAX_BATCH):
-                replies += self._in_place(ops[start : start + MAX_BATCH])
-        if self._sweep.due(len(ops)):
-            self._sweep_some()
-        return replies
+    def _first_connect(self) -> StoreError | None:
+        try:
+            self._connect()
+        except StoreUnavailable:
+            raise
+        except (StoreError, sqlite3.Error) as error:
+            return self._explained(error)
+        return None
 
     def _together(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         end = 0.0
@@ -155,12 +155,15 @@ class Session(Rows):
 
     def _alone(self, op: Op) -> Any:
         """One statement that is its own transaction, under the same lock as BEGIN IMMEDIATE; or MISS."""
-        self._enter()
+        if not self.hub.writing.acquire(False):
+            self._enter()
         try:
-            self._wait_for_disk(False)
+            if self.durable:
+                self._wait_for_disk(False)
             return SHORTCUTS[type(op)](self, op)
         except sqlite3.Error as error:
-            raise uncertain(self.path, error) from error
+            doubt(self.path, error)
+            raise
         finally:
             self.hub.writing.release()
 
@@ -215,7 +218,8 @@ class Session(Rows):
         try:
             self.execute("COMMIT")
         except sqlite3.Error as error:
-            raise uncertain(self.path, error) from error
+            doubt(self.path, error)
+            raise
 
     def _step(self, op: Op) -> Any:
         kind = type(op)

@@ -66,7 +66,7 @@ def mark_absent(rows: Rows, op: Mark) -> bool | _Miss:
 def release_clean(rows: Rows, op: Release) -> Released | _Miss:
     if op.revoke or op.delay or op.keep:
         return MISS
-    released = rows.execute(_RELEASE, (op.key, op.owner, rows.lease_now() + rows.patience)).rowcount == 1
+    released = rows.execute(_RELEASE, (op.key, op.owner, rows.lease_soon())).rowcount == 1
     return Released.RELEASED if released else MISS
 
 

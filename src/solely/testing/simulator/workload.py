@@ -83,7 +83,7 @@ class Task:
         if self._waits():
             self.client.world.waiting.begins(wish.key, run)
         if self.client.chance() < self.client.world.manners.cancel:
-            driver.after(self.client.chance() * (wish.wait or 0.1), run.cancel, Cancelled())
+            driver.after(self.client.chance() * (wish.wait or 0.02), run.cancel, Cancelled())
 
     def _waits(self) -> bool:
         """True for a flow whose wait is measured. Where a client also takes several keys at once, such a flow may stand
@@ -117,7 +117,7 @@ class SimulatedClient:
             cache=None,
             start_keeping=self._start_keeping,
         )
-        self.takes_several = self.chance() < 0.5
+        self.takes_several = self.chance() < world.manners.several
         self.keepers: list[Run] = []
         self._relied_on: dict[int, Hold] = {}
         self.tasks = [Task(self, self._script()) for _ in range(tasks)]

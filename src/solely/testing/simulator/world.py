@@ -19,19 +19,41 @@ OPS = 200  # sent per seed: enough for several holds of each key by each client,
 _TIMEOUT = 1.0  # seconds: how long clients try; short, so that giving up happens often
 _MOST_EVENTS = 50_000  # a world at rest needs some 2,000
 
-CALM = Weather(latency=0.008)
-ROUGH = Weather(latency=0.01, lost=0.02, late=0.015, slow=0.03, deaf=0.35, full=0.01)
-
 
 class Manners(NamedTuple):
-    """What the clients and the store suffer: chances per action."""
+    """What the clients do and suffer: chances per action."""
 
     cancel: float
+    several: float  # that a client takes several keys at once: then its waiting is not measured
+    work: tuple[float, ...]  # seconds, at most, between two looks at a lease
     pause: float = 0.0
     kill: float = 0.0
     restart: float = 0.0
     wipe: float = 0.0  # of a restart: the data is gone
-    work: tuple[float, ...] = (0.05, 1.0, 3.0)  # seconds, at most, between two looks at a lease
+
+
+class Climate(NamedTuple):
+    """A kind of world; `share` of all seeds are of this kind."""
+
+    share: float
+    keys: tuple[int, ...]
+    weather: Weather
+    manners: Manners
+
+    @property
+    def calm(self) -> bool:
+        """True if nothing is lost or held up, and nobody dies: then a free key is taken promptly."""
+        return self.weather == CALM
+
+
+CALM = Weather(latency=0.008)
+ROUGH = Weather(latency=0.01, lost=0.02, late=0.015, slow=0.03, deaf=0.35, full=0.015)
+BRISK, SLOW = (0.02, 0.05, 0.5), (0.05, 1.0, 3.0)
+CLIMATES = (
+    Climate(0.25, (1, 1, 2), CALM, Manners(0.1, 0.0, BRISK)),  # many wait for few keys
+    Climate(0.15, (2, 3), CALM, Manners(0.1, 1.0, BRISK)),  # each takes several of the same keys
+    Climate(0.60, (1, 2, 3), ROUGH, Manners(0.12, 0.5, SLOW, 0.04, 0.006, 0.008, 0.4)),
+)
 
 
 class World:
@@ -41,13 +63,12 @@ class World:
         self.chance = Random(seed)
         self.timeline = Timeline()
         self.history = History(self.timeline)
-        calm = self.chance.random() < 0.35
-        self.weather = CALM if calm else ROUGH
-        self.manners = Manners(0.1, work=(0.02, 0.05, 0.5)) if calm else Manners(0.12, 0.04, 0.006, 0.008, 0.4)
-        self.keys = [f"lock/{n}" for n in range(self.chance.choice((1, 2, 2, 3)))]
+        climate = self.chance.choices(CLIMATES, [climate.share for climate in CLIMATES])[0]
+        self.weather, self.manners = climate.weather, climate.manners
+        self.keys = [f"lock/{n}" for n in range(self.chance.choice(climate.keys))]
         self.marks = [f"mark/{n}" for n in range(self.chance.randint(1, 4))]
         runs: dict[str, Run] = {}
-        self.waiting = Waiting(self.history, timeout=_TIMEOUT, latency=self.weather.latency, calm=calm)
+        self.waiting = Waiting(self.history, timeout=_TIMEOUT, latency=self.weather.latency, calm=climate.calm)
         self.truth = Truth(self.history, self.waiting, runs)
         self.beliefs = Beliefs(self.history, self.truth)
         self.network = Network(self.timeline, self.chance, self.weather, self.truth.performed)
