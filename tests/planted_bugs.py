@@ -258,3 +258,9 @@ def turn_is_not_passed_on() -> Planted:
             del self._others[key]
 
     return patch.object(Lines, "leave", leave)
+
+
+@bug
+def displaced_owners_are_forgotten() -> Planted:
+    """The store remembers only the last owner that it displaced."""
+    return patch.object(t, "MAX_GONE", 1)

@@ -51,6 +51,23 @@ def test_the_same_seed_gives_the_same_history_in_another_process() -> None:
     assert other.stdout.strip() == str([simulate(seed).digest() for seed in range(5)]), other.stderr
 
 
+def test_every_fault_happens() -> None:
+    told = "\n".join(simulate(seed).tail(1_000) for seed in range(100))
+    faults = (
+        "paused",
+        "killed",
+        "restarts",
+        "with its data",
+        "empty",
+        "Cancelled",
+        "StoreFull",
+        "no answer",
+        "refused",
+    )
+    answers = ("gone=revoked", "gone=expired", "gone=cleared", "state=closed", "expired", "cleared", "released", "Busy")
+    assert [word for word in faults + answers if word not in told] == []
+
+
 def test_a_seed_can_be_replayed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["simulator", "--seed", "0", "--seeds", str(WITHIN)]
     monkeypatch.setattr(sys, "argv", command)

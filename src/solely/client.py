@@ -17,7 +17,7 @@ from .core import Core, keys_of
 from .drivers.aio import AsyncDriver, finished
 from .drivers.blocking import BlockingDriver
 from .drivers.trying import ONE_TRY
-from .errors import InvalidInput
+from .errors import Busy, InvalidInput
 from .events import Hook, combine
 from .flows.hold import Hold
 from .flows.renewal import keep_renewing, keep_watching
@@ -146,7 +146,11 @@ class Client:
         """A lease of the key, or None if somebody has it; does not wait."""
         stored = stored_key("lock", key)
         terms = self._core.terms(ttl=ttl, wait=0.0, purpose=purpose, delay=delay)
-        return self._run(self._core.trying(stored, terms, self._leased(renew, max_hold, on_lost)))
+        leased = self._leased(renew, max_hold, on_lost)
+        try:
+            return self._run(self._core.taking(stored, terms, leased))
+        except Busy:
+            return None
 
     def lock_all(
         self,
@@ -325,7 +329,11 @@ class AsyncClient:
         """A lease of the key, or None if somebody has it; does not wait."""
         stored = stored_key("lock", key)
         terms = self._core.terms(ttl=ttl, wait=0.0, purpose=purpose, delay=delay)
-        return await self._run(self._core.trying(stored, terms, self._leased(renew, max_hold, on_lost)))
+        leased = self._leased(renew, max_hold, on_lost)
+        try:
+            return await self._run(self._core.taking(stored, terms, leased))
+        except Busy:
+            return None
 
     def lock_all(
         self,

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from . import events
 from .cache import Cache
-from .errors import Busy, ClientClosed, Interrupted, InvalidInput, LeaseLost, StoreError
+from .errors import Busy, InvalidInput, SolelyError
 from .flows import dedup, lock
-from .flows.hold import Hold
+from .flows.hold import FORKED, Hold
 from .flows.lock import Terms
 from .flows.renewal import Book
 from .flows.requests import Ask, Flow, Sending
@@ -50,7 +50,7 @@ class Core:
     def forked(self) -> None:
         """In the child of a fork: its leases are born lost, and its name is its own."""
         for hold in list(self.book.holds):
-            hold.lost = "forked"
+            hold.lost = FORKED
         self.book = Book(self._ring, self._report)
         self._signature = Signature()
         self._keeping = False
@@ -85,19 +85,15 @@ class Core:
 
     def taking(self, key: str, terms: Terms, lease: Callable[[Hold], L]) -> Flow[L]:
         """A lease of the key; Busy if it cannot be had in time."""
+        flow = lock.acquire(key, terms, lambda hold: self._kept(lease(hold)), here=self.book.here)
+        return flow if self.hook is None else self._telling(flow, key, terms)
+
+    def _telling(self, flow: Flow[L], key: str, terms: Terms) -> Flow[L]:
         try:
-            hold = yield from lock.acquire(key, terms)
+            return (yield from flow)
         except Busy as refusal:
             self._contended(key, terms, refusal)
             raise
-        return self._kept(lease(hold))
-
-    def trying(self, key: str, terms: Terms, lease: Callable[[Hold], L]) -> Flow[L | None]:
-        """A lease of the key, or None if somebody has it."""
-        try:
-            return (yield from self.taking(key, terms, lease))
-        except Busy:
-            return None
 
     def taking_all(self, keys: Sequence[str], terms: Terms, lease: Callable[[Hold], L]) -> Flow[list[L]]:
         """Leases of all keys, in the order given; Busy, with none held, if they cannot be had in time."""
@@ -158,55 +154,47 @@ class Core:
 
     def releasing(self, lease: LeaseFace) -> Flow[Released]:
         """Lets go, and says truthfully whether it was still held."""
-        self.book.remove(lease._hold)
-        outcome = yield from lock.release(lease._hold)
-        self._let_go(lease, outcome)
-        return outcome
+        hold = lease._hold
+        self.book.remove(hold)
+        return lock.release(hold)
 
     def releasing_all(self, leases: Sequence[LeaseFace]) -> Flow[list[Released]]:
         """Lets go of all in one batch, and says truthfully whether each was still held."""
         for lease in leases:
             self.book.remove(lease._hold)
-        outcomes = yield from lock.release_all([lease._hold for lease in leases])
-        for lease, outcome in zip(leases, outcomes, strict=True):
-            self._let_go(lease, outcome)
-        return outcomes
+        return lock.release_all([lease._hold for lease in leases])
 
-    def _let_go(self, lease: LeaseFace, outcome: Released) -> None:
-        hold = lease._hold
-        hold.lost = hold.lost or outcome.value
+    def released(self, lease: LeaseFace, outcome: Released) -> Released:
+        """The end of a lease, told."""
+        lease._over = True
         if self.hook is not None:
-            self.hook(events.ReleasedLease(hold.key, hold.fence, lease.held(), outcome.value))
+            self.hook(events.ReleasedLease(lease._hold.key, lease.fence, lease.held(), outcome.value))
+        return outcome
 
-    def leaving(self, lease: LeaseFace, error: BaseException | None) -> Flow[None]:
-        """The end of a guarded body: lets go; LeaseLost if it outlived its lease; never masks the body's own error."""
-        if lease._over:
-            return
-        before = lease.lost_how
-        try:
-            outcome = yield from self.releasing(lease)
-        except (Interrupted, StoreError) as why:
-            _tolerate(why, error, lease)
-            return
+    def left(self, lease: LeaseFace, outcome: Released, error: BaseException | None) -> None:
+        """The end of a guarded body: raises LeaseLost if it outlived its lease; never masks the body's own error."""
+        self.released(lease, outcome)
         if outcome is not Released.RELEASED and error is None:
-            raise _outlived(lease, before, outcome)
+            raise lease._lost_error()
 
-    def leaving_all(self, leases: Sequence[LeaseFace], error: BaseException | None) -> Flow[None]:
-        """As `leaving`, for the leases of `lock_all`."""
-        mine = [lease for lease in leases if not lease._over]
-        before = [lease.lost_how for lease in mine]
-        try:
-            outcomes = yield from self.releasing_all(mine)
-        except (Interrupted, StoreError) as why:
-            _tolerate(why, error, leases[0])
-            return
-        for lease, how, outcome in zip(mine, before, outcomes, strict=True):
-            if outcome is not Released.RELEASED and error is None:
-                raise _outlived(lease, how, outcome)
+    def left_all(self, leases: Sequence[LeaseFace], outcomes: list[Released], error: BaseException | None) -> None:
+        """As `left`, for the leases of `lock_all`."""
+        for lease, outcome in zip(leases, outcomes, strict=True):
+            self.released(lease, outcome)
+        lost = [lease for lease, outcome in zip(leases, outcomes, strict=True) if outcome is not Released.RELEASED]
+        if lost and error is None:
+            raise lost[0]._lost_error()
+
+    def not_left(self, lease: LeaseFace, failure: SolelyError, error: BaseException | None) -> None:
+        """The release at the end of a guarded body failed: raised, unless that would mask the body's own error."""
+        if error is None:
+            raise failure
+        log.warning("release_failed", extra={"key": lease.key, "error": str(failure)})
 
     def drop(self, lease: LeaseFace, how: str) -> None:
         """Stops keeping the lease, without letting go."""
         self.book.remove(lease._hold)
+        self.book.ring(lease._hold.key)  # who waits for it here has to ask the store now
         lease._hold.lost = how
         lease._over = True
 
@@ -278,19 +266,6 @@ class Core:
     def _marked(self, key: str, fresh: bool, cached: bool = False) -> None:
         if self.hook is not None:
             self.hook(events.Marked(key, fresh, cached))
-
-
-def _tolerate(why: Interrupted | StoreError, error: BaseException | None, lease: LeaseFace) -> None:
-    """A release that failed is raised, unless that would mask the body's own error."""
-    cause = why.cause if isinstance(why, Interrupted) else why
-    if error is None or not isinstance(cause, StoreError | ClientClosed):
-        raise why
-    log.warning("release_failed", extra={"key": lease.key, "error": str(cause)})
-
-
-def _outlived(lease: LeaseFace, before: str, outcome: Released) -> LeaseLost:
-    lease._hold.lost = before or outcome.value
-    return lease._lost_error()
 
 
 def keys_of(kind: str, keys: Iterable[str]) -> list[str]:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self
 
-from .errors import InvalidInput, LeaseLost
+from .errors import ClientClosed, InvalidInput, LeaseLost, StoreError
 from .flows.hold import Hold
 from .flows.requests import Flow
 from .model import Released
@@ -22,7 +22,6 @@ class LeaseFace:
     """What every lease can say without asking the store. `fence` is what a guarded resource compares."""
 
     _hold: Hold
-    _since: float
     _over = False  # released or handed over: no longer this object's to speak of
 
     @property
@@ -42,7 +41,7 @@ class LeaseFace:
 
     def held(self) -> float:
         """Seconds since the lease was asked for."""
-        return local_clock() - self._since
+        return local_clock() - self._hold.since
 
     @property
     def lost(self) -> bool:
@@ -94,7 +93,6 @@ class Lease(LeaseFace):
 
     def __init__(self, hold: Hold, core: Core, run: Callable[[Flow[Any]], Any]) -> None:
         self._hold = hold
-        self._since = hold.sent
         self._core = core
         self._run = run
 
@@ -108,9 +106,7 @@ class Lease(LeaseFace):
 
     def release(self) -> Released:
         """Lets go; says truthfully whether the key was still held. Safe to repeat."""
-        outcome: Released = self._run(self._core.releasing(self))
-        self._over = True
-        return outcome
+        return self._core.released(self, self._run(self._core.releasing(self)))
 
     def hand_over(self) -> str:
         """Stops keeping the lease here, without letting go, and returns the token for whoever goes on with it."""
@@ -121,7 +117,14 @@ class Lease(LeaseFace):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._run(self._core.leaving(self, error))
+        if self._over:
+            return
+        try:
+            outcome = self._run(self._core.releasing(self))
+        except (StoreError, ClientClosed) as failure:
+            self._core.not_left(self, failure, error)
+        else:
+            self._core.left(self, outcome, error)
 
 
 class AsyncLease(LeaseFace):
@@ -133,7 +136,6 @@ class AsyncLease(LeaseFace):
 
     def __init__(self, hold: Hold, core: Core, run: Callable[[Flow[Any]], Awaitable[Any]], *, cancel: bool) -> None:
         self._hold = hold
-        self._since = hold.sent
         self._core = core
         self._run = run
         self._guard = TaskGuard(hold) if cancel else None
@@ -148,9 +150,7 @@ class AsyncLease(LeaseFace):
 
     async def release(self) -> Released:
         """Lets go; says truthfully whether the key was still held. Safe to repeat."""
-        outcome: Released = await self._run(self._core.releasing(self))
-        self._over = True
-        return outcome
+        return self._core.released(self, await self._run(self._core.releasing(self)))
 
     def hand_over(self) -> str:
         """Stops keeping the lease here, without letting go, and returns the token for whoever goes on with it."""
@@ -164,7 +164,13 @@ class AsyncLease(LeaseFace):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         cancelled = self._guard is not None and self._guard.exit(error)
-        await self._run(self._core.leaving(self, error))
+        if not self._over:
+            try:
+                outcome = await self._run(self._core.releasing(self))
+            except (StoreError, ClientClosed) as failure:
+                self._core.not_left(self, failure, error)
+            else:
+                self._core.left(self, outcome, error)
         if cancelled:
             raise self._lost_error() from error
 
@@ -208,16 +214,22 @@ class LeaseSet(list[Lease]):
 
     def release(self) -> list[Released]:
         """Lets go of all, in one batch."""
-        outcomes: list[Released] = self[0]._run(self[0]._core.releasing_all(self))
-        for lease in self:
-            lease._over = True
-        return outcomes
+        outcomes = self[0]._run(self[0]._core.releasing_all(self))
+        return [lease._core.released(lease, outcome) for lease, outcome in zip(self, outcomes, strict=True)]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self[0]._run(self[0]._core.leaving_all(self, error))
+        mine = [lease for lease in self if not lease._over]
+        if not mine:
+            return
+        try:
+            outcomes = mine[0]._run(mine[0]._core.releasing_all(mine))
+        except (StoreError, ClientClosed) as failure:
+            mine[0]._core.not_left(mine[0], failure, error)
+        else:
+            mine[0]._core.left_all(mine, outcomes, error)
 
 
 class AsyncLeaseSet(list[AsyncLease]):
@@ -230,10 +242,8 @@ class AsyncLeaseSet(list[AsyncLease]):
 
     async def release(self) -> list[Released]:
         """Lets go of all, in one batch."""
-        outcomes: list[Released] = await self[0]._run(self[0]._core.releasing_all(self))
-        for lease in self:
-            lease._over = True
-        return outcomes
+        outcomes = await self[0]._run(self[0]._core.releasing_all(self))
+        return [lease._core.released(lease, outcome) for lease, outcome in zip(self, outcomes, strict=True)]
 
     async def __aenter__(self) -> Self:
         for lease in self:
@@ -242,6 +252,13 @@ class AsyncLeaseSet(list[AsyncLease]):
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         cancelled = [lease for lease in self if lease._guard is not None and lease._guard.exit(error)]
-        await self[0]._run(self[0]._core.leaving_all(self, error))
+        mine = [lease for lease in self if not lease._over]
+        if mine:
+            try:
+                outcomes = await mine[0]._run(mine[0]._core.releasing_all(mine))
+            except (StoreError, ClientClosed) as failure:
+                mine[0]._core.not_left(mine[0], failure, error)
+            else:
+                mine[0]._core.left_all(mine, outcomes, error)
         if cancelled:
             raise cancelled[0]._lost_error() from error

@@ -78,6 +78,8 @@ def seconds(name: str, value: Seconds, *, least: float, most: float) -> float:
 
 def ttl_seconds(value: Seconds, name: str = "ttl") -> float:
     """A lease's or mark's time to live in float seconds; else InvalidInput."""
+    if type(value) is float and MIN_TTL <= value <= MAX_TTL:
+        return value
     return seconds(name, value, least=MIN_TTL, most=MAX_TTL)
 
 

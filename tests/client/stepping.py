@@ -70,9 +70,5 @@ async def cancelled_at(k: int, way: str, work: Callable[[], Awaitable[Any]]) -> 
     task = asyncio.ensure_future(run())
     done, _ = await asyncio.wait({task}, timeout=20)
     assert done, f"hung after a cancellation at suspension {k} ({way})"
-    outcome: Any
-    if task.cancelled():
-        outcome = asyncio.CancelledError()
-    else:
-        outcome = task.exception() or task.result()
+    outcome: Any = asyncio.CancelledError() if task.cancelled() else task.exception() or task.result()
     return stepped[0].suspensions >= k, outcome

@@ -119,7 +119,7 @@ async def test_on_lost_that_cannot_be(once: Any, on_lost: Any) -> None:
 
 async def test_a_thread_cannot_be_cancelled() -> None:
     once = Client(store=RefusingStore())
-    assert "thread cannot be cancelled" in str(await refused(lambda: once.lock("a", on_lost="cancel")))  # type: ignore[arg-type]
+    assert "thread cannot be cancelled" in str(await refused(lambda: once.lock("a", on_lost="cancel")))
 
 
 @pytest.mark.parametrize("purpose", [7, None, b"deploy"])
@@ -185,7 +185,6 @@ def test_a_missing_extra_names_the_pip_line() -> None:
         "solely.Client('memory://').close()\n"
     )
     path = [p for p in sys.path if p]
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{script}"], capture_output=True, text=True, timeout=30
-    )
+    command = [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{script}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ KEEPERS = 2  # the lines in which the renewal and the watching loop of a client 
 MOST_AWAITS = 60  # no public coroutine has nearly as many: a test that gets there runs in circles
 
 Work = Callable[[], Awaitable[Any]]
+Prepare = Callable[[str], Awaitable[Work]]
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def kind() -> str:
     return "asyncio"
 
 
-async def at_every_await(way: str, prepare: Callable[[str], Awaitable[Work]], check: Callable[[str, Any], None]) -> None:
+async def at_every_await(way: str, prepare: Prepare, check: Callable[[str, Any], None]) -> None:
     """Cancels at await 1, 2, 3 … until the work needs no more of them; checks after each."""
     for k in range(1, MOST_AWAITS):
         key = f"key-{k}"
@@ -39,7 +41,7 @@ async def at_every_await(way: str, prepare: Callable[[str], Awaitable[Work]], ch
     raise AssertionError("it never ended")
 
 
-def plain(call: Callable[[str], Awaitable[Any]]) -> Callable[[str], Awaitable[Work]]:
+def plain(call: Callable[[str], Awaitable[Any]]) -> Prepare:
     """Work that needs no preparation."""
 
     async def prepare(key: str) -> Work:
@@ -88,27 +90,21 @@ async def test_a_waiter_that_is_about_to_be_served_passes_the_turn_on(
     once: Any, other: Any, observer: Observer, way: str
 ) -> None:
     """The key is released while the cancelled one waits; whoever waits behind it gets it promptly."""
+
+    async def lock_and_release(client: Any, key: str) -> None:
+        await (await client.lock(key, ttl=30, wait=5)).release()
+
     for k in range(1, 12):
         key = f"key-{k}"
         lease = await other.lock(key, ttl=30)
-        asyncio.get_running_loop().call_later(0.02, lambda held=lease: releases.append(asyncio.ensure_future(held.release())))
-        releases: list[Any] = []
-        served = asyncio.ensure_future(cancelled_at(k, way, lambda key=key: once.lock(key, ttl=30, wait=5)))
+        first = asyncio.ensure_future(cancelled_at(k, way, partial(lock_and_release, once, key)))
         await asyncio.sleep(0.01)
-        async with asyncio.timeout(4):
-            behind = await other.lock(key, ttl=30, wait=5) if (await _cancelled(served)) else None
-        if behind is not None:
-            assert behind.waited < 3
-            await behind.release()
+        behind = [asyncio.ensure_future(lock_and_release(client, key)) for client in (once, other)]
+        await asyncio.sleep(0.01)
+        await lease.release()
+        await asyncio.wait_for(asyncio.gather(first, *behind), 4)
         assert observer.lock(key).waiters == 0
-    assert len(other._driver.lines) == KEEPERS
-
-
-async def _cancelled(served: "asyncio.Future[tuple[bool, Any]]") -> bool:
-    _, outcome = await served
-    if not is_cancelled(outcome):
-        await outcome.release()
-    return is_cancelled(outcome)
+    assert len(once._driver.lines) == len(other._driver.lines) == KEEPERS
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -136,7 +132,7 @@ async def test_lock_all(once: Any, other: Any, observer: Observer, way: str) -> 
 async def test_renew_ensure_and_release(once: Any, observer: Observer, way: str) -> None:
     leases: dict[str, Any] = {}
 
-    def prepared(call: Callable[[Any], Awaitable[Any]]) -> Callable[[str], Awaitable[Work]]:
+    def prepared(call: Callable[[Any], Awaitable[Any]]) -> Prepare:
         async def prepare(key: str) -> Work:
             leases[key] = await once.lock(key, ttl=30, renew=False)
             return lambda: call(leases[key])
@@ -157,9 +153,7 @@ async def test_renew_ensure_and_release(once: Any, observer: Observer, way: str)
             assert await lease.release() is solely.Released.RELEASED
         leases.clear()
 
-    await at_every_await(
-        way, prepared(lambda lease: lease.release()), lambda key, _: _assert_free(observer, key)
-    )
+    await at_every_await(way, prepared(lambda lease: lease.release()), lambda key, _: _assert_free(observer, key))
     for lease in leases.values():
         assert await lease.release() is solely.Released.RELEASED
 
@@ -281,7 +275,7 @@ async def test_cancelled_calls_leave_as_many_connections_as_before_and_no_strang
         await (await once.lock("warm", ttl=30)).release()
         before = _connections(valkey)
         for k in range(1, 30):
-            reached, outcome = await cancelled_at(k, way, lambda k=k: _lock_and_release(once, f"key-{k}"))
+            reached, outcome = await cancelled_at(k, way, partial(_lock_and_release, once, f"key-{k}"))
             assert is_cancelled(outcome) or not reached or way in ("late", "in flight")
             assert await once.first(f"mark-{k}") is True
             assert await once.seen(f"mark-{k}") is True

@@ -151,20 +151,19 @@ async def test_locks_and_marks_of_one_name_never_meet(once: Any) -> None:
     assert await once.try_lock("a") is not None
 
 
-async def test_closing_lets_go_of_everything(open_client: Callable[..., Any], store_url: str, observer: Observer) -> None:
-    client = open_client(store_url)
-    leases = [await client.lock(key, ttl=30) for key in "abc"]
-    await client.close()
+async def test_closing_lets_go_of_everything(once: Any, observer: Observer) -> None:
+    leases = [await once.lock(key, ttl=30) for key in "abc"]
+    await once.close()
     assert [observer.lock(key).state for key in "abc"] == [State.FREE] * 3
     assert all(lease.lost for lease in leases)
-    await client.close()
+    await once.close()
 
 
 async def test_a_closed_client_says_so(open_client: Callable[..., Any], store_url: str) -> None:
     client = open_client(store_url)
     lease = await client.lock("a", ttl=30)
     await client.close()
-    for call in (
+    calls: tuple[Callable[[], Any], ...] = (
         lambda: client.lock("b"),
         lambda: client.try_lock("b"),
         lambda: client.lock_all(["b", "c"]),
@@ -173,7 +172,8 @@ async def test_a_closed_client_says_so(open_client: Callable[..., Any], store_ur
         lambda: client.seen("b"),
         lambda: client.forget("b"),
         lambda: client.resume(lease.token),
-    ):
+    )
+    for call in calls:
         with pytest.raises(solely.ClientClosed):
             await call()
 

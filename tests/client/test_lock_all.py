@@ -50,7 +50,7 @@ async def test_it_waits_for_the_one_that_is_held(once: Any, other: Any) -> None:
     await asyncio.wait_for(waiting, 5)
 
 
-async def test_keys_taken_early_are_kept_while_the_last_is_waited_for(once: Any, other: Any, observer: Observer) -> None:
+async def test_keys_taken_early_are_kept_while_another_is_waited_for(once: Any, other: Any, observer: Observer) -> None:
     lease = await other.lock("z", ttl=30)
     waiting = asyncio.ensure_future(_hold_briefly(once, ["a", "z"], ttl=0.4))
     while observer.lock("a").state is not State.HELD:

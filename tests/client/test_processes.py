@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -79,7 +80,9 @@ def test_a_stopped_holder_that_nobody_displaced_has_lost_its_lease_as_well(
         holder.answer()
 
 
-def test_four_processes_count_without_losing_one(shared_url: str, start_worker: Callable[..., Worker], tmp_path: object) -> None:
+def test_four_processes_count_without_losing_one(
+    shared_url: str, start_worker: Callable[..., Worker], tmp_path: Path
+) -> None:
     """Read, add, write under the lock, in a file that knows nothing of locks."""
     counter = f"{tmp_path}/counter"
     with open(counter, "w") as file:

@@ -1,4 +1,4 @@
-"""Bugs that peers ship, by number, each shown absent here: on a real Valkey through the fault proxy, or in processes."""
+"""Bugs that peers ship, by number, each shown absent: on a real Valkey through the fault proxy, or in processes."""
 
 import asyncio
 import binascii
@@ -20,14 +20,14 @@ from tests.client.faces import Observer
 from tests.client.wire import acquires, others
 from tests.client.worker import Worker
 
-PATIENT = {"timeout": 2.0}  # seconds: two tries of 0.8 s, which no busy machine needs for one answer
+PATIENT = 2.0  # seconds: two tries of 0.8 s, which no busy machine needs for one answer
 SOON = 8.0  # seconds: well below the ttl of 30 that a client blocked by its own key would wait for
 
 
 async def test_bug_01_reply_of_acquire_lost_does_not_block_its_own_client(
     open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy, beside: Observer
 ) -> None:
-    once = open_client(proxied_url, **PATIENT)
+    once = open_client(proxied_url, timeout=PATIENT)
     for then in ("hang", "reset", "close"):
         fault = proxy.drop_replies(answering=acquires("a"), then=then)
         start = time.monotonic()
@@ -42,7 +42,7 @@ async def test_bug_01_reply_of_acquire_lost_does_not_block_its_own_client(
 async def test_bug_01_holds_for_try_lock_and_lock_all_as_well(
     open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy, beside: Observer
 ) -> None:
-    once = open_client(proxied_url, **PATIENT)
+    once = open_client(proxied_url, timeout=PATIENT)
     fault = proxy.drop_replies(answering=acquires("a"), then="reset")
     lease = await once.try_lock("a", ttl=30)
     assert lease is not None
@@ -57,7 +57,7 @@ async def test_bug_01_holds_for_try_lock_and_lock_all_as_well(
 async def test_bug_01_reply_of_first_lost_is_still_first(
     open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy
 ) -> None:
-    once = open_client(proxied_url, **PATIENT)
+    once = open_client(proxied_url, timeout=PATIENT)
     fault = proxy.drop_replies(answering=lambda request: b"mark/a" in request, then="reset")
     assert await once.first("a")
     assert fault.hits == 1
@@ -67,7 +67,7 @@ async def test_bug_01_reply_of_first_lost_is_still_first(
 async def test_bug_02_reply_of_release_lost_is_still_released(
     open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy, beside: Observer
 ) -> None:
-    once = open_client(proxied_url, **PATIENT)
+    once = open_client(proxied_url, timeout=PATIENT)
     for then in ("hang", "reset", "close"):
         lease = await once.lock("a", ttl=30)
         fault = proxy.drop_replies(answering=others("a"), then=then)
@@ -82,7 +82,7 @@ async def test_bug_02_reply_of_release_lost_is_still_released(
 async def test_bug_03_acquire_cancelled_after_the_command_left_leaves_nothing_held(
     proxied_url: str, proxy: FaultProxy, beside: Observer
 ) -> None:
-    async with AsyncClient(proxied_url, **PATIENT) as once:
+    async with AsyncClient(proxied_url, timeout=PATIENT) as once:
         await once.seen("warm")
         for then in ("hang", "reset"):
             fault = proxy.drop_replies(answering=acquires("a"), then=then)
@@ -211,7 +211,8 @@ def test_bug_13_four_processes_on_one_sqlite_file_meet_no_locked_database(
     rounds = [worker.answer() for worker in workers]  # any "database is locked" would be raised here
     assert min(rounds) > 10
     with solely.Client(url) as once:
-        assert not any(once.first_many([f"own-{w.pid}-{n}" for w, r in zip(workers, rounds, strict=True) for n in range(r)]))
+        marks = [f"own-{w.pid}-{n}" for w, done in zip(workers, rounds, strict=True) for n in range(done)]
+        assert not any(once.first_many(marks))
 
 
 # -- the ghost: an acquire that the network delivers after its own undoing

@@ -118,7 +118,8 @@ def _serve(url: str, options: dict[str, Any]) -> None:
     for told in sys.stdin:
         try:
             value = _perform(json.loads(told), names)
-            reply: dict[str, Any] = {"value": value if isinstance(value, str | int | float | list | None) else repr(value)}
+            plain = isinstance(value, str | int | float | list | None)
+            reply: dict[str, Any] = {"value": value if plain else repr(value)}
         except BaseException as error:
             reply = {"error": [type(error).__name__, str(error)]}
         print(json.dumps(reply), flush=True)

@@ -342,7 +342,7 @@ class _Run:
                 return await self.perform(request)
             except StoreUnavailable as again:
                 error = again
-        raise Interrupted(given_up(request, tries, since, error), unanswered=self.doubtful) from None
+        raise Interrupted(given_up(request, tries, since, error, self.doubtful), unanswered=self.doubtful) from None
 
     async def undo(self, request: Any) -> Any:
         """Performs a compensating op, shielded, within COMPENSATE; None if that failed: it then ends with its ttl."""

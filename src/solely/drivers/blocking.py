@@ -170,8 +170,10 @@ class _Run:
                 self.doubtful = self.doubtful or isinstance(error, Unanswered)
                 rest = pause(tries - 1, random.random())
                 since = local_clock() - started
-                if driver.closing or since + rest > driver.timeout:
-                    raise Interrupted(given_up(request, tries, since, error), unanswered=self.doubtful) from None
+                if self.driver.closing or since + rest > driver.timeout:
+                    raise Interrupted(
+                        given_up(request, tries, since, error, self.doubtful), unanswered=self.doubtful
+                    ) from None
                 if driver.hook is not None:
                     driver.hook(retried(request, tries, error))
             time.sleep(rest)

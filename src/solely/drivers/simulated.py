@@ -294,7 +294,7 @@ class Run:
         now = driver.clock()
         self.turn += 1
         if self._stopped is None and now - self._asked + rest > driver.timeout:
-            gave_up = given_up(self._request, self._tries, now - self._asked, error)
+            gave_up = given_up(self._request, self._tries, now - self._asked, error, self.doubtful)
             self._stopped = Interrupted(gave_up, unanswered=self.doubtful)
             self._go_on(self._flow.throw, self._stopped)
         elif self._stopped is None or now + rest <= self._ends:

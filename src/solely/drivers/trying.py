@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
 
-from ..errors import Interrupted, StoreUnavailable, Unanswered
+from ..errors import Interrupted, StoreUnavailable
 from ..events import Retried
 from ..flows.requests import Flow
 from ..ops import OPS, Finish, Push, Release, Renew
@@ -28,11 +28,11 @@ def weight(op: Any) -> int:
     return 256 + (len(op.value if type(op) is Finish else op.payload) if type(op) in HEAVY else 0)
 
 
-def given_up(request: Any, tries: int, since: float, error: StoreUnavailable) -> StoreUnavailable:
+def given_up(request: Any, tries: int, since: float, error: StoreUnavailable, doubtful: bool) -> StoreUnavailable:
     """The error for an op, or batch of ops, that got no answer in time; says whether it may have happened."""
     ops = request if type(request) is list else [request]
     name = type(ops[0]).__name__ + (f" and {len(ops) - 1} more" if len(ops) > 1 else "")
-    unknown = "it may or may not have happened" if isinstance(error, Unanswered) else "it did not happen"
+    unknown = "it may or may not have happened" if doubtful else "it did not happen"
     key = getattr(ops[0], "key", "") or getattr(ops[0], "queue", "")
     final = StoreUnavailable(
         f"{name} of {key!r}: no answer in {tries} tries over {since:.1f} s; {unknown}: {error}", key=key

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..model import Entry
-from ..rules import deadline, renewal
+from ..model import Entry, Released
+from ..rules import REMEMBER, deadline, renewal
+
+FORKED = "forked"  # how a hold is lost to the child of a fork: it stays the parent's, so the child never lets go of it
 
 
 class Hold:
@@ -18,7 +20,7 @@ class Hold:
 
     __slots__ = (
         "attempts", "deadline", "doubtful", "ends", "fence", "key", "lost", "on_lost", "owner", "renew_at",
-        "sent", "ttl", "waited",
+        "sent", "since", "ttl", "waited",
     )  # fmt: skip
 
     def __init__(self, key: str, owner: str, ttl: float, entry: Entry, sent: float, doubtful: bool) -> None:
@@ -27,7 +29,7 @@ class Hold:
         self.ttl = ttl
         self.fence = entry.fence
         self.attempts = entry.attempts
-        self.sent = sent
+        self.since = self.sent = sent
         self.deadline = deadline(sent, entry.left)
         self.doubtful = doubtful
         self.waited = 0.0
@@ -51,6 +53,14 @@ class Hold:
             self.ends = self.deadline = min(self.deadline, self.ends)
             renew = False
         self.renew_at = renewal(self.sent, ttl) if renew else math.inf
+
+    def ended(self, outcome: Released, now: float) -> Released:
+        """It was let go: the store's answer, as far as it can be believed. An owner that the store does not know was
+        released, unless it is so late that the store has forgotten."""
+        if outcome is Released.RELEASED and now > self.deadline + REMEMBER:
+            outcome = Released.UNKNOWN
+        self.lost = self.how(now) or outcome.value
+        return outcome
 
     def how(self, now: float) -> str:
         """How it was lost, or "" while it is held."""

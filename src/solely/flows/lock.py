@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from ..errors import Busy, Interrupted, SolelyError, StoreError
 from ..holder import describe
 from ..model import Entry, Released, State
 from ..ops import Acquire, Read, Release, Renew
-from ..rules import LOOK_AGAIN, POLL, REMEMBER, deadline, renewal
-from .hold import Hold
+from ..rules import LOOK_AGAIN, POLL, deadline, renewal
+from .hold import FORKED, Hold
 from .requests import Ask, Attempt, Flow, Join, Sending, Wait
+
+T = TypeVar("T")
+Here = Mapping[str, Hold]
+NOWHERE: Here = {}
+
+
+def itself(hold: Any) -> Any:
+    """The hold as it is."""
+    return hold
 
 
 class Terms(NamedTuple):
@@ -29,17 +38,23 @@ class Terms(NamedTuple):
         return Acquire(key, owner, self.ttl, self.info, self.client if self.wait else "", self.delay)
 
 
-def acquire(key: str, terms: Terms, held: list[Hold] | None = None) -> Flow[Hold]:
+def acquire(
+    key: str, terms: Terms, granted: Callable[[Hold], T] = itself, *, held: Sequence[Hold] = (), here: Here = NOWHERE
+) -> Flow[T]:
     """Takes the key within terms.wait, in the order of arrival; raises Busy, which says who has it, if it cannot.
 
-    `held` are keys taken before, by the same caller, that are renewed while this one is waited for.
+    Answers what `granted` makes of the hold. `held` are keys taken before, by the same caller, that are renewed while
+    this one is waited for; `here` are the holds of this process, which are waited for without asking the store.
     """
     attempt: Attempt = yield Ask.ATTEMPT
     owner, start = attempt
     asked, looks = False, 0
     try:
-        if terms.wait and not (yield Join(key, terms.wait)):
-            raise busy((yield Read(key)), terms.wait)
+        if terms.wait:
+            if not (yield Join(key, terms.wait)):
+                raise busy((yield Read(key)), terms.wait)
+            if key in here:
+                yield from _let_pass(key, start + terms.wait, here)
         while True:
             asked = True
             entry: Entry = yield terms.acquire(key, owner)
@@ -48,7 +63,7 @@ def acquire(key: str, terms: Terms, held: list[Hold] | None = None) -> Flow[Hold
             if entry.owner == owner and now < deadline(sent, entry.left):
                 hold = Hold(key, owner, terms.ttl, entry, sent, doubtful)
                 hold.waited = now - start
-                return hold
+                return granted(hold)
             if entry.owner == owner or entry.gone:  # the answer came too late to be of use: this attempt is over
                 yield Release(key, owner, True)
                 entry = entry._replace(state=State.FREE) if entry.owner else entry
@@ -72,6 +87,18 @@ def acquire(key: str, terms: Terms, held: list[Hold] | None = None) -> Flow[Hold
             sending = yield Ask.SENT
             yield from let_go([Release(key, owner, sending[1])])
         raise
+
+
+def _let_pass(key: str, until: float, here: Here) -> Flow[None]:
+    """Waits while another of this process holds the key: its release wakes us, and asking the store would tell nothing.
+
+    But not for longer than LOOK_AGAIN: an admin may have cleared it, which this process learns only when it renews.
+    """
+    now: float = yield Ask.NOW
+    hold = here.get(key)
+    left = min(until, hold.deadline, now + LOOK_AGAIN) - now if hold is not None else 0.0
+    if left > 0:
+        yield Wait(key, left)
 
 
 def _look_again(entry: Entry, looks: int, terms: Terms) -> float:
@@ -99,31 +126,28 @@ def busy(entry: Entry, waited: float) -> Busy:
 
 def release(hold: Hold) -> Flow[Released]:
     """Lets go; answers truthfully whether the key was still held, also when repeated."""
+    if hold.lost == FORKED:
+        return Released.UNKNOWN  # it is the parent's, which may hold it still
     try:
         outcome: Released = yield Release(hold.key, hold.owner, hold.doubtful)
     except Interrupted:
         yield Release(hold.key, hold.owner, True)
         raise
-    now: float = yield Ask.NOW
-    return _truthful(outcome, hold, now)
+    return hold.ended(outcome, (yield Ask.NOW))
 
 
 def release_all(holds: Sequence[Hold]) -> Flow[list[Released]]:
     """Lets go of all, in one batch; the first error is raised after all were tried."""
-    ops = [Release(g.key, g.owner, g.doubtful) for g in holds]
+    if holds and holds[0].lost == FORKED:  # as are then all of them
+        return [Released.UNKNOWN] * len(holds)
+    ops = [Release(hold.key, hold.owner, hold.doubtful) for hold in holds]
     try:
         outcomes: list[Released] = whole((yield ops))  # type: ignore[assignment]
     except Interrupted:
         yield [op._replace(revoke=True) for op in ops]
         raise
     now: float = yield Ask.NOW
-    return [_truthful(outcome, hold, now) for outcome, hold in zip(outcomes, holds, strict=True)]
-
-
-def _truthful(outcome: Released, hold: Hold, now: float) -> Released:
-    """An owner that the store does not know was released, unless it is so late that the store has forgotten."""
-    forgotten = outcome is Released.RELEASED and now > hold.deadline + REMEMBER
-    return Released.UNKNOWN if forgotten else outcome
+    return [hold.ended(outcome, now) for outcome, hold in zip(outcomes, holds, strict=True)]
 
 
 def whole(replies: list[object]) -> list[Entry] | list[Released] | list[bool]:
@@ -147,7 +171,7 @@ def acquire_all(keys: Iterable[str], terms: Terms) -> Flow[list[Hold]]:
             left = terms.wait - ((yield Ask.NOW) - start)
             if left <= 0:
                 raise busy(refusal, terms.wait)
-            held.append((yield from acquire(key, terms._replace(wait=left), held)))
+            held.append((yield from acquire(key, terms._replace(wait=left), held=held)))
         yield from _tend(held)
     except (Interrupted, SolelyError):
         if held:
@@ -183,7 +207,7 @@ def _all_at_once(keys: list[str], terms: Terms) -> Flow[tuple[list[Hold], Entry]
     return [], next(entry for entry, ok in zip(entries, mine, strict=True) if not ok)
 
 
-def _tend(held: list[Hold]) -> Flow[None]:
+def _tend(held: Sequence[Hold]) -> Flow[None]:
     """Renews the keys taken so far whose half time has passed; raises Busy if one of them was lost."""
     now: float = yield Ask.NOW
     due = [hold for hold in held if now >= renewal(hold.sent, hold.ttl)]

@@ -26,6 +26,7 @@ class Book:
         self.ring = ring
         self.report = report  # is told of each renewal (with the entry) and of each loss (None)
         self.holds: dict[Hold, None] = {}
+        self.here: dict[str, Hold] = {}  # the same by key: who of this process has it
         self.closed = False
         self._busy = False
         self.renews_at = self.watches_at = math.inf
@@ -33,6 +34,7 @@ class Book:
     def add(self, hold: Hold) -> None:
         """Keeps this lease from now on."""
         self.holds[hold] = None
+        self.here[hold.key] = hold
         self._busy = True
         if hold.renew_at < self.renews_at:
             self.ring(RENEWALS)
@@ -46,12 +48,15 @@ class Book:
 
     def remove(self, hold: Hold) -> bool:
         """Forgets it; False if it was not kept (lost, released or handed over before)."""
+        if self.here.get(hold.key) is hold:
+            self.here.pop(hold.key, None)
         return self.holds.pop(hold, _ABSENT) is not _ABSENT
 
     def lose(self, hold: Hold, how: str) -> None:
         """Marks it lost and tells its holder, once."""
         if self.remove(hold):
             hold.lost = how
+            self.ring(hold.key)  # who waits for it here has to ask the store now
             self.report(hold, None)
             if hold.on_lost is not None:
                 hold.on_lost(hold)

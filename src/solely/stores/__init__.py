@@ -88,7 +88,8 @@ def _module(url: str) -> Any:
     scheme = urlsplit(str(url)).scheme
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
-        raise UnknownScheme(f"no store serves {url!r:.80}; the URL must begin with one of {known}")
+        shown = f"{scheme}://…" if scheme else "a URL without a scheme"  # the rest may hold a password
+        raise UnknownScheme(f"no store serves {shown}; the URL must begin with one of {known}")
     name, extra = SCHEMES[scheme]
     try:
         return import_module(f"{__name__}.{name}")

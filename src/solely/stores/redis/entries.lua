@@ -4,6 +4,15 @@ local OFFER, MAX_WAITERS = 20000, 1000 -- as in rules.py
 
 ops = {}
 
+local function next_fence()
+  if not fence then
+    --@ fences.lua
+    if not fence then error(last) end
+  end
+  fence = fence + 1
+  return fence
+end
+
 -- True unless it is certain that nobody heard it.
 local function tell(client, name)
   local channel = string.gsub(base, '{b%d+}$', '') .. 'wake:' .. client

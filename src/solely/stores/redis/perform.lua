@@ -23,65 +23,51 @@ else
   slack = 86400000 -- a day: the injected clock may lag behind the server's for as long as a test runs
 end
 
-local fence
-
--- The next fence: above every one before it, and not below the clock. The first one asked for reserves as many as
--- the batch can need (a run of marks may use one more), with one command unless the counter is ahead of the clock.
-local function next_fence()
-  if fence then
-    fence = fence + 1
-    return fence
-  end
-  local first, most = now, 2 * #KEYS
-  local last = tonumber(redis.call('SET', KEYS[1], first + most, 'GET') or 0)
-  if last >= now then
-    first = last + 1
-    redis.call('SET', KEYS[1], first + most)
-  end
-  fence = first
-  return fence
-end
-
+local fence -- the last one given; none before the first is needed
 local replies, ops = {}, nil
 local arg, key = 2, 1 -- the code that is next, and the key that was last
 while arg <= #ARGV do
   local code, one, two, three = ARGV[arg], ARGV[arg + 1], ARGV[arg + 2], ARGV[arg + 3]
   local name, width, keys = KEYS[key + 1], 2, 1
-  local ok, reply, others = true, nil, nil
+  local ok, reply, stored, others = true, nil, nil, nil
 
   -- The plain cases: a free key, a hold without waiters or history, marks. They make no function on their way, since
   -- that would cost as much as they do. What is not plain is left to the ops below, and so is every odd error.
+  if code == 'a' or code == 'r' then stored = redis.pcall('GET', name) end
+  if not fence and (code == 'm' or code == 'a' and not stored) then
+    --@ fences.lua
+    if not fence then reply = last end
+  end
   if code == 'a' then
     width = 5
-    if not redis.pcall('GET', name) then
-      ok, reply = pcall(next_fence)
-      local set = ok and redis.pcall('SET', name, 'h' .. struct.pack('>dd', reply, now + two) .. one .. '\0' .. three,
+    if fence and not stored then
+      fence = fence + 1
+      local set = redis.pcall('SET', name, 'h' .. struct.pack('>dd', fence, now + two) .. one .. '\0' .. three,
         'PX', math.floor(two / 1000) + 60000 + slack)
-      if set and set.err then reply = set end
+      reply = set.err and set or fence
     end
   elseif code == 'r' then
-    local stored = redis.pcall('GET', name)
     if type(stored) == 'string' and string.sub(stored, 1, 1) == 'h' and struct.unpack('>d', stored, 10) > now
       and string.sub(stored, 18, 18 + #one) == one .. '\0' then
       reply = redis.pcall('DEL', name)
     end
   elseif code == 'm' then
     width, keys = 4, tonumber(three)
-    ok, reply = pcall(next_fence)
-    if ok then
+    if fence then
       -- One record for the whole run, its fence too: fences order what happens to one key.
+      fence = fence + 1
       local try, keys_of, firsts, whole = redis.pcall, KEYS, {}, true
-      local record, px = 'm' .. struct.pack('>dd', reply, now + two) .. one, string.format('%d', two / 1000 + slack)
+      local record, px = 'm' .. struct.pack('>dd', fence, now + two) .. one, string.format('%d', two / 1000 + slack)
       for i = 1, keys do
-        local stored = try('SET', keys_of[key + i], record, 'NX', 'GET', 'PX', px)
+        local before = try('SET', keys_of[key + i], record, 'NX', 'GET', 'PX', px)
         firsts[i] = 1
-        if stored then
-          if type(stored) == 'table' then
-            firsts[i], whole = stored, false
-          elseif string.sub(stored, 1, 1) ~= 'm' or struct.unpack('>d', stored, 10) <= now then
+        if before then
+          if type(before) == 'table' then
+            firsts[i], whole = before, false
+          elseif string.sub(before, 1, 1) ~= 'm' or struct.unpack('>d', before, 10) <= now then
             others = others or {}
             others[#others + 1] = i
-          elseif string.sub(stored, 18) ~= one then
+          elseif string.sub(before, 18) ~= one then
             firsts[i] = 0
           end
         end

@@ -40,10 +40,10 @@ class AsyncSqliteStore:
         self._start_anew()
 
     def _start_anew(self) -> None:
-        self._session = Session(self._path, self._hub, self._readings, self._timeout)
         self._batches: deque[Batch] = deque()
         self._calls: deque[Call] = deque()
         self._bell: SimpleQueue[bool] = SimpleQueue()  # rings once per thing to do; False: the last ring
+        # Started, with its session, by the first thing to do, and not in forked(): there the hub may still be locked.
         self._thread: threading.Thread | None = None
         self._ended: Future
 
@@ -61,7 +61,7 @@ class AsyncSqliteStore:
         return found
 
     async def check(self) -> list[Finding]:
-        found: list[Finding] = await self._call(self._session.check)
+        found: list[Finding] = await self._call(lambda: self._session.check())
         return found
 
     def _call(self, function: Callable[[], Any]) -> Future:
@@ -74,6 +74,7 @@ class AsyncSqliteStore:
         if self._closed:
             raise StoreUnavailable(f"the SQLite store {self._path} was closed")
         if self._thread is None:
+            self._session = Session(self._path, self._hub, self._readings, self._timeout)
             self._thread = threading.Thread(target=self._work, args=(self._bell,), name="solely-sqlite", daemon=True)
             self._thread.start()
         return asyncio.get_running_loop().create_future()

@@ -204,7 +204,7 @@ class Truth:
             latest.end("cleared", now)
             self._cleared.add(op.fence)
             self._offering[op.key] = now + _OFFER
-            # a flow that still takes other keys stands in the line of this one, and learns of it when it renews
-            self.waiting.opened(op.key, self.history.timeline.now, told=self.runs[latest.owner].over)
+            # told=False: who waits in the process that held it stands in no queue of the store, and only looks again
+            self.waiting.opened(op.key, self.history.timeline.now, told=False)
         elif done and op.fence not in self._cleared:
             self.history.violated("clear", f"{op} says it removed a hold that was over")

@@ -276,6 +276,9 @@ class SimulatedClient:
 
     def clear(self) -> Script:
         """Removes what holds a key now; sometimes repeats that later, as an impatient admin does."""
+        if not self.world.manners.clears:
+            yield from self.lock()
+            return
         key = self.pick(self.world.keys)
         run: Run = yield Doing(_one(Read(key)))
         entry: Entry = run.result

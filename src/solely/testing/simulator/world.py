@@ -30,6 +30,7 @@ class Manners(NamedTuple):
     kill: float = 0.0
     restart: float = 0.0
     wipe: float = 0.0  # of a restart: the data is gone
+    clears: bool = False  # an admin removes holds: their processes learn of it only when they renew
 
 
 class Climate(NamedTuple):
@@ -42,7 +43,7 @@ class Climate(NamedTuple):
 
     @property
     def calm(self) -> bool:
-        """True if nothing is lost or held up, and nobody dies: then a free key is taken promptly."""
+        """True if nothing is lost or held up, nobody dies and nothing is cleared: then a free key is taken promptly."""
         return self.weather == CALM
 
 
@@ -52,7 +53,7 @@ BRISK, SLOW = (0.02, 0.05, 0.5), (0.05, 1.0, 3.0)
 CLIMATES = (
     Climate(0.25, (1, 1, 2), CALM, Manners(0.1, 0.0, BRISK)),  # many wait for few keys
     Climate(0.15, (2, 3), CALM, Manners(0.1, 1.0, BRISK)),  # each takes several of the same keys
-    Climate(0.60, (1, 2, 3), ROUGH, Manners(0.12, 0.5, SLOW, 0.04, 0.006, 0.008, 0.4)),
+    Climate(0.60, (1, 2, 3), ROUGH, Manners(0.12, 0.5, SLOW, 0.04, 0.006, 0.008, 0.4, True)),
 )
 
 

@@ -1,0 +1,23 @@
+"""mongodb://, mongodb+srv:// — MongoDB 6.0 (tested): many hosts, and transactions on a replica set.
+
+One document per key, and each op one findAndModify, or one statement of an update command, whose pipeline decides on
+the server's clock. Read in this order: pipelines.py, plans.py, commands.py, batches.py, blocking.py, aio.py.
+`?solely_collection=` names the collection (default `solely`); all other options of the URL are pymongo's.
+"""
+
+from __future__ import annotations
+
+from .. import Clock
+from .aio import AsyncMongoStore
+from .blocking import MongoStore
+from .settings import parse
+
+
+def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> MongoStore:
+    """A blocking store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
+    return MongoStore(parse(url), clock=clock, timeout=timeout)
+
+
+def open_async(url: str, *, clock: Clock | None, timeout: float) -> AsyncMongoStore:
+    """An asyncio store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
+    return AsyncMongoStore(parse(url), clock=clock, timeout=timeout)

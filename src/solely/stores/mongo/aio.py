@@ -1,0 +1,175 @@
+"""The asyncio face: performs the commands of a batch side by side, on pymongo's own AsyncMongoClient.
+
+Nobody's cancellation stops a batch: it runs in a task that is kept until it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from pymongo import AsyncMongoClient
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import ConfigurationError, PyMongoError
+
+from ...errors import ClientClosed, StoreMisconfigured, Unanswered
+from ...model import Entry, Finding
+from ...ops import Op, Reply
+from .. import Clock, Tell
+from . import questions
+from .batches import Answer, Answers, Batch, Steps, waits
+from .commands import Command, Commands
+from .ear import AsyncEar
+from .settings import Settings
+from .transactions import InTransaction
+
+T = TypeVar("T")
+
+_parents: list[object] = []  # what a forked child must not touch, not even by collecting it
+
+
+class AsyncMongoStore:
+    """A store for one event loop, on one collection of a replica set, a cluster or a server that stands alone."""
+
+    def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
+        self._settings = settings
+        self._server = str(settings)
+        self._clock = clock
+        self._timeout = timeout
+        self._prepared = False  # the indexes are there
+        self._closed = False
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self.client = os.urandom(16).hex()
+        self.polls = True  # until hints come
+        self._commands = Commands(self._settings.collection, self.client, clock=self._clock, timeout=self._timeout)
+        self._ear = AsyncEar(lambda: self._database()[self._settings.collection], self.client, self._timeout)
+        self._mongo: AsyncMongoClient[dict[str, Any]] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __repr__(self) -> str:
+        return f"<AsyncMongoStore {self._settings}>"
+
+    # -- the protocol
+
+    def perform(self, ops: Sequence[Op]) -> Awaitable[Answers]:
+        """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
+        return self._kept(self._perform(ops))
+
+    def perform_within(self, session: AsyncClientSession, ops: Sequence[Op]) -> Awaitable[list[Reply]]:
+        """Performs the ops in the session's transaction, with which they commit or abort.
+
+        StoreUnavailable if that was aborted by a conflict and is to be run again; InvalidInput if there is none.
+        """
+        return self._kept(self._perform_within(session, ops))
+
+    def listen(self, tell: Tell) -> None:
+        self._ear.tell = tell
+
+    async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
+        """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
+        return await self._kept(self._drive(questions.scan(self._commands, self._server, prefix, after, limit)))
+
+    async def check(self) -> list[Finding]:
+        """Reachable? Clock? Settings that break a promise? Raises only StoreError."""
+        return await self._kept(self._drive(questions.check(self._commands, self._settings)))
+
+    async def close(self) -> None:
+        """Lets go of all connections; safe to call twice."""
+        self._closed = True
+        await self._ear.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._mongo is not None:
+            await self._mongo.close()
+
+    def forked(self) -> None:
+        """In the child: a new client and a new name; the parent's connections and tasks are left as they are."""
+        _parents.append((self._mongo, self._ear, self._tasks))
+        tell = self._ear.tell
+        self._start_anew()
+        self._ear.tell = tell
+
+    # -- batches
+
+    def _kept(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """The result of a task that is kept until it ends; who cancels this stops only its own waiting."""
+        task = asyncio.get_running_loop().create_task(_told_if_closed(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return asyncio.shield(task)
+
+    async def _perform(self, ops: Sequence[Op]) -> Answers:
+        if not self._prepared:
+            await self._prepare()
+        if waits(ops):
+            if not self._ear.ready and not self._ear.deaf:
+                await self._ear.prepare()
+            self.polls = not self._ear.ready
+        return await self._drive(Batch(self._commands, self._server, self._ear.tell).perform(ops))
+
+    async def _perform_within(self, session: AsyncClientSession, ops: Sequence[Op]) -> list[Reply]:
+        batch = InTransaction(self._commands, self._server, session)
+        if not self._prepared:
+            await self._prepare()
+        return await self._drive(batch.perform_all(ops), session.client[self._settings.database], session)
+
+    # -- commands
+
+    async def _prepare(self) -> None:
+        await self._drive(questions.prepare(self._commands, self._server))
+        self._prepared = True
+
+    def _database(self) -> AsyncDatabase[dict[str, Any]]:
+        if self._closed:
+            raise ClientClosed("the client was closed; open a new one")
+        if self._mongo is None:
+            try:
+                self._mongo = AsyncMongoClient(self._settings.url, **self._settings.arguments(self._timeout))
+            except ConfigurationError as error:  # of mongodb+srv://, which is read only now
+                raise StoreMisconfigured(f"{self._server} cannot be used: {error}") from None
+        return self._mongo[self._settings.database]
+
+    async def _drive(
+        self,
+        steps: Steps[T],
+        database: AsyncDatabase[dict[str, Any]] | None = None,
+        session: AsyncClientSession | None = None,
+    ) -> T:
+        """Sends what a generator asks, and returns what it makes of the answers."""
+        if database is None:
+            database = self._database()
+        try:
+            commands = next(steps)
+            while True:
+                if len(commands) == 1 or session is not None:  # a session belongs to one command at a time
+                    answers = [await _send(command, database, session) for command in commands]
+                else:
+                    answers = await asyncio.gather(*(_send(command, database, None) for command in commands))
+                commands = steps.send(answers)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+async def _send(
+    command: Command, database: AsyncDatabase[dict[str, Any]], session: AsyncClientSession | None
+) -> Answer:
+    try:
+        return await database.command(command, session=session)
+    except PyMongoError as error:
+        return error
+
+
+async def _told_if_closed(work: Coroutine[Any, Any, T]) -> T:
+    """The result; Unanswered if close() did not wait for it."""
+    try:
+        return await work
+    except asyncio.CancelledError:
+        raise Unanswered("the client was closed before the answer came") from None

@@ -1,0 +1,246 @@
+"""Batches as generators without I/O: they yield lists of commands that may be sent side by side, and get the answers.
+
+An op alone is one findAndModify. Many go as one update command, which performs each in a step of its own on the
+server's clock and waits for journal and majority once for all; one find then reads what they left. That look may come
+a moment after the step, so only ops go that way whose reply it cannot make wrong: what is mine is still mine, and who is
+gone is remembered. Take, Ack, Return and Unhit always go alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, TypeVar
+
+from pymongo.errors import PyMongoError
+
+from ...errors import SolelyError, StoreError, StoreFailed, StoreUnavailable, Unanswered
+from ...model import Entry, State
+from ...ops import MAX_BATCH, Ack, Acquire, Hit, Mark, Op, Read, Reply, Return, Take, Unhit
+from .. import Tell
+from . import replies
+from .commands import Command, Commands
+from .faults import KeyRace, answered, explain, not_confirmed
+from .plans import plan_of
+from .queues import key_of, queue_of
+
+T = TypeVar("T")
+Answer = dict[str, Any] | PyMongoError
+Steps = Generator[list[Command], list[Answer], T]
+Answers = list[Reply | StoreError]
+
+MAX_LIMIT = 1_000  # hits in one document, which is rewritten with each: 60 KiB. A higher limit is a task for a counter
+MOST_RACES = 5  # times that others can make, and the broom remove, a document between two looks: once is rare
+MAX_COMMAND = 8 * 1024 * 1024  # bytes: half of what MongoDB takes as one command
+WHOLE_BATCH = 4 * 1024 * 1024  # bytes of values: a find that answers less was not cut off at 16 MiB by the server
+
+_ALONE = frozenset((Take, Ack, Return, Unhit))
+_STATEMENT = 8 * 1024  # bytes of an op without its value: twice the longest pipeline
+
+
+class Batch:
+    """One batch under way."""
+
+    def __init__(self, commands: Commands, server: str, tell: Tell | None) -> None:
+        self._commands = commands
+        self._server = server
+        self._tell = tell
+        self._doubt = False  # something of this batch was or may have been performed
+
+    def perform(self, ops: Sequence[Op]) -> Steps[Answers]:
+        """One reply per op, in order. Raises Unanswered if it may have been performed, StoreUnavailable if it was not."""
+        if len(ops) == 1:
+            return [(yield from self._one(ops[0]))]
+        found: dict[int, Reply | StoreError] = {}
+        for level in levels(ops):
+            places = list(_portions(ops, level))
+            self._doubt = self._doubt or len(places) > 1
+            parts = [self._part([ops[place] for place in portion]) for portion in places]
+            for portion, answers in zip(places, (yield from _side_by_side(parts)), strict=True):
+                found.update(zip(portion, answers, strict=True))
+        return [found[place] for place in range(len(ops))]
+
+    def _part(self, ops: list[Op]) -> Steps[Answers]:
+        if len(ops) == 1:
+            return [(yield from self._one(ops[0]))]
+        if type(ops[0]) is Read:
+            documents = yield from self._documents(ops)
+            return [plan_of(op).reply(op, documents.get(key_of(op)), "") for op in ops]
+        return (yield from self._together(ops))
+
+    # -- one op
+
+    def _one(self, op: Op) -> Steps[Reply | StoreError]:
+        if type(op) is Hit and op.limit > MAX_LIMIT:
+            return StoreFailed(f"MongoDB keeps limits of at most {MAX_LIMIT} hits, not {op.limit}", key=op.key)
+        try:
+            if type(op) is Read:
+                documents = yield from self._documents([op])
+                return plan_of(op).reply(op, documents.get(op.key), "")
+            if type(op) is Take:
+                (mine,) = yield from self._ask([self._commands.taken_by(op)])
+                if mine["cursor"]["firstBatch"]:
+                    return replies.taken(op, mine["cursor"]["firstBatch"][0], "")
+            return (yield from self._modify(op))
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            return error
+
+    def _modify(self, op: Op) -> Steps[Reply]:
+        """The reply to one op; when another made the document at the same instant, nothing was performed: again."""
+        command, name = self._commands.alone(op)
+        for _ in range(MOST_RACES):
+            try:
+                (result,) = yield from self._ask([command])
+            except KeyRace as race:
+                lost = race
+            else:
+                return self._reply(op, result["value"], name)
+        raise lost
+
+    def _reply(self, op: Op, document: dict[str, Any] | None, name: str) -> Reply:
+        if name and self._tell is not None and self._commands.client in replies.told(document, name):
+            self._tell(key_of(op))
+        return plan_of(op).reply(op, document, name)
+
+    # -- many
+
+    def _together(self, ops: list[Op]) -> Steps[Answers]:
+        command, names = self._commands.together(ops)
+        try:
+            (result,) = yield from self._ask([command])
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            return [error] * len(ops)
+        failed = {error["index"]: error for error in result.get("writeErrors", ())}
+        made = {upserted["index"] for upserted in result.get("upserted", ())}
+        unread = [op for place, op in enumerate(ops) if place not in failed and not (place in made and type(op) is Mark)]
+        documents = yield from self._documents(unread, result.get("operationTime"))
+        answers: Answers = []
+        for place, (op, name) in enumerate(zip(ops, names, strict=True)):
+            if place in failed:
+                answers.append((yield from self._failed(op, failed[place])))
+            elif place in made and type(op) is Mark:
+                answers.append(True)
+            else:
+                reply = self._reply(op, documents.get(key_of(op)), name)
+                answers.append(reply if not _passed_by(op, reply) else (yield from self._one(op)))
+        return answers
+
+    def _failed(self, op: Op, error: dict[str, Any]) -> Steps[Reply | StoreError]:
+        fault = answered(self._server, error.get("code"), str(error.get("errmsg", "")))
+        if isinstance(fault, KeyRace):
+            return (yield from self._one(op))
+        if isinstance(fault, StoreUnavailable):
+            raise Unanswered(str(fault))
+        return fault
+
+    def _documents(self, ops: Sequence[Op], after: Any = None) -> Steps[dict[str, dict[str, Any]]]:
+        """The documents of these ops by key. What is not among them is not there."""
+        found: dict[str, dict[str, Any]] = {}
+        while ops:
+            (result,) = yield from self._ask([self._commands.documents(ops, after)])
+            documents = result["cursor"]["firstBatch"]
+            found |= {document["_id"]: document for document in documents}
+            whole = sum(len(document.get("value") or b"") for document in documents) < WHOLE_BATCH
+            ops = [] if whole or not documents else [op for op in ops if key_of(op) not in found]
+        return found
+
+    def _ask(self, commands: list[Command]) -> Steps[list[dict[str, Any]]]:
+        """The answers to these commands; raises the first error among them, or in them."""
+        results = []
+        for answer in (yield commands):
+            if isinstance(answer, PyMongoError):
+                raise self._fault(answer)
+            unsure = not_confirmed(self._server, answer)
+            if unsure is not None:
+                raise unsure
+            results.append(answer)
+        self._doubt = True
+        return results
+
+    def _fault(self, error: PyMongoError) -> SolelyError:
+        fault = explain(self._server, error)
+        return Unanswered(str(fault)) if type(fault) is StoreUnavailable and self._doubt else fault
+
+
+def _passed_by(op: Op, reply: Reply) -> bool:
+    """True if a refused Acquire was only looked at when the key was free again: it deserves another try."""
+    return type(op) is Acquire and isinstance(reply, Entry) and reply.state is State.FREE and not reply.gone
+
+
+def levels(ops: Sequence[Op]) -> list[list[int]]:
+    """The places of the ops that can be performed side by side, level by level: each op sees what went before it.
+
+    Ops on one key come one after the other; a Take comes after, and before, all others that touch its queue.
+    """
+    found: list[list[int]] = []
+    by_key: dict[str, int] = {}  # the last level that works on this key …
+    by_queue: dict[str, int] = {}  # … on any item of this queue …
+    takes: dict[str, int] = {}  # … and the last that takes from it
+    for place, op in enumerate(ops):
+        queue = queue_of(op)
+        if type(op) is Take:
+            level = takes[queue] = by_queue.get(queue, -1) + 1
+        else:
+            key = key_of(op)
+            level = by_key[key] = max(by_key.get(key, -1), takes.get(queue, -1)) + 1
+        if queue:
+            by_queue[queue] = max(level, by_queue.get(queue, -1))
+        while len(found) <= level:
+            found.append([])
+        found[level].append(place)
+    return found
+
+
+def _portions(ops: Sequence[Op], level: Iterable[int]) -> Iterable[list[int]]:
+    """The places of one level by command: Reads, what goes alone, and the rest as far as one command can hold it."""
+    reads, rest, size = list[int](), list[int](), 0
+    for place in level:
+        op = ops[place]
+        if type(op) is Read:
+            reads.append(place)
+        elif type(op) in _ALONE or (type(op) is Hit and op.limit > MAX_LIMIT):
+            yield [place]
+        else:
+            more = _STATEMENT + len(getattr(op, "value", None) or getattr(op, "payload", b"") or b"")
+            if rest and (len(rest) == MAX_BATCH or size + more > MAX_COMMAND):
+                yield rest
+                rest, size = [], 0
+            rest.append(place)
+            size += more
+    for places in (rest, reads):
+        if places:
+            yield places
+
+
+def _side_by_side(parts: list[Steps[T]]) -> Steps[list[T]]:
+    """The results of all parts; what they ask at the same time goes out at the same time."""
+    results: dict[int, T] = {}
+    asking: dict[int, list[Command]] = {}
+
+    def go_on(place: int, answers: list[Answer] | None) -> None:
+        try:
+            asking[place] = parts[place].send(answers)  # type: ignore[arg-type]
+        except StopIteration as end:
+            asking.pop(place, None)
+            results[place] = end.value
+
+    for place in range(len(parts)):
+        go_on(place, None)
+    while asking:
+        asked = list(asking.items())
+        answers = yield [command for _, commands in asked for command in commands]
+        for place, commands in asked:
+            go_on(place, answers[: len(commands)])
+            answers = answers[len(commands) :]
+    return [results[place] for place in range(len(parts))]
+
+
+def waits(ops: Sequence[Op]) -> bool:
+    """True if one of the ops queues its client when refused, so that hints will come."""
+    for op in ops:  # noqa: SIM110 - a generator would double the time, and this is asked for each batch
+        if type(op) is Acquire and op.client:
+            return True
+    return False

@@ -1,0 +1,150 @@
+"""The blocking face: performs the commands of a batch in the caller's thread, on pymongo's MongoClient."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from pymongo import MongoClient
+from pymongo.client_session import ClientSession
+from pymongo.database import Database
+from pymongo.errors import ConfigurationError, ConnectionFailure, PyMongoError
+
+from ...errors import ClientClosed, StoreMisconfigured
+from ...model import Entry, Finding
+from ...ops import Op, Reply
+from .. import Clock, Tell
+from . import questions
+from .batches import Answer, Answers, Batch, Steps, waits
+from .commands import Command, Commands
+from .ear import Ear
+from .settings import Settings
+from .transactions import InTransaction
+
+T = TypeVar("T")
+
+_parents: list[object] = []  # what a forked child must not touch, not even by collecting it
+
+
+class MongoStore:
+    """A store for threads, on one collection of a replica set, a sharded cluster or a server that stands alone."""
+
+    def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
+        self._settings = settings
+        self._server = str(settings)
+        self._clock = clock
+        self._timeout = timeout
+        self._prepared = False  # the indexes are there
+        self._closed = False
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self.client = os.urandom(16).hex()
+        self.polls = True  # until hints come
+        self._commands = Commands(self._settings.collection, self.client, clock=self._clock, timeout=self._timeout)
+        self._ear = Ear(lambda: self._database()[self._settings.collection], self.client, self._timeout)
+        self._opening = threading.Lock()
+        self._mongo: MongoClient[dict[str, Any]] | None = None
+
+    def __repr__(self) -> str:
+        return f"<MongoStore {self._settings}>"
+
+    # -- the protocol
+
+    def perform(self, ops: Sequence[Op]) -> Answers:
+        """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
+        if not self._prepared:
+            self._prepare()
+        if waits(ops):
+            if not self._ear.ready and not self._ear.deaf:
+                self._ear.prepare()
+            self.polls = not self._ear.ready
+        return self._drive(Batch(self._commands, self._server, self._ear.tell).perform(ops))
+
+    def perform_within(self, session: ClientSession, ops: Sequence[Op]) -> list[Reply]:
+        """Performs the ops in the session's transaction, with which they commit or abort.
+
+        StoreUnavailable if that was aborted by a conflict and is to be run again; InvalidInput if there is none.
+        """
+        batch = InTransaction(self._commands, self._server, session)
+        if not self._prepared:
+            self._prepare()
+        database = session.client[self._settings.database]
+        return self._drive(batch.perform_all(ops), database, session)
+
+    def listen(self, tell: Tell) -> None:
+        self._ear.tell = tell
+
+    def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
+        """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
+        return self._drive(questions.scan(self._commands, self._server, prefix, after, limit))
+
+    def check(self) -> list[Finding]:
+        """Reachable? Clock? Settings that break a promise? Raises only StoreError."""
+        return self._drive(questions.check(self._commands, self._settings))
+
+    def close(self) -> None:
+        """Lets go of all connections; safe to call twice."""
+        self._closed = True
+        self._ear.close()
+        if self._mongo is not None:
+            self._mongo.close()
+
+    def forked(self) -> None:
+        """In the child: a new client and a new name; the parent's connections are left as they are."""
+        _parents.append((self._mongo, self._ear))
+        tell = self._ear.tell
+        self._start_anew()
+        self._ear.tell = tell
+
+    # -- commands
+
+    def _prepare(self) -> None:
+        self._drive(questions.prepare(self._commands, self._server))
+        self._prepared = True
+
+    def _database(self) -> Database[dict[str, Any]]:
+        mongo = self._mongo
+        if mongo is None:
+            with self._opening:
+                mongo = self._mongo = self._mongo or self._open()
+        return mongo[self._settings.database]
+
+    def _open(self) -> MongoClient[dict[str, Any]]:
+        if self._closed:
+            raise ClientClosed("the client was closed; open a new one")
+        try:
+            return MongoClient(self._settings.url, **self._settings.arguments(self._timeout))
+        except ConfigurationError as error:  # of mongodb+srv://, which is read only now
+            raise StoreMisconfigured(f"{self._server} cannot be used: {error}") from None
+
+    def _drive(
+        self, steps: Steps[T], database: Database[dict[str, Any]] | None = None, session: ClientSession | None = None
+    ) -> T:
+        """Sends what a generator asks, and returns what it makes of the answers."""
+        if database is None:
+            database = self._database()
+        try:
+            commands = next(steps)
+            while True:
+                commands = steps.send(_send(commands, database, session))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def _send(
+    commands: list[Command], database: Database[dict[str, Any]], session: ClientSession | None
+) -> list[Answer]:
+    """An answer or error for each command; after a lost connection the others are not tried in vain."""
+    answers: list[Answer] = []
+    for command in commands:
+        try:
+            answers.append(database.command(command, session=session))
+        except ConnectionFailure as error:
+            return answers + [error] * (len(commands) - len(answers))
+        except PyMongoError as error:
+            answers.append(error)
+    return answers

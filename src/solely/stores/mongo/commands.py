@@ -1,0 +1,137 @@
+"""The commands that are sent to MongoDB. Pure: nothing here talks to a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Any
+
+from bson.int64 import Int64
+
+from ...model import State
+from ...ops import Op, Push, Take
+from .. import Clock
+from ..transitions import US
+from .pipelines import NOW
+from .plans import ENTRY, Variables, plan_of
+from .queues import key_of, queue_of
+
+Command = dict[str, Any]
+
+INDEXES = ("solely_purge", "solely_queue", "solely_taken")
+_IN_TURN = {"available": 1, "pushed": 1, "serial": 1}  # the order of a queue
+
+
+class Commands:
+    """Writes commands for one collection, on the server's clock or an injected one."""
+
+    def __init__(self, collection: str, client: str, *, clock: Clock | None, timeout: float) -> None:
+        self.collection = collection
+        self.client = client
+        self._clock = clock
+        self._numbers = count(1)
+        wait = max(1, round(timeout * 1_000))  # ms; the server gives up when nobody waits for its answer any more
+        # What is answered survives the loss of any minority of the servers, and a power cut on all of them.
+        self._writing: Command = {"writeConcern": {"w": "majority", "j": True, "wtimeout": wait}, "maxTimeMS": wait}
+        # Never shows what a failover may take back. A primary that was deposed and has not heard of it yet may still
+        # show an older state for a moment: Read is for looking, and only ops that write decide.
+        self._reading: Command = {"readConcern": {"level": "majority"}, "maxTimeMS": wait}
+
+    def in_transaction(self) -> Commands:
+        """The same for a transaction, which has its own read and write concern."""
+        inner = Commands(self.collection, self.client, clock=self._clock, timeout=1.0)
+        inner._numbers, inner._writing, inner._reading = self._numbers, {}, {}
+        return inner
+
+    # -- ops
+
+    def alone(self, op: Op) -> tuple[Command, str]:
+        """The findAndModify that performs this op, and the name that the op goes by."""
+        plan = plan_of(op)
+        variables, name = self._variables(op)
+        command: Command = {
+            "findAndModify": self.collection,
+            "query": {"_id": key_of(op)},
+            "update": plan.pipeline,
+            "let": self._let() | {name: {"$literal": value} for name, value in variables.items()},
+            "new": not plan.before,
+            "upsert": plan.upsert,
+            "fields": plan.fields,
+            **self._writing,
+        }
+        if type(op) is Take:
+            command["query"] = {"queue": queue_of(op), "$expr": {"$lte": ["$available", "$$now"]}}
+            command["sort"] = _IN_TURN
+            if op.id:
+                command["query"]["_id"] = key_of(op)
+        return command, name
+
+    def together(self, ops: Sequence[Op]) -> tuple[Command, list[str]]:
+        """One update command that performs these ops, each in a step of its own, and the names that they go by."""
+        statements, names = [], []
+        for op in ops:
+            plan = plan_of(op)
+            variables, name = self._variables(op)
+            statements.append({"q": {"_id": key_of(op)}, "u": plan.pipeline, "c": variables, "upsert": plan.upsert})
+            names.append(name)
+        update = {"update": self.collection, "updates": statements, "let": self._let(), "ordered": False}
+        return update | self._writing, names
+
+    def documents(self, ops: Iterable[Op], after: Any = None) -> Command:
+        """The find for the documents of these ops, as they are after that operationTime, where there is one."""
+        fields: dict[str, Any] = {}
+        for op in ops:
+            fields |= plan_of(op).fields
+        find = self._find({"_id": {"$in": [key_of(op) for op in ops]}}, fields)
+        if after is not None and "readConcern" in find:
+            find["readConcern"] = find["readConcern"] | {"afterClusterTime": after}
+        return find
+
+    def taken_by(self, op: Take) -> Command:
+        """The find for the item that this owner has already."""
+        mine = {"queue": queue_of(op), "owner": op.owner, "state": State.HELD.value}
+        return self._find(mine | {"$expr": {"$gt": ["$until", "$$now"]}}, ENTRY) | {"limit": 1}
+
+    def page(self, prefix: str, after: str, limit: int) -> Command:
+        """The find for documents that may be worth showing, in the order of their keys, from the prefix on."""
+        query = {
+            "_id": {"$gt": after, "$gte": prefix},
+            "state": {"$exists": True},
+            "$expr": {"$gt": ["$forget", "$$now"]},
+        }
+        return self._find(query, ENTRY) | {"sort": {"_id": 1}, "limit": limit}
+
+    def _find(self, query: dict[str, Any], fields: dict[str, Any]) -> Command:
+        find = {"find": self.collection, "filter": query, "projection": fields, "let": self._let()}
+        return find | {"singleBatch": True, "batchSize": 100_000} | self._reading
+
+    def _let(self) -> Variables:
+        """The variables that all ops of a command share. The TTL index does not know an injected clock."""
+        now = NOW if self._clock is None else Int64(round(self._clock() * US))
+        return {"now": now, "sweeps": self._clock is None}
+
+    def _variables(self, op: Op) -> tuple[Variables, str]:
+        plan = plan_of(op)
+        variables = plan.variables(op)
+        if not plan.named:
+            return variables, ""
+        number = next(self._numbers)
+        variables["by"] = name = f"{self.client}/{number}"
+        if type(op) is Push:
+            variables["serial"] = Int64(number)  # the order of those that one client pushes in one ms
+        return variables, name
+
+    # -- what is there besides documents
+
+    def indexes(self) -> Command:
+        """Creates what is not there yet: the broom, and two ways to look into a queue."""
+        items = {"partialFilterExpression": {"queue": {"$gt": ""}}}
+        purge, queue, taken = INDEXES
+        return {
+            "createIndexes": self.collection,
+            "indexes": [
+                {"name": purge, "key": {"purge": 1}, "expireAfterSeconds": 0},
+                {"name": queue, "key": {"queue": 1} | _IN_TURN, **items},
+                {"name": taken, "key": {"queue": 1, "owner": 1}, **items},
+            ],
+        }

@@ -1,0 +1,121 @@
+"""Documents as replies: what an op is answered with, read from the document by the reference's own `view`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...model import Allowance, Entry, Gone, Item, Released, State
+from ...ops import Acquire, Clear, Finish, Hit, Mark, Push, Release, Renew, Return, Take, Unhit
+from .. import transitions as t
+from .queues import queue_of
+
+Document = dict[str, Any]
+
+_SOMEBODY = t.Waiter("", "")
+
+
+def _record(document: Document) -> t.Record:
+    """The record that the document keeps. Its waiters are only counted; an item's payload may have been left out."""
+    record = t.Record()
+    record.state = State(document["state"])
+    record.owner = document["owner"]
+    record.fence = int(document["fence"])  # a plain int, not the bson type that remembers its width
+    record.until, record.delay, record.opens = document["until"], document["delay"], document["opens"]
+    record.attempts, record.refused, record.kept = document["attempts"], document["refused"], document["kept"]
+    record.fingerprint, record.info = document["fingerprint"], document["info"]
+    record.value = document.get("value")
+    if record.value is None and document.get("queue"):
+        record.value = b""
+    record.waiters = [_SOMEBODY] * document["waiting"]
+    record.gone = _gone(document)
+    return record
+
+
+def _gone(document: Document) -> list[t.Displaced]:
+    return [t.Displaced(d["owner"], d["fence"], d["how"], d["until"]) for d in document["gone"]]
+
+
+def _now(document: Document) -> t.Now:
+    return t.Now(document["now"], document["now"])
+
+
+def entry(key: str, document: Document | None, asker: str = "", *, value: bool = False) -> Entry:
+    """The entry as `asker` may see it; free if there is no document, or one that counts hits."""
+    if document is None or "state" not in document:
+        return Entry(key, State.FREE)
+    return t.view(key, _record(document), _now(document), asker, value=value)
+
+
+def acquired(op: Acquire, document: Document | None, by: str) -> Entry:
+    return entry(op.key, document, op.owner, value=op.value)
+
+
+def renewed(op: Renew, document: Document | None, by: str) -> Entry:
+    return entry(op.key, document, op.owner)
+
+
+def finished(op: Finish, document: Document | None, by: str) -> Entry:
+    return entry(op.key, document, op.owner, value=True)
+
+
+def looked_at(op: Any, document: Document | None, by: str) -> Entry:
+    return entry(op.key, document, value=True)
+
+
+def released(op: Release, document: Document | None, by: str) -> Released:
+    if document is not None:
+        for displaced in _gone(document):
+            if displaced.owner == op.owner and displaced.until > document["now"] and displaced.how != Gone.REVOKED:
+                return Released(displaced.how)
+    return Released.RELEASED
+
+
+def marked(op: Mark, document: Document | None, by: str) -> bool:
+    seen = entry(op.key, document, op.owner)
+    return seen.state is State.DONE and seen.owner == op.owner and not seen.gone
+
+
+def cleared(op: Clear, document: Document | None, by: str) -> bool:
+    return document is not None and any(
+        d.fence == op.fence and d.how == Gone.CLEARED and d.until > document["now"] for d in _gone(document)
+    )
+
+
+def hit(op: Hit, document: Document | None, by: str) -> Allowance:
+    assert document is not None, "a Hit makes its document"
+    now, per = document["now"], t.us(op.per)
+    hits = {hit["owner"]: hit["at"] for hit in document["hits"] if hit["at"] > now - per}
+    if op.owner in hits:
+        return Allowance(True, len(hits))
+    if len(hits) < op.limit:  # refused, but by the time of this look there is room again
+        return Allowance(False, len(hits))
+    frees = sorted(hits.values())[len(hits) - op.limit]
+    return Allowance(False, len(hits), max(0, frees + per - now) / t.US)
+
+
+def given_back(op: Unhit, before: Document | None, by: str) -> bool:
+    return before is not None and any(hit["owner"] == op.owner for hit in before.get("hits", ()))
+
+
+def pushed(op: Push, document: Document | None, by: str) -> bool:
+    return document is not None and document.get("pusher") == by
+
+
+def taken(op: Take, document: Document | None, by: str) -> Item | None:
+    if document is None:
+        return None
+    return t.taken(document["_id"][len(queue_of(op)) :], _record(document), _now(document))
+
+
+def acked(op: Any, document: Document | None, by: str) -> bool:
+    return document is None or not document.get("queue")
+
+
+def returned(op: Return, before: Document | None, by: str) -> bool:
+    return before is not None and bool(before.get("queue")) and t.has(_record(before), op.owner)
+
+
+def told(document: Document | None, by: str) -> list[str]:
+    """The clients that the op of this name told."""
+    names = document.get("told", "").split(" ") if document is not None and by else [""]
+    return names[1:] if names[0] == by else []

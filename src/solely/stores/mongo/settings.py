@@ -1,0 +1,87 @@
+"""What a mongodb:// URL tells: where, which database and collection; everything else in it is pymongo's."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
+
+from pymongo.errors import PyMongoError
+from pymongo.uri_parser import parse_uri
+
+from ...errors import InvalidInput
+
+DATABASE = COLLECTION = "solely"
+_MAX_NAME = 120  # bytes: all that MongoDB allows for database and collection together, less the longest database name
+
+
+class Settings(NamedTuple):
+    """Where the entries are. Its text has no login."""
+
+    url: str  # as pymongo takes it
+    database: str
+    collection: str
+    hosts: str
+
+    def __str__(self) -> str:
+        return f"mongodb://{self.hosts}/{self.database}.{self.collection}"
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def arguments(self, timeout: float) -> dict[str, Any]:
+        """How a client of pymongo is to behave, whatever the URL says: one try, and bounded."""
+        wait = max(1, round(timeout * 1_000))
+        return {
+            "retryWrites": False,  # the driver above must see every try that was not answered
+            "retryReads": False,
+            "serverSelectionTimeoutMS": wait,
+            "connectTimeoutMS": wait,
+            # The server gives up by itself at `wait`; its word that it did is worth a little more patience.
+            "socketTimeoutMS": wait + 250,
+            "waitQueueTimeoutMS": wait,
+            "readPreference": "primary",
+            "connect": False,
+            "tz_aware": True,
+            "appname": "solely",
+        }
+
+
+def parse(url: str) -> Settings:
+    """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
+    parts = urlsplit(url)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    collections = [value for name, value in options if name == "solely_collection"]
+    if len(collections) > 1:
+        raise InvalidInput("solely_collection is given twice in the mongodb:// URL")
+    rest = "&".join(f"{quote(name)}={quote(value)}" for name, value in options if name != "solely_collection")
+    database = unquote(parts.path.strip("/")) or DATABASE
+    hosts = parts.netloc.rpartition("@")[2]
+    # The path of a MongoDB URL is also where the login is looked up, so it is left as it was.
+    settings = Settings(
+        url=urlunsplit((parts.scheme, parts.netloc, parts.path or "/", rest, "")),
+        database=_name(database, "database", ' ."$*<>:|?\\/'),
+        collection=_name(collections[0] if collections else COLLECTION, "solely_collection", "$"),
+        hosts=hosts,
+    )
+    if not hosts:
+        raise InvalidInput("the mongodb:// URL names no host; write mongodb://host:27017/database")
+    if parts.scheme == "mongodb":  # one of mongodb+srv:// can be read only by asking the name server
+        _validate(settings.url, parts.netloc.rpartition("@")[0])
+    return settings
+
+
+def _name(name: str, what: str, forbidden: str) -> str:
+    bad = not name or "\0" in name or len(name.encode()) > _MAX_NAME or name.startswith("system.")
+    if bad or any(letter in name for letter in forbidden):
+        raise InvalidInput(f"{what} {name!r:.40} cannot be a name in MongoDB")
+    return name
+
+
+def _validate(url: str, login: str) -> None:
+    try:
+        parse_uri(url, validate=True, warn=False)
+    except (PyMongoError, ValueError) as error:
+        text = str(error)
+        if any(part and part in text for part in (login, *login.split(":"), *map(unquote, login.split(":")))):
+            text = "the login is not as it must be; escape what is not a letter or digit, as %40 for @"
+        raise InvalidInput(f"the mongodb:// URL cannot be: {text}") from None

@@ -1,0 +1,39 @@
+"""Ops inside a transaction of the caller's: they commit or abort with what the caller writes there.
+
+Others see nothing of them before the commit. Meanwhile a second transaction that touches the same key is aborted at
+once by a conflict, and an op outside of any transaction waits for the commit, as long as its timeout allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pymongo.errors import PyMongoError
+
+from ...errors import InvalidInput, SolelyError, StoreError
+from ...ops import Op, Reply
+from .batches import Batch, Steps
+from .commands import Commands
+from .faults import aborted
+
+
+class InTransaction(Batch):
+    """A batch whose commands belong to a transaction: an error ends all of it, and then nothing was performed."""
+
+    def __init__(self, commands: Commands, server: str, session: Any) -> None:
+        super().__init__(commands.in_transaction(), server, None)
+        if not session.in_transaction:
+            raise InvalidInput("the session is in no transaction; begin one with session.start_transaction()")
+
+    def perform_all(self, ops: Sequence[Op]) -> Steps[list[Reply]]:
+        """One reply per op; raises StoreUnavailable if the transaction was aborted and is to be run again."""
+        replies: list[Reply] = []
+        for reply in (yield from self.perform(ops)):
+            if isinstance(reply, StoreError):
+                raise reply
+            replies.append(reply)
+        return replies
+
+    def _fault(self, error: PyMongoError) -> SolelyError:
+        return aborted(self._server, error)

@@ -1,0 +1,215 @@
+"""Ops to statements and rows to replies: pure, the same for threads, asyncio and a caller's own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any
+from urllib.parse import quote
+
+from ...errors import StoreError
+from ...model import Allowance, Entry, Item, Released, State, item_key
+from ...ops import (
+    Ack,
+    Acquire,
+    Advance,
+    Clear,
+    Finish,
+    Hit,
+    Mark,
+    Op,
+    Push,
+    Read,
+    Release,
+    Renew,
+    Reply,
+    Return,
+    Take,
+    Unhit,
+)
+
+Values = tuple[Any, ...]
+Row = tuple[Any, ...]  # the fields of the type `reply` in 0002_records.sql
+Answers = list[Reply | StoreError]
+
+_STATES = {"f": State.FREE, "h": State.HELD, "d": State.DONE, "c": State.CLOSED}
+_RELEASED = (Released.UNKNOWN, Released.RELEASED, Released.EXPIRED, Released.CLEARED)
+
+
+def us(seconds: float) -> int:
+    """Whole microseconds, at least one for any positive duration."""
+    return int(seconds * 1_000_000 + 0.5) or 1 if seconds > 0 else 0
+
+
+def _queue(op: Take) -> str:
+    return quote(op.queue, safe="")
+
+
+# Op → (the statement that performs it alone, its values after clock and patience).
+_LONE: dict[type, tuple[str, Callable[[Any], Values]]] = {
+    Acquire: ("acquire", lambda op: (
+        op.key, op.owner, us(op.ttl), op.info, op.client, us(op.delay), op.fingerprint, op.counted, op.value,
+    )),
+    Release: ("release", lambda op: (op.key, op.owner, op.revoke, us(op.delay), us(op.keep))),
+    Mark: ("mark", lambda op: (op.key, op.owner, us(op.ttl))),
+    Renew: ("renew", lambda op: (op.key, op.owner, us(op.ttl))),
+    Read: ("read", lambda op: (op.key,)),
+    Finish: ("finish", lambda op: (op.key, op.owner, op.value, us(op.keep))),
+    Clear: ("clear", lambda op: (op.key, op.fence)),
+    Advance: ("advance", lambda op: (op.key, op.value)),
+    Hit: ("hit", lambda op: (op.key, op.owner, op.limit, us(op.per))),
+    Unhit: ("unhit", lambda op: (op.key, op.owner)),
+    Push: ("push", lambda op: (item_key(op.queue, op.id), op.payload, us(op.delay))),
+    Take: ("take", lambda op: (_queue(op), op.owner, us(op.ttl), op.id)),
+    Ack: ("ack", lambda op: (item_key(op.queue, op.id), op.owner)),
+    Return: ("give_back", lambda op: (item_key(op.queue, op.id), op.owner, us(op.delay))),
+}  # fmt: skip
+
+_NOTHING = (None, None, None, None)
+
+# Op → one element of each array of `perform`: code, key, owner, span, delay, number, text, client, fingerprint, body.
+_BATCH: dict[type, Callable[[Any], Values]] = {
+    Acquire: lambda op: (
+        "a", op.key, op.owner, us(op.ttl), us(op.delay) or None, op.counted + 2 * op.value or None,
+        op.info or None, op.client or None, op.fingerprint or None, None,
+    ),
+    Release: lambda op: (
+        "r", op.key, op.owner, us(op.keep) or None, us(op.delay) or None, 1 if op.revoke else None, *_NOTHING,
+    ),
+    Mark: lambda op: ("m", op.key, op.owner, us(op.ttl), None, None, *_NOTHING),
+    Renew: lambda op: ("n", op.key, op.owner, us(op.ttl), None, None, *_NOTHING),
+    Read: lambda op: ("g", op.key, None, None, None, None, *_NOTHING),
+    Finish: lambda op: ("f", op.key, op.owner, us(op.keep), None, None, None, None, None, op.value),
+    Clear: lambda op: ("c", op.key, None, None, None, op.fence, *_NOTHING),
+    Advance: lambda op: ("v", op.key, None, None, None, None, None, None, None, op.value),
+    Hit: lambda op: ("h", op.key, op.owner, us(op.per), None, op.limit, *_NOTHING),
+    Unhit: lambda op: ("u", op.key, op.owner, None, None, None, *_NOTHING),
+    Push: lambda op: (
+        "p", item_key(op.queue, op.id), None, None, us(op.delay) or None, None, None, None, None, op.payload,
+    ),
+    Take: lambda op: ("t", _queue(op), op.owner, us(op.ttl), None, None, op.id or None, None, None, None),
+    Ack: lambda op: ("k", item_key(op.queue, op.id), op.owner, None, None, None, *_NOTHING),
+    Return: lambda op: (
+        "b", item_key(op.queue, op.id), op.owner, None, us(op.delay) or None, None, *_NOTHING,
+    ),
+}  # fmt: skip
+
+
+def lone(op: Op, clock: int | None, patience: int | None) -> tuple[str, Values]:
+    """The statement that performs one op, and its values."""
+    name, values = _LONE[type(op)]
+    return name, (clock, patience, *values(op))
+
+
+def batch(ops: Sequence[Op], clock: int | None) -> tuple[str, Values]:
+    """The statement that performs many ops in order, and its values."""
+    columns = zip(*(_BATCH[type(op)](op) for op in ops), strict=True)
+    return "perform", (clock, *(list(column) if any(item is not None for item in column) else None for column in columns))
+
+
+def marks(ops: Sequence[Mark], clock: int | None) -> tuple[str, Values]:
+    """The statement that marks many keys, and its values."""
+    return "mark_many", (clock, [op.key for op in ops], ops[0].owner, us(ops[0].ttl))
+
+
+# -- replies
+
+
+def entry(key: str, asker: str, row: Row) -> Entry:
+    """The entry that the row shows."""
+    state, fence, remaining, mine, attempts, refused, waiters, fingerprint, info, value, gone = row
+    left = (remaining or 0) / 1_000_000 if remaining != -1 else float("inf")
+    return Entry(
+        key, _STATES[state], fence or 0, left, asker if mine else "", attempts or 0, refused or 0, waiters or 0,
+        fingerprint or "", info or "", value, gone or "",
+    )  # fmt: skip
+
+
+def _item(op: Take, row: Row) -> Item | None:
+    state, fence, remaining, _, attempts, _, _, _, id, payload, _ = row
+    return None if state is None else Item(id, payload, attempts, remaining / 1_000_000, fence)
+
+
+def _yes(op: Op, row: Row) -> bool:
+    return bool(row[1] == 1)
+
+
+_REPLIES: dict[type, Callable[[Any, Row], Reply]] = {
+    Acquire: lambda op, row: entry(op.key, op.owner, row),
+    Release: lambda op, row: _RELEASED[row[1]],
+    Renew: lambda op, row: entry(op.key, op.owner, row),
+    Finish: lambda op, row: entry(op.key, op.owner, row),
+    Read: lambda op, row: entry(op.key, "", row),
+    Advance: lambda op, row: entry(op.key, "", row),
+    Hit: lambda op, row: Allowance(row[1] == 1, row[4], (row[2] or 0) / 1_000_000),
+    Take: _item,
+    **dict.fromkeys((Mark, Clear, Unhit, Push, Ack, Return), _yes),
+}
+
+
+def reply(op: Op, row: Row) -> Reply:
+    """What the row answers to the op."""
+    return _REPLIES[type(op)](op, row)
+
+
+# -- the wire's binary form
+
+_ARRAY = Struct("!iiIii").pack
+_LENGTH = Struct("!i").pack
+_BIGINT = Struct("!iq").pack
+_NULL = _LENGTH(-1)
+_TEXT, _BIGINTS, _BYTEA = 25, 20, 17  # type oids
+
+
+def encode(values: Values) -> tuple[list[bytes | None], list[int]]:
+    """The values as the wire takes them, and whether each is in binary form."""
+    formats = [int(type(value) is bytes or type(value) is list) for value in values]
+    return [None if value is None else _ENCODE[type(value)](value) for value in values], formats
+
+
+def _array(items: list[Any]) -> bytes:
+    kind = next(type(item) for item in items if item is not None)
+    parts = [_ARRAY(1, 1, _OIDS[kind], len(items), 1)]
+    for item in items:
+        if item is None:
+            parts.append(_NULL)
+        elif kind is int:
+            parts.append(_BIGINT(8, item))
+        else:
+            body = item.encode() if kind is str else item
+            parts += (_LENGTH(len(body)), body)
+    return b"".join(parts)
+
+
+_OIDS = {str: _TEXT, int: _BIGINTS, bytes: _BYTEA}
+_ENCODE: dict[type, Callable[[Any], bytes]] = {
+    str: str.encode,
+    int: lambda number: b"%d" % number,
+    bool: lambda flag: b"t" if flag else b"f",
+    bytes: bytes,
+    list: _array,
+}
+
+
+def _number(raw: bytes) -> int:
+    return int.from_bytes(raw, "big", signed=True)
+
+
+_FIELDS: tuple[Callable[[bytes], Any], ...] = (
+    bytes.decode, _number, _number, b"\1".__eq__, _number, _number, _number, bytes.decode, bytes.decode, bytes,
+    bytes.decode,
+)  # fmt: skip
+
+
+def decode(result: Any, place: int, first: int = 0) -> Row:
+    """A row of the type `reply` out of a result in binary form, from column `first` on."""
+    get = result.get_value
+    return tuple(
+        [None if (raw := get(place, column)) is None else field(raw) for column, field in enumerate(_FIELDS, first)]
+    )
+
+
+def page(result: Any) -> list[Entry]:
+    """The entries of a page: each row is the key and a reply."""
+    keys = (result.get_value(place, 0).decode() for place in range(result.ntuples))
+    return [entry(key, "", decode(result, place, 1)) for place, key in enumerate(keys)]

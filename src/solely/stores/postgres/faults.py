@@ -1,0 +1,85 @@
+"""What an error of the server means: which of our errors it is, and what to do about it."""
+
+from __future__ import annotations
+
+from ...errors import StoreError, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable
+
+
+class NotPrimary(StoreUnavailable):
+    """The connection leads to a server that may not write: it must be dropped, and the primary found anew."""
+
+
+class Contended(StoreUnavailable):
+    """Another transaction decides on this key and has not ended; nothing was performed."""
+
+
+class MustRepeat(StoreUnavailable):
+    """The transaction met another one and was undone; nothing was performed: repeat the whole transaction."""
+
+
+class OutOfLocks(StoreUnavailable):
+    """The server has no room for the locks of this batch; nothing was performed: smaller batches may succeed."""
+
+
+class Stale(StoreUnavailable):
+    """What this connection had prepared no longer fits the server; nothing was performed: it must be dropped."""
+
+
+_MIGRATE = "the tables or functions of this store are missing: open it with migrate=auto, or call migrate(url)"
+_STANDBY = "this server cannot write: it is a replica instead of the primary, or read-only; give the primary's address"
+_REPEAT = "the transaction met another one and was undone: repeat it as a whole"
+
+# SQLSTATE → (our error, what it means and what to do).
+_MEANINGS: dict[str, tuple[type[StoreError], str]] = {
+    "25006": (NotPrimary, _STANDBY),
+    "53100": (StoreFull, "the server's disk is full: nothing new is taken; make room on it"),
+    "53200": (OutOfLocks, "the server is out of memory for locks; raise its max_locks_per_transaction"),
+    "53300": (StoreUnavailable, "the server has no connection left; raise max_connections or use a pooler"),
+    "42P01": (StoreMisconfigured, _MIGRATE),
+    "42883": (StoreMisconfigured, _MIGRATE),
+    "42704": (StoreMisconfigured, _MIGRATE),
+    "3F000": (StoreMisconfigured, _MIGRATE),
+    "42501": (
+        StoreMisconfigured,
+        "the database user lacks a privilege: it needs USAGE and CREATE on the schema to migrate, and else USAGE on "
+        "the schema and the sequence, and SELECT, INSERT, UPDATE, DELETE on the tables",
+    ),
+    "57014": (StoreUnavailable, "the server broke the statement off: it took longer than the timeout"),
+    "55P03": (Contended, "another transaction that has not ended decides on this key"),
+    "40001": (MustRepeat, _REPEAT),
+    "40P01": (MustRepeat, _REPEAT),
+    "26000": (Stale, "a pooler gave us another connection; add pgbouncer=true to the URL"),
+    "42P05": (Stale, "a pooler gave us another connection; add pgbouncer=true to the URL"),
+    "0A000": (Stale, "the schema was changed while this connection was open"),
+    "57P03": (StoreUnavailable, "the server is starting or stopping"),
+}
+
+# libpq tells why a connection failed in words only; these are the server's, in English.
+_REFUSALS: tuple[tuple[str, type[StoreError], str], ...] = (
+    ("password authentication failed", StoreMisconfigured, "the user name or the password is wrong"),
+    ("no password supplied", StoreMisconfigured, "the server wants a password; give postgresql://user:password@host"),
+    ("no pg_hba.conf entry", StoreMisconfigured, "the server's pg_hba.conf does not let this user in from here"),
+    ("authentication failed", StoreMisconfigured, "the server refuses the login"),
+    ("does not exist", StoreMisconfigured, "there is no such database or user"),
+    ("permission denied for database", StoreMisconfigured, "this user may not connect to this database"),
+    ("too many clients", StoreUnavailable, "the server has no connection left"),
+    ("too many connections", StoreUnavailable, "the server has no connection left"),
+    ("connection slots are reserved", StoreUnavailable, "the server has no connection left"),
+    ("read-only", NotPrimary, _STANDBY),
+    ("hot standby", NotPrimary, _STANDBY),
+)
+
+
+def fault(sqlstate: str, text: str, key: str = "") -> StoreError:
+    """The error of the server as one of ours, with its cause and what to do. Not raised."""
+    kind, meaning = _MEANINGS.get(sqlstate, (StoreFailed, "the server answered with an error"))
+    return kind(f"{meaning} ({text.strip()}, SQLSTATE {sqlstate})", key=key)
+
+
+def refused(address: str, text: str) -> StoreError:
+    """Why there is no connection: nothing was sent. Not raised."""
+    told = " ".join(text.split())
+    for words, kind, meaning in _REFUSALS:
+        if words in told:
+            return kind(f"{address}: {meaning} ({told})")
+    return StoreUnavailable(f"{address} cannot be reached: {told}")

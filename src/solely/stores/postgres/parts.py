@@ -1,0 +1,90 @@
+"""A list of ops as the statements that perform it, and their results as its answers: for threads and asyncio alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...ops import MAX_BATCH, Acquire, Mark, Op
+from . import codec
+from .codec import Answers, Values
+
+# Marks in one statement: enough to share one commit, few enough for the server's table of locks (6,400 by default).
+MOST_MARKS = 1_000
+FEWEST_MARKS = 8  # from here on a run of marks is worth a statement of its own
+# Seconds that an op of a batch waits for a busy key while strangers wait for the batch: about what a commit to a disk
+# takes, which is what keeps a key busy; a caller's own transaction takes longer, and then the driver asks again.
+LINGER = 0.005
+# Of the timeout: how long an op waits for a busy key if nobody else waits for it; the server answers in any case
+# before the statement's own time is over.
+PATIENCE = 0.7
+
+
+def parts(ops: Sequence[Op]) -> Iterator[Sequence[Op]]:
+    """The ops in the same order, in portions of one statement each."""
+    start = 0
+    while start < len(ops):
+        end = min(_run_of_marks(ops, start), start + MOST_MARKS)
+        if end - start < FEWEST_MARKS:
+            end = start + 1
+            while end < len(ops) and end - start < MAX_BATCH and not _begins_run(ops, end):
+                end += 1
+        yield ops[start:end] if end - start < len(ops) else ops
+        start = end
+
+
+def _begins_run(ops: Sequence[Op], at: int) -> bool:
+    last = at + FEWEST_MARKS - 1
+    return type(ops[at]) is Mark and last < len(ops) and type(ops[last]) is Mark and _run_of_marks(ops, at) > last
+
+
+def _run_of_marks(ops: Sequence[Op], start: int) -> int:
+    """Where the Marks of one owner and one ttl that begin at `start` end; `start` if there are none."""
+    first = ops[start]
+    if type(first) is not Mark:
+        return start
+    same = first[1:]
+    for end in range(start + 1, len(ops)):
+        op = ops[end]
+        if type(op) is not Mark or op[1:] != same:
+            return end
+    return len(ops)
+
+
+def statement(part: Sequence[Op], clock: int | None) -> tuple[str, Values]:
+    """What performs one portion; an op whose key is busy is answered so."""
+    if len(part) == 1:
+        return codec.lone(part[0], clock, None)
+    if _run_of_marks(part, 0) == len(part):
+        return codec.marks(part, clock)  # type: ignore[arg-type]
+    return codec.batch(part, clock)
+
+
+def answers(part: Sequence[Op], result: Any, busy: list[int]) -> Answers:
+    """One reply per op; the places of those that were not performed are added to `busy`, with None as their reply."""
+    if result.nfields == 1:
+        digits: bytes = result.get_value(0, 0)
+        busy += [place for place, digit in enumerate(digits) if digit == 98]  # b
+        return [digit == 49 for digit in digits]  # 1
+    replies: Answers = []
+    for place, op in enumerate(part):
+        row = codec.decode(result, place)
+        if row[0] == "b":
+            busy.append(place)
+            replies.append(None)
+        else:
+            replies.append(codec.reply(op, row))
+    return replies
+
+
+def waits(ops: Sequence[Op]) -> bool:
+    """True if one of the ops queues its client when refused, so that hints will come."""
+    for op in ops:  # noqa: SIM110 - a generator would double the time, and this is asked for each batch
+        if type(op) is Acquire and op.client:
+            return True
+    return False
+
+
+def of_one_caller(ops: Sequence[Op]) -> bool:
+    """True if all ops that have an owner have the same one: then nobody else waits for this batch."""
+    return len({owner for op in ops if (owner := getattr(op, "owner", None)) is not None}) <= 1

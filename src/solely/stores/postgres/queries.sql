@@ -1,0 +1,90 @@
+-- Every statement that the store sends, by name. In braces stand the names that the URL configures.
+-- $1 is the injected clock of tests in µs, else NULL; $2 how many ms to wait for a busy key, or NULL to be told so.
+
+-- name: acquire
+SELECT * FROM {acquire}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint, $6::text, $7::text, $8::bigint,
+    $9::text, $10::boolean, $11::boolean)
+
+-- name: renew
+SELECT * FROM {renew}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)
+
+-- name: finish
+SELECT * FROM {finish}($1::bigint, $2::integer, $3::text, $4::text, $5::bytea, $6::bigint)
+
+-- name: release
+SELECT * FROM {release}($1::bigint, $2::integer, $3::text, $4::text, $5::boolean, $6::bigint, $7::bigint)
+
+-- name: mark
+SELECT * FROM {mark}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)
+
+-- name: read
+SELECT * FROM {read}($1::bigint, $2::integer, $3::text)
+
+-- name: clear
+SELECT * FROM {clear}($1::bigint, $2::integer, $3::text, $4::bigint)
+
+-- name: advance
+SELECT * FROM {advance}($1::bigint, $2::integer, $3::text, $4::bytea)
+
+-- name: hit
+SELECT * FROM {hit}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint, $6::bigint)
+
+-- name: unhit
+SELECT * FROM {unhit}($1::bigint, $2::integer, $3::text, $4::text)
+
+-- name: push
+SELECT * FROM {push}($1::bigint, $2::integer, $3::text, $4::bytea, $5::bigint)
+
+-- name: take
+SELECT * FROM {take}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint, $6::text)
+
+-- name: ack
+SELECT * FROM {ack}($1::bigint, $2::integer, $3::text, $4::text)
+
+-- name: give_back
+SELECT * FROM {give_back}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)
+
+-- name: perform
+SELECT * FROM {perform}($1::bigint, $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
+    $8::text[], $9::text[], $10::text[], $11::bytea[])
+
+-- name: mark_many
+SELECT {mark_many}($1::bigint, $2::text[], $3::text, $4::bigint)
+
+-- name: page
+SELECT * FROM {page}($1::bigint, $2::text, $3::text, $4::integer)
+
+-- name: sweep
+SELECT {sweep}($1::bigint, $2::text, $3::integer)
+
+-- name: greet
+-- The life of the server: it begins with its start, and with the sequence, should a dump have been restored.
+SELECT pg_is_in_recovery()::text, current_setting('transaction_read_only'),
+    pg_postmaster_start_time()::text || ' ' || coalesce(to_regclass({fence_name})::oid::text, ''),
+    coalesce(to_regclass({migrations_name})::text, '')
+
+-- name: raise_fences
+SELECT {raise_fences}($1::text)::text
+
+-- name: migrated
+SELECT coalesce(max(number), 0)::text FROM {migrations}
+
+-- name: begin_migration
+BEGIN; SELECT pg_advisory_xact_lock({migration_lock}), to_regnamespace({schema_name})::text
+
+-- name: create_schema
+CREATE SCHEMA {schema}
+
+-- name: create_migrations
+CREATE TABLE IF NOT EXISTS {migrations} (
+    number integer PRIMARY KEY, name text NOT NULL, applied timestamptz NOT NULL DEFAULT now()
+)
+
+-- name: record_migration
+INSERT INTO {migrations} (number, name) VALUES ($1::integer, $2::text)
+
+-- name: check
+SELECT current_setting('server_version'), current_setting('server_version_num'), pg_is_in_recovery()::text,
+    date_part('epoch', clock_timestamp())::text, (SELECT last_value::text FROM {fence}),
+    current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes'),
+    (SELECT max(number)::text FROM {migrations}), current_setting('max_locks_per_transaction')

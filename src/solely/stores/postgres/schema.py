@@ -1,0 +1,96 @@
+"""Brings the schema up to date, and looks at each new connection before it is used."""
+
+from __future__ import annotations
+
+import logging
+
+from ...errors import StoreMisconfigured, StoreUnavailable
+from .faults import NotPrimary
+from .settings import Settings
+from .statements import MIGRATIONS, NEWEST
+from .wire import Lost, Wire
+
+log = logging.getLogger("solely")
+
+# Seconds for all migrations together: on an empty database they take well under one, but another process that has just
+# begun them is waited for, and so is an old transaction that still uses a table.
+MIGRATING = 60.0
+
+
+def migrate(settings: Settings, to: int = NEWEST) -> int:
+    """The number of the newest migration once all up to `to` are applied, together or not at all.
+
+    Under an advisory lock, so that any number of processes may do it at once. A StoreError, and nothing changed, if
+    the user lacks a privilege or the server does not answer.
+    """
+    wire = Wire(settings, MIGRATING)
+    queries, names = settings.queries, settings.names
+    try:
+        begun = wire.ask(queries["begin_migration"])
+        if begun.get_value(0, 1) is None:
+            wire.ask(queries["create_schema"])
+        done = int(wire.ask(queries["create_migrations"], queries["migrated"]).get_value(0, 0))
+        for step in MIGRATIONS:
+            if done < step.number <= to:
+                wire.ask(step.text.format_map(names).encode())
+                wire.call("record_migration", (step.number, step.name))
+                done = step.number
+        wire.ask(b"COMMIT")
+        return done
+    except Lost as error:
+        raise StoreUnavailable(f"{settings} did not answer while its schema was migrated: {error}") from None
+    finally:
+        wire.close()
+
+
+class Doorkeeper:
+    """Lets a connection in: to a primary whose schema is up to date and whose fences only grow."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._life = ""  # of the server in which all is known to be well
+
+    def connect(self, timeout: float) -> Wire:
+        """A connection that may be used; StoreUnavailable or StoreMisconfigured, naming the cause, if there is none."""
+        wire = Wire(self._settings, timeout)
+        try:
+            life, version = self._greet(wire)
+            if life != self._life:
+                if version < NEWEST:
+                    self._bring_up_to_date(version)
+                    life, version = self._greet(wire)
+                elif version > NEWEST:
+                    log.warning("newer_schema", extra={"schema_version": version, "known_version": NEWEST})
+                wire.call("raise_fences", (life,))
+                self._life = life
+        except Lost as error:
+            wire.close()
+            raise StoreUnavailable(f"{self._settings} did not answer: {error}") from None
+        except BaseException:
+            wire.close()
+            raise
+        return wire
+
+    def _greet(self, wire: Wire) -> tuple[str, int]:
+        """The server's life and the schema's version, 0 if there is none."""
+        row = wire.ask(self._settings.queries["greet"])
+        recovering, read_only, life, migrations = (row.get_value(0, column).decode() for column in range(4))
+        if recovering == "true":
+            raise NotPrimary(f"{self._settings} is a replica instead of the primary: it cannot write")
+        if read_only == "on":
+            raise StoreMisconfigured(
+                f"{self._settings} lets this user only read (default_transaction_read_only is on); switch it off with "
+                "ALTER ROLE … SET default_transaction_read_only = off"
+            )
+        if life == self._life or not migrations:
+            return life, 0
+        return life, int(wire.ask(self._settings.queries["migrated"]).get_value(0, 0))
+
+    def _bring_up_to_date(self, version: int) -> None:
+        if not self._settings.migrates:
+            found = f"at version {version}" if version else "missing"
+            raise StoreMisconfigured(
+                f"{self._settings}: the schema {self._settings.schema} is {found}, {NEWEST} is needed and migrate=never "
+                "forbids to change it; call solely.stores.postgres.migrate(url) with a user who may"
+            )
+        migrate(self._settings)

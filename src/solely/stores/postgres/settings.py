@@ -1,0 +1,103 @@
+"""What a URL says: how libpq reaches the server, and our own options. A password never shows in a repr or an error.
+
+postgresql://user:password@host:5432/database?solely_schema=solely&solely_table=entries&migrate=auto
+
+Options of ours: solely_schema and solely_table (where the entries are kept), migrate=auto|never (whether opening
+brings the schema up to date), pgbouncer=true (a pooler that lends a connection per transaction: no prepared statements
+and no LISTEN, so that waiters poll). All others are libpq's: sslmode, application_name, target_session_attrs, …
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from ...errors import InvalidInput
+from .statements import QUERIES, Names, lock_id
+
+_OURS = ("solely_schema", "solely_table", "migrate", "pgbouncer")
+# 40: the longest name of an object beside the table then still fits PostgreSQL's 63 bytes.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A parsed URL."""
+
+    schema: str
+    table: str
+    migrates: bool
+    pgbouncer: bool
+    address: str
+    conninfo: str = field(repr=False)
+    queries: dict[str, bytes] = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.address
+
+    def lock_id(self, key: str) -> int:
+        """The advisory lock of this key."""
+        return lock_id(self.schema, self.table, key)
+
+    @property
+    def names(self) -> Names:
+        return Names(self.schema, self.table)
+
+
+def parse(url: str) -> Settings:
+    """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
+    parts = urlsplit(url)
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    ours = {name: value for name, value in options if name in _OURS}
+    theirs = urlencode([(name, value) for name, value in options if name not in _OURS])
+    schema = _name("solely_schema", ours.get("solely_schema", "solely"))
+    table = _name("solely_table", ours.get("solely_table", "entries"))
+    try:
+        given = conninfo_to_dict(parts._replace(query=theirs).geturl())
+    except psycopg.ProgrammingError as error:
+        raise InvalidInput(f"the {parts.scheme}:// URL cannot be: {_without_secrets(error, parts.netloc)}") from None
+    if "application_name" not in given:
+        given["fallback_application_name"] = "solely"
+    given["client_encoding"] = "UTF8"
+    names = Names(schema, table)
+    return Settings(
+        schema=schema,
+        table=table,
+        migrates=_choice("migrate", ours.get("migrate", "auto"), ("auto", "never")) == "auto",
+        pgbouncer=_choice("pgbouncer", ours.get("pgbouncer", "false"), ("true", "false")) == "true",
+        address=_address(given),
+        conninfo=make_conninfo("", **given),
+        queries={name: text.format_map(names).encode() for name, text in QUERIES.items()},
+    )
+
+
+def _name(option: str, name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(f"{option} must be 1 to 40 letters, digits, _ or -, not beginning with a digit: {name!r:.60}")
+    return name
+
+
+def _choice(option: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise InvalidInput(f"{option} must be {' or '.join(choices)}, not {value!r:.40}")
+    return value
+
+
+def _address(given: dict[str, object]) -> str:
+    hosts = str(given.get("host") or given.get("hostaddr") or "localhost").split(",")
+    ports = str(given.get("port") or "5432").split(",")
+    places = [f"{host}:{ports[min(place, len(ports) - 1)]}" for place, host in enumerate(hosts)]
+    database = given.get("dbname") or given.get("user") or ""
+    return f"postgresql://{','.join(places)}/{database}"
+
+
+def _without_secrets(error: Exception, netloc: str) -> str:
+    """libpq may quote the part of the URL that it cannot read."""
+    text = str(error).strip()
+    login = netloc.rpartition("@")[0]
+    password = login.partition(":")[2]
+    return text if not password or password not in text else "libpq cannot read it"

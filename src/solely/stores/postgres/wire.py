@@ -1,0 +1,197 @@
+"""One connection, for one thread at a time: libpq connects and speaks the protocol, we keep the time.
+
+Only what psycopg documents as its libpq wrapper (`psycopg.pq`) is used: a statement is one send and one wait, and an
+answer counts only once the server has said that it is ready again, since it commits just before that.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from .codec import Values, encode
+from .faults import fault, refused
+from .settings import Settings
+
+_OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+_IN, _BOTH = select.POLLIN, select.POLLIN | select.POLLOUT
+# Of the timeout: the server gives up a little before we do, so that it says so and nothing is in doubt.
+SERVER_SHARE = 0.9
+
+
+class Lost(Exception):
+    """The connection ended, or no answer came in time: what was sent may or may not have been performed."""
+
+
+def conninfo(settings: Settings, timeout: float) -> str:
+    """What libpq is given. Behind a pooler nothing is set for a session: it is lent to strangers."""
+    if settings.pgbouncer:
+        return settings.conninfo
+    ours = f"-c statement_timeout={max(1, int(timeout * SERVER_SHARE * 1000))}"
+    ours += " -c default_transaction_isolation=read\\ committed"
+    given = conninfo_to_dict(settings.conninfo).get("options", "")
+    return make_conninfo(settings.conninfo, options=f"{ours} {given}".strip())
+
+
+def connect(settings: Settings, timeout: float) -> Any:
+    """A libpq connection; StoreUnavailable or StoreMisconfigured, naming the cause, if there is none in time."""
+    ends = time.monotonic() + timeout
+    made = pq.PGconn.connect_start(conninfo(settings, timeout).encode())
+    while True:
+        step = pq.PollingStatus.FAILED if made.status == pq.ConnStatus.BAD else made.connect_poll()
+        if step == pq.PollingStatus.OK:
+            break
+        if step == pq.PollingStatus.FAILED:
+            why = made.get_error_message()
+            made.finish()
+            raise refused(settings.address, why)
+        watch = select.poll()
+        watch.register(made.socket, _IN if step == pq.PollingStatus.READING else select.POLLOUT)
+        if not watch.poll(max(0.0, ends - time.monotonic()) * 1000):
+            made.finish()
+            raise refused(settings.address, f"no answer within {timeout:g} s")
+    made.nonblocking = 1
+    return made
+
+
+def send(made: Any, settings: Settings, name: str, values: Values) -> None:
+    """Sends a statement of queries.sql that was prepared on this connection, or needs not be."""
+    parameters, formats = encode(values)
+    if settings.pgbouncer:
+        made.send_query_params(settings.queries[name], parameters, None, formats, 1)
+    else:
+        made.send_query_prepared(name.encode(), parameters, formats, 1)
+
+
+def reason(error: Exception) -> str:
+    """libpq's words in one line."""
+    return " ".join(str(error).split())
+
+
+def judge(result: Any) -> None:
+    """Returns if the server did as asked; Lost if it ended the connection, else its error as one of ours."""
+    if result.status in _OK:
+        return
+    field, kinds = result.error_field, pq.DiagnosticField
+    text = (field(kinds.MESSAGE_PRIMARY) or b"no reason given").decode("utf-8", "replace")
+    if (field(kinds.SEVERITY_NONLOCALIZED) or b"ERROR") != b"ERROR":
+        raise Lost(text)
+    raise fault((field(kinds.SQLSTATE) or b"").decode(), text)
+
+
+class Wire:
+    """Sends and receives. Lost if the connection ends or the time is over; a StoreError if the server answers so."""
+
+    def __init__(self, settings: Settings, timeout: float) -> None:
+        self.settings = settings
+        self.timeout = timeout
+        self.made = connect(settings, timeout)
+        self._prepared: set[str] = set()
+        self._watch = select.poll()
+        self._watch.register(self.made.socket, _IN)
+
+    def call(self, name: str, values: Values = ()) -> Any:
+        """The result of a statement of queries.sql, in binary form."""
+        ends = time.monotonic() + self.timeout
+        try:
+            if name not in self._prepared and not self.settings.pgbouncer:
+                self.made.send_prepare(name.encode(), self.settings.queries[name])
+                self._receive(ends)
+                self._prepared.add(name)
+            send(self.made, self.settings, name, values)
+            return self._receive(ends)
+        except psycopg.Error as error:
+            raise Lost(reason(error)) from None
+
+    def ask(self, *scripts: bytes) -> Any:
+        """The result of the last statement of each script in turn, in text form: of the last one."""
+        ends = time.monotonic() + self.timeout
+        result: Any = None
+        try:
+            for script in scripts:
+                self.made.send_query(script)
+                result = self._receive(ends)
+        except psycopg.Error as error:
+            raise Lost(reason(error)) from None
+        return result
+
+    def _receive(self, ends: float) -> Any:
+        """The last result, once the server is ready again."""
+        made = self.made
+        while made.flush():
+            self._watch.modify(made.socket, _BOTH)
+            try:
+                self._wait(ends)
+            finally:
+                self._watch.modify(made.socket, _IN)
+        last: Any = None
+        failure: Any = None
+        while True:
+            while made.is_busy():
+                self._wait(ends)
+            result = made.get_result()
+            if result is None:
+                judge(failure or last)
+                return last
+            last = result
+            if failure is None and result.status not in _OK:
+                failure = result
+
+    def _wait(self, ends: float) -> None:
+        left = ends - time.monotonic()
+        if left <= 0 or not self._watch.poll(left * 1000):
+            raise Lost(f"nothing within {self.timeout:g} s")
+        self.made.consume_input()
+
+    def hear(self, seconds: float) -> list[str] | None:
+        """The payloads of the notifications that came, waiting for the first; None if there was none in time."""
+        if before := heard(self.made):  # they came together with an answer
+            return before
+        if not self._watch.poll(seconds * 1000):
+            return None
+        try:
+            self.made.consume_input()
+        except psycopg.Error as error:
+            raise Lost(reason(error)) from None
+        return heard(self.made)
+
+    def shut(self) -> None:
+        """Makes whoever waits on this connection see its end; that one closes it."""
+        shut(self.made)
+
+    def close(self) -> None:
+        """Ends the connection with a word to the server."""
+        self.made.finish()
+
+    def abandon(self) -> None:
+        """In the child after a fork: lets go of the socket without a word to the server, which is the parent's."""
+        abandon(self.made)
+
+
+def heard(made: Any) -> list[str]:
+    """The payloads of the notifications that have been read."""
+    payloads = []
+    while (notice := made.notifies()) is not None:
+        payloads.append(notice.extra.decode())
+    return payloads
+
+
+def abandon(made: Any) -> None:
+    """Closes our copy of the socket only; libpq's object, which was made in the parent, then does nothing."""
+    if made.status == pq.ConnStatus.OK:
+        os.close(made.socket)
+
+
+def shut(made: Any) -> None:
+    """Ends the connection without freeing it, so that whoever waits on it sees its end."""
+    if made.status == pq.ConnStatus.OK:
+        with socket.socket(fileno=os.dup(made.socket)) as copy, suppress(OSError):
+            copy.shutdown(socket.SHUT_RDWR)
