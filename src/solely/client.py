@@ -62,8 +62,8 @@ def _cache(cache: Cache | bool) -> Cache | None:
     return cache if isinstance(cache, Cache) else Cache() if cache else None
 
 
-def _most(max_hold: Seconds | None) -> float:
-    return math.inf if max_hold is None else seconds("max_hold", max_hold, least=0.001, most=math.inf)
+def _most(max_hold: Seconds) -> float:
+    return seconds("max_hold", max_hold, least=0.001, most=math.inf)
 
 
 def _tell(on_lost: Callable[[], None], hold: Hold) -> None:
@@ -129,8 +129,8 @@ class Client:
         for `delay` seconds more.
         """
         stored = stored_key("lock", key)
-        terms = self._core.terms(ttl=ttl, wait=wait, purpose=purpose, delay=delay)
-        return self._run(self._core.taking(stored, terms, self._leased(renew, max_hold, on_lost)))
+        terms = self._core.terms(ttl, wait, delay)
+        return self._run(self._core.taking(stored, terms, self._leased(renew, max_hold, on_lost), purpose))
 
     def try_lock(
         self,
@@ -145,10 +145,10 @@ class Client:
     ) -> Lease | None:
         """A lease of the key, or None if somebody has it; does not wait."""
         stored = stored_key("lock", key)
-        terms = self._core.terms(ttl=ttl, wait=0.0, purpose=purpose, delay=delay)
+        terms = self._core.terms(ttl, 0.0, delay)
         leased = self._leased(renew, max_hold, on_lost)
         try:
-            return self._run(self._core.taking(stored, terms, leased))
+            return self._run(self._core.taking(stored, terms, leased, purpose))
         except Busy:
             return None
 
@@ -166,8 +166,9 @@ class Client:
     ) -> LeaseSet:
         """Leases of all keys or of none; callers whose sets overlap do not deadlock."""
         stored = keys_of("lock", keys)
-        terms = self._core.terms(ttl=ttl, wait=wait, purpose=purpose, delay=delay)
-        return LeaseSet(self._run(self._core.taking_all(stored, terms, self._leased(renew, max_hold, on_lost))))
+        terms = self._core.terms(ttl, wait, delay)
+        leased = self._leased(renew, max_hold, on_lost)
+        return LeaseSet(self._run(self._core.taking_all(stored, terms, leased, purpose)))
 
     def resume(
         self, token: str, *, renew: bool = True, max_hold: Seconds | None = None, on_lost: OnLost = "flag"
@@ -177,12 +178,13 @@ class Client:
 
     def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], Lease]:
         told = None if on_lost == "flag" else _told(on_lost, cancels=False)
-        most = _most(max_hold)
+        most = math.inf if max_hold is None else _most(max_hold)
 
         def leased(hold: Hold) -> Lease:
-            hold.on_lost = told
-            hold.keep(renew=renew, max_hold=most)
-            return Lease(hold, self._core, self._run)
+            if told is not None:
+                hold.on_lost = told
+            hold.keep(renew, most)
+            return self._core.kept(Lease(hold, self._core, self._run))
 
         return leased
 
@@ -311,9 +313,9 @@ class AsyncClient:
         Should it expire, the key stays closed for `delay` seconds more.
         """
         stored = stored_key("lock", key)
-        terms = self._core.terms(ttl=ttl, wait=wait, purpose=purpose, delay=delay)
+        terms = self._core.terms(ttl, wait, delay)
         leased = self._leased(renew, max_hold, on_lost)
-        return Pending(lambda: self._run(self._core.taking(stored, terms, leased)))
+        return Pending(lambda: self._run(self._core.taking(stored, terms, leased, purpose)))
 
     async def try_lock(
         self,
@@ -328,10 +330,10 @@ class AsyncClient:
     ) -> AsyncLease | None:
         """A lease of the key, or None if somebody has it; does not wait."""
         stored = stored_key("lock", key)
-        terms = self._core.terms(ttl=ttl, wait=0.0, purpose=purpose, delay=delay)
+        terms = self._core.terms(ttl, 0.0, delay)
         leased = self._leased(renew, max_hold, on_lost)
         try:
-            return await self._run(self._core.taking(stored, terms, leased))
+            return await self._run(self._core.taking(stored, terms, leased, purpose))
         except Busy:
             return None
 
@@ -349,11 +351,11 @@ class AsyncClient:
     ) -> Pending[AsyncLeaseSet]:
         """Leases of all keys or of none; callers whose sets overlap do not deadlock."""
         stored = keys_of("lock", keys)
-        terms = self._core.terms(ttl=ttl, wait=wait, purpose=purpose, delay=delay)
+        terms = self._core.terms(ttl, wait, delay)
         leased = self._leased(renew, max_hold, on_lost)
 
         async def take() -> AsyncLeaseSet:
-            return AsyncLeaseSet(await self._run(self._core.taking_all(stored, terms, leased)))
+            return AsyncLeaseSet(await self._run(self._core.taking_all(stored, terms, leased, purpose)))
 
         return Pending(take)
 
@@ -365,12 +367,13 @@ class AsyncClient:
 
     def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], AsyncLease]:
         told = _told(on_lost, cancels=True)
-        most = _most(max_hold)
+        most = math.inf if max_hold is None else _most(max_hold)
 
         def leased(hold: Hold) -> AsyncLease:
-            hold.on_lost = told
-            hold.keep(renew=renew, max_hold=most)
-            return AsyncLease(hold, self._core, self._run, cancel=on_lost == "cancel")
+            if told is not None:
+                hold.on_lost = told
+            hold.keep(renew, most)
+            return self._core.kept(AsyncLease(hold, self._core, self._run, cancel=on_lost == "cancel"))
 
         return leased
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 from . import events
@@ -44,6 +45,7 @@ class Core:
         self.book = Book(ring, self._report)
         self._ring = ring
         self._signature = Signature()
+        self._known_terms = lru_cache(maxsize=256, typed=True)(self._check_terms)  # few differ in one program
         self._start_keeping = start_keeping
         self._keeping = False
 
@@ -53,6 +55,7 @@ class Core:
             hold.lost = FORKED
         self.book = Book(self._ring, self._report)
         self._signature = Signature()
+        self._known_terms.cache_clear()
         self._keeping = False
         if self.cache is not None:
             self.cache.forked()
@@ -70,22 +73,20 @@ class Core:
 
     # -- lock
 
-    def terms(self, *, ttl: Seconds, wait: Seconds, purpose: str, delay: Seconds) -> Terms:
+    def terms(self, ttl: Seconds, wait: Seconds, delay: Seconds) -> Terms:
         """The terms of a lock, checked; InvalidInput before anything is sent."""
-        if not isinstance(purpose, str):
-            raise InvalidInput(f"a purpose must be a str, not {type(purpose).__name__}: {purpose!r:.80}")
-        return Terms(
-            ttl_seconds(ttl),
-            wait_seconds(wait),
-            self._signature.info(purpose),
-            seconds("delay", delay, least=0.0, most=86_400.0) if delay else 0.0,
-            self.store.client,
-            self.store.polls,
-        )
+        try:
+            return self._known_terms(ttl, wait, delay)
+        except TypeError:  # cannot be hashed: nor is it a duration, which the check will say
+            return self._check_terms(ttl, wait, delay)
 
-    def taking(self, key: str, terms: Terms, lease: Callable[[Hold], L]) -> Flow[L]:
+    def _check_terms(self, ttl: Seconds, wait: Seconds, delay: Seconds) -> Terms:
+        pause = seconds("delay", delay, least=0.0, most=86_400.0)
+        return Terms(ttl_seconds(ttl), wait_seconds(wait), pause, self.store.client, self.store.polls)
+
+    def taking(self, key: str, terms: Terms, lease: Callable[[Hold], L], purpose: str = "") -> Flow[L]:
         """A lease of the key; Busy if it cannot be had in time."""
-        flow = lock.acquire(key, terms, lambda hold: self._kept(lease(hold)), here=self.book.here)
+        flow = lock.acquire(key, terms, lease, info=self._signature.info(purpose), here=self.book.here)
         return flow if self.hook is None else self._telling(flow, key, terms)
 
     def _telling(self, flow: Flow[L], key: str, terms: Terms) -> Flow[L]:
@@ -95,22 +96,25 @@ class Core:
             self._contended(key, terms, refusal)
             raise
 
-    def taking_all(self, keys: Sequence[str], terms: Terms, lease: Callable[[Hold], L]) -> Flow[list[L]]:
+    def taking_all(
+        self, keys: Sequence[str], terms: Terms, lease: Callable[[Hold], L], purpose: str = ""
+    ) -> Flow[list[L]]:
         """Leases of all keys, in the order given; Busy, with none held, if they cannot be had in time."""
         try:
-            holds = yield from lock.acquire_all(keys, terms)
+            holds = yield from lock.acquire_all(keys, terms, info=self._signature.info(purpose))
         except Busy as refusal:
             self._contended(keys[0], terms, refusal)
             raise
         by_key = {hold.key: hold for hold in holds}
-        return [self._kept(lease(by_key[key])) for key in dict.fromkeys(keys)]
+        return [lease(by_key[key]) for key in dict.fromkeys(keys)]
 
     def resuming(self, token: str, lease: Callable[[Hold], L]) -> Flow[L]:
         """The lease that the token names; Busy if it is no longer that owner's."""
         key, owner, ttl, _ = read_token(token)
-        return self._kept(lease((yield from lock.resume(key, owner, ttl))))
+        return lease((yield from lock.resume(key, owner, ttl)))
 
-    def _kept(self, lease: L) -> L:
+    def kept(self, lease: L) -> L:
+        """The lease, which is renewed and watched from now on."""
         hold = lease._hold
         if not self._keeping:
             self._keeping = True
@@ -173,7 +177,9 @@ class Core:
 
     def left(self, lease: LeaseFace, outcome: Released, error: BaseException | None) -> None:
         """The end of a guarded body: raises LeaseLost if it outlived its lease; never masks the body's own error."""
-        self.released(lease, outcome)
+        lease._over = True
+        if self.hook is not None:
+            self.released(lease, outcome)
         if outcome is not Released.RELEASED and error is None:
             raise lease._lost_error()
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
-import time
 from datetime import UTC, datetime
+from time import time
 
+from .errors import InvalidInput
 from .rules import MAX_INFO_BYTES
 
 _PURPOSE_CHARS = 200  # a purpose is a phrase; with host and pid it stays well within MAX_INFO_BYTES even as \\u escapes
@@ -20,10 +21,13 @@ class Signature:
         self._head = f'{{"host":{json.dumps(socket.gethostname()[:64])},"pid":{os.getpid()},"since":'
 
     def info(self, purpose: str = "") -> str:
-        """The info of a hold that is asked for now."""
-        tail = f',"purpose":{json.dumps(purpose[:_PURPOSE_CHARS])}' if purpose else ""
-        text = f"{self._head}{time.time():.3f}{tail}}}"
-        return text if len(text) <= MAX_INFO_BYTES else f"{self._head}{time.time():.3f}}}"
+        """The info of a hold that is asked for now; InvalidInput if the purpose is no text."""
+        if not purpose and type(purpose) is str:
+            return f"{self._head}{int(time())}}}"
+        if not isinstance(purpose, str):
+            raise InvalidInput(f"a purpose must be a str, not {type(purpose).__name__}: {purpose!r:.80}")
+        text = f'{self._head}{int(time())},"purpose":{json.dumps(purpose[:_PURPOSE_CHARS])}}}'
+        return text if len(text) <= MAX_INFO_BYTES else self.info()
 
 
 def describe(info: str) -> str:

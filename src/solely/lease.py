@@ -119,12 +119,13 @@ class Lease(LeaseFace):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if self._over:
             return
+        core = self._core
         try:
-            outcome = self._run(self._core.releasing(self))
+            outcome = self._run(core.releasing(self))
         except (StoreError, ClientClosed) as failure:
-            self._core.not_left(self, failure, error)
+            core.not_left(self, failure, error)
         else:
-            self._core.left(self, outcome, error)
+            core.left(self, outcome, error)
 
 
 class AsyncLease(LeaseFace):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from .errors import InvalidInput
 
@@ -33,15 +35,9 @@ DRIFT_FLOOR = 0.002  # seconds: the resolution of both clocks and of scheduling,
 
 # A clock that counts suspend, so that a laptop that slept does not believe in its lease. macOS has no CLOCK_BOOTTIME;
 # its monotonic_raw stops in sleep, so there the store's refusal is the second line of defence.
-if hasattr(time, "CLOCK_BOOTTIME"):
-    _BOOTTIME = time.CLOCK_BOOTTIME
-
-    def local_clock() -> float:
-        """Seconds on the local clock that counts suspend."""
-        return time.clock_gettime(_BOOTTIME)
-
-else:  # pragma: no cover - platforms without CLOCK_BOOTTIME
-    local_clock = time.monotonic
+local_clock: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
 
 
 def deadline(sent: float, left: float) -> float:

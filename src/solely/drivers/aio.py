@@ -6,14 +6,14 @@ import asyncio
 import logging
 import random
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from typing import Any, TypeVar
 
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
-from ..flows.requests import Ask, Flow, Join, Wait
+from ..flows.requests import ATTEMPT, NOW, SENT, Ask, Flow, Join, Wait
 from ..ops import MAX_BATCH, MAX_BATCH_BYTES, Op, Release
 from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
@@ -165,9 +165,64 @@ class AsyncDriver:
         self.store.forked()
         self.store.listen(self.tell)
 
-    def run(self, flow: Flow[T]) -> Coroutine[Any, Any, T]:
+    async def run(self, flow: Flow[T], *, undoing: bool = False) -> T:
         """The flow's result. An interruption (cancellation, no answer) is thrown into the flow, which may undo."""
-        return _Run(self, self.batcher()).run(flow)
+        run = _Run()
+        run.driver = self
+        run.batcher = batcher = self.batcher()
+        submit, send = batcher.submit, flow.send
+        request: Any = None
+        argument: Any = None
+        stopped: Interrupted | None = None
+        thrown: BaseException | None = None
+        self.running.add(run)
+        try:
+            while True:
+                try:
+                    if thrown is None:
+                        request = send(argument)
+                    else:
+                        request, thrown = flow.throw(thrown), None
+                    while True:
+                        kind = type(request)
+                        if kind is Ask:  # the commonest questions are answered on the spot
+                            if request is SENT:
+                                argument = run.sent, run.doubtful, local_clock()
+                            elif request is ATTEMPT:
+                                argument = fresh_owner(), local_clock()
+                            else:
+                                argument = run.answer(request)
+                        elif kind is Join:
+                            argument = run.join(request.key) or await run.turn(request)
+                        elif kind is Wait:
+                            stopped = None  # a flow that waits again has done with undoing
+                            argument = await run.rest(request.at_most)
+                        elif stopped is not None or undoing:
+                            argument = await run.undo(request)
+                        elif kind in IS_OP and not self.closing:  # the usual case, without a coroutine of its own
+                            answer = submit(request)
+                            if kind is Release:
+                                self.lines.tell(request.key)  # the next of this process asks right behind it
+                            try:
+                                argument, run.sent = await answer
+                            except StoreUnavailable as error:
+                                argument = await run.retry(request, error)
+                        else:
+                            argument = await run.ask(request)
+                        request = send(argument)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
+                except BaseException as error:  # noqa: BLE001 - whatever happened, the flow may undo
+                    if ended(flow):
+                        raise (stopped.cause if stopped is not None else error) from None
+                    thrown = error
+                    if not isinstance(error, StoreError):
+                        thrown = stopped = interruption(error, request, run.doubtful)
+        finally:
+            self.running.discard(run)
+            if run.joined is not None:
+                for key in run.joined:
+                    self.lines.leave(key, run)
 
     async def close(self, last: Flow[None]) -> None:
         """Refuses new ops, waits until the flows under way have ended, then runs the last; each within COMPENSATE."""
@@ -177,7 +232,7 @@ class AsyncDriver:
             for run in list(self.running):
                 run.wake()
             await asyncio.sleep(CLOSING_LOOK)
-        await _Run(self, self.batcher()).run(last, undoing=True)
+        await self.run(last, undoing=True)
         self.closed = True
 
 
@@ -197,69 +252,18 @@ async def finished(worker: asyncio.Future[T]) -> T:
 class _Run:
     """One flow under way, in one task, and its place in the lines; it remembers one wake-up."""
 
-    __slots__ = ("batcher", "doubtful", "driver", "joined", "sent", "sleep", "woken")
-
-    def __init__(self, driver: AsyncDriver, batcher: Batcher) -> None:
-        self.driver = driver
-        self.batcher = batcher
-        self.joined: list[str] | None = None
-        self.sent = 0.0
-        self.doubtful = False
-
-    async def run(self, flow: Flow[T], *, undoing: bool = False) -> T:
-        request: Any = None
-        argument: Any = None
-        stopped: Interrupted | None = None
-        thrown: BaseException | None = None
-        submit = self.batcher.submit
-        self.driver.running.add(self)
-        try:
-            while True:
-                try:
-                    request = flow.send(argument) if thrown is None else flow.throw(thrown)
-                    thrown = None
-                    kind = type(request)
-                    if kind is Ask:
-                        argument = self.answer(request)
-                    elif kind is Join:
-                        argument = self.join(request.key) or await self.turn(request)
-                    elif kind is Wait:
-                        stopped = None  # a flow that waits again has done with undoing
-                        argument = await self.rest(request.at_most)
-                    elif stopped is not None or undoing:
-                        argument = await self.undo(request)
-                    elif kind in IS_OP and not self.driver.closing:  # the usual case, without a coroutine of its own
-                        answer = submit(request)
-                        if kind is Release:
-                            self.driver.lines.tell(request.key)  # the next of this process asks right behind it
-                        try:
-                            argument, self.sent = await answer
-                        except StoreUnavailable as error:
-                            argument = await self.retry(request, error)
-                    else:
-                        argument = await self.ask(request)
-                except StopIteration as end:
-                    return end.value  # type: ignore[no-any-return]
-                except BaseException as error:  # noqa: BLE001 - whatever happened, the flow may undo
-                    if ended(flow):
-                        raise (stopped.cause if stopped is not None else error) from None
-                    thrown = error
-                    if not isinstance(error, StoreError):
-                        thrown = stopped = interruption(error, request, self.doubtful)
-        finally:
-            self.driver.running.discard(self)
-            if self.joined is not None:
-                for key in self.joined:
-                    self.driver.lines.leave(key, self)
+    driver: AsyncDriver
+    batcher: Batcher
+    joined: list[str] | None = None
+    sleep: asyncio.Future[None] | None = None
+    woken = False
+    sent = 0.0
+    doubtful = False
 
     def answer(self, request: Any) -> Any:
-        """Small questions, answered at once."""
-        if request is Ask.SENT:
-            return self.sent, self.doubtful, local_clock()
-        if request is Ask.NOW:
+        """The other small questions."""
+        if request is NOW:
             return local_clock()
-        if request is Ask.ATTEMPT:
-            return fresh_owner(), local_clock()
         return fresh_owner() if request is Ask.OWNER else random.random()
 
     # -- the line
@@ -267,12 +271,10 @@ class _Run:
     def join(self, key: str) -> bool:
         """True if this flow is the first of the line at once."""
         if self.joined is None:
-            self.joined = []
-            self.woken = False
-            self.sleep: asyncio.Future[None] | None = None
-        first = self.driver.lines.join(key, self)
-        self.joined.append(key)
-        return first
+            self.joined = [key]
+        else:
+            self.joined.append(key)
+        return self.driver.lines.join(key, self)
 
     async def turn(self, request: Join) -> bool:
         """True once this flow is the first of the line; False if that took too long."""

@@ -6,14 +6,14 @@ import logging
 import random
 import threading
 import time
-from _thread import allocate_lock
+from _thread import LockType, allocate_lock
 from contextlib import suppress
 from itertools import count
 from typing import Any, TypeVar
 
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
-from ..flows.requests import Ask, Flow, Join, Wait
+from ..flows.requests import ATTEMPT, NOW, SENT, Ask, Flow, Join, Wait
 from ..ops import Release
 from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
@@ -44,9 +44,65 @@ class BlockingDriver:
         self.store.forked()
         self.store.listen(self.lines.tell)
 
-    def run(self, flow: Flow[T]) -> T:
+    def run(self, flow: Flow[T], *, undoing: bool = False) -> T:
         """The flow's result. An interruption (KeyboardInterrupt, no answer) is thrown into the flow, which may undo."""
-        return _Run(self).run(flow)
+        run = _Run()
+        run.driver = self
+        perform, send = self.store.perform, flow.send
+        request: Any = None
+        argument: Any = None
+        stopped: Interrupted | None = None
+        thrown: BaseException | None = None
+        self.running.add(run)
+        try:
+            while True:
+                try:
+                    if thrown is None:
+                        request = send(argument)
+                    else:
+                        request, thrown = flow.throw(thrown), None
+                    while True:
+                        kind = type(request)
+                        if kind is Ask:  # the commonest questions are answered on the spot
+                            if request is SENT:
+                                argument = run.sent, run.doubtful, local_clock()
+                            elif request is ATTEMPT:
+                                argument = fresh_owner(), local_clock()
+                            else:
+                                argument = run.answer(request)
+                        elif kind is Join:
+                            argument = run.join(request)
+                        elif kind is Wait:
+                            stopped = None  # a flow that waits again has done with undoing
+                            argument = run.sleep(request.at_most)
+                        elif stopped is not None or undoing:
+                            argument = run.undo(request)
+                        elif kind in IS_OP and not self.closing:  # the usual case, without a call of its own
+                            run.sent = local_clock()
+                            try:
+                                argument = perform((request,))[0]
+                            except StoreUnavailable as error:
+                                argument = run.retry(request, error)
+                            if isinstance(argument, StoreError):
+                                raise argument
+                            if kind is Release:
+                                self.lines.tell(request.key)  # the next of this process need not wait for a hint
+                        else:
+                            argument = run.ask(request)
+                        request = send(argument)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]
+                except BaseException as error:  # noqa: BLE001 - whatever happened, the flow may undo
+                    if ended(flow):
+                        raise (stopped.cause if stopped is not None else error) from None
+                    thrown = error
+                    if not isinstance(error, StoreError):
+                        thrown = stopped = interruption(error, request, run.doubtful)
+        finally:
+            self.running.discard(run)
+            if run.joined is not None:
+                for key in run.joined:
+                    self.lines.leave(key, run)
 
     def close(self, last: Flow[None]) -> None:
         """Refuses new ops, waits until the flows under way have ended, then runs the last; each within COMPENSATE."""
@@ -56,7 +112,7 @@ class BlockingDriver:
             for run in list(self.running):
                 run.wake()
             time.sleep(CLOSING_LOOK)
-        _Run(self).run(last, undoing=True)
+        self.run(last, undoing=True)
         self.closed = True
 
     def perform(self, request: Any) -> Any:
@@ -65,8 +121,6 @@ class BlockingDriver:
             reply = self.store.perform((request,))[0]
             if isinstance(reply, StoreError):
                 raise reply
-            if type(request) is Release:
-                self.lines.tell(request.key)  # the next of this process need not wait for the store's hint
             return reply
         try:
             return self.store.perform(request)
@@ -87,46 +141,36 @@ class BlockingDriver:
 class _Run:
     """One flow under way, on one thread, and its place in the lines: a lock used as a flag remembers one wake-up."""
 
-    __slots__ = ("doubtful", "driver", "flag", "joined", "sent")
+    driver: BlockingDriver
+    flag: LockType
+    joined: list[str] | None = None
+    sent = 0.0
+    doubtful = False
 
-    def __init__(self, driver: BlockingDriver) -> None:
-        self.driver = driver
-        self.joined: list[str] | None = None
-        self.sent = 0.0
-        self.doubtful = False
+    def answer(self, request: Any) -> Any:
+        """The other small questions."""
+        if request is NOW:
+            return local_clock()
+        return fresh_owner() if request is Ask.OWNER else random.random()
 
-    def run(self, flow: Flow[T], *, undoing: bool = False) -> T:
-        send, grant = flow.send, self.undo if undoing else self.grant
-        request: Any = None
-        argument: Any = None
-        stopped: Interrupted | None = None
-        thrown: BaseException | None = None
-        self.driver.running.add(self)
-        try:
-            while True:
-                try:
-                    if thrown is not None:
-                        request, thrown = flow.throw(thrown), None
-                        if type(request) is Wait:  # a flow that waits again has done with undoing
-                            stopped, grant = None, self.grant
-                        argument = grant(request)
-                    while True:
-                        request = send(argument)
-                        argument = grant(request)
-                except StopIteration as end:
-                    return end.value  # type: ignore[no-any-return]
-                except BaseException as error:  # noqa: BLE001 - whatever happened, the flow may undo
-                    if ended(flow):
-                        raise (stopped.cause if stopped is not None else error) from None
-                    thrown = error
-                    if not isinstance(error, StoreError):
-                        thrown = stopped = interruption(error, request, self.doubtful)
-                        grant = self.undo
-        finally:
-            self.driver.running.discard(self)
-            if self.joined is not None:
-                for key in self.joined:
-                    self.driver.lines.leave(key, self)
+    # -- the line
+
+    def join(self, request: Join) -> bool:
+        """True once this flow is the first of the line; False if that took too long."""
+        if self.joined is None:
+            self.flag = allocate_lock()
+            self.flag.acquire()
+            self.joined = [request.key]
+        else:
+            self.joined.append(request.key)
+        return self.driver.lines.join(request.key, self) or self.turn(request)
+
+    def turn(self, request: Join) -> bool:
+        ends, first = local_clock() + request.at_most, False
+        while not first and not self.driver.closing and (left := ends - local_clock()) > 0:
+            self.sleep(left)  # also ended by a late hint for a key that this flow had joined before
+            first = self.driver.lines.is_first(request.key, self)
+        return first
 
     def wake(self) -> None:
         """Ends the sleep, or the next one."""
@@ -138,65 +182,40 @@ class _Run:
         """True if woken, False after that many seconds."""
         return self.flag.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
 
-    def grant(self, request: Any) -> Any:
-        """What the flow asked for; raises Interrupted if an answer never came."""
-        kind = type(request)
-        if kind is Ask:
-            if request is Ask.SENT:
-                return self.sent, self.doubtful, local_clock()
-            if request is Ask.NOW:
-                return local_clock()
-            if request is Ask.ATTEMPT:
-                return fresh_owner(), local_clock()
-            return fresh_owner() if request is Ask.OWNER else random.random()
-        if kind is Join:
-            return self.join(request)
-        if kind is Wait:
-            return self.sleep(request.at_most)
-        return self.ask(request)
+    # -- ops
 
     def ask(self, request: Any) -> Any:
-        """The answer, tried for as long as the timeout allows."""
-        driver = self.driver
-        if driver.closing:
+        """The answer to an op or a batch of ops, tried for as long as the timeout allows."""
+        if self.driver.closing:
             raise ClientClosed("the client is closed; open a new one")
-        started = self.sent = local_clock()
-        tries = 0
-        while True:
-            try:
-                return driver.perform(request)
-            except StoreUnavailable as error:
-                tries += 1
-                self.doubtful = self.doubtful or isinstance(error, Unanswered)
-                rest = pause(tries - 1, random.random())
-                since = local_clock() - started
-                if self.driver.closing or since + rest > driver.timeout:
-                    raise Interrupted(
-                        given_up(request, tries, since, error, self.doubtful), unanswered=self.doubtful
-                    ) from None
-                if driver.hook is not None:
-                    driver.hook(retried(request, tries, error))
+        self.sent = local_clock()
+        try:
+            return self.driver.perform(request)
+        except StoreUnavailable as error:
+            return self.retry(request, error)
+
+    def retry(self, request: Any, error: StoreUnavailable) -> Any:
+        """Tries again, under the same owners, for as long as the timeout allows; then raises Interrupted."""
+        driver, started = self.driver, self.sent
+        for tries in count(1):
+            self.doubtful = self.doubtful or isinstance(error, Unanswered)
+            rest = pause(tries - 1, random.random())
+            since = local_clock() - started
+            if driver.closing or since + rest > driver.timeout:
+                break
+            if driver.hook is not None:
+                driver.hook(retried(request, tries, error))
             time.sleep(rest)
             self.sent = local_clock()
-
-    def join(self, request: Join) -> bool:
-        if self.joined is None:
-            self.flag = allocate_lock()
-            self.flag.acquire()
-            self.joined = []
-        first = self.driver.lines.join(request.key, self)
-        self.joined.append(request.key)
-        ends = local_clock() + request.at_most
-        while not first and not self.driver.closing and (left := ends - local_clock()) > 0:
-            self.sleep(left)  # also ended by a late hint for a key that this flow had joined before
-            first = self.driver.lines.is_first(request.key, self)
-        return first
+            try:
+                return driver.perform(request)
+            except StoreUnavailable as again:
+                error = again
+        raise Interrupted(given_up(request, tries, since, error, self.doubtful), unanswered=self.doubtful) from None
 
     def undo(self, request: Any) -> Any:
         """Performs a compensating op on a thread of its own and waits at most COMPENSATE for it: a caller that was
         interrupted wants to leave. None if that failed: what was to be undone then ends with its ttl."""
-        if type(request) not in IS_OP and type(request) is not list:
-            return self.grant(request)
         if self.driver.closed:
             return None
         replies: list[Any] = []

@@ -37,9 +37,10 @@ class Hold:
         self.lost = ""
         self.on_lost: Callable[[Hold], None] | None = None
 
-    def keep(self, *, renew: bool, max_hold: float) -> None:
+    def keep(self, renew: bool, max_hold: float) -> None:
         """From now on it is to be renewed, if asked, and ends at the latest after `max_hold` seconds."""
-        self.ends = self.sent + max_hold
+        if max_hold != math.inf:
+            self.ends = self.sent + max_hold
         self._plan(self.ttl, renew)
 
     def extended(self, entry: Entry, ttl: float, sent: float) -> None:
@@ -57,9 +58,12 @@ class Hold:
     def ended(self, outcome: Released, now: float) -> Released:
         """It was let go: the store's answer, as far as it can be believed. An owner that the store does not know was
         released, unless it is so late that the store has forgotten."""
+        if now < self.deadline and not self.lost:  # the usual case
+            self.lost = outcome.value
+            return outcome
         if outcome is Released.RELEASED and now > self.deadline + REMEMBER:
             outcome = Released.UNKNOWN
-        self.lost = self.how(now) or outcome.value
+        self.lost = self.how(now)
         return outcome
 
     def how(self, now: float) -> str:

@@ -11,7 +11,7 @@ from ..model import Entry, Released, State
 from ..ops import Acquire, Read, Release, Renew
 from ..rules import LOOK_AGAIN, POLL, deadline, renewal
 from .hold import FORKED, Hold
-from .requests import Ask, Attempt, Flow, Join, Sending, Wait
+from .requests import ATTEMPT, NOW, SENT, Ask, Attempt, Flow, Join, Sending, Wait
 
 T = TypeVar("T")
 Here = Mapping[str, Hold]
@@ -28,53 +28,56 @@ class Terms(NamedTuple):
 
     ttl: float
     wait: float = 0.0
-    info: str = ""
     delay: float = 0.0
     client: str = ""
     polls: bool = False
 
-    def acquire(self, key: str, owner: str) -> Acquire:
-        """The op that asks for the key on these terms."""
-        return Acquire(key, owner, self.ttl, self.info, self.client if self.wait else "", self.delay)
-
 
 def acquire(
-    key: str, terms: Terms, granted: Callable[[Hold], T] = itself, *, held: Sequence[Hold] = (), here: Here = NOWHERE
+    key: str,
+    terms: Terms,
+    granted: Callable[[Hold], T] = itself,
+    *,
+    info: str = "",
+    held: Sequence[Hold] = (),
+    here: Here = NOWHERE,
 ) -> Flow[T]:
     """Takes the key within terms.wait, in the order of arrival; raises Busy, which says who has it, if it cannot.
 
     Answers what `granted` makes of the hold. `held` are keys taken before, by the same caller, that are renewed while
     this one is waited for; `here` are the holds of this process, which are waited for without asking the store.
     """
-    attempt: Attempt = yield Ask.ATTEMPT
+    ttl, wait, delay, client, polls = terms
+    attempt: Attempt = yield ATTEMPT
     owner, start = attempt
     asked, looks = False, 0
     try:
-        if terms.wait:
-            if not (yield Join(key, terms.wait)):
-                raise busy((yield Read(key)), terms.wait)
+        if wait:
+            if not (yield Join(key, wait)):
+                raise busy((yield Read(key)), wait)
             if key in here:
-                yield from _let_pass(key, start + terms.wait, here)
+                yield from _let_pass(key, start + wait, here)
         while True:
             asked = True
-            entry: Entry = yield terms.acquire(key, owner)
-            sending: Sending = yield Ask.SENT
+            entry: Entry = yield Acquire(key, owner, ttl, info, client if wait else "", delay)
+            sending: Sending = yield SENT
             sent, doubtful, now = sending
-            if entry.owner == owner and now < deadline(sent, entry.left):
-                hold = Hold(key, owner, terms.ttl, entry, sent, doubtful)
-                hold.waited = now - start
-                return granted(hold)
+            if entry.owner == owner:
+                hold = Hold(key, owner, ttl, entry, sent, doubtful)
+                if now < hold.deadline:
+                    hold.waited = now - start
+                    return granted(hold)
             if entry.owner == owner or entry.gone:  # the answer came too late to be of use: this attempt is over
                 yield Release(key, owner, True)
                 entry = entry._replace(state=State.FREE) if entry.owner else entry
                 owner = yield Ask.OWNER
-            left = start + terms.wait - now
+            left = start + wait - now
             if left <= 0:
-                if terms.wait or doubtful:
+                if wait or doubtful:
                     yield Release(key, owner, doubtful)  # leaves the queue of the entry, or passes the offer on
                 asked = False
                 raise busy(entry, now - start)
-            yield Wait(key, min(left, _look_again(entry, looks, terms)))
+            yield Wait(key, min(left, _look_again(entry, looks, ttl, polls)))
             looks += 1
             if held:
                 yield from _tend(held)
@@ -101,12 +104,12 @@ def _let_pass(key: str, until: float, here: Here) -> Flow[None]:
         yield Wait(key, left)
 
 
-def _look_again(entry: Entry, looks: int, terms: Terms) -> float:
+def _look_again(entry: Entry, looks: int, ttl: float, polls: bool) -> float:
     """When to look without a hint: when the holder's time is up, and soon enough that a lost hint hurts nobody."""
-    longest = min(POLL[1], POLL[0] * 2.0 ** min(looks, 8)) if terms.polls else LOOK_AGAIN
+    longest = min(POLL[1], POLL[0] * 2.0 ** min(looks, 8)) if polls else LOOK_AGAIN
     if entry.state is State.FREE:
         return POLL[0]
-    return min(longest, entry.left + POLL[0], max(POLL[0], terms.ttl / 4))
+    return min(longest, entry.left + POLL[0], max(POLL[0], ttl / 4))
 
 
 def busy(entry: Entry, waited: float) -> Busy:
@@ -133,7 +136,7 @@ def release(hold: Hold) -> Flow[Released]:
     except Interrupted:
         yield Release(hold.key, hold.owner, True)
         raise
-    return hold.ended(outcome, (yield Ask.NOW))
+    return hold.ended(outcome, (yield NOW))
 
 
 def release_all(holds: Sequence[Hold]) -> Flow[list[Released]]:
@@ -158,11 +161,11 @@ def whole(replies: list[object]) -> list[Entry] | list[Released] | list[bool]:
     return replies  # type: ignore[return-value]
 
 
-def acquire_all(keys: Iterable[str], terms: Terms) -> Flow[list[Hold]]:
+def acquire_all(keys: Iterable[str], terms: Terms, *, info: str = "") -> Flow[list[Hold]]:
     """Takes all keys or none: all in one batch; if refused, one by one in sorted order, so that nobody deadlocks."""
     start: float = yield Ask.NOW
     ordered = sorted(set(keys))
-    holds, refusal = yield from _all_at_once(ordered, terms)
+    holds, refusal = yield from _all_at_once(ordered, terms, info)
     if holds:
         return holds
     held: list[Hold] = []
@@ -171,7 +174,7 @@ def acquire_all(keys: Iterable[str], terms: Terms) -> Flow[list[Hold]]:
             left = terms.wait - ((yield Ask.NOW) - start)
             if left <= 0:
                 raise busy(refusal, terms.wait)
-            held.append((yield from acquire(key, terms._replace(wait=left), held=held)))
+            held.append((yield from acquire(key, terms._replace(wait=left), info=info, held=held)))
         yield from _tend(held)
     except (Interrupted, SolelyError):
         if held:
@@ -189,11 +192,11 @@ def let_go(ops: list[Release]) -> Flow[None]:
         raise
 
 
-def _all_at_once(keys: list[str], terms: Terms) -> Flow[tuple[list[Hold], Entry]]:
+def _all_at_once(keys: list[str], terms: Terms, info: str) -> Flow[tuple[list[Hold], Entry]]:
     """(the holds, _) if every key was free, else ([], the first refusal) with nothing held."""
     owner: str = yield Ask.OWNER
     try:
-        replies = yield [terms._replace(wait=0.0).acquire(key, owner) for key in keys]
+        replies = yield [Acquire(key, owner, terms.ttl, info, "", terms.delay) for key in keys]
         sending: Sending = yield Ask.SENT
         sent, doubtful, now = sending
         mine = [isinstance(r, Entry) and r.owner == owner and now < deadline(sent, r.left) for r in replies]

@@ -19,6 +19,8 @@ class Ask(Enum):
     SENT = auto()  # → Sending, about the last op that was answered
 
 
+ATTEMPT, NOW, SENT = Ask.ATTEMPT, Ask.NOW, Ask.SENT  # for those who compare often: twice as fast as by attribute
+
 Attempt = tuple[str, float]  # a fresh owner, and now. Plain tuples, since every acquire asks for both
 Sending = tuple[float, bool, float]  # when the answered try was sent; was any try of this flow unanswered; now
 

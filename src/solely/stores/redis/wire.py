@@ -60,7 +60,7 @@ class Wire:
         """The answer to one command; a script that the server does not know is loaded first."""
         self._socket.sendall(command)
         answer = self.receive()
-        return self._load_and_repeat(command) if lacks_script(answer) else answer
+        return answer if type(answer) is list or not lacks_script(answer) else self._load_and_repeat(command)
 
     def call_all(self, commands: list[bytes]) -> list[Any]:
         """The answers to several commands, sent at once."""

