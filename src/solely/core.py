@@ -38,13 +38,15 @@ class Core:
         hook: events.Hook | None,
         cache: Cache | None,
         start_keeping: Callable[[], None],
+        signature: Callable[[], Signature] = Signature,
     ) -> None:
         self.store = store
         self.hook = hook
         self.cache = cache
         self.book = Book(ring, self._report)
         self._ring = ring
-        self._signature = Signature()
+        self._sign = signature
+        self._signature = signature()
         self._known_terms = lru_cache(maxsize=256, typed=True)(self._check_terms)  # few differ in one program
         self._start_keeping = start_keeping
         self._keeping = False
@@ -54,7 +56,7 @@ class Core:
         for hold in list(self.book.holds):
             hold.lost = FORKED
         self.book = Book(self._ring, self._report)
-        self._signature = Signature()
+        self._signature = self._sign()
         self._known_terms.cache_clear()
         self._keeping = False
         if self.cache is not None:

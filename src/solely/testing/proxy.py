@@ -258,7 +258,7 @@ class FaultProxy:
             task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        del self._links[task]
+        self._links.pop(task).close()  # here, since a task that is cancelled before it began runs no `finally`
         if not task.cancelled() and task.exception() is not None:
             self._broken = task.exception()
 
@@ -276,8 +276,6 @@ class FaultProxy:
             pass
         except* OSError:
             link.reset = True
-        finally:
-            link.close()
 
     async def _pump(self, link: _Link, direction: Direction, source: socket.socket, target: socket.socket) -> None:
         try:

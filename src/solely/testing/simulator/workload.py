@@ -13,6 +13,7 @@ from ...flows.hold import Hold
 from ...flows.lock import Terms
 from ...flows.renewal import keep_renewing, keep_watching
 from ...flows.requests import Flow
+from ...holder import Signature
 from ...lease import LeaseFace
 from ...model import Entry, Released, State
 from ...ops import Clear, Read
@@ -103,6 +104,13 @@ class Task:
         self.go_on(run)
 
 
+class Unsigned(Signature):
+    """Says nothing of this process or its clock: the same seed gives the same history anywhere."""
+
+    def info(self, purpose: str = "") -> str:
+        return purpose
+
+
 class SimulatedClient:
     """One process: its driver, its leases with their keepers, and its tasks."""
 
@@ -116,6 +124,7 @@ class SimulatedClient:
             hook=self._told,
             cache=None,
             start_keeping=self._start_keeping,
+            signature=Unsigned,
         )
         self.takes_several = self.chance() < world.manners.several
         self.keepers: list[Run] = []
