@@ -58,7 +58,9 @@ class RedisStore:
         if self._cluster or len(ops) > MAX_BATCH:
             return self._in_parts(ops)
         failures: list[StoreError] = []
-        answers = decode(ops, self._converse(self._home(), Wire.call, self._codec.command(ops)), failures)
+        routes = self._routes
+        home = (routes[0] if routes is not None else None) or self._home()
+        answers = decode(ops, self._converse(home, Wire.call, self._codec.command(ops)), failures)
         if failures:
             self._look_at(failures, len(ops))
         return answers
@@ -126,7 +128,11 @@ class RedisStore:
 
     def _converse(self, address: Address, talk: Callable[[Wire, Q], T], what: Q) -> T:
         """What the server answers, on a connection that nobody else uses meanwhile."""
-        wire = self._take(address)
+        idle = self._idle.get(address)
+        try:
+            wire = idle.pop() if idle else self._connect(address)
+        except IndexError:  # another thread took the last one
+            wire = self._connect(address)
         try:
             answer = talk(wire, what)
         except (OSError, hiredis.HiredisError) as error:
@@ -136,7 +142,10 @@ class RedisStore:
         except BaseException:  # KeyboardInterrupt, …: the answer is still to come, and nobody's
             wire.close()
             raise
-        self._give(wire)
+        if idle is None or self._closed:
+            self._give(wire)
+        else:
+            idle.append(wire)
         return answer
 
     def _reason(self, error: Exception) -> str:

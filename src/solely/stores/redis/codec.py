@@ -65,7 +65,7 @@ def _acquire(op: Acquire, base: str) -> Words:
     if delay or fingerprint or counted or value:
         flags = ("1" if counted else "", "1" if value else "")
         return base + key, ("acquire", 8, owner, _us(ttl), info, client, _us(delay), fingerprint, *flags)
-    return base + key, ("a", owner, _us(ttl), info, client)
+    return base + key, ("a", owner, int(ttl * 1_000_000 + 0.5) or 1, info, client)
 
 
 def _release(op: Release, base: str) -> Words:

@@ -59,7 +59,11 @@ class Wire:
     def call(self, command: bytes) -> Any:
         """The answer to one command; a script that the server does not know is loaded first."""
         self._socket.sendall(command)
-        answer = self.receive()
+        size = self._socket.recv_into(self._buffer)
+        self._reader.feed(self._buffer, 0, size)  # type: ignore[arg-type]
+        answer = self._reader.gets() if size else False
+        if answer is False:  # there is more to come, or nothing ever
+            answer = self.receive()
         return answer if type(answer) is list or not lacks_script(answer) else self._load_and_repeat(command)
 
     def call_all(self, commands: list[bytes]) -> list[Any]:
