@@ -33,7 +33,10 @@ class SqliteStore:
         self._hub.listeners[self.client] = tell
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
-        session = self._session()
+        try:
+            session = self._idle.pop() if not self._closed else self._session()
+        except IndexError:
+            session = self._session()
         try:
             return session.perform(ops)
         finally:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from solely.errors import StoreError, StoreUnavailable
 from solely.model import Entry, Finding
-from solely.ops import MAX_BATCH, Acquire, Advance, Mark, Op, Read, Release, Reply
+from solely.ops import MAX_BATCH, Acquire, Advance, Mark, Op, Read, Reply
 from solely.stores import transitions as t
 
 from .clock import Readings
@@ -22,10 +22,9 @@ from .hub import Hub
 from .pages import page
 from .rows import MustWrite, Rows
 from .statements import SQL
-from .steps import DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive
-from .sweep import Sweep
+from .steps import ALONE, DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive
+from .sweep import EVERY, Sweep
 
-_ALONE = frozenset({Acquire, Release})  # have a shortcut, and need not survive the loss of power
 _LOOK_FIRST = frozenset({Mark, Read, Advance})  # often answered without a change: then no writer is waited for
 
 Found = TypeVar("Found")
@@ -41,6 +40,7 @@ class Session(Rows):
         self._connection: sqlite3.Connection | None = None
         self._alone_allowed = readings.tick is not None  # a counted fence takes a second statement
         self._sweep = Sweep()
+        self._until_sweep = EVERY
         with hub.opening:
             hub.sessions.add(self)
 
@@ -76,13 +76,16 @@ class Session(Rows):
         with self.lock:
             if self._connection is None and (failed := self._first_connect()):
                 return [failed] * len(ops)
-            if len(ops) <= MAX_BATCH:
+            if len(ops) == 1:
+                replies = self._single(ops)
+            elif len(ops) <= MAX_BATCH:
                 replies = self._together(ops)
             else:
                 replies = []
                 for start in range(0, len(ops), MAX_BATCH):
                     replies += self._in_place(ops[start : start + MAX_BATCH])
-            if self._sweep.due(len(ops)):
+            self._until_sweep -= len(ops)
+            if self._until_sweep <= 0:
                 self._sweep_some()
             hints = self.hints
             if hints:
@@ -90,6 +93,25 @@ class Session(Rows):
         for client, key in hints:
             self.hub.tell(client, key)
         return replies
+
+    def _single(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        """The commonest ops in one statement that is its own transaction, under the same lock as BEGIN IMMEDIATE."""
+        op: Any = ops[0]
+        shortcut = ALONE.get(type(op))
+        if shortcut is not None and self._alone_allowed and op.key not in self.hub.contended:
+            if not self.hub.writing.acquire(False):
+                self._enter()
+            try:
+                if self.durable:
+                    self._wait_for_disk(False)
+                reply: Any = shortcut(self, op)
+                if reply is not MISS:
+                    return [reply]
+            except sqlite3.Error as error:
+                doubt(self.path, error)  # else nothing was performed: the long way tries again, or says why not
+            finally:
+                self.hub.writing.release()
+        return self._together(ops)
 
     def _first_connect(self) -> StoreError | None:
         try:
@@ -133,10 +155,6 @@ class Session(Rows):
 
     def _lone(self, op: Any) -> Any:
         kind = type(op)
-        if kind in _ALONE and self._alone_allowed and op.key not in self.hub.contended:
-            reply = self._alone(op)
-            if reply is not MISS:
-                return reply
         if kind is Acquire or kind in _LOOK_FIRST:
             try:
                 return self._look([op])[0]
@@ -152,20 +170,6 @@ class Session(Rows):
             except MustWrite:
                 pass
         return self._transact(ops)
-
-    def _alone(self, op: Op) -> Any:
-        """One statement that is its own transaction, under the same lock as BEGIN IMMEDIATE; or MISS."""
-        if not self.hub.writing.acquire(False):
-            self._enter()
-        try:
-            if self.durable:
-                self._wait_for_disk(False)
-            return SHORTCUTS[type(op)](self, op)
-        except sqlite3.Error as error:
-            doubt(self.path, error)
-            raise
-        finally:
-            self.hub.writing.release()
 
     def _look(self, ops: Sequence[Op]) -> list[Any]:
         """Answers from one snapshot, without the write lock; MustWrite if any op would change something."""
@@ -264,6 +268,7 @@ class Session(Rows):
 
     def _sweep_some(self) -> None:
         """Forgets a few rows that no longer matter. What hinders it hinders no op: the next sweep tries again."""
+        self._until_sweep = EVERY
         if not self.hub.writing.acquire(blocking=False):
             return
         try:

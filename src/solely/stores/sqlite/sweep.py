@@ -20,16 +20,7 @@ class Sweep:
     """Walks through the keys, a stretch each time, and starts anew at the end."""
 
     def __init__(self) -> None:
-        self._ops = 0
         self._after = ""
-
-    def due(self, ops: int) -> bool:
-        """Counts these ops; True once in EVERY."""
-        self._ops += ops
-        if self._ops < EVERY:
-            return False
-        self._ops = 0
-        return True
 
     def run(self, execute: Callable[..., Any], now: t.Now) -> None:
         """Looks at the next stretch; takes the write lock only if there is something to forget."""
