@@ -39,9 +39,11 @@ class Hold:
 
     def keep(self, renew: bool, max_hold: float) -> None:
         """From now on it is to be renewed, if asked, and ends at the latest after `max_hold` seconds."""
-        if max_hold != math.inf:
+        if max_hold == math.inf:  # the usual case
+            self.renew_at = renewal(self.sent, self.ttl) if renew else math.inf
+        else:
             self.ends = self.sent + max_hold
-        self._plan(self.ttl, renew)
+            self._plan(self.ttl, renew)
 
     def extended(self, entry: Entry, ttl: float, sent: float) -> None:
         """The store renewed it: a new deadline, counted from before the request was sent."""

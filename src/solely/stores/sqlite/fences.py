@@ -47,12 +47,13 @@ class ClockFences:
 
     def next(self) -> int | None:
         fence = self._base + self._tick()
-        if fence <= self._last:
-            fence = self._last + 1
-        if fence > self._bound:
-            return None
-        self._last = fence
-        return fence
+        if self._last < fence <= self._bound:  # the usual case
+            self._last = fence
+            return fence
+        if fence <= self._last < self._bound:
+            self._last += 1
+            return self._last
+        return None
 
     def reserve(self, execute: Execute) -> int:
         fence = max(self._last + 1, self._base + self._tick())

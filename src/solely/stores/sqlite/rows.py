@@ -68,7 +68,7 @@ class Rows:
 
     def __init__(self, readings: Readings, longest_wait: int) -> None:
         self.readings = readings
-        self._read_lease, self._longest_wait = readings.lease, longest_wait
+        self.read_lease, self._longest_wait = readings.lease, longest_wait
         self.execute: Any = None
         self.now = t.Now(0, 0)
         self.latest = 0
@@ -110,17 +110,15 @@ class Rows:
         return self.fence_in_statement()
 
     def fence_in_statement(self) -> int | None:
+        """Called by a statement, which has the write lock."""
         fence = self.fences.next()
         if fence is not None:
             self.fence = fence
         return fence
 
-    def lease_now(self) -> int:
-        return self.now.lease if self.fixed else self._read_lease()
-
     def lease_soon(self) -> int:
         """By then a statement surely has the write lock; what ends sooner is left to the long way."""
-        return self.now.lease if self.fixed else self._read_lease() + self._longest_wait
+        return self.now.lease if self.fixed else self.read_lease() + self._longest_wait
 
     def clocks(self) -> t.Now:
         """One reading of both clocks."""

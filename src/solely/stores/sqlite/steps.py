@@ -53,8 +53,11 @@ _TAKE, _MARK, _RELEASE = SQL["take_absent"], SQL["mark_absent"], SQL["release_cl
 def take_absent(rows: Rows, op: Acquire) -> Entry | _Miss:
     key, owner, ttl, info, _, delay, fingerprint, _, _ = op
     span = t.us(ttl)
-    until = rows.lease_now() + span  # counted from before the write lock is waited for, as the holder counts it
-    fields = (key, owner, until, t.us(delay) if delay else 0, fingerprint, info, rows.fence_in_hand())
+    if rows.fixed:
+        now, fence = rows.now.lease, rows.fence_in_hand()
+    else:  # counted from before the write lock is waited for, as the holder counts it
+        now, fence = rows.read_lease(), None
+    fields = (key, owner, now + span, t.us(delay) if delay else 0, fingerprint, info, fence)
     if rows.execute(_TAKE, fields).rowcount != 1:
         return MISS
     # Half the time of Entry(…), in the commonest answer of all.
