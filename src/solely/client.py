@@ -29,7 +29,7 @@ from .stores import AsyncStore, Clock, Store, open_async_store, open_store
 log = logging.getLogger("solely")
 
 DAY = 86_400.0
-T = TypeVar("T")
+T = TypeVar("T", bound=AsyncLease | AsyncLeaseSet)
 OnLost = Literal["flag", "cancel"] | Callable[[], None]
 
 _clients: weakref.WeakSet[Client | AsyncClient] = weakref.WeakSet()
@@ -251,18 +251,19 @@ class Pending(Generic[T]):
 
     def __init__(self, take: Callable[[], Awaitable[T]]) -> None:
         self._take = take
-        self._lease: Any = None
 
     def __await__(self) -> Generator[Any, None, T]:
         return self._take().__await__()
 
     async def __aenter__(self) -> T:
-        self._lease = await self._take()
-        await self._lease.__aenter__()
-        return self._lease  # type: ignore[no-any-return]
+        lease = self._lease = await self._take()
+        lease.guard()
+        return lease
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        await self._lease.__aexit__(kind, error, trace)
+    def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> Awaitable[None]:
+        return self._lease.__aexit__(kind, error, trace)
 
 
 class AsyncClient:

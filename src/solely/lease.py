@@ -158,9 +158,13 @@ class AsyncLease(LeaseFace):
         self._core.drop(self, "handed over")
         return self.token
 
-    async def __aenter__(self) -> Self:
+    def guard(self) -> None:
+        """From now on the current task is cancelled when the lease is lost, if that was asked for."""
         if self._guard is not None:
             self._guard.enter()
+
+    async def __aenter__(self) -> Self:
+        self.guard()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -246,9 +250,13 @@ class AsyncLeaseSet(list[AsyncLease]):
         outcomes = await self[0]._run(self[0]._core.releasing_all(self))
         return [lease._core.released(lease, outcome) for lease, outcome in zip(self, outcomes, strict=True)]
 
-    async def __aenter__(self) -> Self:
+    def guard(self) -> None:
+        """From now on the current task is cancelled when any of the leases is lost, if that was asked for."""
         for lease in self:
-            await lease.__aenter__()
+            lease.guard()
+
+    async def __aenter__(self) -> Self:
+        self.guard()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:

@@ -229,5 +229,8 @@ def resume(key: str, owner: str, ttl: float) -> Flow[Hold]:
     entry: Entry = yield Renew(key, owner, ttl)
     if entry.owner != owner:
         raise busy(entry, 0.0)
-    sending: Sending = yield Ask.SENT
-    return Hold(key, owner, ttl, entry, sending[0], True)
+    sending: Sending = yield SENT
+    hold = Hold(key, owner, ttl, entry, sending[0], True)
+    if sending[2] >= hold.deadline:  # the answer came too late to be of use
+        raise busy(entry._replace(state=State.FREE), 0.0)
+    return hold

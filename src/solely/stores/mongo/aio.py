@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import ConfigurationError, PyMongoError
+from pymongo.errors import ConfigurationError
 
 from ...errors import ClientClosed, StoreMisconfigured, Unanswered
 from ...model import Entry, Finding
@@ -23,6 +23,7 @@ from . import questions
 from .batches import Answer, Answers, Batch, Steps, waits
 from .commands import Command, Commands
 from .ear import AsyncEar
+from .faults import ANY_FAULT
 from .settings import Settings
 from .transactions import InTransaction
 
@@ -163,7 +164,7 @@ async def _send(
 ) -> Answer:
     try:
         return await database.command(command, session=session)
-    except PyMongoError as error:
+    except ANY_FAULT as error:
         return error
 
 

@@ -2,8 +2,8 @@
 
 An op alone is one findAndModify. Many go as one update command, which performs each in a step of its own on the
 server's clock and waits for journal and majority once for all; one find then reads what they left. That look may come
-a moment after the step, so only ops go that way whose reply it cannot make wrong: what is mine is still mine, and who is
-gone is remembered. Take, Ack, Return and Unhit always go alone.
+a moment after the step, so only ops go that way whose reply it cannot make wrong: what is mine is still mine, and who
+is gone is remembered. Take, Ack, Return and Unhit always go alone.
 """
 
 from __future__ import annotations
@@ -11,20 +11,37 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, TypeVar
 
+from bson.errors import BSONError
 from pymongo.errors import PyMongoError
 
 from ...errors import SolelyError, StoreError, StoreFailed, StoreUnavailable, Unanswered
-from ...model import Entry, State
-from ...ops import MAX_BATCH, Ack, Acquire, Hit, Mark, Op, Read, Reply, Return, Take, Unhit
+from ...model import Entry, Released, State
+from ...ops import (
+    MAX_BATCH,
+    Ack,
+    Acquire,
+    Advance,
+    Finish,
+    Hit,
+    Mark,
+    Op,
+    Push,
+    Read,
+    Release,
+    Reply,
+    Return,
+    Take,
+    Unhit,
+)
 from .. import Tell
-from . import replies
+from . import quick, replies
 from .commands import Command, Commands
 from .faults import KeyRace, answered, explain, not_confirmed
 from .plans import plan_of
 from .queues import key_of, queue_of
 
 T = TypeVar("T")
-Answer = dict[str, Any] | PyMongoError
+Answer = dict[str, Any] | PyMongoError | BSONError
 Steps = Generator[list[Command], list[Answer], T]
 Answers = list[Reply | StoreError]
 
@@ -47,7 +64,7 @@ class Batch:
         self._doubt = False  # something of this batch was or may have been performed
 
     def perform(self, ops: Sequence[Op]) -> Steps[Answers]:
-        """One reply per op, in order. Raises Unanswered if it may have been performed, StoreUnavailable if it was not."""
+        """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
         if len(ops) == 1:
             return [(yield from self._one(ops[0]))]
         found: dict[int, Reply | StoreError] = {}
@@ -80,11 +97,31 @@ class Batch:
                 (mine,) = yield from self._ask([self._commands.taken_by(op)])
                 if mine["cursor"]["firstBatch"]:
                     return replies.taken(op, mine["cursor"]["firstBatch"][0], "")
+            if type(op) is Acquire or type(op) is Release:
+                return (yield from self._quickly(op))
             return (yield from self._modify(op))
         except StoreUnavailable:
             raise
         except StoreError as error:
             return error
+
+    def _quickly(self, op: Acquire | Release) -> Steps[Reply]:
+        """The cheap command, where it is likely to do; else, or if it did nothing, the one that decides everything."""
+        contended = self._commands.contended
+        command = None if op.key in contended else self._commands.quick(op)
+        if command is not None:
+            try:
+                (result,) = yield from self._ask([command])
+            except KeyRace:
+                pass
+            else:
+                if type(op) is Acquire:
+                    return quick.acquired(op, result)
+                if result["n"]:
+                    return Released.RELEASED
+        reply = yield from self._modify(op)
+        contended.learn(op.key, reply)
+        return reply
 
     def _modify(self, op: Op) -> Steps[Reply]:
         """The reply to one op; when another made the document at the same instant, nothing was performed: again."""
@@ -115,7 +152,9 @@ class Batch:
             return [error] * len(ops)
         failed = {error["index"]: error for error in result.get("writeErrors", ())}
         made = {upserted["index"] for upserted in result.get("upserted", ())}
-        unread = [op for place, op in enumerate(ops) if place not in failed and not (place in made and type(op) is Mark)]
+        unread = [
+            op for place, op in enumerate(ops) if place not in failed and not (place in made and type(op) is Mark)
+        ]
         documents = yield from self._documents(unread, result.get("operationTime"))
         answers: Answers = []
         for place, (op, name) in enumerate(zip(ops, names, strict=True)):
@@ -151,7 +190,7 @@ class Batch:
         """The answers to these commands; raises the first error among them, or in them."""
         results = []
         for answer in (yield commands):
-            if isinstance(answer, PyMongoError):
+            if not isinstance(answer, dict):
                 raise self._fault(answer)
             unsure = not_confirmed(self._server, answer)
             if unsure is not None:
@@ -160,7 +199,7 @@ class Batch:
         self._doubt = True
         return results
 
-    def _fault(self, error: PyMongoError) -> SolelyError:
+    def _fault(self, error: PyMongoError | BSONError) -> SolelyError:
         fault = explain(self._server, error)
         return Unanswered(str(fault)) if type(fault) is StoreUnavailable and self._doubt else fault
 
@@ -204,7 +243,7 @@ def _portions(ops: Sequence[Op], level: Iterable[int]) -> Iterable[list[int]]:
         elif type(op) in _ALONE or (type(op) is Hit and op.limit > MAX_LIMIT):
             yield [place]
         else:
-            more = _STATEMENT + len(getattr(op, "value", None) or getattr(op, "payload", b"") or b"")
+            more = _weight(op)
             if rest and (len(rest) == MAX_BATCH or size + more > MAX_COMMAND):
                 yield rest
                 rest, size = [], 0
@@ -213,6 +252,16 @@ def _portions(ops: Sequence[Op], level: Iterable[int]) -> Iterable[list[int]]:
     for places in (rest, reads):
         if places:
             yield places
+
+
+def _weight(op: Op) -> int:
+    """About how many bytes the op takes in a command."""
+    match op:
+        case Finish() | Advance():
+            return _STATEMENT + 3 * len(op.value)  # a watermark also goes as hex
+        case Push():
+            return _STATEMENT + len(op.payload)
+    return _STATEMENT
 
 
 def _side_by_side(parts: list[Steps[T]]) -> Steps[list[T]]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pymongo import MongoClient
 from pymongo.client_session import ClientSession
 from pymongo.database import Database
-from pymongo.errors import ConfigurationError, ConnectionFailure, PyMongoError
+from pymongo.errors import ConfigurationError, ConnectionFailure
 
 from ...errors import ClientClosed, StoreMisconfigured
 from ...model import Entry, Finding
@@ -20,6 +20,7 @@ from . import questions
 from .batches import Answer, Answers, Batch, Steps, waits
 from .commands import Command, Commands
 from .ear import Ear
+from .faults import ANY_FAULT
 from .settings import Settings
 from .transactions import InTransaction
 
@@ -135,9 +136,7 @@ class MongoStore:
             return result
 
 
-def _send(
-    commands: list[Command], database: Database[dict[str, Any]], session: ClientSession | None
-) -> list[Answer]:
+def _send(commands: list[Command], database: Database[dict[str, Any]], session: ClientSession | None) -> list[Answer]:
     """An answer or error for each command; after a lost connection the others are not tried in vain."""
     answers: list[Answer] = []
     for command in commands:
@@ -145,6 +144,6 @@ def _send(
             answers.append(database.command(command, session=session))
         except ConnectionFailure as error:
             return answers + [error] * (len(commands) - len(answers))
-        except PyMongoError as error:
+        except ANY_FAULT as error:
             answers.append(error)
     return answers

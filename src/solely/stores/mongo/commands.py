@@ -9,12 +9,14 @@ from typing import Any
 from bson.int64 import Int64
 
 from ...model import State
-from ...ops import Op, Push, Take
+from ...ops import Acquire, Op, Push, Release, Take
 from .. import Clock
 from ..transitions import US
-from .pipelines import NOW
+from . import quick
+from .expressions import NOW
 from .plans import ENTRY, Variables, plan_of
 from .queues import key_of, queue_of
+from .quick import Contended
 
 Command = dict[str, Any]
 
@@ -28,7 +30,9 @@ class Commands:
     def __init__(self, collection: str, client: str, *, clock: Clock | None, timeout: float) -> None:
         self.collection = collection
         self.client = client
+        self.contended = Contended()
         self._clock = clock
+        self._transaction = False
         self._numbers = count(1)
         wait = max(1, round(timeout * 1_000))  # ms; the server gives up when nobody waits for its answer any more
         # What is answered survives the loss of any minority of the servers, and a power cut on all of them.
@@ -41,6 +45,7 @@ class Commands:
         """The same for a transaction, which has its own read and write concern."""
         inner = Commands(self.collection, self.client, clock=self._clock, timeout=1.0)
         inner._numbers, inner._writing, inner._reading = self._numbers, {}, {}
+        inner._transaction = True
         return inner
 
     # -- ops
@@ -65,6 +70,16 @@ class Commands:
             if op.id:
                 command["query"]["_id"] = key_of(op)
         return command, name
+
+    def quick(self, op: Op) -> Command | None:
+        """A cheaper command that performs this op if nobody else has to do with its key, else nothing; None if none."""
+        if self._transaction:  # which a duplicate key would abort
+            return None
+        if type(op) is Acquire:
+            return quick.acquire(op, self.collection, self._let()) | self._writing
+        if type(op) is Release and not (op.revoke or op.delay or op.keep):
+            return quick.release(op, self.collection, self._let()) | self._writing
+        return None
 
     def together(self, ops: Sequence[Op]) -> tuple[Command, list[str]]:
         """One update command that performs these ops, each in a step of its own, and the names that they go by."""
@@ -116,7 +131,8 @@ class Commands:
         if not plan.named:
             return variables, ""
         number = next(self._numbers)
-        variables["by"] = name = f"{self.client}/{number}"
+        # A client is not told again of what it told itself, unless that happens only at the commit.
+        variables["by"] = name = f"{self.client}{'+' if self._transaction else ''}/{number}"
         if type(op) is Push:
             variables["serial"] = Int64(number)  # the order of those that one client pushes in one ms
         return variables, name

@@ -124,9 +124,7 @@ class AsyncEar:
         failed = 0
         while not self.deaf:
             try:
-                opening: Awaitable[Any] = self._collection().watch(
-                    hints_to(self._client), max_await_time_ms=PATIENCE
-                )
+                opening: Awaitable[Any] = self._collection().watch(hints_to(self._client), max_await_time_ms=PATIENCE)
                 async with await opening as stream:
                     failed, self.ready = 0, True
                     settled.set()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 from typing import Any
 
+from bson.errors import BSONError
 from pymongo.errors import (
     AutoReconnect,
     ConfigurationError,
@@ -62,10 +63,15 @@ _CAUSES: dict[int, tuple[type[StoreError], str]] = {
 _ABORTED = "TransientTransactionError"
 
 
-def explain(server: str, error: PyMongoError) -> SolelyError:
+ANY_FAULT = (PyMongoError, BSONError)  # the second: it could not even be sent
+
+
+def explain(server: str, error: PyMongoError | BSONError) -> SolelyError:
     """The error that stands for this one of pymongo. Not raised."""
     if isinstance(error, OperationFailure) or getattr(error, "code", None) in _CAUSES:
         return answered(server, getattr(error, "code", None), str(getattr(error, "details", None) or error))
+    if isinstance(error, ServerSelectionTimeoutError) and "AuthenticationFailed" in str(error):
+        return answered(server, 18, _short(error))  # pymongo asks a server that refused the login no more for a while
     if isinstance(error, ServerSelectionTimeoutError | WaitQueueTimeoutError) or _never_connected(error):
         return StoreUnavailable(f"{server} cannot be reached: {_short(error)}")
     if isinstance(error, AutoReconnect | ConnectionFailure):
@@ -88,9 +94,9 @@ def answered(server: str, code: int | None, text: str) -> StoreError:
     return kind(f"{server} {cause} (code {code}: {text[:300]})")
 
 
-def aborted(server: str, error: PyMongoError) -> StoreError:
+def aborted(server: str, error: PyMongoError | BSONError) -> StoreError:
     """What went wrong inside a transaction: it is over, and nothing of it was performed."""
-    if error.has_error_label(_ABORTED):
+    if isinstance(error, PyMongoError) and error.has_error_label(_ABORTED):
         return StoreUnavailable(f"{server}: the transaction was aborted by a conflict; run it again ({_short(error)})")
     reason = explain(server, error)
     if isinstance(reason, StoreUnavailable) or not isinstance(reason, StoreError):
@@ -107,7 +113,7 @@ def not_confirmed(server: str, result: dict[str, Any]) -> StoreError | None:
     return fault if isinstance(fault, StoreMisconfigured) else Unanswered(str(fault))
 
 
-def _never_connected(error: PyMongoError) -> bool:
+def _never_connected(error: Exception) -> bool:
     return isinstance(error.__cause__, ConnectionRefusedError | socket.gaierror)
 
 

@@ -28,6 +28,7 @@ from ...ops import (
 from .. import transitions as t
 from . import pipelines as p
 from . import replies
+from .expressions import Pipeline
 from .queues import queue_of
 from .replies import Document
 
@@ -47,7 +48,7 @@ _HITS = {"hits": 1, "now": "$$now"}
 class Plan(NamedTuple):
     """All that is to be known of a kind of op. The reply is read from the document as it is after the op."""
 
-    pipeline: p.Pipeline
+    pipeline: Pipeline
     variables: Callable[[Any], Variables]
     reply: Callable[[Any, Document | None, str], Reply]
     fields: dict[str, Any] = _ENTRY  # what the reply needs
@@ -108,7 +109,7 @@ PLANS: dict[type, Plan] = {
     Hit: Plan(p.HIT, _hit, replies.hit, _HITS, upsert=True),
     Unhit: Plan(p.UNHIT, _owner, replies.given_back, _HITS, before=True),
     Push: Plan(p.PUSH, _push, replies.pushed, {"pusher": 1}, upsert=True, named=True),
-    Take: Plan(p.TAKE, _lease, replies.taken, ENTRY, before=False),
+    Take: Plan(p.TAKE, _lease, replies.taken, ENTRY),
     Ack: Plan(p.ACK, _owner, replies.acked),
     Return: Plan(p.RETURN, _return, replies.returned, before=True),
 }

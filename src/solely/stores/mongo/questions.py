@@ -6,9 +6,7 @@ import logging
 import time
 from typing import Any
 
-from pymongo.errors import PyMongoError
-
-from ...errors import ClientClosed, StoreUnavailable
+from ...errors import StoreError, StoreUnavailable
 from ...model import Entry, Finding, State
 from .batches import Steps
 from .commands import INDEXES, Command, Commands
@@ -28,7 +26,8 @@ def scan(commands: Commands, server: str, prefix: str, after: str, limit: int) -
     """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
     found: list[Entry] = []
     while len(found) < limit:
-        documents = (yield from _ask(server, commands.page(prefix, after, min(limit, MAX_PAGE))))["cursor"]["firstBatch"]
+        answer = yield from _ask(server, commands.page(prefix, after, min(limit, MAX_PAGE)))
+        documents = answer["cursor"]["firstBatch"]
         for document in documents:
             after = document["_id"]
             if not after.startswith(prefix):
@@ -47,9 +46,7 @@ def prepare(commands: Commands, server: str) -> Steps[None]:
         yield from _ask(server, commands.indexes())
     except StoreUnavailable as error:
         raise StoreUnavailable(str(error)) from None  # not Unanswered: no op was sent
-    except ClientClosed:
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever the server objects to, it will say again if it matters
+    except StoreError as error:
         log.warning("mongo_indexes_missing", extra={"store": server, "reason": str(error)})
 
 
@@ -71,7 +68,7 @@ def check(commands: Commands, settings: Settings) -> Steps[list[Finding]]:
         names = {index["name"] for index in listed["cursor"]["firstBatch"]}
     except StoreUnavailable:
         raise
-    except Exception as error:  # noqa: BLE001 - not allowed, or nothing was written yet
+    except StoreError as error:  # not allowed, or nothing was written yet
         names, why = set(), f" ({error})"
     else:
         why = ""
@@ -80,7 +77,7 @@ def check(commands: Commands, settings: Settings) -> Steps[list[Finding]]:
 
 def _ask(server: str, command: Command) -> Steps[dict[str, Any]]:
     (answer,) = yield [command]
-    if isinstance(answer, PyMongoError):
+    if not isinstance(answer, dict):
         raise explain(server, answer)
     return answer
 

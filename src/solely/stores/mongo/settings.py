@@ -39,6 +39,8 @@ class Settings(NamedTuple):
             # The server gives up by itself at `wait`; its word that it did is worth a little more patience.
             "socketTimeoutMS": wait + 250,
             "waitQueueTimeoutMS": wait,
+            # A server that said it could not serve is asked again only at the next heartbeat; usual are 10 s.
+            "heartbeatFrequencyMS": 1_000,
             "readPreference": "primary",
             "connect": False,
             "tz_aware": True,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bson.errors import BSONError
 from pymongo.errors import PyMongoError
 
 from ...errors import InvalidInput, SolelyError, StoreError
@@ -35,5 +36,5 @@ class InTransaction(Batch):
             replies.append(reply)
         return replies
 
-    def _fault(self, error: PyMongoError) -> SolelyError:
+    def _fault(self, error: PyMongoError | BSONError) -> SolelyError:
         return aborted(self._server, error)

@@ -10,7 +10,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...model import Entry, Finding
@@ -20,7 +22,7 @@ from . import codec, health
 from .codec import Answers
 from .ear import Ear
 from .faults import NotPrimary, OutOfLocks, Stale
-from .parts import PATIENCE, answers, parts, statement, waits
+from .parts import PATIENCE, answers, parts, repeats, statement, waits
 from .schema import Doorkeeper
 from .settings import Settings
 from .sweep import ROWS, Sweep
@@ -48,7 +50,7 @@ class PostgresStore:
 
     def _start_anew(self) -> None:
         self.client = os.urandom(16).hex()
-        self._idle: list[Wire] = []
+        self._idle: SimpleQueue[Wire | None] = SimpleQueue()  # None: there is room for one more
         self._room = threading.Semaphore(MOST_CONNECTIONS)
         self._ear = Ear(self._connect, self.client, self._timeout)
 
@@ -62,9 +64,11 @@ class PostgresStore:
         if not self._ear.ready and not self.polls and waits(ops):
             self._converse(lambda wire: None)  # tells soon if the server is away
             self._ear.prepare()
+        replies: Answers
         if len(ops) == 1:
             name, values = codec.lone(ops[0], self._now(), self._patience)
-            replies = [codec.reply(ops[0], codec.decode(self._converse(lambda wire: wire.call(name, values)), 0))]
+            result = self._converse(lambda wire: wire.call(name, values))
+            replies = [codec.reply(ops[0], codec.decode_lone(ops[0], result))]
         else:
             replies = self._converse(lambda wire: self._in_parts(wire, ops))
         if self._sweep.due(len(ops)):
@@ -94,7 +98,7 @@ class PostgresStore:
     def forked(self) -> None:
         """In the child: new connections and a new name; the parent's are let go of without a word to the server."""
         tell = self._ear.tell
-        for wire in self._idle:
+        for wire in self._drained():
             wire.abandon()
         self._ear.abandon()
         self._start_anew()
@@ -119,15 +123,18 @@ class PostgresStore:
         return replies
 
     def _part(self, wire: Wire, part: Sequence[Op]) -> Answers:
-        """The answers to one portion; what was busy is repeated alone, and waits for its turn."""
+        """The answers to one portion; what was busy is repeated, and waits for its turn."""
         busy: list[int] = []
         replies = answers(part, wire.call(*statement(part, self._now())), busy)
-        for place in busy:
-            try:
-                result = wire.call(*codec.lone(part[place], self._now(), self._patience))
-                replies[place] = codec.reply(part[place], codec.decode(result, 0))
-            except StoreError as error:
-                replies[place] = error
+        again = repeats(part, replies, busy, self._timeout * PATIENCE, self._now)
+        with suppress(StopIteration):
+            call = next(again)
+            while True:
+                try:
+                    outcome = wire.call(*call)
+                except StoreError as error:
+                    outcome = error
+                call = again.send(outcome)
         return replies
 
     def _now(self) -> int | None:
@@ -166,28 +173,43 @@ class PostgresStore:
         return answer
 
     def _take(self) -> Wire:
-        if not self._room.acquire(timeout=self._timeout):
-            raise StoreUnavailable(f"all {MOST_CONNECTIONS} connections of this client were busy for {self._timeout:g} s")
+        while True:
+            try:
+                wire = self._idle.get_nowait()
+            except Empty:
+                if self._room.acquire(blocking=False):
+                    return self._connect_within_room()
+                wire = self._await_idle()
+            if wire is not None:
+                return wire
+
+    def _await_idle(self) -> Wire | None:
         try:
-            return self._idle.pop()
-        except IndexError:
-            pass
+            return self._idle.get(timeout=self._timeout)
+        except Empty:
+            text = f"all {MOST_CONNECTIONS} connections of this client were busy for {self._timeout:g} s"
+            raise StoreUnavailable(text) from None
+
+    def _connect_within_room(self) -> Wire:
         try:
             return self._connect()
         except BaseException:
-            self._room.release()
+            self._make_room()
             raise
 
-    def _give(self, wire: Wire) -> None:
-        if self._closed or len(self._idle) >= MOST_IDLE:
-            wire.close()
-        else:
-            self._idle.append(wire)
+    def _make_room(self) -> None:
         self._room.release()
+        self._idle.put(None)  # whoever waits for a connection may open one
+
+    def _give(self, wire: Wire) -> None:
+        if self._closed or self._idle.qsize() >= MOST_IDLE:
+            self._end(wire)
+        else:
+            self._idle.put(wire)
 
     def _end(self, wire: Wire) -> None:
         wire.close()
-        self._room.release()
+        self._make_room()
 
     def _connect(self) -> Wire:
         if self._closed:
@@ -196,8 +218,14 @@ class PostgresStore:
 
     def _forget(self) -> None:
         """Closes what nobody uses: after one connection broke, the others are suspect."""
-        while self._idle:
-            try:
-                self._idle.pop().close()
-            except IndexError:  # another thread took the last one
-                break
+        for wire in self._drained():
+            self._end(wire)
+
+    def _drained(self) -> list[Wire]:
+        wires = []
+        with suppress(Empty):
+            while True:
+                wire = self._idle.get_nowait()
+                if wire is not None:
+                    wires.append(wire)
+        return wires

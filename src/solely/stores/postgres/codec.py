@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
@@ -31,6 +32,7 @@ from ...ops import (
 Values = tuple[Any, ...]
 Row = tuple[Any, ...]  # the fields of the type `reply` in 0002_records.sql
 Answers = list[Reply | StoreError]
+Packed = tuple[list[bytes | None], list[int] | None]
 
 _STATES = {"f": State.FREE, "h": State.HELD, "d": State.DONE, "c": State.CLOSED}
 _RELEASED = (Released.UNKNOWN, Released.RELEASED, Released.EXPIRED, Released.CLEARED)
@@ -97,6 +99,10 @@ _BATCH: dict[type, Callable[[Any], Values]] = {
 
 def lone(op: Op, clock: int | None, patience: int | None) -> tuple[str, Values]:
     """The statement that performs one op, and its values."""
+    if type(op) is Acquire:
+        key, owner, ttl, info, client, delay, fingerprint, counted, value = op
+        if not (delay or fingerprint or counted or value):
+            return "acquire_plain", (clock, patience, key, owner, us(ttl), info, client)
     name, values = _LONE[type(op)]
     return name, (clock, patience, *values(op))
 
@@ -104,7 +110,10 @@ def lone(op: Op, clock: int | None, patience: int | None) -> tuple[str, Values]:
 def batch(ops: Sequence[Op], clock: int | None) -> tuple[str, Values]:
     """The statement that performs many ops in order, and its values."""
     columns = zip(*(_BATCH[type(op)](op) for op in ops), strict=True)
-    return "perform", (clock, *(list(column) if any(item is not None for item in column) else None for column in columns))
+    return "perform", (
+        clock,
+        *(list(column) if any(item is not None for item in column) else None for column in columns),
+    )
 
 
 def marks(ops: Sequence[Mark], clock: int | None) -> tuple[str, Values]:
@@ -134,6 +143,20 @@ def _yes(op: Op, row: Row) -> bool:
     return bool(row[1] == 1)
 
 
+def widened(op: Op, row: Row) -> Row:
+    """The row of a lone op as a reply: a lone column is the fence of one, or a whole one as JSON."""
+    if len(row) > 1:
+        return row
+    (answer,) = row
+    if answer is None:
+        return ("b",)
+    if type(answer) is not str:
+        return (None, answer)
+    if answer[0] == "{":
+        return tuple(json.loads(answer).values())
+    return ("h", int(answer), us(op.ttl), True, 1, 0, 0, "", op.info, None, "")  # type: ignore[union-attr]
+
+
 _REPLIES: dict[type, Callable[[Any, Row], Reply]] = {
     Acquire: lambda op, row: entry(op.key, op.owner, row),
     Release: lambda op, row: _RELEASED[row[1]],
@@ -160,11 +183,14 @@ _BIGINT = Struct("!iq").pack
 _NULL = _LENGTH(-1)
 _TEXT, _BIGINTS, _BYTEA = 25, 20, 17  # type oids
 
+# The statements that take values in binary form.
+_BINARY = frozenset(("finish", "advance", "push", "perform", "mark_many"))
 
-def encode(values: Values) -> tuple[list[bytes | None], list[int]]:
-    """The values as the wire takes them, and whether each is in binary form."""
-    formats = [int(type(value) is bytes or type(value) is list) for value in values]
-    return [None if value is None else _ENCODE[type(value)](value) for value in values], formats
+
+def pack(name: str, values: Values) -> Packed:
+    """The values as the wire takes them, and which of them are in binary form."""
+    packed = [None if value is None else _ENCODE[type(value)](value) for value in values]
+    return packed, [int(type(value) in (bytes, list)) for value in values] if name in _BINARY else None
 
 
 def _array(items: list[Any]) -> bytes:
@@ -207,6 +233,16 @@ def decode(result: Any, place: int, first: int = 0) -> Row:
     return tuple(
         [None if (raw := get(place, column)) is None else field(raw) for column, field in enumerate(_FIELDS, first)]
     )
+
+
+def decode_lone(op: Op, result: Any) -> Row:
+    """The row that answers a lone op, out of a result in binary form."""
+    if result.nfields > 1:
+        return decode(result, 0)
+    raw = result.get_value(0, 0)
+    if raw is None:
+        return widened(op, (None,))
+    return widened(op, (raw.decode(),)) if type(op) is Acquire else (None, _number(raw))
 
 
 def page(result: Any) -> list[Entry]:

@@ -26,6 +26,10 @@ class Stale(StoreUnavailable):
 
 
 _MIGRATE = "the tables or functions of this store are missing: open it with migrate=auto, or call migrate(url)"
+_PRIVILEGES = (
+    "the database user lacks a privilege: it needs USAGE and CREATE on the schema to migrate, and else USAGE on "
+    "the schema and the sequence, and SELECT, INSERT, UPDATE, DELETE on the tables"
+)
 _STANDBY = "this server cannot write: it is a replica instead of the primary, or read-only; give the primary's address"
 _REPEAT = "the transaction met another one and was undone: repeat it as a whole"
 
@@ -39,11 +43,7 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "42883": (StoreMisconfigured, _MIGRATE),
     "42704": (StoreMisconfigured, _MIGRATE),
     "3F000": (StoreMisconfigured, _MIGRATE),
-    "42501": (
-        StoreMisconfigured,
-        "the database user lacks a privilege: it needs USAGE and CREATE on the schema to migrate, and else USAGE on "
-        "the schema and the sequence, and SELECT, INSERT, UPDATE, DELETE on the tables",
-    ),
+    "42501": (StoreMisconfigured, _PRIVILEGES),
     "57014": (StoreUnavailable, "the server broke the statement off: it took longer than the timeout"),
     "55P03": (Contended, "another transaction that has not ended decides on this key"),
     "40001": (MustRepeat, _REPEAT),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
+from ...errors import StoreError
 from ...ops import MAX_BATCH, Acquire, Mark, Op
 from . import codec
 from .codec import Answers, Values
+from .faults import Contended
 
 # Marks in one statement: enough to share one commit, few enough for the server's table of locks (6,400 by default).
 MOST_MARKS = 1_000
@@ -18,6 +21,8 @@ LINGER = 0.005
 # Of the timeout: how long an op waits for a busy key if nobody else waits for it; the server answers in any case
 # before the statement's own time is over.
 PATIENCE = 0.7
+
+_DIGITS: dict[int, codec.Row] = {ord("1"): (None, 1), ord("0"): (None, 0), ord("b"): ("b",)}  # of mark_many
 
 
 def parts(ops: Sequence[Op]) -> Iterator[Sequence[Op]]:
@@ -62,19 +67,44 @@ def statement(part: Sequence[Op], clock: int | None) -> tuple[str, Values]:
 
 def answers(part: Sequence[Op], result: Any, busy: list[int]) -> Answers:
     """One reply per op; the places of those that were not performed are added to `busy`, with None as their reply."""
-    if result.nfields == 1:
-        digits: bytes = result.get_value(0, 0)
-        busy += [place for place, digit in enumerate(digits) if digit == 98]  # b
-        return [digit == 49 for digit in digits]  # 1
-    replies: Answers = []
-    for place, op in enumerate(part):
-        row = codec.decode(result, place)
-        if row[0] == "b":
-            busy.append(place)
-            replies.append(None)
-        else:
-            replies.append(codec.reply(op, row))
-    return replies
+    if len(part) == 1:
+        rows = [codec.decode_lone(part[0], result)]
+    elif result.nfields == 1:
+        rows = [_DIGITS[digit] for digit in result.get_value(0, 0)]
+    else:
+        rows = [codec.decode(result, place) for place in range(len(part))]
+    busy += [place for place, row in enumerate(rows) if row[0] == "b"]
+    return [None if row[0] == "b" else codec.reply(op, row) for op, row in zip(part, rows, strict=True)]
+
+
+def repeats(
+    ops: Sequence[Op], replies: Answers, busy: list[int], patience: float, now: Callable[[], int | None]
+) -> Generator[tuple[str, Values], Any, None]:
+    """Completes the replies of ops whose keys were busy; is sent each statement's result, or its StoreError.
+
+    The first waits for its turn, alone. Then the transaction that was in the way has ended, so the rest is tried again
+    as one batch. What is still busy after `patience` seconds is answered Contended.
+    """
+    ends = time.monotonic() + patience
+    while busy:
+        place, *rest = busy
+        left = int((ends - time.monotonic()) * 1000)
+        if left < 1:
+            for late in busy:
+                replies[late] = Contended("another transaction that has not ended decides on this key")
+            return
+        result = yield codec.lone(ops[place], now(), left)
+        failed = isinstance(result, StoreError)
+        replies[place] = result if failed else codec.reply(ops[place], codec.decode_lone(ops[place], result))
+        busy = []
+        if rest:
+            part = [ops[other] for other in rest]
+            result = yield statement(part, now())
+            again: list[int] = []
+            part_replies = [result] * len(part) if isinstance(result, StoreError) else answers(part, result, again)
+            for other, reply in zip(rest, part_replies, strict=True):
+                replies[other] = reply
+            busy = [rest[index] for index in again]
 
 
 def waits(ops: Sequence[Op]) -> bool:

@@ -5,6 +5,9 @@
 SELECT * FROM {acquire}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint, $6::text, $7::text, $8::bigint,
     $9::text, $10::boolean, $11::boolean)
 
+-- name: acquire_plain
+SELECT {acquire_plain}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint, $6::text, $7::text)
+
 -- name: renew
 SELECT * FROM {renew}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)
 
@@ -12,16 +15,16 @@ SELECT * FROM {renew}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)
 SELECT * FROM {finish}($1::bigint, $2::integer, $3::text, $4::text, $5::bytea, $6::bigint)
 
 -- name: release
-SELECT * FROM {release}($1::bigint, $2::integer, $3::text, $4::text, $5::boolean, $6::bigint, $7::bigint)
+SELECT ({release}($1::bigint, $2::integer, $3::text, $4::text, $5::boolean, $6::bigint, $7::bigint)).fence
 
 -- name: mark
-SELECT * FROM {mark}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)
+SELECT ({mark}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fence
 
 -- name: read
 SELECT * FROM {read}($1::bigint, $2::integer, $3::text)
 
 -- name: clear
-SELECT * FROM {clear}($1::bigint, $2::integer, $3::text, $4::bigint)
+SELECT ({clear}($1::bigint, $2::integer, $3::text, $4::bigint)).fence
 
 -- name: advance
 SELECT * FROM {advance}($1::bigint, $2::integer, $3::text, $4::bytea)
@@ -30,19 +33,19 @@ SELECT * FROM {advance}($1::bigint, $2::integer, $3::text, $4::bytea)
 SELECT * FROM {hit}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint, $6::bigint)
 
 -- name: unhit
-SELECT * FROM {unhit}($1::bigint, $2::integer, $3::text, $4::text)
+SELECT ({unhit}($1::bigint, $2::integer, $3::text, $4::text)).fence
 
 -- name: push
-SELECT * FROM {push}($1::bigint, $2::integer, $3::text, $4::bytea, $5::bigint)
+SELECT ({push}($1::bigint, $2::integer, $3::text, $4::bytea, $5::bigint)).fence
 
 -- name: take
 SELECT * FROM {take}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint, $6::text)
 
 -- name: ack
-SELECT * FROM {ack}($1::bigint, $2::integer, $3::text, $4::text)
+SELECT ({ack}($1::bigint, $2::integer, $3::text, $4::text)).fence
 
 -- name: give_back
-SELECT * FROM {give_back}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)
+SELECT ({give_back}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fence
 
 -- name: perform
 SELECT * FROM {perform}($1::bigint, $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
@@ -88,3 +91,7 @@ SELECT current_setting('server_version'), current_setting('server_version_num'),
     date_part('epoch', clock_timestamp())::text, (SELECT last_value::text FROM {fence}),
     current_setting('synchronous_commit'), current_setting('fsync'), current_setting('full_page_writes'),
     (SELECT max(number)::text FROM {migrations}), current_setting('max_locks_per_transaction')
+
+-- name: lock_all
+-- $1 keys in the order of their locks, $2 patience
+SELECT pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, $2::integer) FROM unnest($1::text[]) k

@@ -90,7 +90,7 @@ class Doorkeeper:
         if not self._settings.migrates:
             found = f"at version {version}" if version else "missing"
             raise StoreMisconfigured(
-                f"{self._settings}: the schema {self._settings.schema} is {found}, {NEWEST} is needed and migrate=never "
-                "forbids to change it; call solely.stores.postgres.migrate(url) with a user who may"
+                f"{self._settings}: the schema {self._settings.schema} is {found}, {NEWEST} is needed and "
+                "migrate=never forbids to change it; call solely.stores.postgres.migrate(url) with a user who may"
             )
         migrate(self._settings)

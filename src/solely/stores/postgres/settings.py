@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -53,7 +54,7 @@ def parse(url: str) -> Settings:
     parts = urlsplit(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
     ours = {name: value for name, value in options if name in _OURS}
-    theirs = urlencode([(name, value) for name, value in options if name not in _OURS])
+    theirs = urlencode([(name, value) for name, value in options if name not in _OURS], quote_via=quote)
     schema = _name("solely_schema", ours.get("solely_schema", "solely"))
     table = _name("solely_table", ours.get("solely_table", "entries"))
     try:
@@ -77,7 +78,9 @@ def parse(url: str) -> Settings:
 
 def _name(option: str, name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"{option} must be 1 to 40 letters, digits, _ or -, not beginning with a digit: {name!r:.60}")
+        raise InvalidInput(
+            f"{option} must be 1 to 40 letters, digits, _ or -, not beginning with a digit: {name!r:.60}"
+        )
     return name
 
 
@@ -87,7 +90,7 @@ def _choice(option: str, value: str, choices: tuple[str, ...]) -> str:
     return value
 
 
-def _address(given: dict[str, object]) -> str:
+def _address(given: dict[str, Any]) -> str:
     hosts = str(given.get("host") or given.get("hostaddr") or "localhost").split(",")
     ports = str(given.get("port") or "5432").split(",")
     places = [f"{host}:{ports[min(place, len(ports) - 1)]}" for place, host in enumerate(hosts)]

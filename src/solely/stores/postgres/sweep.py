@@ -1,4 +1,4 @@
-"""When to forget what no longer matters: a stretch of rows now and then, on the way. Never needed for a right answer."""
+"""When to forget what no longer matters: a stretch of rows now and then. Never needed for a right answer."""
 
 from __future__ import annotations
 

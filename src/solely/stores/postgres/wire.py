@@ -17,7 +17,7 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from .codec import Values, encode
+from .codec import Packed, Values, pack
 from .faults import fault, refused
 from .settings import Settings
 
@@ -62,13 +62,12 @@ def connect(settings: Settings, timeout: float) -> Any:
     return made
 
 
-def send(made: Any, settings: Settings, name: str, values: Values) -> None:
+def send(made: Any, settings: Settings, name: str, packed: Packed) -> None:
     """Sends a statement of queries.sql that was prepared on this connection, or needs not be."""
-    parameters, formats = encode(values)
     if settings.pgbouncer:
-        made.send_query_params(settings.queries[name], parameters, None, formats, 1)
+        made.send_query_params(settings.queries[name], packed[0], None, packed[1], 1)
     else:
-        made.send_query_prepared(name.encode(), parameters, formats, 1)
+        made.send_query_prepared(name.encode(), *packed, 1)
 
 
 def reason(error: Exception) -> str:
@@ -94,19 +93,20 @@ class Wire:
         self.settings = settings
         self.timeout = timeout
         self.made = connect(settings, timeout)
-        self._prepared: set[str] = set()
+        self.prepared: set[str] = set()
         self._watch = select.poll()
         self._watch.register(self.made.socket, _IN)
 
     def call(self, name: str, values: Values = ()) -> Any:
         """The result of a statement of queries.sql, in binary form."""
         ends = time.monotonic() + self.timeout
+        packed = pack(name, values)
         try:
-            if name not in self._prepared and not self.settings.pgbouncer:
+            if name not in self.prepared and not self.settings.pgbouncer:
                 self.made.send_prepare(name.encode(), self.settings.queries[name])
                 self._receive(ends)
-                self._prepared.add(name)
-            send(self.made, self.settings, name, values)
+                self.prepared.add(name)
+            send(self.made, self.settings, name, packed)
             return self._receive(ends)
         except psycopg.Error as error:
             raise Lost(reason(error)) from None

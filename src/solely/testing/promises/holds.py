@@ -66,6 +66,13 @@ class HoldPromises:
         clock.advance(9)
         assert store.one(Acquire(key, fresh("other"), ttl=1)).state is State.HELD
 
+    def test_renew_never_shortens_a_hold(self, store: Face, clock: ManualClock) -> None:
+        key, owner = fresh("lock/shorten"), fresh("owner")
+        store.one(Acquire(key, owner, ttl=10))
+        assert abs(store.one(Renew(key, owner, ttl=1)).left - 10) <= _TICK
+        clock.advance(9)
+        assert store.one(Read(key)).state is State.HELD
+
     def test_renew_never_revives_what_expired(self, store: Face, clock: ManualClock) -> None:
         key, owner = fresh("lock/revive"), fresh("owner")
         store.one(Acquire(key, owner, ttl=10))

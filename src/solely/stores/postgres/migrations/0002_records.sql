@@ -15,18 +15,15 @@ CREATE FUNCTION {lock_id}(k text) RETURNS bigint LANGUAGE sql STABLE AS $$
     SELECT ('x' || left(encode(sha256(convert_to({prefix} || k, 'UTF8')), 'hex'), 16))::bit(64)::bigint
 $$;
 
--- True once the key is locked until the end of the transaction; false at once if it is busy and patience is NULL; else
--- it waits for that many ms, then raises lock_not_available.
-CREATE FUNCTION {locked}(k text, patience integer) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
+-- Called when trying to lock the key failed: false if patience is NULL, so that the op is answered busy; else true once
+-- the key is locked until the end of the transaction, or lock_not_available after that many ms.
+CREATE FUNCTION {waited}(k text, patience integer) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    before text;
+    before text := current_setting('lock_timeout');
 BEGIN
-    IF pg_try_advisory_xact_lock({lock_id}(k)) THEN
-        RETURN true;
-    ELSIF patience IS NULL THEN
+    IF patience IS NULL THEN
         RETURN false;
     END IF;
-    before := current_setting('lock_timeout');
     PERFORM set_config('lock_timeout', patience || 'ms', true);
     PERFORM pg_advisory_xact_lock({lock_id}(k));
     PERFORM set_config('lock_timeout', before, true);

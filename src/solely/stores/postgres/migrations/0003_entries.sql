@@ -13,7 +13,7 @@ DECLARE
     moment bigint;
     live   boolean;
 BEGIN
-    IF NOT {locked}(k, patience) THEN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
         a.state := 'b';
         RETURN a;
     END IF;
@@ -79,6 +79,26 @@ BEGIN
 END
 $$;
 
+-- An Acquire of nothing more: the fence alone for a fresh hold, else the reply as JSON; NULL for busy.
+CREATE FUNCTION {acquire_plain}(
+    clock bigint, patience integer, k text, who text, ttl bigint, about text, asker text
+) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    granted bigint;
+BEGIN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO {entries} (key, state, owner, fence, until, attempts, info)
+    VALUES (k, 'h', who, nextval({fence_name}), {moment}(clock) + ttl, 1, about)
+    ON CONFLICT (key) DO NOTHING RETURNING fence INTO granted;
+    IF FOUND THEN
+        RETURN granted;
+    END IF;
+    RETURN row_to_json({acquire}(clock, patience, k, who, ttl, about, asker, 0, '', false, false));
+END
+$$;
+
 -- A client stands in the queue once; a newer attempt of it keeps its place.
 CREATE FUNCTION {queued}(waiters {waiter}[], asker text, who text) RETURNS {waiter}[] LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
@@ -102,7 +122,7 @@ DECLARE
     r      {entries};
     moment bigint;
 BEGIN
-    IF NOT {locked}(k, patience) THEN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
         a.state := 'b';
         RETURN a;
     END IF;
@@ -128,7 +148,7 @@ DECLARE
     r      {entries};
     moment bigint;
 BEGIN
-    IF NOT {locked}(k, patience) THEN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
         a.state := 'b';
         RETURN a;
     END IF;
@@ -158,7 +178,7 @@ DECLARE
     moment bigint;
     why    text;
 BEGIN
-    IF NOT {locked}(k, patience) THEN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
         a.state := 'b';
         RETURN a;
     END IF;
@@ -217,7 +237,7 @@ DECLARE
     r      {entries};
     moment bigint;
 BEGIN
-    IF NOT {locked}(k, patience) THEN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
         a.state := 'b';
         RETURN a;
     END IF;
@@ -281,7 +301,7 @@ DECLARE
     r      {entries};
     moment bigint;
 BEGIN
-    IF NOT {locked}(k, patience) THEN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
         a.state := 'b';
         RETURN a;
     END IF;
@@ -314,7 +334,7 @@ DECLARE
     r      {entries};
     moment bigint;
 BEGIN
-    IF NOT {locked}(k, patience) THEN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
         a.state := 'b';
         RETURN a;
     END IF;

@@ -8,7 +8,7 @@ DECLARE
     moment bigint;
     mine   bigint;
 BEGIN
-    IF NOT {locked}(k, patience) THEN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
         a.state := 'b';
         RETURN a;
     END IF;
@@ -34,7 +34,7 @@ RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     a {reply};
 BEGIN
-    IF NOT {locked}(k, patience) THEN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
         a.state := 'b';
         RETURN a;
     END IF;
@@ -52,7 +52,7 @@ DECLARE
     r      {entries};
     moment bigint;
 BEGIN
-    IF NOT {locked}(k, patience) THEN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
         a.state := 'b';
         RETURN a;
     END IF;
@@ -84,9 +84,11 @@ DECLARE
     a         {reply};
     r         {entries};
     candidate text;
+    mine      text := 'take/' || q || '/' || who;
     moment    bigint;
 BEGIN
-    IF NOT {locked}('take/' || q || '/' || who, patience) THEN -- two copies of one Take must not take two items
+    -- Two copies of one Take must not take two items.
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(mine)) OR {waited}(mine, patience)) THEN
         a.state := 'b';
         RETURN a;
     END IF;
@@ -99,7 +101,7 @@ BEGIN
             WHERE e.queue = q AND e.available <= moment AND (id = '' OR e.key = 'item/' || q || '/' || id)
             ORDER BY e.available, e.turn
         LOOP
-            CONTINUE WHEN NOT {locked}(candidate, NULL);
+            CONTINUE WHEN NOT pg_try_advisory_xact_lock({lock_id}(candidate));
             SELECT * INTO r FROM {entries} e
             WHERE e.key = candidate AND e.queue = q AND e.available <= moment FOR UPDATE SKIP LOCKED;
             EXIT WHEN FOUND;
@@ -129,7 +131,7 @@ RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     a {reply};
 BEGIN
-    IF NOT {locked}(k, patience) THEN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
         a.state := 'b';
         RETURN a;
     END IF;
@@ -146,7 +148,7 @@ DECLARE
     a      {reply};
     moment bigint;
 BEGIN
-    IF NOT {locked}(k, patience) THEN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
         a.state := 'b';
         RETURN a;
     END IF;

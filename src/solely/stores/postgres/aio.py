@@ -1,0 +1,256 @@
+"""The asyncio face: batches go out on a few connections, and what waits while all are busy goes out together.
+
+Nobody's cancellation stops a batch: its answer is read whoever still waits for it, and then the connection is given
+to the next. So the ops of many tasks share a round trip and a commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from ...errors import ClientClosed, StoreError, StoreFailed, StoreUnavailable, Unanswered
+from ...model import Entry, Finding
+from ...ops import MAX_BATCH, Op, Release
+from .. import Clock, Tell
+from . import codec, health
+from .aio_ear import AsyncEar
+from .aio_pool import Pool, Request, close_late, fail
+from .aio_wire import AsyncWire
+from .codec import Answers, Values
+from .faults import Contended, OutOfLocks
+from .parts import LINGER, PATIENCE, answers, of_one_caller, parts, repeats, statement, waits
+from .schema import Doorkeeper
+from .settings import Settings
+from .sweep import ROWS, Sweep
+from .wire import Lost, Wire
+
+T = TypeVar("T")
+Call = Callable[[str, Values], Awaitable[Any]]
+
+PATIENT = 2  # connections that may wait for busy keys, so that a slow transaction of somebody else never stops all
+# Turns of the loop that a release waits for the next of its line, who acquires one turn later: then both share one
+# commit, where otherwise the second would meet the lock of the first. A turn without work takes some 10 µs.
+AWAIT_NEXT = 2
+
+_parents: list[object] = []  # what a forked child must not touch, not even by collecting it
+
+
+class AsyncPostgresStore:
+    """A store for one event loop."""
+
+    def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
+        self.polls = settings.pgbouncer
+        self._settings = settings
+        self._clock = clock
+        self._timeout = timeout
+        self._patience = max(1, int(timeout * PATIENCE * 1000))
+        self._doorkeeper = Doorkeeper(settings)
+        self._sweep = Sweep()
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self.client = os.urandom(16).hex()
+        self._patient = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._pool = Pool(self._connect, self._serve, str(self._settings))
+        self._ear = AsyncEar(self._connect_ear, self.client, self._timeout)
+
+    def __repr__(self) -> str:
+        return f"<AsyncPostgresStore {self._settings}>"
+
+    # -- the protocol
+
+    def perform(self, ops: Sequence[Op]) -> Awaitable[Answers]:
+        """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
+        request = Request(ops, asyncio.get_running_loop().create_future())
+        if not ops:
+            request.future.set_result([])
+        elif not self._ear.ready and not self.polls and waits(ops):
+            self._start(self._after_listening(request))
+        else:
+            self._pool.enqueue(request, turns=AWAIT_NEXT if type(ops[0]) is Release else 0)
+        if self._sweep.due(len(ops)) and not self._pool.closed:
+            self._start(self._sweep_some())
+        return request.future
+
+    def listen(self, tell: Tell) -> None:
+        self._ear.tell = tell
+
+    async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
+        """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
+        page = (self._now(), prefix, after, limit)
+        return codec.page(await self._pool.converse(lambda wire: wire.call("page", page)))
+
+    async def check(self) -> list[Finding]:
+        """Reachable? Clock? Settings that break a promise? Raises only StoreError."""
+        sent = time.monotonic()
+        row = await self._pool.converse(lambda wire: wire.ask(self._settings.queries["check"]))
+        return health.findings(self._settings, row, took=time.monotonic() - sent)
+
+    async def close(self) -> None:
+        """Lets go of all connections; safe to call twice."""
+        self._pool.closed = True
+        await self._ear.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._pool.close()
+
+    def forked(self) -> None:
+        """In the child: new connections and a new name; the parent's, and its loop's tasks, are left as they are."""
+        _parents.append((self._pool, self._tasks, self._ear))
+        tell = self._ear.tell
+        self._start_anew()
+        self._ear.tell = tell
+
+    # -- batches
+
+    def _serve(self, wire: AsyncWire, request: Request) -> None:
+        """A connection is free, and this request is the first in the line."""
+        if not request.mixes:
+            self._start(self._perform_parts(wire, request))
+            return
+        together = self._pool.company(request)
+        ops = request.ops if len(together) == 1 else [op for each in together for op in each.ops]
+        alone = len(ops) == 1 and self._patient < PATIENT
+        try:
+            if alone:  # nobody else waits for this statement, so it may wait for a busy key at once
+                answer = wire.call(*codec.lone(ops[0], self._now(), self._patience))
+                self._patient += 1
+                answer.add_done_callback(self._be_done_waiting)
+            else:
+                answer = wire.call(*statement(ops, self._now()))
+        except ValueError as error:  # text that is no Unicode: each op is then repeated alone, and only that one fails
+            self._pool.give(wire)
+            for each in together:
+                fail(each, StoreFailed(f"an op cannot be encoded: {error}"))
+            return
+        answer.add_done_callback(lambda done: self._answered(wire, ops, together, done))
+
+    def _be_done_waiting(self, _: object) -> None:
+        self._patient -= 1
+
+    def _answered(self, wire: AsyncWire, ops: Sequence[Op], together: list[Request], done: asyncio.Future[Any]) -> None:
+        error = self._pool.judge(wire, done.exception())
+        self._pool.give(wire)
+        if error is not None:
+            for request in together:
+                fail(request, error)
+            return
+        busy: list[int] = []
+        replies = answers(ops, done.result(), busy)
+        start = 0
+        for request in together:
+            end = start + len(request.ops)
+            own = [place - start for place in busy if start <= place < end]
+            if own:
+                self._start(self._repeat_and_settle(request, replies[start:end], own))
+            elif not request.future.done():
+                request.future.set_result(replies if len(together) == 1 else replies[start:end])
+            start = end
+
+    async def _repeat_and_settle(self, request: Request, replies: Answers, busy: list[int]) -> None:
+        def call(name: str, values: Values) -> Awaitable[Any]:
+            return self._pool.converse(lambda wire: wire.call(name, values))
+
+        try:
+            await self._repeat(call, request.ops, replies, busy)
+            if not request.future.done():
+                request.future.set_result(replies)
+        finally:
+            fail(request, ClientClosed("the client was closed; open a new one"))
+
+    async def _repeat(self, call: Call, ops: Sequence[Op], replies: Answers, busy: list[int]) -> None:
+        """Repeats what was busy and waits for its turn: long only if no stranger waits for the batch."""
+        if self._patient >= PATIENT:
+            for place in busy:
+                replies[place] = Contended(
+                    "another transaction decides on this key, and others wait for theirs already"
+                )
+            return
+        patience = self._timeout * PATIENCE if of_one_caller(ops) else LINGER
+        again = repeats(ops, replies, busy, patience, self._now)
+        self._patient += 1
+        try:
+            step = next(again)
+            while True:
+                try:
+                    outcome = await call(*step)
+                except StoreError as error:
+                    outcome = error
+                step = again.send(outcome)
+        except StopIteration:
+            pass
+        finally:
+            self._patient -= 1
+
+    async def _perform_parts(self, wire: AsyncWire, request: Request) -> None:
+        """Performs a request that takes several statements, or one of many marks."""
+        replies: Answers = []
+        todo = list(parts(request.ops))[::-1]
+        try:
+            while todo:
+                part = todo.pop()
+                busy: list[int] = []
+                try:
+                    own = answers(part, await wire.call(*statement(part, self._now())), busy)
+                except OutOfLocks:
+                    if len(part) <= MAX_BATCH:
+                        raise
+                    todo += [part[start : start + MAX_BATCH] for start in range(0, len(part), MAX_BATCH)][::-1]
+                    continue
+                if busy:
+                    await self._repeat(wire.call, part, own, busy)
+                replies += own
+            if not request.future.done():
+                request.future.set_result(replies)
+        except (StoreError, Lost, ValueError) as caught:
+            error = self._pool.judge(wire, caught)
+            if replies and isinstance(error, StoreUnavailable):
+                error = Unanswered(f"only {len(replies)} of {len(request.ops)} ops were answered: {error}")
+            fail(request, error or caught)
+        finally:
+            fail(request, ClientClosed("the client was closed; open a new one"))
+            self._pool.give(wire)
+
+    # -- beside batches
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> None:
+        """A task that is kept until it ends."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _after_listening(self, request: Request) -> None:
+        try:
+            await self._ear.prepare()
+        finally:
+            self._pool.enqueue(request)
+
+    async def _sweep_some(self) -> None:
+        """Forgets a few rows that no longer matter. What hinders it hinders no op: the next sweep tries again."""
+        stretch = (self._now(), self._sweep.after, ROWS)
+        try:
+            result = await self._pool.converse(lambda wire: wire.call("sweep", stretch))
+        except (StoreError, ClientClosed):
+            return
+        self._sweep.after = (result.get_value(0, 0) or b"").decode()
+
+    def _connect(self) -> Wire:
+        return self._doorkeeper.connect(self._timeout)
+
+    async def _connect_ear(self) -> AsyncWire:
+        loop = asyncio.get_running_loop()
+        opening = loop.run_in_executor(None, self._connect)
+        try:
+            return AsyncWire(await asyncio.shield(opening), loop)
+        except asyncio.CancelledError:
+            opening.add_done_callback(close_late)
+            raise
+
+    def _now(self) -> int | None:
+        return None if self._clock is None else round(self._clock() * 1_000_000)

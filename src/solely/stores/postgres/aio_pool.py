@@ -1,0 +1,185 @@
+"""A few connections on an event loop, and the line of those who wait for one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
+from ...ops import MAX_BATCH, Mark, Op
+from .aio_wire import AsyncWire
+from .codec import Answers
+from .faults import NotPrimary, Stale
+from .parts import FEWEST_MARKS
+from .wire import Lost, Wire
+
+T = TypeVar("T")
+
+CONNECTIONS = 4  # while one commit waits for the disk others go on; with more, batches would be smaller and dearer
+
+
+class Request(NamedTuple):
+    """Ops that somebody awaits the answers of."""
+
+    ops: Sequence[Op]
+    future: asyncio.Future[Answers]
+
+    @property
+    def mixes(self) -> bool:
+        """True if it can share a statement with others; a run of marks has one of its own."""
+        many_marks = len(self.ops) >= FEWEST_MARKS and type(self.ops[0]) is Mark and type(self.ops[-1]) is Mark
+        return len(self.ops) <= MAX_BATCH and not many_marks
+
+
+Loan = asyncio.Future[AsyncWire]
+
+
+class Pool:
+    """Gives connections to those who wait longest: requests are handed to `serve`, loans are given out."""
+
+    def __init__(self, connect: Callable[[], Wire], serve: Callable[[AsyncWire, Request], None], name: str) -> None:
+        self.closed = False
+        self._connect = connect
+        self._serve = serve
+        self._name = name
+        self._line: deque[Request | Loan] = deque()
+        self._wires: set[AsyncWire] = set()
+        self._idle: list[AsyncWire] = []
+        self._connecting: set[asyncio.Future[Wire]] = set()
+
+    def enqueue(self, wanted: Request | Loan, turns: int = 0) -> None:
+        """Puts a request or a loan into the line; it fails if there is no connection to be had.
+
+        With `turns`, it waits for so many turns of the loop, unless another one comes and takes it along.
+        """
+        if self.closed:
+            fail(wanted, ClientClosed("the client was closed; open a new one"))
+            return
+        self._line.append(wanted)
+        if turns:
+            asyncio.get_running_loop().call_soon(self._dispatch_after, turns - 1)
+        else:
+            self._dispatch()
+
+    def _dispatch_after(self, turns: int) -> None:
+        if turns:
+            asyncio.get_running_loop().call_soon(self._dispatch_after, turns - 1)
+        else:
+            self._dispatch()
+
+    def company(self, first: Request) -> list[Request]:
+        """The request and those right behind it in the line that fit into the same batch."""
+        together, size = [first], len(first.ops)
+        while self._line:
+            following = self._line[0]
+            if not isinstance(following, Request) or not following.mixes or size + len(following.ops) > MAX_BATCH:
+                break
+            together.append(following)
+            size += len(following.ops)
+            self._line.popleft()
+        return together
+
+    def give(self, wire: AsyncWire) -> None:
+        """Takes back a connection on which everything was answered."""
+        if wire in self._wires and not wire.lost.done():
+            self._idle.append(wire)
+        self._dispatch()
+
+    def judge(self, wire: AsyncWire, error: BaseException | None) -> StoreError | None:
+        """What went wrong, as one of ours; connections that cannot be used any more are dropped."""
+        if isinstance(error, NotPrimary | Stale):
+            for useless in [wire, *self._idle]:
+                self._drop(useless, str(error))
+        elif isinstance(error, Lost):
+            for suspect in list(self._idle):
+                self._drop(suspect, str(error))
+            return Unanswered(f"{self._name} did not answer: {error}")
+        return error if isinstance(error, StoreError) or error is None else StoreUnavailable(str(error))
+
+    async def converse(self, talk: Callable[[AsyncWire], asyncio.Future[T]]) -> T:
+        """What comes of talking on a connection that nobody else uses meanwhile."""
+        loan: Loan = asyncio.get_running_loop().create_future()
+        self.enqueue(loan)
+        try:
+            wire = await loan
+        except asyncio.CancelledError:
+            if loan.done() and not loan.cancelled() and loan.exception() is None:
+                self.give(loan.result())
+            raise
+        answer = talk(wire)
+        answer.add_done_callback(lambda _: self.give(wire))  # only once it is read, whoever still waits for it
+        try:
+            return await asyncio.shield(answer)
+        except (StoreError, Lost) as caught:
+            raise (self.judge(wire, caught) or caught) from None
+
+    async def close(self) -> None:
+        """Ends all connections, and fails who still waits for one."""
+        self.closed = True
+        await asyncio.gather(*self._connecting, return_exceptions=True)
+        self._fail_line(ClientClosed("the client was closed; open a new one"))
+        for wire in list(self._wires):
+            self._drop(wire, "the client was closed")
+
+    def _dispatch(self) -> None:
+        """Serves the line with the free connections; opens one more if all are busy."""
+        if self.closed:
+            return
+        while self._line and self._idle:
+            wire, wanted = self._idle.pop(), self._line.popleft()
+            if isinstance(wanted, Request):
+                self._serve(wire, wanted)
+            elif wanted.done():  # its task was cancelled
+                self._idle.append(wire)
+            else:
+                wanted.set_result(wire)
+        if self._line and len(self._wires) + len(self._connecting) < CONNECTIONS:
+            opening = asyncio.get_running_loop().run_in_executor(None, self._connect)
+            self._connecting.add(opening)
+            opening.add_done_callback(self._opened)
+
+    def _opened(self, opening: asyncio.Future[Wire]) -> None:
+        self._connecting.discard(opening)
+        if opening.cancelled():  # the loop is being closed
+            return
+        error = opening.exception()
+        if self.closed:
+            close_late(opening)
+        elif error is None:
+            wire = AsyncWire(opening.result(), asyncio.get_running_loop())
+            self._wires.add(wire)
+            wire.lost.add_done_callback(lambda _: self._forget(wire))
+            self.give(wire)
+        elif not self._wires:  # else those that are open serve the line
+            self._fail_line(error if isinstance(error, StoreError) else StoreUnavailable(f"{self._name}: {error}"))
+
+    def _drop(self, wire: AsyncWire, why: str) -> None:
+        wire.abort(why)
+        self._forget(wire)
+
+    def _forget(self, wire: AsyncWire) -> None:
+        self._wires.discard(wire)
+        if wire in self._idle:
+            self._idle.remove(wire)
+        self._dispatch()
+
+    def _fail_line(self, error: Exception) -> None:
+        line, self._line = self._line, deque()
+        for wanted in line:
+            fail(wanted, error)
+
+
+def close_late(opening: asyncio.Future[Wire]) -> None:
+    """Nobody wants this connection any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+def fail(wanted: Request | Loan, error: BaseException) -> None:
+    """Fails what is still open; not reported as forgotten if nobody awaits it any more."""
+    future: asyncio.Future[Any] = wanted.future if isinstance(wanted, Request) else wanted
+    if not future.done():
+        future.set_exception(error)
+        future.exception()
