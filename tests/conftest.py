@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mongo_server import Mongod, mongod_path
 from tests.servers import DEBIAN_REDIS, Valkey, ValkeyCluster, ValkeySentinel
 
 pytest.register_assert_rewrite("solely.testing.contract", "solely.testing.promises", "solely.testing.face")
@@ -45,6 +46,28 @@ def cluster() -> Iterator[ValkeyCluster]:
         yield servers
 
 
+@pytest.fixture(scope="session")
+def replica_set() -> Iterator[Mongod]:
+    with Mongod(replica_set=True, options=("--setParameter", "enableTestCommands=1")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def standalone() -> Iterator[Mongod]:
+    with Mongod() as server:
+        yield server
+
+
+def in_collection(url: str) -> str:
+    """The URL with a collection that no other test uses; a database more would cost the server files and time."""
+    return f"{url}{'&' if '?' in url else '?'}solely_collection=t{secrets.token_hex(6)}"
+
+
+def _mongo(request: pytest.FixtureRequest) -> str:
+    given = os.environ.get("SOLELY_TEST_MONGO_URL")
+    return in_collection(given or request.getfixturevalue("replica_set").url_of("solely"))
+
+
 def isolated(url: str) -> str:
     """The same server under a prefix that no other test uses."""
     return f"{url}{'&' if '?' in url else '?'}prefix={secrets.token_hex(8)}:"
@@ -61,11 +84,16 @@ STORES: dict[str, Callable[[pytest.FixtureRequest], str]] = {
     "sqlite": _sqlite,
     "valkey": lambda request: isolated(request.getfixturevalue("valkey_url")),
     "redis": lambda request: isolated(request.getfixturevalue("debian_redis").url),
+    "mongo": _mongo,
+    "mongo-standalone": lambda request: in_collection(request.getfixturevalue("standalone").url_of("solely")),
 }
 ABSENT: dict[str, str] = {}
 if DEBIAN_REDIS is None:
     del STORES["redis"]
     ABSENT["Debian's Redis"] = "redis-server not installed"
+if mongod_path() is None:
+    del STORES["mongo"], STORES["mongo-standalone"]
+    ABSENT["MongoDB"] = "no mongod for this platform"
 
 
 @pytest.fixture(params=STORES)

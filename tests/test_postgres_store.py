@@ -1,17 +1,41 @@
 """The PostgreSQL store: the contract and the machine on each version that it claims, and what is special about it."""
 
+import asyncio
 import os
 import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
+from psycopg import IsolationLevel
+from psycopg.pq import TransactionStatus
+from psycopg.rows import dict_row
 
+from solely.errors import InvalidInput, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
+from solely.model import Entry, State
+from solely.ops import Acquire, Advance, Clear, Finish, Hit, Mark, Op, Push, Read, Release
 from solely.stores import AsyncStore, Clock, Store
-from solely.stores.postgres import open_async, open_blocking
+from solely.stores.memory import Memory, MemoryStore
+from solely.stores.postgres import Within, migrate, open_async, open_blocking
+from solely.stores.postgres.faults import Contended, MustRepeat
+from solely.stores.postgres.schema import migrate as migrate_settings
+from solely.stores.postgres.settings import parse
+from solely.stores.postgres.statements import MIGRATIONS, NEWEST
 from solely.testing.clock import ManualClock
 from solely.testing.contract import AsyncStoreContract, StoreContract
+from solely.testing.face import Face, Looped, fresh
 from solely.testing.machine import run_machine
-from tests.postgres_server import DEBIAN_POSTGRES, PYPI_POSTGRES, Postgres
+from tests.postgres_server import DEBIAN_POSTGRES, PASSWORD, PGBOUNCER, PYPI_POSTGRES, Postgres, as_user
+from tests.servers import free_port, until
 
 SERVERS = {"18": PYPI_POSTGRES, "15": DEBIAN_POSTGRES}
 
@@ -30,26 +54,708 @@ def server(request: pytest.FixtureRequest) -> Iterator[Postgres]:
 @pytest.fixture(scope="module")
 def shared_url(server: Postgres) -> str:
     """One schema for all tests that use fresh keys."""
-    return within_schema(os.environ.get("SOLELY_TEST_POSTGRES_URL") or server.url)
+    return within_schema(server.url)
+
+
+@pytest.fixture(scope="module")
+def contract_url(shared_url: str) -> str:
+    """SOLELY_TEST_POSTGRES_URL where set, else the shared server."""
+    given = os.environ.get("SOLELY_TEST_POSTGRES_URL")
+    return within_schema(given) if given else shared_url
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def store(shared_url: str, clock: ManualClock) -> Iterator[Store]:
+    opened = open_blocking(shared_url, clock=clock, timeout=5.0)
+    yield opened
+    opened.close()
+
+
+def entry_of(store: Store, key: str, op: Op | None = None) -> Entry:
+    """What the store says of this key, or answers to this op."""
+    [entry] = store.perform([op or Read(key)])
+    assert isinstance(entry, Entry), entry
+    return entry
+
+
+@contextmanager
+def lock_of(server: Postgres, url: str, key: str) -> Iterator[psycopg.Connection[Any]]:
+    """A caller's transaction that is open and has decided on this key."""
+    with psycopg.connect(server.conninfo()) as slow:
+        slow.execute("SELECT pg_advisory_xact_lock(%s)", (parse(url).lock_id(key),))
+        yield slow
+
+
+def waiting_locks(server: Postgres) -> int:
+    return int(server.ask("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")[0][0])
+
+
+def described(server: Postgres, url: str) -> list[str]:
+    """All that the schema consists of, in words, without its name."""
+    schema = parse(url).schema
+    found = server.ask(
+        """
+        SELECT format('%%s %%s %%s %%s', table_name, column_name, data_type || udt_name, column_default)
+        FROM information_schema.columns WHERE table_schema = %s
+        UNION ALL SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = %s::regnamespace
+        UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = %s
+        UNION ALL SELECT format('%%s %%s %%s', relname, relkind, reloptions)
+        FROM pg_class WHERE relnamespace = %s::regnamespace
+        UNION ALL SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace = %s::regnamespace
+        """,
+        *[schema] * 5,
+    )
+    return sorted(text.replace(schema, "SCHEMA") for (text,) in found)
 
 
 class TestBlocking(StoreContract):
     @pytest.fixture
-    def opener(self, shared_url: str) -> Callable[[Clock], Store]:
-        return lambda clock: open_blocking(shared_url, clock=clock, timeout=2.0)
+    def opener(self, contract_url: str) -> Callable[[Clock], Store]:
+        return lambda clock: open_blocking(contract_url, clock=clock, timeout=2.0)
 
 
 class TestAsyncio(AsyncStoreContract):
     @pytest.fixture
-    def opener(self, shared_url: str) -> Callable[[Clock], AsyncStore]:
-        return lambda clock: open_async(shared_url, clock=clock, timeout=2.0)
+    def opener(self, contract_url: str) -> Callable[[Clock], AsyncStore]:
+        return lambda clock: open_async(contract_url, clock=clock, timeout=2.0)
 
 
 @pytest.mark.timeout(180)  # 6,000 steps on two stores, on a machine that may be busy
-def test_the_store_answers_as_the_model(shared_url: str) -> None:
+def test_the_store_answers_as_the_model(contract_url: str) -> None:
     clock = ManualClock()
-    store = open_blocking(shared_url, clock=clock, timeout=2.0)
+    store = open_blocking(contract_url, clock=clock, timeout=2.0)
     try:
         run_machine(store, clock)
     finally:
         store.close()
+
+
+@pytest.mark.timeout(180)
+def test_the_asyncio_store_answers_as_the_model(contract_url: str) -> None:
+    clock = ManualClock()
+    store = Looped(lambda: open_async(contract_url, clock=clock, timeout=2.0))
+    try:
+        run_machine(store, clock, examples=60)
+    finally:
+        store.close()
+        store.stop()
+
+
+# -- many marks at once
+
+
+def test_many_marks_are_answered_as_one_by_one(store: Store, clock: ManualClock) -> None:
+    """A run of marks goes out as one statement: every state that a key can be in is met in it."""
+    model = MemoryStore(Memory(clock=clock))
+    part = fresh("mark/many")
+    names = ["new", "seen", "mine", "held", "expired", "over", "displaced", "revoked", "result", "watermark"]
+    key = {name: f"{part}/{name}" for name in names}
+
+    def both(*ops: Op) -> None:
+        ours, theirs = store.perform(ops), model.perform(ops)
+        assert [getattr(r, "state", r) for r in ours] == [getattr(r, "state", r) for r in theirs]
+
+    both(Mark(key["seen"], "other", 100), Mark(key["mine"], "me", 100), Acquire(key["held"], "other", 100))
+    both(Acquire(key["expired"], "other", 1), Mark(key["over"], "other", 1), Acquire(key["displaced"], "me", 1))
+    both(Release(key["revoked"], "me", True), Acquire(key["result"], "me", 1), Finish(key["result"], "me", b"", 100))
+    both(Advance(key["watermark"], b"1"))
+    clock.advance(1)
+    both(Acquire(key["displaced"], "other", 0.5))
+    clock.advance(0.5)
+    run = [Mark(key[name], "me", 10) for name in names] + [Mark(key[name], "me", 10) for name in names]
+    assert store.perform(run) == model.perform(run)
+    both(*(Read(key[name]) for name in names))
+    assert store.perform([*run, *(Read(key[name]) for name in names)])[:20] == model.perform(run)
+
+
+def test_a_batch_too_large_for_the_table_of_locks_is_split() -> None:
+    with Postgres(max_locks_per_transaction=10, max_connections=20) as server:  # room for about 300 locks
+        store = open_blocking(server.url, clock=None, timeout=5.0)
+        keys = [f"mark/{n}" for n in range(900)]
+        assert store.perform([Mark(key, "me", 100) for key in keys]) == [True] * 900
+        assert store.perform([Mark(key, "you", 100) for key in keys]) == [False] * 900
+        store.close()
+
+
+# -- keys and locks
+
+
+def test_strangers_collide(shared_url: str, server: Postgres) -> None:
+    """Bug 8: a million names fold to a million locks, and the server folds them as we do."""
+    settings = parse(shared_url)
+    ids = {settings.lock_id(f"lock/job-{n}") for n in range(1_000_000)}
+    assert len(ids) == 1_000_000
+    open_blocking(shared_url, clock=None, timeout=5.0).perform([Read("lock/a")])
+    sample = [f"lock/job-{n}" for n in range(0, 1_000_000, 9_973)] + ["lock/ü", "lock/日本", "lock/𝄞"]
+    rows = server.ask(f"SELECT {settings.names['lock_id']}(k) FROM unnest(%s::text[]) k", sample)
+    assert [id for (id,) in rows] == [settings.lock_id(key) for key in sample]
+
+
+def test_a_lease_that_expired_during_the_wait_for_the_lock_is_seen_as_expired(
+    shared_url: str, server: Postgres
+) -> None:
+    """Bug 14: now() would be the start of the statement, before the wait."""
+    store = open_blocking(shared_url, clock=None, timeout=20.0)
+    key = fresh("lock/waited")
+    store.perform([Acquire(key, "first", 1.0)])
+    with lock_of(server, shared_url, key) as slow, ThreadPoolExecutor() as threads:
+        second = threads.submit(store.perform, [Acquire(key, "second", 10)])
+        until(lambda: waiting_locks(server) > 0, "the second Acquire waits for the lock")
+        assert entry_of(store, key).state is State.HELD
+        until(lambda: entry_of(store, key).state is State.FREE, "the lease expires")
+        slow.rollback()
+        (entry,) = second.result(20)
+    assert isinstance(entry, Entry)
+    assert (entry.state, entry.owner) == (State.HELD, "second")
+    store.close()
+
+
+def test_a_key_held_by_a_slow_transaction_holds_up_no_strangers(shared_url: str, server: Postgres) -> None:
+    store = open_blocking(shared_url, clock=None, timeout=1.0)
+    keys = [fresh("lock/cold") for _ in range(50)]
+    store.perform([Read(keys[0])])
+
+    async def main() -> None:
+        many = open_async(shared_url, clock=None, timeout=5.0)
+        await many.perform([Read(keys[0])])
+        mixed = await many.perform([Acquire(key, f"o{n}", 10) for n, key in enumerate(keys)])
+        assert isinstance(mixed[7], Contended)
+        assert all(isinstance(r, Entry) and r.owner for n, r in enumerate(mixed) if n != 7)
+        alone = asyncio.ensure_future(many.perform([Acquire(keys[7], "alone", 10)]))
+        others = [many.perform([Acquire(fresh("lock/cold"), "me", 10)]) for _ in range(20)]
+        assert all(isinstance(r, Entry) and r.owner for [r] in await asyncio.gather(*others))
+        assert not alone.done()
+        slow.rollback()
+        [entry] = await alone
+        assert isinstance(entry, Entry)
+        assert entry.owner == "alone"
+        await many.close()
+
+    with lock_of(server, shared_url, keys[7]) as slow:
+        with pytest.raises(StoreUnavailable, match="another transaction"):
+            store.perform([Acquire(keys[7], "me", 10)])
+        asyncio.run(main())
+    store.close()
+
+
+def test_batches_in_opposite_orders_do_not_deadlock(shared_url: str) -> None:
+    stores = [open_blocking(shared_url, clock=None, timeout=20.0) for _ in range(2)]
+    keys = [fresh("lock/order") for _ in range(20)]
+
+    def work(number: int) -> int:
+        order = keys if number else keys[::-1]
+        failed = 0
+        for _ in range(30):
+            replies = stores[number].perform([Acquire(key, f"o{number}", 10) for key in order])
+            replies += stores[number].perform([Release(key, f"o{number}") for key in order])
+            failed += sum(isinstance(reply, StoreError) for reply in replies)
+        return failed
+
+    with ThreadPoolExecutor() as threads:
+        assert list(threads.map(work, (0, 1))) == [0, 0]
+    for store in stores:
+        store.close()
+
+
+# -- the schema
+
+
+def test_a_database_migrated_step_by_step_equals_a_fresh_one(server: Postgres) -> None:
+    fresh_url, stepped_url = within_schema(server.url), within_schema(server.url)
+    assert migrate(fresh_url) == NEWEST
+    for step in MIGRATIONS:
+        assert migrate_settings(parse(stepped_url), step.number) == step.number
+        assert migrate_settings(parse(stepped_url), step.number) == step.number  # again changes nothing
+    assert described(server, fresh_url) == described(server, stepped_url)
+    assert any("perform" in text for text in described(server, fresh_url))
+
+
+def test_many_processes_may_open_an_empty_database_at_once(server: Postgres) -> None:
+    url = within_schema(server.url)
+    stores = [open_blocking(url, clock=None, timeout=20.0) for _ in range(6)]
+    with ThreadPoolExecutor(6) as threads:
+        firsts = list(threads.map(lambda store: store.perform([Mark("mark/a", store.client, 10)])[0], stores))
+    assert sorted(firsts) == [False] * 5 + [True]
+    for store in stores:
+        store.close()
+
+
+def test_migrate_never_names_what_is_missing_and_what_to_do(server: Postgres) -> None:
+    url = within_schema(server.url)
+    store = open_blocking(f"{url}&migrate=never", clock=None, timeout=5.0)
+    with pytest.raises(StoreMisconfigured, match=r"is missing.*migrate\(url\)"):
+        store.perform([Acquire("lock/a", "me", 10)])
+    migrate_settings(parse(url), 2)
+    with pytest.raises(StoreMisconfigured, match="at version 2"):
+        store.perform([Acquire("lock/a", "me", 10)])
+    migrate(url)
+    [entry] = store.perform([Acquire("lock/a", "me", 10)])
+    assert isinstance(entry, Entry)
+    assert entry.owner == "me"
+    store.close()
+
+
+def test_table_and_schema_are_the_users_choice(server: Postgres) -> None:
+    one, two = (within_schema(server.url) + f"&solely_table={table}" for table in ("L0CK", "odd-name"))
+    stores = [open_blocking(url, clock=None, timeout=5.0) for url in (one, two)]
+    assert [store.perform([Mark("mark/a", "me", 10)]) for store in stores] == [[True], [True]]
+    assert server.ask(f'SELECT count(*) FROM "{parse(one).schema}"."L0CK"') == [(1,)]
+    for store in stores:
+        store.close()
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["solely_schema=a;b", "solely_table=", 'solely_table="x"', "migrate=maybe", "pgbouncer=perhaps", "nonsense=1",
+     "solely_table=" + "t" * 41],
+)  # fmt: skip
+def test_an_option_that_cannot_be_is_refused_before_any_connection(option: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        open_blocking(f"postgresql://me:hunter2@localhost/db?{option}", clock=None, timeout=1.0)
+    assert "hunter2" not in str(caught.value)
+
+
+# -- fences
+
+
+def test_fences_grow_through_a_restored_backup_and_a_failover(server: Postgres) -> None:
+    url = within_schema(server.url)
+    names = parse(url).names
+    store = open_blocking(url, clock=None, timeout=5.0)
+    before = entry_of(store, "lock/a", Acquire("lock/a", "me", 10)).fence
+    store.close()
+    server.ask(f"SELECT setval({names['fence_name']}, 7)")
+    server.ask(f"UPDATE {names['server']} SET life = 'of another server'")
+    store = open_blocking(url, clock=None, timeout=5.0)
+    after = entry_of(store, "lock/b", Acquire("lock/b", "me", 10)).fence
+    assert before < after
+    assert abs(after / 1_000_000 - time.time()) < 60
+    store.close()
+
+
+# -- sweeping
+
+
+def test_rows_that_answer_nothing_more_are_swept(server: Postgres) -> None:
+    url = within_schema(server.url)
+    clock = ManualClock()
+    store = open_blocking(url, clock=clock, timeout=5.0)
+    store.perform([Mark(f"mark/{n:04}", "me", 10) for n in range(600)])
+    store.perform([Mark("mark/kept", "me", 10_000), Push("q", "i", b""), Advance("watermark/w", b"1")])
+    store.perform([Hit("limit/a", "me", 1, 1.0)])
+    clock.advance(3_700)
+    for _ in range(4):
+        store.perform([Read("lock/none")] * 300)
+    names = parse(url).names
+    rows = server.ask(f"SELECT key FROM {names['entries']} ORDER BY key")
+    assert [key for (key,) in rows] == ["item/q/i", "mark/kept", "watermark/w"]
+    assert server.ask(f"SELECT count(*) FROM {names['hits']}") == [(0,)]
+    store.close()
+
+
+# -- the caller's own transaction
+
+
+@pytest.fixture
+def orders(server: Postgres) -> Iterator[str]:
+    """A table of the caller's."""
+    name = f"orders_{secrets.token_hex(6)}"
+    server.ask(f"CREATE TABLE {name} (id text)")
+    yield name
+    server.ask(f"DROP TABLE {name}")
+
+
+def test_a_mark_commits_or_rolls_back_with_the_callers_rows(
+    store: Store, shared_url: str, server: Postgres, orders: str, clock: ManualClock
+) -> None:
+    key, within = fresh("mark/order"), Within(shared_url, clock=clock)
+    migrate(shared_url)
+    with psycopg.connect(server.conninfo(), row_factory=dict_row) as connection:
+        assert within.perform(connection, [Mark(key, "one", 100)]) == [True]
+        connection.execute(f"INSERT INTO {orders} VALUES ('one')")
+        assert connection.info.transaction_status == TransactionStatus.INTRANS
+        assert entry_of(store, key).state is State.FREE  # others see it as it was
+        connection.rollback()
+        assert entry_of(store, key).state is State.FREE
+        assert within.perform(connection, [Mark(key, "two", 100), Read(key)])[0] is True
+        connection.execute(f"INSERT INTO {orders} VALUES ('two')")
+        connection.commit()
+        assert within.perform(connection, [Mark(key, "three", 100)]) == [False]
+    assert entry_of(store, key).state is State.DONE
+    assert server.ask(f"SELECT id FROM {orders}") == [("two",)]
+
+
+async def test_a_claim_is_won_and_published_in_an_asyncio_transaction(
+    shared_url: str, server: Postgres, orders: str
+) -> None:
+    store, key, within = open_async(shared_url, clock=None, timeout=5.0), fresh("claim/order"), Within(shared_url)
+    await store.perform([Read(key)])
+    async with await psycopg.AsyncConnection.connect(server.conninfo()) as connection:
+        claim, done = await within.perform_async(connection, [Acquire(key, "me", 10), Finish(key, "me", b"42", 100)])
+        assert isinstance(claim, Entry)
+        assert isinstance(done, Entry)
+        assert (claim.owner, done.state, done.value) == ("me", State.DONE, b"42")
+        await connection.execute(f"INSERT INTO {orders} VALUES ('me')")
+        [refused] = await within.perform_async(connection, [Acquire(key, "you", 10, value=True)])
+        assert isinstance(refused, Entry)
+        assert (refused.owner, refused.value) == ("", b"42")
+    [entry] = await store.perform([Read(key)])
+    assert isinstance(entry, Entry)
+    assert entry.value == b"42"
+    await store.close()
+
+
+def test_whoever_decides_on_the_key_waits_for_the_callers_transaction(shared_url: str, server: Postgres) -> None:
+    key = fresh("mark/waits")
+    store, within = open_blocking(shared_url, clock=None, timeout=20.0), Within(shared_url, patience=20.0)
+    store.perform([Read(key)])
+    with psycopg.connect(server.conninfo()) as first, psycopg.connect(server.conninfo()) as second:
+        assert within.perform(first, [Mark(key, "first", 100)]) == [True]
+        with ThreadPoolExecutor() as threads:
+            late = threads.submit(within.perform, second, [Mark(key, "second", 100)])
+            later = threads.submit(store.perform, [Mark(key, "third", 100)])
+            until(lambda: waiting_locks(server) == 2, "both wait for the first transaction")
+            first.rollback()
+            until(lambda: late.done() or later.done(), "one of them goes on")
+            second.commit() if late.done() else None
+            assert sorted([bool(late.result(20)[0]), bool(later.result(20)[0])]) == [False, True]
+    store.close()
+
+
+@pytest.mark.parametrize("level", [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE])
+def test_a_serialisation_failure_is_a_clear_error_that_may_be_repeated(
+    store: Store, shared_url: str, server: Postgres, level: IsolationLevel, clock: ManualClock
+) -> None:
+    within = Within(shared_url, clock=clock)
+    key, free = fresh("lock/serial"), fresh("mark/serial")
+    store.perform([Acquire(key, "me", 100)])
+    with psycopg.connect(server.conninfo()) as connection:
+        connection.isolation_level = level
+        connection.execute("SELECT count(*) FROM pg_class")  # the snapshot is taken here
+        store.perform([Release(key, "me"), Acquire(key, "you", 100), Mark(free, "you", 100)])
+        with pytest.raises(MustRepeat, match="repeat it as a whole"):
+            within.perform(connection, [Acquire(key, "me", 100)])
+        connection.rollback()
+        connection.execute("SELECT count(*) FROM pg_class")
+        store.perform([Clear(free, entry_of(store, free).fence, ""), Mark(free, "others", 100)])
+        with pytest.raises(MustRepeat):
+            within.perform(connection, [Mark(free, "me", 100)])
+        connection.rollback()
+        assert within.perform(connection, [Mark(free, "me", 100)]) == [False]
+
+
+# -- errors: each names its cause and grants nothing
+
+
+def test_an_unreachable_server_is_named_and_nothing_was_performed() -> None:
+    store = open_blocking("postgresql://me:hunter2@127.0.0.1:1/db", clock=None, timeout=1.0)
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1/db cannot be reached") as caught:
+        store.perform([Acquire("lock/a", "me", 10)])
+    assert not isinstance(caught.value, Unanswered)
+    assert "hunter2" not in str(caught.value) + repr(store)
+
+
+def test_a_server_that_accepts_and_says_nothing_is_given_up_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        store = open_blocking(f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/db", clock=None, timeout=0.3)
+        started = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="no answer within"):
+            store.perform([Acquire("lock/a", "me", 10)])
+        assert time.monotonic() - started < 5
+
+
+def test_a_wrong_password_or_database_is_named(server: Postgres) -> None:
+    for url, cause in [
+        (server.url.replace("secret", "hunter2"), "password is wrong"),
+        (server.url.replace("/postgres?", "/nowhere?").removesuffix("/postgres") + "/nowhere", "no such database"),
+    ]:
+        store = open_blocking(url, clock=None, timeout=5.0)
+        with pytest.raises(StoreMisconfigured, match=cause) as caught:
+            store.perform([Mark("mark/a", "me", 10)])
+        assert "hunter2" not in str(caught.value)
+
+
+def role(server: Postgres, options: str = "") -> str:
+    """A new user that may log in, as a URL."""
+    name = f"u{secrets.token_hex(6)}"
+    server.ask(f"CREATE ROLE {name} LOGIN PASSWORD 'x' {options}")
+    return f"postgresql://{name}:x@{server.host}:{server.port}/postgres"
+
+
+def test_a_user_who_may_only_read_or_nothing_at_all_is_told_so(server: Postgres, shared_url: str) -> None:
+    schema = f"?solely_schema={parse(shared_url).schema}"
+    open_blocking(shared_url, clock=None, timeout=5.0).perform([Read("lock/a")])
+    reader = role(server)
+    name = reader.split("/")[2].split(":")[0]
+    server.ask(f"ALTER ROLE {name} SET default_transaction_read_only = on")
+    server.ask(f"GRANT USAGE ON SCHEMA {parse(shared_url).schema} TO {name}")
+    with pytest.raises(StoreMisconfigured, match="default_transaction_read_only"):
+        open_blocking(reader + schema, clock=None, timeout=5.0).perform([Mark("mark/a", "me", 10)])
+    for options in (schema, "?solely_schema=his_own"):
+        with pytest.raises(StoreMisconfigured, match="privilege"):
+            open_blocking(role(server) + options, clock=None, timeout=5.0).perform([Mark("mark/a", "me", 10)])
+
+
+def test_a_server_out_of_connections_is_told_so(server: Postgres) -> None:
+    store = open_blocking(role(server, "CONNECTION LIMIT 0"), clock=None, timeout=5.0)
+    with pytest.raises(StoreUnavailable, match="no connection left"):
+        store.perform([Mark("mark/a", "me", 10)])
+
+
+def test_a_full_disk_is_told_so_and_grants_nothing(server: Postgres) -> None:
+    url = within_schema(server.url)
+    store = open_blocking(url, clock=None, timeout=5.0)
+    assert store.perform([Mark("mark/before", "me", 10)]) == [True]
+    names = parse(url).names
+    server.ask(  # a real one would stop the server's own log first: this is how the answer looks
+        f"""
+        CREATE FUNCTION {names["full"]}() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$;
+        CREATE TRIGGER "full" BEFORE INSERT ON {names["entries"]} EXECUTE FUNCTION {names["full"]}()
+        """
+    )
+    with pytest.raises(StoreFull, match="disk is full"):
+        store.perform([Mark("mark/after", "me", 10)])
+    with pytest.raises(StoreFull):
+        store.perform([Acquire(f"lock/{n}", "me", 10) for n in range(3)])
+    assert entry_of(store, "mark/after").state is State.FREE
+    store.close()
+
+
+def test_a_statement_that_takes_too_long_is_broken_off_by_the_server(server: Postgres) -> None:
+    url = within_schema(server.url)
+    store = open_blocking(url, clock=None, timeout=0.5)
+    store.perform([Read("lock/a")])
+    with psycopg.connect(server.conninfo()) as admin:
+        admin.execute(f"LOCK TABLE {parse(url).names['entries']}")
+        with pytest.raises(StoreUnavailable, match="longer than the timeout") as caught:
+            store.perform([Acquire("lock/a", "me", 10)])
+        assert not isinstance(caught.value, Unanswered)
+    assert entry_of(store, "lock/a", Acquire("lock/a", "me", 10)).owner == "me"
+    store.close()
+
+
+def test_a_replica_instead_of_the_primary_is_told_so() -> None:
+    with Postgres() as primary:
+        url = within_schema(primary.url)
+        open_blocking(url, clock=None, timeout=5.0).perform([Read("lock/a")])
+        copy = Path(tempfile.mkdtemp(prefix="solely-replica-"))
+        os.chmod(copy, 0o777)
+        try:
+            address = ["-h", primary.host, "-p", str(primary.port), "-U", "postgres"]
+            primary.run("pg_basebackup", *address, "-D", str(copy / "data"), "-R", "-c", "fast", "-X", "stream")
+
+            with Postgres(data=copy / "data") as replica:
+                at_replica = url.replace(f":{primary.port}/", f":{replica.port}/")
+                store = open_blocking(at_replica, clock=None, timeout=5.0)
+                with pytest.raises(StoreUnavailable, match="replica instead of the primary"):
+                    store.perform([Acquire("lock/a", "me", 10)])
+                primary.kill()
+                replica.ask("SELECT pg_promote()")
+                assert entry_of(store, "lock/a", Acquire("lock/a", "me", 10)).owner == "me"
+                store.close()
+        finally:
+            shutil.rmtree(copy)
+
+
+# -- a server that goes away
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[Postgres]:
+    """A server that tests may kill and pause."""
+    with Postgres() as running:
+        yield running
+
+
+def test_what_was_answered_survives_a_kill_and_work_goes_on_by_itself(mortal: Postgres) -> None:
+    url = within_schema(mortal.url)
+    store, tasks = open_blocking(url, clock=None, timeout=2.0), Looped(lambda: open_async(url, clock=None, timeout=2.0))
+    fences, marked = [0], []
+    for life in range(3):
+        for each in (store, tasks):
+            key = fresh("lock/life")
+            fences.append(entry_of(each, key, Acquire(key, "me", 100)).fence)
+            marked.append(fresh("mark/life"))
+            assert each.perform([Mark(marked[-1], "me", 100)] * 2) == [True, True]
+        mortal.kill()
+        for each in (store, tasks):
+            with pytest.raises(StoreUnavailable):
+                each.perform([Mark(fresh("mark/away"), "me", 100)])
+        mortal.start()
+        for each in (store, tasks):
+            until(lambda each=each: answers_again(each), "the store goes on")  # type: ignore[misc]
+        assert store.perform([Mark(key, "other", 100) for key in marked]) == [False] * len(marked), life
+    assert fences == sorted(set(fences))
+    store.close()
+    tasks.close()
+    tasks.stop()
+
+
+def answers_again(store: Store) -> bool:
+    with suppress(StoreUnavailable):
+        return isinstance(store.perform([Read("lock/a")])[0], Entry)
+    return False
+
+
+def test_a_paused_server_is_unanswered_in_time_and_its_late_answer_goes_to_nobody(mortal: Postgres) -> None:
+    url = within_schema(mortal.url)
+    store, tasks = open_blocking(url, clock=None, timeout=0.5), Looped(lambda: open_async(url, clock=None, timeout=0.5))
+    for each in (store, tasks):
+        each.perform([Read("lock/a")])
+        mortal.pause()
+        try:
+            started = time.monotonic()
+            with pytest.raises(Unanswered, match=r"nothing within 0\.5 s"):
+                each.perform([Acquire("lock/a", each.client, 100)])
+            assert time.monotonic() - started < 10
+        finally:
+            mortal.resume()
+        until(lambda each=each: answers_again(each), "the store goes on")  # type: ignore[misc]
+        [mark] = each.perform([Mark(fresh("mark/b"), "me", 100)])
+        assert mark is True
+    store.close()
+    tasks.close()
+    tasks.stop()
+
+
+def test_a_cut_ear_hears_again(shared_url: str, server: Postgres) -> None:
+    for opened in (
+        open_blocking(shared_url, clock=None, timeout=5.0),
+        Looped(lambda: open_async(shared_url, clock=None, timeout=5.0)),
+    ):
+        face = Face(opened)
+        face.listen()
+        cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%%'"
+        assert server.ask(cut)
+        face.listen()
+        opened.close()
+        if isinstance(opened, Looped):
+            opened.stop()
+
+
+async def test_a_cancelled_caller_stops_no_batch_and_spoils_no_connection(shared_url: str, server: Postgres) -> None:
+    store = open_async(shared_url, clock=None, timeout=10.0)
+    key = fresh("lock/cancelled")
+    await store.perform([Read(key)])
+    with lock_of(server, shared_url, key) as slow:
+        callers = [asyncio.ensure_future(one(store, Acquire(key, "cancelled", 10)))]
+        callers += [asyncio.ensure_future(one(store, Mark(fresh("mark/cancelled"), "me", 10))) for _ in range(10)]
+        await asyncio.sleep(0)
+        for caller in callers:
+            caller.cancel()
+        slow.rollback()
+    for number in range(30):
+        mine = fresh("lock/next")
+        entry = await one(store, Acquire(mine, f"o{number}", 10))
+        assert (entry.key, entry.owner) == (mine, f"o{number}")
+    assert (await one(store, Acquire(key, "cancelled", 10))).owner == "cancelled"
+    await store.close()
+
+
+async def one(store: AsyncStore, op: Op) -> Any:
+    [reply] = await store.perform([op])
+    return reply
+
+
+def test_a_forked_child_has_connections_of_its_own(shared_url: str) -> None:
+    store = open_blocking(shared_url, clock=None, timeout=5.0)
+    Face(store).listen()
+    name, reading, writing = store.client, *os.pipe()
+    child = os.fork()
+    if child == 0:  # pragma: no cover - in the child
+        code = 1
+        try:
+            store.forked()
+            entry = entry_of(store, "", Acquire(fresh("lock/child"), "child", 10))
+            os.write(writing, f"{entry.owner} {store.client != name}".encode())
+            store.close()
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writing)
+    assert os.waitpid(child, 0)[1] == 0
+    assert os.read(reading, 100) == b"child True"
+    os.close(reading)
+    assert entry_of(store, "", Acquire(fresh("lock/parent"), "parent", 10)).owner == "parent"
+    Face(store).listen()
+    store.close()
+
+
+# -- what the owner of the server should know
+
+
+def test_check_tells_what_breaks_a_promise(shared_url: str, server: Postgres) -> None:
+    store = open_blocking(shared_url, clock=None, timeout=5.0)
+    assert {finding.level for finding in store.check()} == {"ok"}
+    careless = f"{shared_url}&options=-c%20synchronous_commit%3Doff"
+    found = open_blocking(careless, clock=None, timeout=5.0).check()
+    assert next(f.text for f in found if f.level == "warning").startswith("synchronous_commit is off")
+    server.ask(f"SELECT setval({parse(shared_url).names['fence_name']}, {int((time.time() + 200_000) * 1e6)})")
+    assert any("days ahead of the clock" in f.text for f in store.check() if f.level == "warning")
+    store.close()
+
+
+# -- behind a pooler
+
+
+@pytest.fixture
+def pgbouncer(server: Postgres, tmp_path: Path) -> Iterator[str]:
+    """A real pgbouncer that lends one connection of the server per transaction."""
+    assert PGBOUNCER is not None
+    port = free_port()
+    config = tmp_path / "pgbouncer.ini"
+    config.write_text(
+        f"[databases]\npostgres = host={server.host} port={server.port} user=postgres password='{PASSWORD}'\n"
+        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\npool_mode = transaction\n"
+        "default_pool_size = 2\nunix_socket_dir =\n"
+    )
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    process = subprocess.Popen(as_user(PGBOUNCER, str(config)), stderr=subprocess.DEVNULL)
+    try:
+        url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        until(lambda: accepts(port), "pgbouncer")
+        yield f"{url}?pgbouncer=true"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def store_marks(store: Store, keys: list[str]) -> int:
+    """Marks what is not marked yet, and tells how many are marked now."""
+    store.perform([Mark(key, "last", 10) for key in keys])
+    return sum(isinstance(r, Entry) and r.state is State.DONE for r in store.perform([Read(key) for key in keys]))
+
+
+def accepts(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+if PGBOUNCER is not None:
+
+    def test_behind_a_pooler_all_ops_work_and_waiters_poll(pgbouncer: str, clock: ManualClock) -> None:
+        url = within_schema(pgbouncer)
+        blocking = open_blocking(url, clock=clock, timeout=5.0)
+        tasks = Looped(lambda: open_async(url, clock=clock, timeout=5.0))
+        assert blocking.polls
+        assert tasks.polls
+        for each in (blocking, tasks):
+            run_machine(each, clock, examples=10)
+            keys = [fresh("mark/pooled") for _ in range(300)]
+            with ThreadPoolExecutor(6) as threads:
+                firsts = list(threads.map(lambda _: each.perform([Mark(k, fresh("o"), 10) for k in keys]), range(6)))  # noqa: B023
+            told = [[r for r in column if not isinstance(r, StoreError)] for column in zip(*firsts, strict=True)]
+            assert {sum(answers) for answers in told if len(answers) == 6} <= {1}
+            assert all(sum(answers) <= 1 for answers in told)
+            assert store_marks(each, keys) == 300
+        blocking.close()
+        tasks.close()
+        tasks.stop()

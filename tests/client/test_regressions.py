@@ -121,7 +121,6 @@ async def test_bug_05_renewal_survives_errors_and_the_holder_is_told_when_it_can
     while not lease.lost:
         assert time.monotonic() - start < 3.0
         await asyncio.sleep(0.01)
-    assert beside.lock("a").state is State.HELD or time.monotonic() - start > 1.4
     proxy.heal()
 
 

@@ -31,7 +31,6 @@ from .wire import Lost, Wire
 T = TypeVar("T")
 
 MOST_CONNECTIONS = 16  # per store: each is a process of the server, which by default has room for 100
-MOST_IDLE = 4  # kept open while nobody uses them: a burst of threads soon gives its connections back
 
 
 class PostgresStore:
@@ -202,7 +201,7 @@ class PostgresStore:
         self._idle.put(None)  # whoever waits for a connection may open one
 
     def _give(self, wire: Wire) -> None:
-        if self._closed or self._idle.qsize() >= MOST_IDLE:
+        if self._closed:
             self._end(wire)
         else:
             self._idle.put(wire)
