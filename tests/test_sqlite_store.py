@@ -579,7 +579,7 @@ for n in range(400):
     if isinstance(reply, StoreError):
         failed += 1
     else:
-        assert reply is True and not failed, (n, failed)
+        assert reply is True, n  # also after a failure, should a checkpoint have made room
         done += 1
 assert failed and done, (failed, done)
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
