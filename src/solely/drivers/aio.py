@@ -169,7 +169,10 @@ class AsyncDriver:
         """The flow's result. An interruption (cancellation, no answer) is thrown into the flow, which may undo."""
         run = _Run()
         run.driver = self
-        run.batcher = batcher = self.batcher()
+        batcher = self._batcher
+        if batcher is None or self.loop is not asyncio.get_running_loop():
+            batcher = self.batcher()
+        run.batcher = batcher
         submit, send = batcher.submit, flow.send
         request: Any = None
         argument: Any = None
