@@ -1,4 +1,4 @@
-"""Core: everything that a blocking and an asyncio client do alike, as flows. The clients only run them."""
+"""Core: what a blocking and an asyncio client do alike: the flows, and what comes before and after them."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ class Core:
     def terms(self, ttl: Seconds, wait: Seconds, delay: Seconds) -> Terms:
         """The terms of a lock, checked; InvalidInput before anything is sent."""
         try:
-            return self._known_terms(ttl, wait, delay)
+            return self._known_terms(ttl, wait, delay, self.store.polls)
         except TypeError:  # cannot be hashed: nor is it a duration, which the check will say
-            return self._check_terms(ttl, wait, delay)
+            return self._check_terms(ttl, wait, delay, self.store.polls)
 
-    def _check_terms(self, ttl: Seconds, wait: Seconds, delay: Seconds) -> Terms:
+    def _check_terms(self, ttl: Seconds, wait: Seconds, delay: Seconds, polls: bool) -> Terms:
         pause = seconds("delay", delay, least=0.0, most=86_400.0)
-        return Terms(ttl_seconds(ttl), wait_seconds(wait), pause, self.store.client, self.store.polls)
+        return Terms(ttl_seconds(ttl), wait_seconds(wait), pause, self.store.client, polls)
 
     def taking(self, key: str, terms: Terms, lease: Callable[[Hold], L], purpose: str = "") -> Flow[L]:
         """A lease of the key; Busy if it cannot be had in time."""
