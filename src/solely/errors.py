@@ -7,6 +7,7 @@
     ├── Refused                        a normal "no", raised where the caller asked to have its body guarded
     │   └── Busy                       somebody else holds the key; says who and for how long
     ├── LeaseLost                      the lease ended while its holder believed to hold it
+    ├── StaleFence                     a guarded resource has seen a later holder: nothing was written
     ├── ClientClosed                   the client was closed
     └── StoreError                     the store could not do what was asked
         ├── StoreUnavailable           no answer: nothing was granted, and what was asked may or may not have happened
@@ -53,6 +54,15 @@ class Busy(Refused):
 
 class LeaseLost(SolelyError):
     """The lease ended (expired, cleared, bounded by max_hold) while its holder believed to hold it."""
+
+
+class StaleFence(SolelyError):
+    """A guarded resource has seen a later holder of `key` than this one: `stored` is greater than `offered`."""
+
+    def __init__(self, message: str, *, key: str = "", offered: int = 0, stored: int = 0) -> None:
+        super().__init__(message, key=key)
+        self.offered = offered
+        self.stored = stored
 
 
 class ClientClosed(SolelyError):

@@ -1,0 +1,70 @@
+"""Moving between stores: what is remembered in one store is remembered in another; what is held there stays there.
+
+    report = copy("sqlite:///solely.sqlite3", "redis://localhost", progress=lambda seen: ...)
+
+Copied are marks, results, watermarks and queue items. Nothing of the target is replaced by something older, so a copy
+that was killed is simply run again. Leases are left behind and listed in the report. Raises InvalidInput for a URL
+that cannot be, StoreError if a store stays away; what goes wrong with single entries stands in the report.
+`python -m solely.copying SOURCE TARGET` does the same from a shell. `docs/copy.md` tells the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import closing
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ..errors import InvalidInput
+from ..stores import SCHEMES, open_store
+from .porter import OnProgress, copy_stores
+from .report import CopyReport, Failure, LeftBehind, Progress
+
+__all__ = ["CopyReport", "Failure", "LeftBehind", "Progress", "copy", "copy_stores"]
+
+TIMEOUT = 10.0  # seconds for one answer: a page of 8 MiB over a slow line; nobody's lease depends on it
+
+
+def copy(
+    source_url: str,
+    target_url: str,
+    *,
+    progress: OnProgress | None = None,
+    prefixes: Iterable[str] = ("",),
+    dry_run: bool = False,
+) -> CopyReport:
+    """Copies every entry whose stored key (`mark/…`, `claim/…`, …) begins with one of `prefixes`.
+
+    `dry_run` writes nothing and reports what would be done. `progress` is told after every batch.
+    """
+    _refuse_impossible(source_url, target_url)
+    with (
+        closing(open_store(source_url, timeout=TIMEOUT)) as source,
+        closing(open_store(target_url, timeout=TIMEOUT)) as target,
+    ):
+        return copy_stores(source, target, progress=progress, prefixes=prefixes, dry_run=dry_run)
+
+
+def _refuse_impossible(source_url: str, target_url: str) -> None:
+    for url in (source_url, target_url):
+        if not isinstance(url, str):
+            raise InvalidInput(f"a store URL must be a str, not {type(url).__name__}")
+        if urlsplit(url).scheme == "memory" and not urlsplit(url).netloc:
+            raise InvalidInput("memory:// without a name is a new, empty store each time; name one: memory://name")
+    if _place(source_url) == _place(target_url):
+        raise InvalidInput("source and target are the same store; give two")
+    if urlsplit(source_url).scheme == "sqlite" and not os.path.exists(_file(source_url)):
+        raise InvalidInput(f"there is no file {_file(source_url)} to copy from")  # opening it would make an empty one
+
+
+def _place(url: str) -> tuple[object, ...]:
+    """What two spellings of one URL have in common. A copy of a store onto itself, if missed here, changes nothing."""
+    parts = urlsplit(url)
+    module = SCHEMES.get(parts.scheme, (parts.scheme, ""))[0]
+    if module == "sqlite":
+        return module, _file(url)
+    return module, parts.netloc.lower(), parts.path.rstrip("/"), sorted(parse_qsl(parts.query, keep_blank_values=True))
+
+
+def _file(url: str) -> str:
+    return os.path.realpath(unquote(urlsplit(url).path[1:]))

@@ -1,0 +1,73 @@
+"""Fencing guards: the resource itself refuses a holder that a later one has followed.
+
+No lease can stop a process that was paused at the wrong moment from acting on a lease it has lost. What it writes to
+can, by comparing fences: each guard keeps the highest fence it has seen, lets an equal or greater one pass, and
+refuses a smaller one with StaleFence. Guard one resource by fences of one lock key of one store: others do not
+compare. Each guard is imported when first asked for, so the core depends on none.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ..errors import MissingExtra, StaleFence
+
+if TYPE_CHECKING:
+    from .file import FencedFile
+    from .http import (
+        HEADER,
+        BlockingStoreFenceBook,
+        FenceBook,
+        FenceMiddleware,
+        MemoryFenceBook,
+        StoreFenceBook,
+        headers,
+    )
+    from .mongo import fenced, fenced_update, fenced_update_async, with_fence
+    from .redis import AsyncFencedRedis, FencedRedis
+    from .sql import condition, create_fences, create_fences_async, guard, guard_async
+
+__all__ = [
+    "HEADER",
+    "AsyncFencedRedis",
+    "BlockingStoreFenceBook",
+    "FenceBook",
+    "FenceMiddleware",
+    "FencedFile",
+    "FencedRedis",
+    "MemoryFenceBook",
+    "StaleFence",
+    "StoreFenceBook",
+    "condition",
+    "create_fences",
+    "create_fences_async",
+    "fenced",
+    "fenced_update",
+    "fenced_update_async",
+    "guard",
+    "guard_async",
+    "headers",
+    "with_fence",
+]
+
+_HTTP = ("HEADER", "BlockingStoreFenceBook", "FenceBook", "FenceMiddleware", "MemoryFenceBook", "StoreFenceBook")
+_HOMES = {
+    **dict.fromkeys(("condition", "create_fences", "create_fences_async", "guard", "guard_async"), "sql"),
+    **dict.fromkeys(("FencedRedis", "AsyncFencedRedis"), "redis"),
+    **dict.fromkeys(("fenced", "fenced_update", "fenced_update_async", "with_fence"), "mongo"),
+    **dict.fromkeys(("FencedFile",), "file"),
+    **dict.fromkeys((*_HTTP, "headers"), "http"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _HOMES[name]
+    try:
+        return getattr(import_module(f"{__name__}.{home}"), name)
+    except ModuleNotFoundError as error:
+        if home != "mongo":  # the only guard that imports its driver: the others are given a connection of theirs
+            raise
+        raise MissingExtra(f"{name} needs {error.name}; install it with: pip install 'solely[mongo]'") from error
