@@ -237,7 +237,7 @@ def test_a_queue_is_taken_in_order_from_its_index(opened: Callable[[], SqliteSto
         for name, values in (("item_that_waits", ("q", 0)), ("item_of_owner", ("q", "o", 0))):
             plan = raw.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", values).fetchall()
             assert len(plan) == 1
-            assert "INDEX items_by_" in plan[0][3]
+            assert "INDEX solely_items_by_" in plan[0][3]
     raw.close()
 
 
@@ -245,7 +245,7 @@ def test_the_broom_looks_at_no_more_rows_than_its_stretch(opened: Callable[[], S
     one(opened(), Read("lock/a"))
     raw = sqlite3.connect(path)
     plan = raw.execute(f"EXPLAIN QUERY PLAN {SQL['sweep_look']}", ("", "x", 0, 0, 0)).fetchall()
-    assert [step[3] for step in plan] == ["SEARCH entries USING PRIMARY KEY (key>? AND key<?)"]
+    assert [step[3] for step in plan] == ["SEARCH solely_entries USING PRIMARY KEY (key>? AND key<?)"]
     raw.close()
 
 
@@ -456,8 +456,8 @@ def test_the_broom_forgets_what_is_over_and_nothing_else(
         store.perform([Read("lock/none")] * EVERY)
     store.close()
     raw = sqlite3.connect(path)
-    assert raw.execute("SELECT count(*) FROM entries").fetchone() == (202,)
-    assert raw.execute("SELECT count(*) FROM hits").fetchone() == (0,)
+    assert raw.execute("SELECT count(*) FROM solely_entries").fetchone() == (202,)
+    assert raw.execute("SELECT count(*) FROM solely_hits").fetchone() == (0,)
     raw.close()
 
 

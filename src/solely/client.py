@@ -25,10 +25,10 @@ from .lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
 from .model import Finding
 from .rules import Seconds, seconds, stored_key, ttl_seconds
 from .stores import AsyncStore, Clock, Store, open_async_store, open_store
+from .within import DAY, AsyncWithin, Within
 
 log = logging.getLogger("solely")
 
-DAY = 86_400.0
 T = TypeVar("T", bound=AsyncLease | AsyncLeaseSet)
 OnLost = Literal["flag", "cancel"] | Callable[[], None]
 
@@ -213,6 +213,14 @@ class Client:
     def forget(self, key: str) -> bool:
         """Removes the mark, so that the next caller is first again; False if there was none."""
         return self._run(self._core.forget(stored_key("mark", key)))
+
+    def within(self, connection: Any) -> Within:
+        """`first`, `first_many`, `seen`, `mark` and `forget` inside the transaction of your own connection.
+
+        What they mark commits or rolls back with your rows. `connection`: psycopg's Connection, sqlite3's Connection or
+        pymongo's ClientSession, to the database of this client's store; InvalidInput if the store has no transactions.
+        """
+        return Within(self._store, connection)
 
     # -- the client itself
 
@@ -403,6 +411,15 @@ class AsyncClient:
     async def forget(self, key: str) -> bool:
         """Removes the mark, so that the next caller is first again; False if there was none."""
         return await self._run(self._core.forget(stored_key("mark", key)))
+
+    def within(self, connection: Any) -> AsyncWithin:
+        """`first`, `first_many`, `seen`, `mark` and `forget`, awaited, inside the transaction of your own connection.
+
+        What they mark commits or rolls back with your rows. `connection`: psycopg's AsyncConnection, pymongo's
+        AsyncClientSession or sqlite3's Connection, to the database of this client's store; InvalidInput if the store
+        has no transactions.
+        """
+        return AsyncWithin(self._store, connection)
 
     # -- the client itself
 

@@ -69,6 +69,8 @@ SCHEMES: dict[str, tuple[str, str]] = {
     "unix": ("redis", "redis"),
     "redis+sentinel": ("redis", "redis"),
     "redis+cluster": ("redis", "redis"),
+    "postgresql": ("postgres", "postgres"),
+    "postgres": ("postgres", "postgres"),
     "mongodb": ("mongo", "mongo"),
     "mongodb+srv": ("mongo", "mongo"),
 }

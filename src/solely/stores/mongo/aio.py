@@ -49,7 +49,7 @@ class AsyncMongoStore:
         self.polls = True  # until hints come
         self._commands = Commands(self._settings.collection, self.client, clock=self._clock, timeout=self._timeout)
         self._ear = AsyncEar(lambda: self._database()[self._settings.collection], self.client, self._timeout)
-        self._mongo: AsyncMongoClient[dict[str, Any]] | None = None
+        self._opened: AsyncDatabase[dict[str, Any]] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def __repr__(self) -> str:
@@ -61,12 +61,16 @@ class AsyncMongoStore:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
         return self._kept(self._perform(ops))
 
-    def perform_within(self, session: AsyncClientSession, ops: Sequence[Op]) -> Awaitable[list[Reply]]:
+    async def perform_within(self, session: AsyncClientSession, ops: Sequence[Op]) -> list[Reply]:
         """Performs the ops in the session's transaction, with which they commit or abort.
 
-        StoreUnavailable if that was aborted by a conflict and is to be run again; InvalidInput if there is none.
+        StoreUnavailable if that was aborted by a conflict and is to be run again; InvalidInput if there is none. Who
+        cancels it stops it: nothing may go on in a transaction that its owner is about to abort.
         """
-        return self._kept(self._perform_within(session, ops))
+        batch = InTransaction(self._commands, self._server, session, AsyncClientSession)
+        if not self._prepared:
+            await self._prepare()
+        return await self._drive(batch.perform_all(ops), session.client[self._settings.database], session)
 
     def listen(self, tell: Tell) -> None:
         self._ear.tell = tell
@@ -86,12 +90,12 @@ class AsyncMongoStore:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._mongo is not None:
-            await self._mongo.close()
+        if self._opened is not None:
+            await self._opened.client.close()
 
     def forked(self) -> None:
         """In the child: a new client and a new name; the parent's connections and tasks are left as they are."""
-        _parents.append((self._mongo, self._ear, self._tasks))
+        _parents.append((self._opened, self._ear, self._tasks))
         tell = self._ear.tell
         self._start_anew()
         self._ear.tell = tell
@@ -115,12 +119,6 @@ class AsyncMongoStore:
             self.polls = not self._ear.ready
         return await self._drive(Batch(self._commands, self._server, self._ear.tell).perform(ops))
 
-    async def _perform_within(self, session: AsyncClientSession, ops: Sequence[Op]) -> list[Reply]:
-        batch = InTransaction(self._commands, self._server, session)
-        if not self._prepared:
-            await self._prepare()
-        return await self._drive(batch.perform_all(ops), session.client[self._settings.database], session)
-
     # -- commands
 
     async def _prepare(self) -> None:
@@ -130,12 +128,13 @@ class AsyncMongoStore:
     def _database(self) -> AsyncDatabase[dict[str, Any]]:
         if self._closed:
             raise ClientClosed("the client was closed; open a new one")
-        if self._mongo is None:
+        if self._opened is None:
             try:
-                self._mongo = AsyncMongoClient(self._settings.url, **self._settings.arguments(self._timeout))
+                mongo = AsyncMongoClient[dict[str, Any]](self._settings.url, **self._settings.arguments(self._timeout))
             except ConfigurationError as error:  # of mongodb+srv://, which is read only now
                 raise StoreMisconfigured(f"{self._server} cannot be used: {error}") from None
-        return self._mongo[self._settings.database]
+            self._opened = mongo[self._settings.database]
+        return self._opened
 
     async def _drive(
         self,

@@ -47,7 +47,7 @@ class MongoStore:
         self._commands = Commands(self._settings.collection, self.client, clock=self._clock, timeout=self._timeout)
         self._ear = Ear(lambda: self._database()[self._settings.collection], self.client, self._timeout)
         self._opening = threading.Lock()
-        self._mongo: MongoClient[dict[str, Any]] | None = None
+        self._opened: Database[dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
         return f"<MongoStore {self._settings}>"
@@ -69,7 +69,7 @@ class MongoStore:
 
         StoreUnavailable if that was aborted by a conflict and is to be run again; InvalidInput if there is none.
         """
-        batch = InTransaction(self._commands, self._server, session)
+        batch = InTransaction(self._commands, self._server, session, ClientSession)
         if not self._prepared:
             self._prepare()
         database = session.client[self._settings.database]
@@ -90,12 +90,12 @@ class MongoStore:
         """Lets go of all connections; safe to call twice."""
         self._closed = True
         self._ear.close()
-        if self._mongo is not None:
-            self._mongo.close()
+        if self._opened is not None:
+            self._opened.client.close()
 
     def forked(self) -> None:
         """In the child: a new client and a new name; the parent's connections are left as they are."""
-        _parents.append((self._mongo, self._ear))
+        _parents.append((self._opened, self._ear))
         tell = self._ear.tell
         self._start_anew()
         self._ear.tell = tell
@@ -107,11 +107,13 @@ class MongoStore:
         self._prepared = True
 
     def _database(self) -> Database[dict[str, Any]]:
-        mongo = self._mongo
-        if mongo is None:
+        opened = self._opened
+        if opened is None:
             with self._opening:
-                mongo = self._mongo = self._mongo or self._open()
-        return mongo[self._settings.database]
+                opened = self._opened
+                if opened is None:  # not `or`: a database has no truth
+                    opened = self._opened = self._open()[self._settings.database]
+        return opened
 
     def _open(self) -> MongoClient[dict[str, Any]]:
         if self._closed:

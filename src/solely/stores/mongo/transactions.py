@@ -22,8 +22,13 @@ from .faults import aborted
 class InTransaction(Batch):
     """A batch whose commands belong to a transaction: an error ends all of it, and then nothing was performed."""
 
-    def __init__(self, commands: Commands, server: str, session: Any) -> None:
+    def __init__(self, commands: Commands, server: str, session: Any, kind: type[Any]) -> None:
         super().__init__(commands.in_transaction(), server, None)
+        if not isinstance(session, kind):
+            raise InvalidInput(
+                "within() on MongoDB takes pymongo's ClientSession (of a Client) or AsyncClientSession (of an "
+                f"AsyncClient): here a {kind.__name__}, not {type(session).__name__}"
+            )
         if not session.in_transaction:
             raise InvalidInput("the session is in no transaction; begin one with session.start_transaction()")
 

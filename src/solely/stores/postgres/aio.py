@@ -9,27 +9,41 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, TypeVar
+
+import psycopg
 
 from ...errors import ClientClosed, StoreError, StoreFailed, StoreUnavailable, Unanswered
 from ...model import Entry, Finding
-from ...ops import MAX_BATCH, Op, Release
+from ...ops import MAX_BATCH, Op, Release, Reply
 from .. import Clock, Tell
 from . import codec, health
 from .aio_ear import AsyncEar
 from .aio_pool import Pool, Request, close_late, fail
 from .aio_wire import AsyncWire
 from .codec import Answers, Values
-from .faults import Contended, OutOfLocks
-from .parts import LINGER, PATIENCE, answers, of_one_caller, parts, repeats, statement, waits
+from .faults import OutOfLocks
+from .parts import (
+    LINGER,
+    PATIENCE,
+    answers,
+    can_wait,
+    fill_in,
+    give_up,
+    parts,
+    repeat,
+    repeats,
+    statement,
+    waits,
+)
 from .schema import Doorkeeper
 from .settings import Settings
 from .sweep import ROWS, Sweep
-from .wire import Lost, Wire
+from .wire import Wire
+from .within import Within
 
 T = TypeVar("T")
-Call = Callable[[str, Values], Awaitable[Any]]
 
 PATIENT = 2  # connections that may wait for busy keys, so that a slow transaction of somebody else never stops all
 # Turns of the loop that a release waits for the next of its line, who acquires one turn later: then both share one
@@ -49,6 +63,7 @@ class AsyncPostgresStore:
         self._timeout = timeout
         self._patience = max(1, int(timeout * PATIENCE * 1000))
         self._doorkeeper = Doorkeeper(settings)
+        self._within = Within(settings, clock=clock, patience=timeout, doorkeeper=self._doorkeeper)
         self._sweep = Sweep()
         self._start_anew()
 
@@ -72,10 +87,14 @@ class AsyncPostgresStore:
         elif not self._ear.ready and not self.polls and waits(ops):
             self._start(self._after_listening(request))
         else:
-            self._pool.enqueue(request, turns=AWAIT_NEXT if type(ops[0]) is Release else 0)
+            self._enqueue(request)
         if self._sweep.due(len(ops)) and not self._pool.closed:
             self._start(self._sweep_some())
         return request.future
+
+    def perform_within(self, connection: psycopg.AsyncConnection[Any], ops: Sequence[Op]) -> Awaitable[list[Reply]]:
+        """Performs the ops in the connection's transaction, with which they commit or roll back: see within.py."""
+        return self._within.perform_async(connection, ops)
 
     def listen(self, tell: Tell) -> None:
         self._ear.tell = tell
@@ -83,7 +102,7 @@ class AsyncPostgresStore:
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
         page = (self._now(), prefix, after, limit)
-        return codec.page(await self._pool.converse(lambda wire: wire.call("page", page)))
+        return codec.page(await self._call("page", page))
 
     async def check(self) -> list[Finding]:
         """Reachable? Clock? Settings that break a promise? Raises only StoreError."""
@@ -109,11 +128,14 @@ class AsyncPostgresStore:
 
     # -- batches
 
+    def _enqueue(self, request: Request) -> None:
+        if request.mixes:
+            self._pool.enqueue(request, turns=AWAIT_NEXT if type(request.ops[0]) is Release else 0)
+        else:
+            self._start(self._perform_parts(request))
+
     def _serve(self, wire: AsyncWire, request: Request) -> None:
         """A connection is free, and this request is the first in the line."""
-        if not request.mixes:
-            self._start(self._perform_parts(wire, request))
-            return
         together = self._pool.company(request)
         ops = request.ops if len(together) == 1 else [op for each in together for op in each.ops]
         alone = len(ops) == 1 and self._patient < PATIENT
@@ -154,41 +176,34 @@ class AsyncPostgresStore:
             start = end
 
     async def _repeat_and_settle(self, request: Request, replies: Answers, busy: list[int]) -> None:
-        def call(name: str, values: Values) -> Awaitable[Any]:
-            return self._pool.converse(lambda wire: wire.call(name, values))
-
         try:
-            await self._repeat(call, request.ops, replies, busy)
+            await self._repeat(request.ops, replies, busy)
             if not request.future.done():
                 request.future.set_result(replies)
         finally:
             fail(request, ClientClosed("the client was closed; open a new one"))
 
-    async def _repeat(self, call: Call, ops: Sequence[Op], replies: Answers, busy: list[int]) -> None:
-        """Repeats what was busy and waits for its turn: long only if no stranger waits for the batch."""
-        if self._patient >= PATIENT:
-            for place in busy:
-                replies[place] = Contended(
-                    "another transaction decides on this key, and others wait for theirs already"
-                )
-            return
-        patience = self._timeout * PATIENCE if of_one_caller(ops) else LINGER
-        again = repeats(ops, replies, busy, patience, self._now)
+    async def _repeat(self, ops: Sequence[Op], replies: Answers, busy: list[int]) -> None:
+        """Repeats what was busy until it had its turn: for long only if that harms no stranger."""
+        ends = time.monotonic() + (self._timeout * PATIENCE if can_wait(ops) else LINGER)
+        while busy and self._patient >= PATIENT:  # no connection is left to wait on, so it is asked now and then
+            if time.monotonic() >= ends:
+                give_up(replies, busy)
+                return
+            await asyncio.sleep(LINGER)
+            busy = fill_in(ops, replies, busy, await self._outcome(*repeat(ops, busy, self._now())))
+        again = repeats(ops, replies, busy, ends - time.monotonic(), self._now)
         self._patient += 1
         try:
             step = next(again)
             while True:
-                try:
-                    outcome = await call(*step)
-                except StoreError as error:
-                    outcome = error
-                step = again.send(outcome)
+                step = again.send(await self._outcome(*step))
         except StopIteration:
             pass
         finally:
             self._patient -= 1
 
-    async def _perform_parts(self, wire: AsyncWire, request: Request) -> None:
+    async def _perform_parts(self, request: Request) -> None:
         """Performs a request that takes several statements, or one of many marks."""
         replies: Answers = []
         todo = list(parts(request.ops))[::-1]
@@ -197,25 +212,34 @@ class AsyncPostgresStore:
                 part = todo.pop()
                 busy: list[int] = []
                 try:
-                    own = answers(part, await wire.call(*statement(part, self._now())), busy)
+                    own = answers(part, await self._call(*statement(part, self._now())), busy)
                 except OutOfLocks:
                     if len(part) <= MAX_BATCH:
                         raise
                     todo += [part[start : start + MAX_BATCH] for start in range(0, len(part), MAX_BATCH)][::-1]
                     continue
                 if busy:
-                    await self._repeat(wire.call, part, own, busy)
+                    await self._repeat(part, own, busy)
                 replies += own
             if not request.future.done():
                 request.future.set_result(replies)
-        except (StoreError, Lost, ValueError) as caught:
-            error = self._pool.judge(wire, caught)
+        except (StoreError, ClientClosed, ValueError) as error:
             if replies and isinstance(error, StoreUnavailable):
                 error = Unanswered(f"only {len(replies)} of {len(request.ops)} ops were answered: {error}")
-            fail(request, error or caught)
+            fail(request, error)
         finally:
             fail(request, ClientClosed("the client was closed; open a new one"))
-            self._pool.give(wire)
+
+    def _call(self, name: str, values: Values) -> Awaitable[Any]:
+        """The result of a statement, on whichever connection is free next."""
+        return self._pool.converse(lambda wire: wire.call(name, values))
+
+    async def _outcome(self, name: str, values: Values) -> Any:
+        """The same, or its StoreError."""
+        try:
+            return await self._call(name, values)
+        except StoreError as error:
+            return error
 
     # -- beside batches
 
@@ -229,13 +253,13 @@ class AsyncPostgresStore:
         try:
             await self._ear.prepare()
         finally:
-            self._pool.enqueue(request)
+            self._enqueue(request)
 
     async def _sweep_some(self) -> None:
         """Forgets a few rows that no longer matter. What hinders it hinders no op: the next sweep tries again."""
         stretch = (self._now(), self._sweep.after, ROWS)
         try:
-            result = await self._pool.converse(lambda wire: wire.call("sweep", stretch))
+            result = await self._call("sweep", stretch)
         except (StoreError, ClientClosed):
             return
         self._sweep.after = (result.get_value(0, 0) or b"").decode()

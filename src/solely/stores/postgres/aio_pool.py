@@ -74,7 +74,7 @@ class Pool:
         together, size = [first], len(first.ops)
         while self._line:
             following = self._line[0]
-            if not isinstance(following, Request) or not following.mixes or size + len(following.ops) > MAX_BATCH:
+            if not isinstance(following, Request) or size + len(following.ops) > MAX_BATCH:
                 break
             together.append(following)
             size += len(following.ops)
@@ -108,7 +108,11 @@ class Pool:
             if loan.done() and not loan.cancelled() and loan.exception() is None:
                 self.give(loan.result())
             raise
-        answer = talk(wire)
+        try:
+            answer = talk(wire)
+        except BaseException:  # it could not be encoded: nothing was sent
+            self.give(wire)
+            raise
         answer.add_done_callback(lambda _: self.give(wire))  # only once it is read, whoever still waits for it
         try:
             return await asyncio.shield(answer)

@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import psycopg
 
 from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...model import Entry, Finding
-from ...ops import MAX_BATCH, Op
+from ...ops import MAX_BATCH, Op, Reply
 from .. import Clock, Tell
 from . import codec, health
 from .codec import Answers
@@ -27,6 +29,7 @@ from .schema import Doorkeeper
 from .settings import Settings
 from .sweep import ROWS, Sweep
 from .wire import Lost, Wire
+from .within import Within
 
 T = TypeVar("T")
 
@@ -43,6 +46,7 @@ class PostgresStore:
         self._timeout = timeout
         self._patience = max(1, int(timeout * PATIENCE * 1000))
         self._doorkeeper = Doorkeeper(settings)
+        self._within = Within(settings, clock=clock, patience=timeout, doorkeeper=self._doorkeeper)
         self._sweep = Sweep()
         self._closed = False
         self._start_anew()
@@ -73,6 +77,10 @@ class PostgresStore:
         if self._sweep.due(len(ops)):
             self._sweep_some()
         return replies
+
+    def perform_within(self, connection: psycopg.Connection[Any], ops: Sequence[Op]) -> list[Reply]:
+        """Performs the ops in the connection's transaction, with which they commit or roll back: see within.py."""
+        return self._within.perform(connection, ops)
 
     def listen(self, tell: Tell) -> None:
         self._ear.tell = tell

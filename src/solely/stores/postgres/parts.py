@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from ...errors import StoreError
-from ...ops import MAX_BATCH, Acquire, Mark, Op
+from ...ops import MAX_BATCH, Acquire, Mark, Op, Release
 from . import codec
 from .codec import Answers, Values
 from .faults import Contended
@@ -90,21 +90,31 @@ def repeats(
         place, *rest = busy
         left = int((ends - time.monotonic()) * 1000)
         if left < 1:
-            for late in busy:
-                replies[late] = Contended("another transaction that has not ended decides on this key")
+            give_up(replies, busy)
             return
-        result = yield codec.lone(ops[place], now(), left)
-        failed = isinstance(result, StoreError)
-        replies[place] = result if failed else codec.reply(ops[place], codec.decode_lone(ops[place], result))
-        busy = []
-        if rest:
-            part = [ops[other] for other in rest]
-            result = yield statement(part, now())
-            again: list[int] = []
-            part_replies = [result] * len(part) if isinstance(result, StoreError) else answers(part, result, again)
-            for other, reply in zip(rest, part_replies, strict=True):
-                replies[other] = reply
-            busy = [rest[index] for index in again]
+        fill_in(ops, replies, [place], (yield codec.lone(ops[place], now(), left)))
+        busy = fill_in(ops, replies, rest, (yield repeat(ops, rest, now()))) if rest else []
+
+
+def repeat(ops: Sequence[Op], busy: list[int], clock: int | None) -> tuple[str, Values]:
+    """What performs the ops that were busy, as far as they are not busy still."""
+    return statement([ops[place] for place in busy], clock)
+
+
+def fill_in(ops: Sequence[Op], replies: Answers, places: list[int], result: Any) -> list[int]:
+    """Notes what the ops at these places were answered when repeated; returns the places that are still busy."""
+    again: list[int] = []
+    part = [ops[place] for place in places]
+    answered = [result] * len(part) if isinstance(result, StoreError) else answers(part, result, again)
+    for place, reply in zip(places, answered, strict=True):
+        replies[place] = reply
+    return [places[index] for index in again]
+
+
+def give_up(replies: Answers, busy: list[int]) -> None:
+    """Notes for the ops that are still busy that nothing was performed."""
+    for place in busy:
+        replies[place] = Contended("another transaction that has not ended decides on this key")
 
 
 def waits(ops: Sequence[Op]) -> bool:
@@ -115,6 +125,10 @@ def waits(ops: Sequence[Op]) -> bool:
     return False
 
 
-def of_one_caller(ops: Sequence[Op]) -> bool:
-    """True if all ops that have an owner have the same one: then nobody else waits for this batch."""
-    return len({owner for op in ops if (owner := getattr(op, "owner", None)) is not None}) <= 1
+def can_wait(ops: Sequence[Op]) -> bool:
+    """True if nobody is harmed when this batch waits for a busy key: its ops have one owner, or only let go.
+
+    Who lets go of several keys has an owner for each; and what strangers let go of is free whenever they hear of it.
+    """
+    owners = {owner for op in ops if (owner := getattr(op, "owner", None)) is not None}
+    return len(owners) <= 1 or all(type(op) is Release for op in ops)

@@ -48,21 +48,21 @@ class Doorkeeper:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._life = ""  # of the server in which all is known to be well
+        self.life = ""  # of the server in which all is known to be well
 
     def connect(self, timeout: float) -> Wire:
         """A connection that may be used; StoreUnavailable or StoreMisconfigured, naming the cause, if there is none."""
         wire = Wire(self._settings, timeout)
         try:
             life, version = self._greet(wire)
-            if life != self._life:
+            if life != self.life:
                 if version < NEWEST:
                     self._bring_up_to_date(version)
                     life, version = self._greet(wire)
                 elif version > NEWEST:
                     log.warning("newer_schema", extra={"schema_version": version, "known_version": NEWEST})
                 wire.call("raise_fences", (life,))
-                self._life = life
+                self.life = life
         except Lost as error:
             wire.close()
             raise StoreUnavailable(f"{self._settings} did not answer: {error}") from None
@@ -82,7 +82,7 @@ class Doorkeeper:
                 f"{self._settings} lets this user only read (default_transaction_read_only is on); switch it off with "
                 "ALTER ROLE … SET default_transaction_read_only = off"
             )
-        if life == self._life or not migrations:
+        if life == self.life or not migrations:
             return life, 0
         return life, int(wire.ask(self._settings.queries["migrated"]).get_value(0, 0))
 

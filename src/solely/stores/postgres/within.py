@@ -7,70 +7,122 @@ before, and whoever decides on it waits or is answered StoreUnavailable; strange
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from ...errors import StoreError, StoreFailed, StoreUnavailable
+from ...errors import InvalidInput, StoreError, StoreFailed, StoreUnavailable
 from ...ops import Ack, Op, Push, Reply, Return, Take
 from .. import Clock
 from . import codec
 from .faults import fault
+from .parts import parts, statement
+from .schema import Doorkeeper
 from .settings import Settings, parse
 
 _QUEUE_OPS = (Push, Take, Ack, Return)
+_MANY = "mark_many"
+_LIFE = 2  # the column of `greet` that tells which life of which database this is
+
+Call = tuple[str, codec.Values, Sequence[Op]]  # a statement, its values, and the ops that its row answers
 
 
 class Within:
     """Performs ops on connections of psycopg that the caller gives, blocking or asyncio.
 
     A StoreError if the server answers so: the caller's transaction is then broken, as after any error, and is to be
-    rolled back; MustRepeat (a StoreUnavailable) if it met another one and is worth repeating as a whole.
+    rolled back; MustRepeat (a StoreUnavailable) if it met another one and is worth repeating as a whole. InvalidInput
+    if the connection is in no transaction, or leads to another database than the store's.
     """
 
-    def __init__(self, url: str | Settings, *, clock: Clock | None = None, patience: float = 2.0) -> None:
+    def __init__(
+        self,
+        url: str | Settings,
+        *,
+        clock: Clock | None = None,
+        patience: float = 2.0,
+        doorkeeper: Doorkeeper | None = None,
+    ) -> None:
         self._settings = url if isinstance(url, Settings) else parse(url)
         self._clock = clock
-        self._patience = max(1, int(patience * 1000))
+        self._patience = patience
+        self._doorkeeper = doorkeeper or Doorkeeper(self._settings)
+        self._met: WeakSet[Any] = WeakSet()  # connections to a server whose schema and fences are known to be well
 
     def perform(self, connection: psycopg.Connection[Any], ops: Sequence[Op]) -> list[Reply]:
-        """One reply per op, in order; the schema must be there."""
+        """One reply per op, in order."""
+        _check(connection, psycopg.Connection)
         replies: list[Reply] = []
         try:
             with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
-                for name, values, op in self._calls(ops):
+                if connection not in self._met:
+                    if not self._doorkeeper.life:  # before the greeting: the caller's transaction would not see it made
+                        self._look()
+                    greeting = cursor.execute(self._settings.queries["greet"]).fetchone()
+                    if not self._knows(greeting):
+                        self._look()
+                    self._meet(connection, greeting)
+                for name, values, answered in self._calls(ops):
                     cursor.execute(self._settings.queries[name], values)
-                    if op is not None:
-                        replies.append(_reply(op, cursor.fetchone()))
+                    replies += _replies(name, answered, cursor.fetchone())
         except psycopg.Error as error:
             raise self._fault(error) from error
         return replies
 
     async def perform_async(self, connection: psycopg.AsyncConnection[Any], ops: Sequence[Op]) -> list[Reply]:
         """As `perform`, awaited."""
+        _check(connection, psycopg.AsyncConnection)
         replies: list[Reply] = []
         try:
             async with psycopg.AsyncRawCursor(connection, row_factory=tuple_row) as cursor:
-                for name, values, op in self._calls(ops):
+                if connection not in self._met:
+                    if not self._doorkeeper.life:
+                        await asyncio.to_thread(self._look)
+                    greeting = await (await cursor.execute(self._settings.queries["greet"])).fetchone()
+                    if not self._knows(greeting):
+                        await asyncio.to_thread(self._look)
+                    self._meet(connection, greeting)
+                for name, values, answered in self._calls(ops):
                     await cursor.execute(self._settings.queries[name], values)
-                    if op is not None:
-                        replies.append(_reply(op, await cursor.fetchone()))
+                    replies += _replies(name, answered, await cursor.fetchone())
         except psycopg.Error as error:
             raise self._fault(error) from error
         return replies
 
-    def _calls(self, ops: Sequence[Op]) -> list[tuple[str, codec.Values, Op | None]]:
+    def _knows(self, greeting: codec.Row | None) -> bool:
+        return greeting is not None and greeting[_LIFE] == self._doorkeeper.life
+
+    def _look(self) -> None:
+        """On a connection of our own: brings the schema up to date and the fences above all earlier ones."""
+        self._doorkeeper.connect(self._patience).close()
+
+    def _meet(self, connection: Any, greeting: codec.Row | None) -> None:
+        if not self._knows(greeting):
+            raise InvalidInput(
+                f"the connection given to within() leads to another database than the store, {self._settings}: a mark "
+                "commits with your rows only in the same database"
+            )
+        self._met.add(connection)
+
+    def _calls(self, ops: Sequence[Op]) -> Iterator[Call]:
+        """All locks first, in order; then marks together, and other ops one by one."""
         clock = None if self._clock is None else round(self._clock() * 1_000_000)
-        calls: list[tuple[str, codec.Values, Op | None]] = []
+        patience = max(1, int(self._patience * 1000))
         if len(ops) > 1:
             keys = sorted({op.key for op in ops if not isinstance(op, _QUEUE_OPS)}, key=self._settings.lock_id)
-            calls.append(("lock_all", (keys, self._patience), None))
-        for op in ops:
-            name, values = codec.lone(op, clock, self._patience)
-            calls.append((name, values, op))
-        return calls
+            yield "lock_all", (keys, patience), ()
+        for part in parts(ops):
+            name, values = statement(part, clock)
+            if name == _MANY:
+                yield name, values, part
+            else:
+                for op in part:
+                    yield *codec.lone(op, clock, patience), (op,)
 
     def _fault(self, error: psycopg.Error) -> StoreError:
         if error.sqlstate is None:
@@ -78,7 +130,28 @@ class Within:
         return fault(error.sqlstate, error.diag.message_primary or str(error))
 
 
-def _reply(op: Op, row: codec.Row | None) -> Reply:
+def _check(connection: Any, kind: type[Any]) -> None:
+    """InvalidInput unless it is a connection of this kind, in a transaction or about to begin one."""
+    if not isinstance(connection, kind):
+        raise InvalidInput(
+            f"within() on PostgreSQL takes psycopg's Connection (of a Client) or AsyncConnection (of an AsyncClient): "
+            f"here a {kind.__name__}, not {type(connection).__name__}"
+        )
+    status = connection.info.transaction_status
+    if connection.closed:
+        raise InvalidInput("the connection given to within() is closed")
+    if status == TransactionStatus.INERROR:
+        raise InvalidInput("the transaction of the connection given to within() has failed; roll it back first")
+    if status == TransactionStatus.IDLE and connection.autocommit:
+        raise InvalidInput(
+            "the connection given to within() is in no transaction, and commits each statement by itself; begin one "
+            "first: with connection.transaction()"
+        )
+
+
+def _replies(name: str, ops: Sequence[Op], row: codec.Row | None) -> list[Reply]:
     if row is None:
         raise StoreFailed("the server answered without a row")
-    return codec.reply(op, codec.widened(op, row))
+    if name == _MANY:
+        return [digit == "1" for digit in row[0]]
+    return [codec.reply(op, codec.widened(op, row)) for op in ops]

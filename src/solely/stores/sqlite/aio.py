@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -13,12 +14,13 @@ from typing import Any
 
 from solely.errors import StoreError, StoreUnavailable
 from solely.model import Entry, Finding
-from solely.ops import MAX_BATCH, Op
+from solely.ops import MAX_BATCH, Op, Reply
 from solely.stores import Tell
 
 from .clock import Readings
 from .hub import hub_of
 from .session import Session
+from .within import Visit
 
 CLOSE_PATIENCE = 2.0  # seconds beyond the timeout that close() waits for its thread: a transaction and its checkpoint
 
@@ -32,9 +34,9 @@ class AsyncSqliteStore:
 
     polls = True
 
-    def __init__(self, path: str, readings: Readings, timeout: float) -> None:
+    def __init__(self, path: str, readings: Readings, timeout: float, *, shared: bool = False) -> None:
         self.client = os.urandom(16).hex()
-        self._path, self._readings, self._timeout = path, readings, timeout
+        self._path, self._shared, self._readings, self._timeout = path, shared, readings, timeout
         self._hub = hub_of(path)
         self._closed = False
         self._start_anew()
@@ -56,6 +58,10 @@ class AsyncSqliteStore:
         self._bell.put(True)
         return future
 
+    async def perform_within(self, connection: sqlite3.Connection, ops: Sequence[Op]) -> list[Reply]:
+        """Performs the ops in the connection's transaction; in this thread, like every statement of that connection."""
+        return Visit(connection, self._path, self._shared, self._readings).perform(ops)
+
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         found: list[Entry] = await self._call(lambda: self._session.scan(prefix, after, limit))
         return found
@@ -74,7 +80,7 @@ class AsyncSqliteStore:
         if self._closed:
             raise StoreUnavailable(f"the SQLite store {self._path} was closed")
         if self._thread is None:
-            self._session = Session(self._path, self._hub, self._readings, self._timeout)
+            self._session = Session(self._path, self._shared, self._hub, self._readings, self._timeout)
             self._thread = threading.Thread(target=self._work, args=(self._bell,), name="solely-sqlite", daemon=True)
             self._thread.start()
         return asyncio.get_running_loop().create_future()

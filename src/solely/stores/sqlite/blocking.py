@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections import deque
 from collections.abc import Sequence
 
@@ -14,6 +15,7 @@ from solely.stores import Tell
 from .clock import Readings
 from .hub import hub_of
 from .session import Session
+from .within import Visit
 
 
 class SqliteStore:
@@ -21,9 +23,9 @@ class SqliteStore:
 
     polls = True
 
-    def __init__(self, path: str, readings: Readings, timeout: float) -> None:
+    def __init__(self, path: str, readings: Readings, timeout: float, *, shared: bool = False) -> None:
         self.client = os.urandom(16).hex()
-        self._path, self._readings, self._timeout = path, readings, timeout
+        self._path, self._shared, self._readings, self._timeout = path, shared, readings, timeout
         self._hub = hub_of(path)
         self._idle: deque[Session] = deque()
         self._sessions: list[Session] = []
@@ -41,6 +43,10 @@ class SqliteStore:
             return session.perform(ops)
         finally:
             self._idle.append(session)
+
+    def perform_within(self, connection: sqlite3.Connection, ops: Sequence[Op]) -> list[Reply]:
+        """Performs the ops in the connection's transaction, with which they commit or roll back."""
+        return Visit(connection, self._path, self._shared, self._readings).perform(ops)
 
     def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         session = self._session()
@@ -62,7 +68,7 @@ class SqliteStore:
         try:
             return self._idle.pop()
         except IndexError:
-            session = Session(self._path, self._hub, self._readings, self._timeout)
+            session = Session(self._path, self._shared, self._hub, self._readings, self._timeout)
             self._sessions.append(session)
             return session
 

@@ -4,77 +4,77 @@
 -- name: take_absent
 -- An Acquire of a key that has no row. Changes nothing if there is one: then the long way decides.
 -- ?1 key, ?2 owner, ?3 until, ?4 delay, ?5 fingerprint, ?6 info, ?7 fence, or NULL to ask for it → rowcount 1 if granted
-INSERT OR IGNORE INTO entries (key, state, owner, fence, until, delay, attempts, fingerprint, info)
+INSERT OR IGNORE INTO solely_entries (key, state, owner, fence, until, delay, attempts, fingerprint, info)
 VALUES (?1, 1, ?2, coalesce(?7, next_fence()), ?3, ?4, 1, ?5, ?6)
 
 -- name: mark_absent
 -- A Mark of a key that has no row. ?1 key, ?2 owner, ?3 until, ?4 fence, or NULL to ask for it → rowcount 1 if first
-INSERT OR IGNORE INTO entries (key, state, owner, fence, until)
+INSERT OR IGNORE INTO solely_entries (key, state, owner, fence, until)
 VALUES (?1, 2, ?2, coalesce(?4, next_fence()), ?3)
 
 -- name: release_clean
 -- A Release of a live hold that nobody waits for and of which nothing need be remembered.
 -- ?1 key, ?2 owner, ?3 the latest lease time at which this may happen → rowcount 1 if released
-DELETE FROM entries
+DELETE FROM solely_entries
 WHERE key = ?1 AND owner = ?2 AND state = 1 AND until > ?3 AND lines IS NULL AND value IS NULL
 
 -- name: read
 SELECT state, owner, fence, until, delay, opens, attempts, kept, refused, fingerprint, info, lines, value
-FROM entries WHERE key = ?1
+FROM solely_entries WHERE key = ?1
 
 -- name: write
-INSERT OR REPLACE INTO entries
+INSERT OR REPLACE INTO solely_entries
     (key, queue, available,
      state, owner, fence, until, delay, opens, attempts, kept, refused, fingerprint, info, lines, value)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
 
 -- name: delete
-DELETE FROM entries WHERE key = ?1
+DELETE FROM solely_entries WHERE key = ?1
 
 -- name: page
 -- ?1 first key, ?2 the key before it, ?3 at most
 SELECT key, state, owner, fence, until, delay, opens, attempts, kept, refused, fingerprint, info, lines, value
-FROM entries WHERE key >= ?1 AND key > ?2 ORDER BY key LIMIT ?3
+FROM solely_entries WHERE key >= ?1 AND key > ?2 ORDER BY key LIMIT ?3
 
 -- name: item_of_owner
 -- ?1 queue, ?2 owner, ?3 lease now → key
-SELECT key FROM entries INDEXED BY items_by_owner
+SELECT key FROM solely_entries INDEXED BY solely_items_by_owner
 WHERE queue = ?1 AND queue IS NOT NULL AND owner = ?2 AND state = 1 AND until > ?3 LIMIT 1
 
 -- name: item_that_waits
 -- ?1 queue, ?2 lease now → key
-SELECT key FROM entries INDEXED BY items_by_wait
+SELECT key FROM solely_entries INDEXED BY solely_items_by_wait
 WHERE queue = ?1 AND queue IS NOT NULL AND available <= ?2 ORDER BY available, fence LIMIT 1
 
 -- name: forget_hits
 -- ?1 key, ?2 the latest moment that is out of the window
-DELETE FROM hits WHERE key = ?1 AND at <= ?2
+DELETE FROM solely_hits WHERE key = ?1 AND at <= ?2
 
 -- name: count_hits
 -- ?1 key, ?2 owner → hits, whether the owner's is among them
-SELECT count(*), coalesce(sum(owner = ?2), 0) FROM hits WHERE key = ?1
+SELECT count(*), coalesce(sum(owner = ?2), 0) FROM solely_hits WHERE key = ?1
 
 -- name: hit
 -- ?1 key, ?2 owner, ?3 at, ?4 until
-INSERT INTO hits (key, owner, at, until) VALUES (?1, ?2, ?3, ?4)
+INSERT INTO solely_hits (key, owner, at, until) VALUES (?1, ?2, ?3, ?4)
 
 -- name: hit_that_frees
 -- ?1 key, ?2 how many older ones there are → at
-SELECT at FROM hits WHERE key = ?1 ORDER BY at LIMIT 1 OFFSET ?2
+SELECT at FROM solely_hits WHERE key = ?1 ORDER BY at LIMIT 1 OFFSET ?2
 
 -- name: unhit
 -- A hit whose window is over is none any more, whether it was swept or not. ?1 key, ?2 owner, ?3 wall now → rowcount
-DELETE FROM hits WHERE key = ?1 AND owner = ?2 AND until > ?3
+DELETE FROM solely_hits WHERE key = ?1 AND owner = ?2 AND until > ?3
 
 -- name: sweep_end
 -- ?1 the last key looked at, ?2 how many to skip → the last key to look at
-SELECT key FROM entries WHERE key > ?1 ORDER BY key LIMIT 1 OFFSET ?2
+SELECT key FROM solely_entries WHERE key > ?1 ORDER BY key LIMIT 1 OFFSET ?2
 
 -- name: sweep_look
 -- What may have become useless. ?1 after this key, ?2 to this one or NULL: to the end (a blob is above every text),
 -- ?3 lease now, ?4 wall now, ?5 remember µs → rows
 SELECT key, state, owner, fence, until, delay, opens, attempts, kept, refused, fingerprint, info, lines, value
-FROM entries
+FROM solely_entries
 WHERE key > ?1 AND key <= coalesce(?2, x'') AND queue IS NULL AND CASE state
     WHEN 0 THEN max(opens, kept) <= ?3
     WHEN 1 THEN until + delay + ?5 <= ?3
@@ -83,45 +83,57 @@ END
 
 -- name: oldest_hit
 -- The greatest integer if there is none.
-SELECT coalesce(min(until), 9223372036854775807) FROM hits
+SELECT coalesce(min(until), 9223372036854775807) FROM solely_hits
 
 -- name: sweep_hits
 -- ?1 the latest end that is swept, ?2 at most
-DELETE FROM hits WHERE (key, owner) IN (SELECT key, owner FROM hits WHERE until <= ?1 ORDER BY until LIMIT ?2)
+DELETE FROM solely_hits
+WHERE (key, owner) IN (SELECT key, owner FROM solely_hits WHERE until <= ?1 ORDER BY until LIMIT ?2)
+
+-- name: is_there
+-- One row if the file has our tables.
+SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'solely_meta'
+
+-- name: has_any
+-- One row if the file has any table.
+SELECT 1 FROM sqlite_master LIMIT 1
+
+-- name: version
+SELECT version FROM solely_meta
 
 -- name: meta
-SELECT boot_id, base, fence, latest FROM meta
+SELECT boot_id, base, fence, latest FROM solely_meta
 
 -- name: first_boot
--- ?1 boot id, ?2 base, ?3 fence, ?4 latest
-INSERT INTO meta (id, boot_id, base, fence, latest) VALUES (1, ?1, ?2, ?3, ?4)
+-- ?1 schema version, ?2 boot id, ?3 base
+INSERT INTO solely_meta (id, version, boot_id, base, fence, latest) VALUES (1, ?1, ?2, ?3, 0, 0)
 
 -- name: next_boot
--- ?1 boot id, ?2 base, ?3 fence
-UPDATE meta SET boot_id = ?1, base = ?2, fence = max(fence, ?3)
+-- ?1 boot id, ?2 base
+UPDATE solely_meta SET boot_id = ?1, base = ?2
 
 -- name: reserve_fences
-UPDATE meta SET fence = max(fence, ?1)
+UPDATE solely_meta SET fence = max(fence, ?1)
 
 -- name: keep_latest
-UPDATE meta SET latest = max(latest, ?1)
+UPDATE solely_meta SET latest = max(latest, ?1)
 
 -- name: void_free
 -- After a reboot: nobody waits, nothing is offered, delayed or remembered.
-DELETE FROM entries WHERE state = 0 AND queue IS NULL
+DELETE FROM solely_entries WHERE state = 0 AND queue IS NULL
 
 -- name: void_held
 -- After a reboot every hold counts as expired at once; its attempts still count.
-UPDATE entries SET until = 0, delay = 0, lines = NULL WHERE state = 1 AND queue IS NULL
+UPDATE solely_entries SET until = 0, delay = 0, lines = NULL WHERE state = 1 AND queue IS NULL
 
 -- name: void_done
-UPDATE entries SET lines = NULL WHERE state = 2 AND lines IS NOT NULL
+UPDATE solely_entries SET lines = NULL WHERE state = 2 AND lines IS NOT NULL
 
 -- name: last_item
-SELECT max(available) FROM entries WHERE queue IS NOT NULL
+SELECT max(available) FROM solely_entries WHERE queue IS NOT NULL
 
 -- name: void_items
 -- After a reboot all items may be taken, in the order in which they would have been. ?1 the last one's `available`
-UPDATE entries
+UPDATE solely_entries
 SET state = 0, owner = '', until = 0, lines = NULL, opens = available - ?1, available = available - ?1
 WHERE queue IS NOT NULL

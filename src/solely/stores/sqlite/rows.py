@@ -6,10 +6,12 @@ A row holds every field of a Record; who waits, is offered the key or is gone st
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 from solely.model import State
+from solely.ops import Op
 from solely.stores import transitions as t
 
 from .clock import Readings
@@ -94,6 +96,16 @@ class Rows:
             if self.looking:
                 raise MustWrite
             self.execute(_WRITE, (key, *place(key, record), *new))
+
+    def decide(self, ops: Sequence[Op], step: Callable[[Op], Any]) -> list[Any]:
+        """The replies of one transaction, at one moment; with them it may commit."""
+        self.now = self.clocks()
+        self.fences.begin(self.execute)
+        replies = [step(op) for op in ops]
+        self.fences.commit(self.execute)
+        if self.readings.goes_back and self.now.lease > self.latest:
+            self.execute(SQL["keep_latest"], (self.now.lease,))
+        return replies
 
     def next_fence(self) -> int:
         """A fence greater than all before it."""

@@ -1,9 +1,11 @@
--- The whole of a store's file. Times are integer µs: of the lease clock where a row is free or held, of the wall
--- clock where it is done (transitions.py says which field runs on which).
+-- All of a store. The names say whose tables these are, since another program may have its own in the same file.
+-- Times are integer µs: of the lease clock where a row is free or held, of the wall clock where it is done
+-- (transitions.py says which field runs on which).
 
 -- One row: what all processes must agree on.
-CREATE TABLE meta (
+CREATE TABLE solely_meta (
     id      INTEGER PRIMARY KEY CHECK (id = 1),
+    version INTEGER NOT NULL,             -- of this schema
     boot_id TEXT    NOT NULL,             -- the boot whose clock the leases of this file run on
     base    INTEGER NOT NULL,             -- added to the boot clock, it gives this boot's fences
     fence   INTEGER NOT NULL,             -- no greater fence was ever handed out
@@ -11,7 +13,7 @@ CREATE TABLE meta (
 );
 
 -- WITHOUT ROWID: a key is found, taken and let go in one b-tree, so a lease costs one page.
-CREATE TABLE entries (
+CREATE TABLE solely_entries (
     key         TEXT    NOT NULL PRIMARY KEY,
     state       INTEGER NOT NULL,         -- 0 free, 1 held, 2 done
     owner       TEXT    NOT NULL DEFAULT '',
@@ -31,10 +33,10 @@ CREATE TABLE entries (
 ) WITHOUT ROWID;
 
 -- Take: the item that has waited longest, and the one that this owner has. Other entries are in neither index.
-CREATE INDEX items_by_wait ON entries (queue, available, fence) WHERE queue IS NOT NULL;
-CREATE INDEX items_by_owner ON entries (queue, owner) WHERE queue IS NOT NULL;
+CREATE INDEX solely_items_by_wait ON solely_entries (queue, available, fence) WHERE queue IS NOT NULL;
+CREATE INDEX solely_items_by_owner ON solely_entries (queue, owner) WHERE queue IS NOT NULL;
 
-CREATE TABLE hits (
+CREATE TABLE solely_hits (
     key   TEXT    NOT NULL,
     owner TEXT    NOT NULL,
     at    INTEGER NOT NULL,
@@ -42,5 +44,5 @@ CREATE TABLE hits (
     PRIMARY KEY (key, owner)
 ) WITHOUT ROWID;
 
-CREATE INDEX hits_by_time ON hits (key, at);
-CREATE INDEX hits_by_end ON hits (until);
+CREATE INDEX solely_hits_by_time ON solely_hits (key, at);
+CREATE INDEX solely_hits_by_end ON solely_hits (until);

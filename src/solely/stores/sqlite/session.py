@@ -21,7 +21,6 @@ from .health import findings
 from .hub import Hub
 from .pages import page
 from .rows import MustWrite, Rows
-from .statements import SQL
 from .steps import ALONE, DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive
 from .sweep import EVERY, Sweep
 
@@ -33,9 +32,9 @@ Found = TypeVar("Found")
 class Session(Rows):
     """Used by one thread at a time. Every failure is a StoreError; what failed was not performed, unless Unanswered."""
 
-    def __init__(self, path: str, hub: Hub, readings: Readings, timeout: float) -> None:
+    def __init__(self, path: str, shared: bool, hub: Hub, readings: Readings, timeout: float) -> None:
         super().__init__(readings, t.us(5 * BUSY_SLICE))
-        self.path, self.hub, self.timeout = path, hub, timeout
+        self.path, self.shared, self.hub, self.timeout = path, shared, hub, timeout
         self.lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._alone_allowed = readings.tick is not None  # a counted fence takes a second statement
@@ -50,7 +49,7 @@ class Session(Rows):
         if self.hub.broken:
             raise StoreUnavailable(f"the SQLite store {self.path} was in use during the fork of this process")
         with self.hub.opening:
-            connection, base = connect(self.path, self.readings, self.timeout)
+            connection, base = connect(self.path, self.shared, self.readings, self.timeout)
         connection.create_function("next_fence", 0, self.fence_in_statement)
         self.fences = fences_for(self.readings, base)
         self._connection, self.execute = connection, connection.execute
@@ -202,12 +201,7 @@ class Session(Rows):
         self.execute("BEGIN IMMEDIATE")
         self.fixed = True
         try:
-            self.now = self.clocks()
-            self.fences.begin(self.execute)
-            replies = [self._step(op) for op in ops]
-            self.fences.commit(self.execute)
-            if self.readings.goes_back and self.now.lease > self.latest:
-                self.execute(SQL["keep_latest"], (self.now.lease,))
+            replies = self.decide(ops, self._step)
             self._commit()
             return replies
         except BaseException:

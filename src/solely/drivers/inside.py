@@ -1,0 +1,61 @@
+"""Performs flows inside the caller's own transaction: no retry and no undo.
+
+Whatever goes wrong there is undone by the caller's rollback, so every error goes to the caller as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Any, TypeVar
+
+from ..flows.requests import SENT, Ask, Flow
+from ..owner import fresh_owner
+from ..rules import local_clock
+
+T = TypeVar("T")
+Perform = Callable[[Sequence[Any]], Sequence[Any]]  # all ops are answered, or it raises
+AsyncPerform = Callable[[Sequence[Any]], Awaitable[Sequence[Any]]]
+
+
+def run_inside(flow: Flow[T], perform: Perform) -> T:
+    """The flow's result; raises what `perform` raises, and leaves the flow there."""
+    batches = _batches(flow)
+    try:
+        ops = next(batches)
+        while True:
+            ops = batches.send(perform(ops))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+async def run_inside_async(flow: Flow[T], perform: AsyncPerform) -> T:
+    """As `run_inside`, awaited."""
+    batches = _batches(flow)
+    try:
+        ops = next(batches)
+        while True:
+            ops = batches.send(await perform(ops))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+def _batches(flow: Flow[T]) -> Generator[Sequence[Any], Sequence[Any], T]:
+    """The ops that the flow asks for; its questions are answered on the way."""
+    argument: Any = None
+    while True:
+        try:
+            request: Any = flow.send(argument)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if request is Ask.OWNER:
+            argument = fresh_owner()
+        elif request is SENT:
+            now = local_clock()
+            argument = now, False, now  # no try is ever repeated, so none is in doubt
+        elif type(request) is list:
+            argument = yield request
+        else:
+            (argument,) = yield (request,)

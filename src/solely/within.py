@@ -1,0 +1,87 @@
+"""once.within(connection): marks inside the caller's own transaction, which commit or roll back with its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .core import keys_of
+from .drivers.inside import run_inside, run_inside_async
+from .errors import InvalidInput
+from .flows import dedup
+from .model import State
+from .rules import Seconds, stored_key, ttl_seconds
+from .stores import StoreFace
+
+DAY = 86_400.0
+
+
+def _perform_within(store: StoreFace) -> Any:
+    perform = getattr(store, "perform_within", None)
+    if perform is None:
+        raise InvalidInput(
+            f"within() needs a store whose transactions your rows can share: postgresql://, sqlite:// or mongodb://; "
+            f"this client has a {type(store).__name__}"
+        )
+    return perform
+
+
+class Within:
+    """Marks that commit or roll back with what the caller writes on the same connection: exactly once, for its rows.
+
+    The caller begins and ends the transaction. InvalidInput if there is none or the connection is not one to the
+    store's database; StoreUnavailable if the transaction met another one: roll it back and run all of it again.
+    """
+
+    def __init__(self, store: StoreFace, connection: Any) -> None:
+        perform = _perform_within(store)
+        self._perform = lambda ops: perform(connection, ops)
+
+    def first(self, key: str, *, ttl: Seconds = DAY) -> bool:
+        """True for exactly one committed transaction per `ttl`: the one that should do the work."""
+        return run_inside(dedup.first(stored_key("mark", key), ttl_seconds(ttl)), self._perform)
+
+    def first_many(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[bool]:
+        """`first` for many keys in few round trips; one answer per key, in order."""
+        return run_inside(dedup.first_many(keys_of("mark", keys), ttl_seconds(ttl)), self._perform)[0]
+
+    def seen(self, key: str) -> bool:
+        """True if the key is marked, as this transaction sees it; marks nothing."""
+        return run_inside(dedup.seen(stored_key("mark", key)), self._perform).state is State.DONE
+
+    def mark(self, key: str, *, ttl: Seconds = DAY) -> None:
+        """Marks the key as seen, whoever was first: for work that is recorded after it was done."""
+        self.first(key, ttl=ttl)
+
+    def forget(self, key: str) -> bool:
+        """Removes the mark, so that the next caller is first again; False if there was none."""
+        return run_inside(dedup.forget(stored_key("mark", key)), self._perform)
+
+
+class AsyncWithin:
+    """As `Within`, awaited: on an asyncio connection, or on one of sqlite3, which is used in the loop's thread."""
+
+    def __init__(self, store: StoreFace, connection: Any) -> None:
+        perform = _perform_within(store)
+        self._perform = lambda ops: perform(connection, ops)
+
+    async def first(self, key: str, *, ttl: Seconds = DAY) -> bool:
+        """True for exactly one committed transaction per `ttl`: the one that should do the work."""
+        return await run_inside_async(dedup.first(stored_key("mark", key), ttl_seconds(ttl)), self._perform)
+
+    async def first_many(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[bool]:
+        """`first` for many keys in few round trips; one answer per key, in order."""
+        flow = dedup.first_many(keys_of("mark", keys), ttl_seconds(ttl))
+        return (await run_inside_async(flow, self._perform))[0]
+
+    async def seen(self, key: str) -> bool:
+        """True if the key is marked, as this transaction sees it; marks nothing."""
+        return (await run_inside_async(dedup.seen(stored_key("mark", key)), self._perform)).state is State.DONE
+
+    async def mark(self, key: str, *, ttl: Seconds = DAY) -> None:
+        """Marks the key as seen, whoever was first: for work that is recorded after it was done."""
+        await self.first(key, ttl=ttl)
+
+    async def forget(self, key: str) -> bool:
+        """Removes the mark, so that the next caller is first again; False if there was none."""
+        return await run_inside_async(dedup.forget(stored_key("mark", key)), self._perform)
