@@ -30,12 +30,13 @@ def _tasks(place: Place, effort: Effort) -> Figures:
             await connections[number].ask("LPUSH", "token", 1)
 
         server.ask("LPUSH", "token", 1)
-        sides = {turn.__name__: partial(_run_tasks, loop, turn, effort.handoff_seconds) for turn in (ours, raw_blpop)}
+        sides = {turn.__name__: partial(run_tasks, loop, turn, effort.handoff_seconds) for turn in (ours, raw_blpop)}
         turns = interleave(sides, effort.handoffs)
-    return _figures("handoff.redis.async.20", turns, effort)
+    return figures("handoff.redis.async.20", turns, effort)
 
 
-def _run_tasks(loop: Loop, turn: Callable[..., Awaitable[object]], seconds: float) -> list[int]:
+def run_tasks(loop: Loop, turn: Callable[..., Awaitable[object]], seconds: float) -> list[int]:
+    """How many turns each of the tasks had."""
     return loop.run(task_turns(turn, TASKS, seconds))
 
 
@@ -50,10 +51,11 @@ def _processes(place: Place, effort: Effort) -> Figures:
             "python_redis_lock": partial(theirs.turns, effort.handoff_seconds),
         }
         turns = interleave(sides, effort.handoffs)
-    return _figures("handoff.redis.procs.4x5", turns, effort)
+    return figures("handoff.redis.procs.4x5", turns, effort)
 
 
-def _figures(key: str, turns: dict[str, list[list[int]]], effort: Effort) -> Figures:
+def figures(key: str, turns: dict[str, list[list[int]]], effort: Effort) -> Figures:
+    """The two figures of a handoff: its rate against the peer's, and its fairness."""
     rates = {name: [sum(each) / effort.handoff_seconds for each in counts] for name, counts in turns.items()}
     tell(rates)
     ours, peer = turns
@@ -63,13 +65,13 @@ def _figures(key: str, turns: dict[str, list[list[int]]], effort: Effort) -> Fig
     }
 
 
-_FAIRNESS = "fewest / most turns of a worker"
+FAIRNESS = "fewest / most turns of a worker"
 
 CASES = [
     Case(
         [
             Goal("handoff.redis.async.20.vs_raw_blpop", 0.8, "a token in a list, a connection per worker"),
-            Goal("handoff.redis.async.20.fairness", 0.8, _FAIRNESS),
+            Goal("handoff.redis.async.20.fairness", 0.8, FAIRNESS),
         ],
         Place.APART,
         _tasks,
@@ -77,7 +79,7 @@ CASES = [
     Case(
         [
             Goal("handoff.redis.procs.4x5.vs_python_redis_lock", 0.9, "python-redis-lock, 4 processes x 5 threads"),
-            Goal("handoff.redis.procs.4x5.fairness", 0.8, _FAIRNESS),
+            Goal("handoff.redis.procs.4x5.fairness", 0.8, FAIRNESS),
         ],
         Place.APART,
         _processes,

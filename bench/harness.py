@@ -53,6 +53,10 @@ QUICK = Effort(repetitions=3, handoffs=3, seconds=0.1, handoff_seconds=0.3)
 Figures = dict[str, list[float]]  # of each repetition, by key
 
 
+class LeftOut(Exception):
+    """A case cannot be measured here: its text says what is missing."""
+
+
 class Case(NamedTuple):
     """Goals that are measured together."""
 
@@ -96,11 +100,10 @@ def rates(sides: Mapping[str, Callable[[], float]], repetitions: int) -> dict[st
     return results
 
 
-def tell(rates: Mapping[str, Sequence[float]]) -> None:
+def tell(figures: Mapping[str, Sequence[float]], unit: str = "/s") -> None:
     """The absolute figures behind a ratio, for whoever watches."""
-    print(
-        "   ", ", ".join(f"{name} {median(each):,.0f}/s" for name, each in rates.items()), file=sys.stderr, flush=True
-    )
+    told = ", ".join(f"{name} {median(each):,.0f}{unit}" for name, each in figures.items())
+    print("   ", told, file=sys.stderr, flush=True)
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:

@@ -12,6 +12,7 @@ from solely.stores import open_store
 
 from .harness import Case, Effort, Figures, Goal, Place, rates, ratios, valkey
 from .peers import TTL
+from .postgres import postgres
 from .workers import thread_rate
 
 FEW, MANY = 1_000, 1_000_000
@@ -21,6 +22,12 @@ LASTS = 86_400.0  # seconds: longer than any run, so that nothing is swept meanw
 @contextmanager
 def _redis_url(place: Place) -> Iterator[str]:
     with valkey(place) as server:
+        yield server.url
+
+
+@contextmanager
+def _postgres_url(place: Place) -> Iterator[str]:
+    with postgres(place) as server:
         yield server.url
 
 
@@ -63,6 +70,11 @@ CASES = [
         [Goal("scale.redis.1e6_vs_1e3", 0.85, "the same with 1,000 entries, random keys")],
         Place.TOGETHER,
         partial(_scale, "redis", _redis_url),
+    ),
+    Case(
+        [Goal("scale.postgres.1e6_vs_1e3", 0.85, "the same with 1,000 entries, random keys")],
+        Place.TOGETHER,
+        partial(_scale, "postgres", _postgres_url),
     ),
     Case(
         [Goal("scale.sqlite.1e6_vs_1e3", 0.85, "the same with 1,000 entries, random keys")],

@@ -121,11 +121,11 @@ class Postgres:
 
     def pause(self) -> None:
         """SIGSTOP: connections stay up and nothing answers."""
-        for pid in self._family():
+        for pid in self.family():
             os.kill(pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        for pid in self._family():
+        for pid in self.family():
             os.kill(pid, signal.SIGCONT)
 
     def run(self, program: str, *arguments: str) -> None:
@@ -200,7 +200,7 @@ class Postgres:
     def _failure(self) -> str:
         return f"PostgreSQL ended at once: {(self._folder / 'server.log').read_text()[-2000:]}"
 
-    def _family(self) -> list[int]:
+    def family(self) -> list[int]:
         """The server's processes: each has a session of its own, so that no signal reaches all."""
         children = []
         for folder in Path("/proc").glob("[0-9]*"):
@@ -213,7 +213,7 @@ class Postgres:
         process = self._process
         if process is None:
             return
-        family = self._family() if process.poll() is None else []
+        family = self.family() if process.poll() is None else []
         for pid in family if how == signal.SIGKILL else family[:1]:
             with suppress(ProcessLookupError):
                 os.kill(pid, how)

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,7 +23,7 @@ from psycopg.rows import dict_row
 from solely.errors import InvalidInput, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
 from solely.model import Entry, State
 from solely.ops import Acquire, Advance, Clear, Finish, Hit, Mark, Op, Push, Read, Release
-from solely.stores import AsyncStore, Clock, Store
+from solely.stores import AsyncStore, Store
 from solely.stores.memory import Memory, MemoryStore
 from solely.stores.postgres import Within, migrate, open_async, open_blocking
 from solely.stores.postgres.faults import Contended, MustRepeat
@@ -31,18 +31,13 @@ from solely.stores.postgres.schema import migrate as migrate_settings
 from solely.stores.postgres.settings import parse
 from solely.stores.postgres.statements import MIGRATIONS, NEWEST
 from solely.testing.clock import ManualClock
-from solely.testing.contract import AsyncStoreContract, StoreContract
 from solely.testing.face import Face, Looped, fresh
 from solely.testing.machine import run_machine
+from tests.conftest import in_schema
 from tests.postgres_server import DEBIAN_POSTGRES, PASSWORD, PGBOUNCER, PYPI_POSTGRES, Postgres, as_user
 from tests.servers import free_port, until
 
 SERVERS = {"18": PYPI_POSTGRES, "15": DEBIAN_POSTGRES}
-
-
-def within_schema(url: str) -> str:
-    """The same server, in a schema that no other test uses."""
-    return f"{url}{'&' if '?' in url else '?'}solely_schema=t{secrets.token_hex(6)}"
 
 
 @pytest.fixture(scope="module", params=[name for name, folder in SERVERS.items() if folder is not None])
@@ -54,14 +49,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Postgres]:
 @pytest.fixture(scope="module")
 def shared_url(server: Postgres) -> str:
     """One schema for all tests that use fresh keys."""
-    return within_schema(server.url)
-
-
-@pytest.fixture(scope="module")
-def contract_url(shared_url: str) -> str:
-    """SOLELY_TEST_POSTGRES_URL where set, else the shared server."""
-    given = os.environ.get("SOLELY_TEST_POSTGRES_URL")
-    return within_schema(given) if given else shared_url
+    return in_schema(server.url)
 
 
 @pytest.fixture
@@ -113,32 +101,13 @@ def described(server: Postgres, url: str) -> list[str]:
     return sorted(text.replace(schema, "SCHEMA") for (text,) in found)
 
 
-class TestBlocking(StoreContract):
-    @pytest.fixture
-    def opener(self, contract_url: str) -> Callable[[Clock], Store]:
-        return lambda clock: open_blocking(contract_url, clock=clock, timeout=2.0)
-
-
-class TestAsyncio(AsyncStoreContract):
-    @pytest.fixture
-    def opener(self, contract_url: str) -> Callable[[Clock], AsyncStore]:
-        return lambda clock: open_async(contract_url, clock=clock, timeout=2.0)
-
-
-@pytest.mark.timeout(180)  # 6,000 steps on two stores, on a machine that may be busy
-def test_the_store_answers_as_the_model(contract_url: str) -> None:
-    clock = ManualClock()
-    store = open_blocking(contract_url, clock=clock, timeout=2.0)
-    try:
-        run_machine(store, clock)
-    finally:
-        store.close()
+# -- the model (blocking and the contract: test_machine.py, test_contract.py)
 
 
 @pytest.mark.timeout(180)
-def test_the_asyncio_store_answers_as_the_model(contract_url: str) -> None:
+def test_the_asyncio_store_answers_as_the_model(shared_url: str) -> None:
     clock = ManualClock()
-    store = Looped(lambda: open_async(contract_url, clock=clock, timeout=2.0))
+    store = Looped(lambda: open_async(shared_url, clock=clock, timeout=2.0))
     try:
         run_machine(store, clock, examples=60)
     finally:
@@ -243,6 +212,35 @@ def test_a_key_held_by_a_slow_transaction_holds_up_no_strangers(shared_url: str,
     store.close()
 
 
+async def test_a_callers_batch_has_its_turn_however_many_wait_already(shared_url: str, server: Postgres) -> None:
+    store, key = open_async(shared_url, clock=None, timeout=20.0), fresh("lock/turn")
+    await store.perform([Read(key)])
+    with lock_of(server, shared_url, key) as slow:
+        taking: list[list[Op]] = [
+            [Acquire(other, f"o{n}", 10) for other in (key, fresh("lock/turn"))] for n in range(6)
+        ]
+        freeing: list[list[Op]] = [[Release(key, f"r{n}"), Release(fresh("lock/turn"), f"s{n}")] for n in range(6)]
+        answers = [asyncio.ensure_future(store.perform(ops)) for ops in [*taking, *freeing]]
+        marks = store.perform([Mark(mark, "me", 10) for mark in (key, *(fresh("mark/turn") for _ in range(20)))])
+        await asyncio.sleep(0.1)
+        assert (await one(store, Acquire(fresh("lock/cold"), "me", 10))).owner == "me"
+        assert not any(answer.done() for answer in answers)
+        slow.rollback()
+        replies = [await answer for answer in answers]
+    assert [reply for pair in [*replies, await marks] for reply in pair if isinstance(reply, StoreError)] == []
+    assert sum(bool(mine.owner) for mine, _ in replies[:6]) <= 1  # type: ignore[union-attr]
+    await store.close()
+
+
+async def test_text_that_is_no_unicode_costs_no_connection(shared_url: str) -> None:
+    store = open_async(shared_url, clock=None, timeout=5.0)
+    for _ in range(6):
+        with pytest.raises(ValueError, match="surrogates"):
+            await store.scan("\ud800", "", 10)
+    assert await one(store, Mark(fresh("mark/after"), "me", 10)) is True
+    await store.close()
+
+
 def test_batches_in_opposite_orders_do_not_deadlock(shared_url: str) -> None:
     stores = [open_blocking(shared_url, clock=None, timeout=20.0) for _ in range(2)]
     keys = [fresh("lock/order") for _ in range(20)]
@@ -266,7 +264,7 @@ def test_batches_in_opposite_orders_do_not_deadlock(shared_url: str) -> None:
 
 
 def test_a_database_migrated_step_by_step_equals_a_fresh_one(server: Postgres) -> None:
-    fresh_url, stepped_url = within_schema(server.url), within_schema(server.url)
+    fresh_url, stepped_url = in_schema(server.url), in_schema(server.url)
     assert migrate(fresh_url) == NEWEST
     for step in MIGRATIONS:
         assert migrate_settings(parse(stepped_url), step.number) == step.number
@@ -276,7 +274,7 @@ def test_a_database_migrated_step_by_step_equals_a_fresh_one(server: Postgres) -
 
 
 def test_many_processes_may_open_an_empty_database_at_once(server: Postgres) -> None:
-    url = within_schema(server.url)
+    url = in_schema(server.url)
     stores = [open_blocking(url, clock=None, timeout=20.0) for _ in range(6)]
     with ThreadPoolExecutor(6) as threads:
         firsts = list(threads.map(lambda store: store.perform([Mark("mark/a", store.client, 10)])[0], stores))
@@ -286,7 +284,7 @@ def test_many_processes_may_open_an_empty_database_at_once(server: Postgres) -> 
 
 
 def test_migrate_never_names_what_is_missing_and_what_to_do(server: Postgres) -> None:
-    url = within_schema(server.url)
+    url = in_schema(server.url)
     store = open_blocking(f"{url}&migrate=never", clock=None, timeout=5.0)
     with pytest.raises(StoreMisconfigured, match=r"is missing.*migrate\(url\)"):
         store.perform([Acquire("lock/a", "me", 10)])
@@ -301,7 +299,7 @@ def test_migrate_never_names_what_is_missing_and_what_to_do(server: Postgres) ->
 
 
 def test_table_and_schema_are_the_users_choice(server: Postgres) -> None:
-    one, two = (within_schema(server.url) + f"&solely_table={table}" for table in ("L0CK", "odd-name"))
+    one, two = (in_schema(server.url) + f"&solely_table={table}" for table in ("L0CK", "odd-name"))
     stores = [open_blocking(url, clock=None, timeout=5.0) for url in (one, two)]
     assert [store.perform([Mark("mark/a", "me", 10)]) for store in stores] == [[True], [True]]
     assert server.ask(f'SELECT count(*) FROM "{parse(one).schema}"."L0CK"') == [(1,)]
@@ -324,7 +322,7 @@ def test_an_option_that_cannot_be_is_refused_before_any_connection(option: str) 
 
 
 def test_fences_grow_through_a_restored_backup_and_a_failover(server: Postgres) -> None:
-    url = within_schema(server.url)
+    url = in_schema(server.url)
     names = parse(url).names
     store = open_blocking(url, clock=None, timeout=5.0)
     before = entry_of(store, "lock/a", Acquire("lock/a", "me", 10)).fence
@@ -342,7 +340,7 @@ def test_fences_grow_through_a_restored_backup_and_a_failover(server: Postgres) 
 
 
 def test_rows_that_answer_nothing_more_are_swept(server: Postgres) -> None:
-    url = within_schema(server.url)
+    url = in_schema(server.url)
     clock = ManualClock()
     store = open_blocking(url, clock=clock, timeout=5.0)
     store.perform([Mark(f"mark/{n:04}", "me", 10) for n in range(600)])
@@ -508,7 +506,7 @@ def test_a_server_out_of_connections_is_told_so(server: Postgres) -> None:
 
 
 def test_a_full_disk_is_told_so_and_grants_nothing(server: Postgres) -> None:
-    url = within_schema(server.url)
+    url = in_schema(server.url)
     store = open_blocking(url, clock=None, timeout=5.0)
     assert store.perform([Mark("mark/before", "me", 10)]) == [True]
     names = parse(url).names
@@ -528,7 +526,7 @@ def test_a_full_disk_is_told_so_and_grants_nothing(server: Postgres) -> None:
 
 
 def test_a_statement_that_takes_too_long_is_broken_off_by_the_server(server: Postgres) -> None:
-    url = within_schema(server.url)
+    url = in_schema(server.url)
     store = open_blocking(url, clock=None, timeout=0.5)
     store.perform([Read("lock/a")])
     with psycopg.connect(server.conninfo()) as admin:
@@ -542,7 +540,7 @@ def test_a_statement_that_takes_too_long_is_broken_off_by_the_server(server: Pos
 
 def test_a_replica_instead_of_the_primary_is_told_so() -> None:
     with Postgres() as primary:
-        url = within_schema(primary.url)
+        url = in_schema(primary.url)
         open_blocking(url, clock=None, timeout=5.0).perform([Read("lock/a")])
         copy = Path(tempfile.mkdtemp(prefix="solely-replica-"))
         os.chmod(copy, 0o777)
@@ -574,7 +572,7 @@ def mortal() -> Iterator[Postgres]:
 
 
 def test_what_was_answered_survives_a_kill_and_work_goes_on_by_itself(mortal: Postgres) -> None:
-    url = within_schema(mortal.url)
+    url = in_schema(mortal.url)
     store, tasks = open_blocking(url, clock=None, timeout=2.0), Looped(lambda: open_async(url, clock=None, timeout=2.0))
     fences, marked = [0], []
     for life in range(3):
@@ -604,7 +602,7 @@ def answers_again(store: Store) -> bool:
 
 
 def test_a_paused_server_is_unanswered_in_time_and_its_late_answer_goes_to_nobody(mortal: Postgres) -> None:
-    url = within_schema(mortal.url)
+    url = in_schema(mortal.url)
     store, tasks = open_blocking(url, clock=None, timeout=0.5), Looped(lambda: open_async(url, clock=None, timeout=0.5))
     for each in (store, tasks):
         each.perform([Read("lock/a")])
@@ -705,18 +703,24 @@ def test_check_tells_what_breaks_a_promise(shared_url: str, server: Postgres) ->
 
 
 @pytest.fixture
-def pgbouncer(server: Postgres, tmp_path: Path) -> Iterator[str]:
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may read: that of pytest is only for the user of the tests."""
+    with tempfile.TemporaryDirectory(prefix="solely-pgbouncer-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
+def pgbouncer(server: Postgres, open_folder: Path) -> Iterator[str]:
     """A real pgbouncer that lends one connection of the server per transaction."""
     assert PGBOUNCER is not None
     port = free_port()
-    config = tmp_path / "pgbouncer.ini"
+    config = open_folder / "pgbouncer.ini"
     config.write_text(
         f"[databases]\npostgres = host={server.host} port={server.port} user=postgres password='{PASSWORD}'\n"
         f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\npool_mode = transaction\n"
         "default_pool_size = 2\nunix_socket_dir =\n"
     )
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
     process = subprocess.Popen(as_user(PGBOUNCER, str(config)), stderr=subprocess.DEVNULL)
     try:
         url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
@@ -742,7 +746,7 @@ def accepts(port: int) -> bool:
 if PGBOUNCER is not None:
 
     def test_behind_a_pooler_all_ops_work_and_waiters_poll(pgbouncer: str, clock: ManualClock) -> None:
-        url = within_schema(pgbouncer)
+        url = in_schema(pgbouncer)
         blocking = open_blocking(url, clock=clock, timeout=5.0)
         tasks = Looped(lambda: open_async(url, clock=clock, timeout=5.0))
         assert blocking.polls

@@ -43,6 +43,9 @@ class InThread:
     def __getitem__(self, place: int) -> Any:
         return InThread(self.it[place])
 
+    def guard(self) -> None:
+        """A loss cancels no task: a blocking lease knows of none."""
+
     async def __aenter__(self) -> InThread:
         return self
 

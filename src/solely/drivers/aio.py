@@ -19,7 +19,7 @@ from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
 from ..stores import AsyncStore
 from .lines import Lines
-from .trying import CLOSING_LOOK, HEAVY, IS_OP, URGENT, ended, given_up, interruption, pause, retried, weight
+from .trying import CLOSING_LOOK, HEAVY, IS_OP, URGENT, answered, ended, given_up, interruption, pause, retried, weight
 
 T = TypeVar("T")
 log = logging.getLogger("solely")
@@ -328,7 +328,7 @@ class _Run:
             reply, self.sent = await self.batcher.submit(request)
             return reply
         replies, self.sent = await self.batcher.submit_all(request)
-        return replies
+        return answered(replies)
 
     async def retry(self, request: Any, error: StoreUnavailable) -> Any:
         """Tries again, under the same owners, for as long as the timeout allows; then raises Interrupted."""

@@ -19,7 +19,7 @@ from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
 from ..stores import Store
 from .lines import Lines
-from .trying import CLOSING_LOOK, IS_OP, ended, given_up, interruption, pause, retried
+from .trying import CLOSING_LOOK, IS_OP, answered, ended, given_up, interruption, pause, retried
 
 T = TypeVar("T")
 log = logging.getLogger("solely")
@@ -123,7 +123,7 @@ class BlockingDriver:
                 raise reply
             return reply
         try:
-            return self.store.perform(request)
+            return answered(self.store.perform(request))
         except StoreUnavailable:
             raise
         except StoreError:  # one op may have spoiled it for all: each is repeated alone, under its own owner

@@ -28,6 +28,14 @@ def weight(op: Any) -> int:
     return 256 + (len(op.value if type(op) is Finish else op.payload) if type(op) in HEAVY else 0)
 
 
+def answered(replies: list[Any]) -> list[Any]:
+    """The replies to a batch, if every op has one; else raises, so that all are asked again under the same owners."""
+    for reply in replies:
+        if isinstance(reply, StoreUnavailable):
+            raise reply
+    return replies
+
+
 def given_up(request: Any, tries: int, since: float, error: StoreUnavailable, doubtful: bool) -> StoreUnavailable:
     """The error for an op, or batch of ops, that got no answer in time; says whether it may have happened."""
     ops = request if type(request) is list else [request]

