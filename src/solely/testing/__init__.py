@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .contract import StoreContract as StoreContract
     from .machine import run_machine as run_machine
     from .proxy import FaultProxy as FaultProxy
+    from .simulator import simulate as simulate
 
 _HOMES = {
     "ManualClock": "clock",
@@ -22,6 +23,7 @@ _HOMES = {
     "StoreContract": "contract",
     "AsyncStoreContract": "contract",
     "run_machine": "machine",
+    "simulate": "simulator",
 }
 
 
