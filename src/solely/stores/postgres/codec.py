@@ -103,8 +103,6 @@ def lone(op: Op, clock: int | None, patience: int | None) -> tuple[str, Values]:
         key, owner, ttl, info, client, delay, fingerprint, counted, value = op
         if not (delay or fingerprint or counted or value):
             return "acquire_plain", (clock, patience, key, owner, us(ttl), info, client)
-    elif type(op) is Release and not (op.revoke or op.delay or op.keep):
-        return "release_plain", (clock, patience, op.key, op.owner)
     name, values = _LONE[type(op)]
     return name, (clock, patience, *values(op))
 

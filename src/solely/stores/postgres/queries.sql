@@ -17,9 +17,6 @@ SELECT * FROM {finish}($1::bigint, $2::integer, $3::text, $4::text, $5::bytea, $
 -- name: release
 SELECT ({release}($1::bigint, $2::integer, $3::text, $4::text, $5::boolean, $6::bigint, $7::bigint)).fence
 
--- name: release_plain
-SELECT {release_plain}($1::bigint, $2::integer, $3::text, $4::text)
-
 -- name: mark
 SELECT ({mark}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fence
 

@@ -229,23 +229,6 @@ BEGIN
 END
 $$;
 
--- A Release of nothing more: the number that release answers as its fence; NULL for busy.
-CREATE FUNCTION {release_plain}(clock bigint, patience integer, k text, who text)
-RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
-        RETURN NULL;
-    END IF;
-    DELETE FROM {entries} e
-    WHERE e.key = k AND e.owner = who AND e.state = 'h' AND e.until > {moment}(clock)
-        AND e.waiters IS NULL AND e.gone IS NULL;
-    IF FOUND THEN
-        RETURN 1;
-    END IF;
-    RETURN ({release}(clock, patience, k, who, false, 0, 0)).fence;
-END
-$$;
-
 -- fence: 1 first, 0 seen
 CREATE FUNCTION {mark}(clock bigint, patience integer, k text, who text, ttl bigint)
 RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
