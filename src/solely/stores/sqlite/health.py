@@ -45,7 +45,13 @@ def log_wal_reset_bug(version: Version = sqlite3.sqlite_version_info) -> None:
     """One warning per process and version that has the bug."""
     if has_wal_reset_bug(version) and version not in _logged:
         _logged.add(version)
-        log.warning("sqlite_wal_reset_bug", extra={"version": ".".join(map(str, version)), "fixed_in": "3.51.3"})
+        figures = {"version": ".".join(map(str, version)), "fixed_in": "3.51.3"}
+        log.warning(
+            "sqlite_wal_reset_bug: SQLite %(version)s can, rarely, lose commits of several writers; "
+            "fixed in %(fixed_in)s, 3.50.7 and 3.44.6",
+            figures,
+            extra=figures,
+        )
 
 
 def findings(path: str, execute: Callable[..., Any], readings: Readings) -> list[Finding]:
