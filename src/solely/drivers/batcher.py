@@ -1,0 +1,112 @@
+"""Collects the ops that tasks issue in one turn of the loop, and sends them as one batch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import StoreError, StoreUnavailable, Unanswered
+from ..ops import MAX_BATCH, MAX_BATCH_BYTES, Op
+from ..rules import local_clock
+from ..stores import AsyncStore
+from .trying import HEAVY, URGENT, weight
+
+
+class Batcher:
+    """Collects the ops of one turn of the loop. A lone op waits for no company; nobody's cancellation stops a batch."""
+
+    def __init__(self, store: AsyncStore, loop: asyncio.AbstractEventLoop) -> None:
+        self._store = store
+        self._loop = loop
+        self._urgent: list[tuple[Op, asyncio.Future[Any]]] = []
+        self._pending: list[tuple[Op, asyncio.Future[Any]]] = []
+        self._flying: set[asyncio.Future[Any]] = set()
+
+    def submit(self, op: Op) -> asyncio.Future[Any]:
+        """A future of (reply, when it was sent)."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if not (self._pending or self._urgent):
+            self._loop.call_soon(self._flush)
+        (self._urgent if type(op) in URGENT else self._pending).append((op, future))
+        return future
+
+    def submit_all(self, ops: list[Op]) -> asyncio.Future[Any]:
+        """A future of (replies, when they were sent) for a batch that is one already; it goes out at once."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._perform(ops, lambda sent, done: self._all_answered(ops, future, sent, done))
+        return future
+
+    def _all_answered(self, ops: list[Op], future: asyncio.Future[Any], sent: float, done: asyncio.Future[Any]) -> None:
+        error = _error(done)
+        if future.done():
+            return
+        if error is None:
+            future.set_result((done.result(), sent))
+        elif isinstance(error, StoreUnavailable) or not isinstance(error, StoreError):
+            future.set_exception(error)
+        else:  # one op may have spoiled it for all: each is repeated alone, under its own owner
+            alone = asyncio.gather(*map(self.submit, ops), return_exceptions=True)
+            alone.add_done_callback(lambda each: _settle(future, (_values(each), sent)))
+
+    def _flush(self) -> None:
+        waiting = self._urgent + self._pending if self._urgent else self._pending
+        self._urgent, self._pending = [], []
+        if len(waiting) == 1 or (len(waiting) <= MAX_BATCH and not any(type(op) in HEAVY for op, _ in waiting)):
+            self._send(waiting)
+            return
+        batch: list[tuple[Op, asyncio.Future[Any]]] = []
+        size = 0
+        for one in waiting:
+            more = weight(one[0])
+            if batch and (len(batch) == MAX_BATCH or size + more > MAX_BATCH_BYTES):
+                self._send(batch)
+                batch, size = [], 0
+            batch.append(one)
+            size += more
+        self._send(batch)
+
+    def _send(self, batch: list[tuple[Op, asyncio.Future[Any]]]) -> None:
+        self._perform([op for op, _ in batch], lambda sent, done: self._answered(batch, sent, done))
+
+    def _perform(self, ops: list[Op], then: Callable[[float, asyncio.Future[Any]], None]) -> None:
+        """Performs the ops, whoever still waits for them, and hands the outcome on."""
+        sent = local_clock()
+        answer = asyncio.ensure_future(self._store.perform(ops))
+        self._flying.add(answer)  # the loop itself keeps only weak references
+
+        def answered(done: asyncio.Future[Any]) -> None:
+            self._flying.discard(done)
+            then(sent, done)
+
+        answer.add_done_callback(answered)
+
+    def _answered(self, batch: list[tuple[Op, asyncio.Future[Any]]], sent: float, answer: asyncio.Future[Any]) -> None:
+        error = _error(answer)
+        if error is None:
+            for (_, future), reply in zip(batch, answer.result(), strict=True):
+                if not future.done():
+                    if isinstance(reply, StoreError):
+                        future.set_exception(reply)
+                    else:
+                        future.set_result((reply, sent))
+        elif isinstance(error, StoreUnavailable) or len(batch) == 1:
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(error)
+        else:  # one op may have spoiled it for all: each is repeated alone, under its own owner
+            for one in batch:
+                self._send([one])
+
+
+def _error(done: asyncio.Future[Any]) -> BaseException | None:
+    return Unanswered("the event loop cancelled the request") if done.cancelled() else done.exception()
+
+
+def _settle(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _values(each: asyncio.Future[Any]) -> list[Any]:
+    return [answer[0] if isinstance(answer, tuple) else answer for answer in each.result()]
