@@ -7,7 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from solely.client import Client, Pending
+from solely.client import Client
+from solely.faces.locks import Pending
 from solely.lease import Lease, LeaseSet
 from solely.model import Entry
 from solely.ops import Op, Read

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
-from ..flows.requests import ATTEMPT, NOW, SENT, Ask, Flow, Join, Wait
+from ..flows.requests import ATTEMPT, NOW, SENT, Ask, Flow, Join, Tell, Wait
 from ..ops import Release
 from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
@@ -101,6 +101,9 @@ class AsyncDriver:
                         elif kind is Wait:
                             stopped = None  # a flow that waits again has done with undoing
                             argument = await run.rest(request.at_most)
+                        elif kind is Tell:
+                            self.lines.tell_all(request.key)
+                            argument = None
                         elif stopped is not None or undoing:
                             argument = await run.undo(request)
                         elif kind in IS_OP and not self.closing:  # the usual case, without a coroutine of its own
@@ -182,8 +185,10 @@ class _Run:
 
     async def turn(self, request: Join) -> bool:
         """True once this flow is the first of the line; False if that took too long."""
-        ends, first = local_clock() + request.at_most, False
+        ends, first, settled = local_clock() + request.at_most, False, request.settled
         while not first and not self.driver.closing and (left := ends - local_clock()) > 0:
+            if settled is not None and settled():
+                break
             await self.rest(left)  # also ended by a late hint for a key that this flow had joined before
             first = self.driver.lines.is_first(request.key, self)
         return first

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
-from ..flows.requests import ATTEMPT, NOW, SENT, Ask, Flow, Join, Wait
+from ..flows.requests import ATTEMPT, NOW, SENT, Ask, Flow, Join, Tell, Wait
 from ..ops import Release
 from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
@@ -75,6 +75,9 @@ class BlockingDriver:
                         elif kind is Wait:
                             stopped = None  # a flow that waits again has done with undoing
                             argument = run.sleep(request.at_most)
+                        elif kind is Tell:
+                            self.lines.tell_all(request.key)
+                            argument = None
                         elif stopped is not None or undoing:
                             argument = run.undo(request)
                         elif kind in IS_OP and not self.closing:  # the usual case, without a call of its own
@@ -166,8 +169,10 @@ class _Run:
         return self.driver.lines.join(request.key, self) or self.turn(request)
 
     def turn(self, request: Join) -> bool:
-        ends, first = local_clock() + request.at_most, False
+        ends, first, settled = local_clock() + request.at_most, False, request.settled
         while not first and not self.driver.closing and (left := ends - local_clock()) > 0:
+            if settled is not None and settled():
+                break
             self.sleep(left)  # also ended by a late hint for a key that this flow had joined before
             first = self.driver.lines.is_first(request.key, self)
         return first

@@ -57,6 +57,15 @@ class Lines:
                 if first is not None:
                     first.wake()
 
+    def tell_all(self, key: str) -> None:
+        """What the key was waited for is settled: wakes its whole line."""
+        with self._mutex:
+            first = self._first.get(key)
+            if first is not None:
+                first.wake()
+            for waiter in self._others.get(key, ()):
+                waiter.wake()
+
     def is_first(self, key: str, waiter: Waiter) -> bool:
         """True if this waiter is the first of the line."""
         return self._first.get(key) is waiter

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Protocol
 
 from ..errors import Interrupted, StoreError, StoreUnavailable, Unanswered
-from ..flows.requests import Ask, Flow, Join, Wait
+from ..flows.requests import Ask, Flow, Join, Tell, Wait
 from ..ops import Op, Release, Reply
 from ..rules import COMPENSATE
 from .lines import Lines
@@ -175,6 +175,9 @@ class Run:
                     argument = self._join(request)
                     if argument is None:
                         return
+                elif kind is Tell:
+                    self.driver.lines.tell_all(request.key)
+                    argument = None
                 else:
                     self._ask(request)
                     return
@@ -235,15 +238,15 @@ class Run:
         self.joined.append(request.key)
         if self.driver.lines.join(request.key, self):
             return True
-        self._joining = Join(request.key, self.driver.clock() + request.at_most)
+        self._joining = request._replace(at_most=self.driver.clock() + request.at_most)
         return self._stand_in_line()
 
     def _stand_in_line(self) -> bool | None:
         """True once it is the first of the line, False if that took too long, None while it has to sleep."""
-        key, ends = self._joining  # type: ignore[misc]
+        key, ends, settled = self._joining  # type: ignore[misc]
         while not self.driver.lines.is_first(key, self):
             left = ends - self.driver.clock()
-            if left <= _TICK:
+            if left <= _TICK or (settled is not None and settled()):
                 return False
             if not self._sleep(left):  # else woken by a late hint for a key that this flow had joined before
                 return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from enum import Enum, auto
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,13 +26,15 @@ Sending = tuple[float, bool, float]  # when the answered try was sent; was any t
 
 
 class Join(NamedTuple):
-    """→ bool: True once this flow is first in the process's line for the key; False if that took longer than `at_most`.
+    """→ bool: True once this flow is first in the process's line for the key; False if that took longer than `at_most`,
+    or if `settled` became true meanwhile: it is asked whenever the line is told.
 
     The place lasts until the flow ends, however it ends.
     """
 
     key: str
     at_most: float
+    settled: Callable[[], bool] | None = None
 
 
 class Wait(NamedTuple):
@@ -42,6 +44,14 @@ class Wait(NamedTuple):
     at_most: float
 
 
+class Tell(NamedTuple):
+    """→ None: everyone in the process's line for the key looks up, so that what is settled is known to all at once."""
+
+    key: str
+
+
 T = TypeVar("T")
-Request = Op | list[Any] | Ask | Join | Wait  # a list is a batch of ops, answered by a list of replies or StoreErrors
+Request = (
+    Op | list[Any] | Ask | Join | Wait | Tell
+)  # a list is a batch of ops, answered by a list of replies or StoreErrors
 Flow = Generator[Request, Any, T]

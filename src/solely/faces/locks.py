@@ -1,0 +1,227 @@
+"""Locks: a key in hand for a while, taken in turn, renewed while it is held."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from typing import Any, Generic, Literal, TypeVar
+
+from ..core import keys_of
+from ..errors import Busy, InvalidInput
+from ..flows.hold import Hold
+from ..lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
+from ..rules import Seconds, seconds, stored_key
+from . import AsyncFace, Face
+
+log = logging.getLogger("solely")
+
+T = TypeVar("T", bound=AsyncLease | AsyncLeaseSet)
+OnLost = Literal["flag", "cancel"] | Callable[[], None]
+
+
+def _most(max_hold: Seconds) -> float:
+    return seconds("max_hold", max_hold, least=0.001, most=math.inf)
+
+
+def _tell(on_lost: Callable[[], None], hold: Hold) -> None:
+    try:
+        on_lost()
+    except Exception:
+        log.exception("on_lost_failed", extra={"key": hold.key})
+
+
+def _told(on_lost: Any, *, cancels: bool) -> Callable[[Hold], None] | None:
+    if callable(on_lost):
+        return lambda hold: _tell(on_lost, hold)
+    if on_lost == "flag" or (on_lost == "cancel" and cancels):
+        return None
+    hint = "; a thread cannot be cancelled: look at lease.lost, or give a function" if on_lost == "cancel" else ""
+    raise InvalidInput(f"on_lost must be {'cancel, ' if cancels else ''}flag or a function, not {on_lost!r}{hint}")
+
+
+class Locks(Face):
+    """Locks, for threads."""
+
+    def lock(
+        self,
+        key: str,
+        *,
+        ttl: Seconds = 30.0,
+        wait: Seconds = 10.0,
+        purpose: str = "",
+        delay: Seconds = 0.0,
+        renew: bool = True,
+        max_hold: Seconds | None = None,
+        on_lost: OnLost = "flag",
+    ) -> Lease:
+        """A lease of the key, taken in the order of arrival within `wait`; raises Busy, which says who has it.
+
+        It is renewed at half its ttl until released, at most for `max_hold`. Should it expire, the key stays closed
+        for `delay` seconds more.
+        """
+        stored = stored_key("lock", key)
+        terms = self._core.terms(ttl, wait, delay)
+        return self._run(self._core.taking(stored, terms, self._leased(renew, max_hold, on_lost), purpose))
+
+    def try_lock(
+        self,
+        key: str,
+        *,
+        ttl: Seconds = 30.0,
+        purpose: str = "",
+        delay: Seconds = 0.0,
+        renew: bool = True,
+        max_hold: Seconds | None = None,
+        on_lost: OnLost = "flag",
+    ) -> Lease | None:
+        """A lease of the key, or None if somebody has it; does not wait."""
+        stored = stored_key("lock", key)
+        terms = self._core.terms(ttl, 0.0, delay)
+        leased = self._leased(renew, max_hold, on_lost)
+        try:
+            return self._run(self._core.taking(stored, terms, leased, purpose))
+        except Busy:
+            return None
+
+    def lock_all(
+        self,
+        keys: Iterable[str],
+        *,
+        ttl: Seconds = 30.0,
+        wait: Seconds = 10.0,
+        purpose: str = "",
+        delay: Seconds = 0.0,
+        renew: bool = True,
+        max_hold: Seconds | None = None,
+        on_lost: OnLost = "flag",
+    ) -> LeaseSet:
+        """Leases of all keys or of none; callers whose sets overlap do not deadlock."""
+        stored = keys_of("lock", keys)
+        terms = self._core.terms(ttl, wait, delay)
+        leased = self._leased(renew, max_hold, on_lost)
+        return LeaseSet(self._run(self._core.taking_all(stored, terms, leased, purpose)))
+
+    def resume(
+        self, token: str, *, renew: bool = True, max_hold: Seconds | None = None, on_lost: OnLost = "flag"
+    ) -> Lease:
+        """Goes on with a lease that another process took and handed over; raises Busy if it is no longer held."""
+        return self._run(self._core.resuming(token, self._leased(renew, max_hold, on_lost)))
+
+    def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], Lease]:
+        told = None if on_lost == "flag" else _told(on_lost, cancels=False)
+        most = math.inf if max_hold is None else _most(max_hold)
+
+        def leased(hold: Hold) -> Lease:
+            if told is not None:
+                hold.on_lost = told
+            hold.keep(renew, most)
+            return self._core.kept(Lease(hold, self._core, self._run))
+
+        return leased
+
+
+class Pending(Generic[T]):
+    """A lease being taken: `await` it, or use it in `async with`."""
+
+    def __init__(self, take: Callable[[], Awaitable[T]]) -> None:
+        self._take = take
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._take().__await__()
+
+    async def __aenter__(self) -> T:
+        lease = self._lease = await self._take()
+        lease.guard()
+        return lease
+
+    def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> Awaitable[None]:
+        return self._lease.__aexit__(kind, error, trace)
+
+
+class AsyncLocks(AsyncFace):
+    """Locks, awaited."""
+
+    def lock(
+        self,
+        key: str,
+        *,
+        ttl: Seconds = 30.0,
+        wait: Seconds = 10.0,
+        purpose: str = "",
+        delay: Seconds = 0.0,
+        renew: bool = True,
+        max_hold: Seconds | None = None,
+        on_lost: OnLost = "cancel",
+    ) -> Pending[AsyncLease]:
+        """A lease of the key, taken in the order of arrival within `wait`; raises Busy, which says who has it.
+
+        Use it in `async with`, or await it. It is renewed at half its ttl until released, at most for `max_hold`.
+        Should it expire, the key stays closed for `delay` seconds more.
+        """
+        stored = stored_key("lock", key)
+        terms = self._core.terms(ttl, wait, delay)
+        leased = self._leased(renew, max_hold, on_lost)
+        return Pending(lambda: self._run(self._core.taking(stored, terms, leased, purpose)))
+
+    async def try_lock(
+        self,
+        key: str,
+        *,
+        ttl: Seconds = 30.0,
+        purpose: str = "",
+        delay: Seconds = 0.0,
+        renew: bool = True,
+        max_hold: Seconds | None = None,
+        on_lost: OnLost = "cancel",
+    ) -> AsyncLease | None:
+        """A lease of the key, or None if somebody has it; does not wait."""
+        stored = stored_key("lock", key)
+        terms = self._core.terms(ttl, 0.0, delay)
+        leased = self._leased(renew, max_hold, on_lost)
+        try:
+            return await self._run(self._core.taking(stored, terms, leased, purpose))
+        except Busy:
+            return None
+
+    def lock_all(
+        self,
+        keys: Iterable[str],
+        *,
+        ttl: Seconds = 30.0,
+        wait: Seconds = 10.0,
+        purpose: str = "",
+        delay: Seconds = 0.0,
+        renew: bool = True,
+        max_hold: Seconds | None = None,
+        on_lost: OnLost = "cancel",
+    ) -> Pending[AsyncLeaseSet]:
+        """Leases of all keys or of none; callers whose sets overlap do not deadlock."""
+        stored = keys_of("lock", keys)
+        terms = self._core.terms(ttl, wait, delay)
+        leased = self._leased(renew, max_hold, on_lost)
+
+        async def take() -> AsyncLeaseSet:
+            return AsyncLeaseSet(await self._run(self._core.taking_all(stored, terms, leased, purpose)))
+
+        return Pending(take)
+
+    async def resume(
+        self, token: str, *, renew: bool = True, max_hold: Seconds | None = None, on_lost: OnLost = "cancel"
+    ) -> AsyncLease:
+        """Goes on with a lease that another process took and handed over; raises Busy if it is no longer held."""
+        return await self._run(self._core.resuming(token, self._leased(renew, max_hold, on_lost)))
+
+    def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], AsyncLease]:
+        told = _told(on_lost, cancels=True)
+        most = math.inf if max_hold is None else _most(max_hold)
+
+        def leased(hold: Hold) -> AsyncLease:
+            if told is not None:
+                hold.on_lost = told
+            hold.keep(renew, most)
+            return self._core.kept(AsyncLease(hold, self._core, self._run, cancel=on_lost == "cancel"))
+
+        return leased
