@@ -8,13 +8,14 @@ import threading
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from .cache import Cache
 from .core import Core
 from .drivers.aio import AsyncDriver, finished
 from .drivers.blocking import BlockingDriver
 from .drivers.trying import ONE_TRY
+from .errors import InvalidInput
 from .events import Hook, combine
 from .faces.locks import AsyncLocks, Locks
 from .faces.marks import AsyncMarks, Marks
@@ -22,6 +23,8 @@ from .flows.renewal import keep_renewing, keep_watching
 from .model import Finding
 from .rules import Seconds, seconds
 from .stores import AsyncStore, Clock, Store, open_async_store, open_store
+
+OnOutage = Literal["raise", "proceed"]
 
 _clients: weakref.WeakSet[Client | AsyncClient] = weakref.WeakSet()
 
@@ -49,6 +52,12 @@ def _timeout(timeout: Seconds) -> float:
     return seconds("timeout", timeout, least=0.01, most=3600.0)
 
 
+def _proceeds(on_outage: OnOutage) -> bool:
+    if on_outage not in ("raise", "proceed"):
+        raise InvalidInput(f"on_outage must be 'raise' or 'proceed', not {on_outage!r}")
+    return on_outage == "proceed"
+
+
 def _cache(cache: Cache | bool) -> Cache | None:
     return cache if isinstance(cache, Cache) else Cache() if cache else None
 
@@ -57,7 +66,8 @@ class Client(Locks, Marks):
     """Makes work happen once, from threads. Usable from any number of threads; close it, or use it in `with`.
 
     `timeout` is how long an unanswered store is asked again before StoreUnavailable; `cache` remembers finished marks
-    locally; `hooks` are told every event.
+    locally; `hooks` are told every event. `on_outage="proceed"` goes on without a store that is away, as if the caller
+    were the first: counted in `failed_open`, logged and told.
     """
 
     def __init__(
@@ -67,6 +77,7 @@ class Client(Locks, Marks):
         timeout: Seconds = 5.0,
         cache: Cache | bool = False,
         hooks: Iterable[Hook] = (),
+        on_outage: OnOutage = "raise",
         clock: Clock | None = None,
         store: Store | None = None,
     ) -> None:
@@ -75,10 +86,20 @@ class Client(Locks, Marks):
         hook = combine(hooks)
         self._driver = BlockingDriver(self._store, timeout=patience, hook=hook)
         self._core = Core(
-            self._store, ring=self._ring, hook=hook, cache=_cache(cache), start_keeping=self._start_keeping
+            self._store,
+            ring=self._ring,
+            hook=hook,
+            cache=_cache(cache),
+            start_keeping=self._start_keeping,
+            proceed=_proceeds(on_outage),
         )
         self._run = self._driver.run
         _clients.add(self)
+
+    @property
+    def failed_open(self) -> int:
+        """How often this client went on without its store."""
+        return self._core.failed_open
 
     def check(self) -> list[Finding]:
         """What is right and wrong with the store: reachability, clock, settings that break a promise."""
@@ -114,7 +135,8 @@ class AsyncClient(AsyncLocks, AsyncMarks):
     """Makes work happen once, from asyncio. Belongs to one event loop; close it, or use it in `async with`.
 
     `timeout` is how long an unanswered store is asked again before StoreUnavailable; `cache` remembers finished marks
-    locally; `hooks` are told every event.
+    locally; `hooks` are told every event. `on_outage="proceed"` goes on without a store that is away, as if the caller
+    were the first: counted in `failed_open`, logged and told.
     """
 
     def __init__(
@@ -124,6 +146,7 @@ class AsyncClient(AsyncLocks, AsyncMarks):
         timeout: Seconds = 5.0,
         cache: Cache | bool = False,
         hooks: Iterable[Hook] = (),
+        on_outage: OnOutage = "raise",
         clock: Clock | None = None,
         store: AsyncStore | None = None,
     ) -> None:
@@ -132,11 +155,21 @@ class AsyncClient(AsyncLocks, AsyncMarks):
         hook = combine(hooks)
         self._driver = AsyncDriver(self._store, timeout=patience, hook=hook)
         self._core = Core(
-            self._store, ring=self._ring, hook=hook, cache=_cache(cache), start_keeping=self._start_keeping
+            self._store,
+            ring=self._ring,
+            hook=hook,
+            cache=_cache(cache),
+            start_keeping=self._start_keeping,
+            proceed=_proceeds(on_outage),
         )
         self._run = self._driver.run
         self._keepers: list[asyncio.Task[None]] = []
         _clients.add(self)
+
+    @property
+    def failed_open(self) -> int:
+        """How often this client went on without its store."""
+        return self._core.failed_open
 
     async def check(self) -> list[Finding]:
         """What is right and wrong with the store: reachability, clock, settings that break a promise."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from . import events
 from .cache import Cache
-from .errors import Busy, InvalidInput, SolelyError
+from .errors import Busy, Interrupted, InvalidInput, SolelyError, StoreUnavailable
 from .flows import dedup, lock
 from .flows.hold import FORKED, Hold
 from .flows.lock import Terms
@@ -24,6 +24,7 @@ from .stores import StoreFace
 
 log = logging.getLogger("solely")
 L = TypeVar("L", bound=LeaseFace)
+R = TypeVar("R")
 MAX_MANY = 100_000  # keys in one call: what one process should hold in memory at a time
 
 
@@ -39,10 +40,13 @@ class Core:
         cache: Cache | None,
         start_keeping: Callable[[], None],
         signature: Callable[[], Signature] = Signature,
+        proceed: bool = False,
     ) -> None:
         self.store = store
         self.hook = hook
         self.cache = cache
+        self.proceed = proceed  # when the store is away
+        self.failed_open = 0
         self.book = Book(ring, self._report)
         self._ring = ring
         self._sign = signature
@@ -72,6 +76,24 @@ class Core:
                 else events.Renewed(hold.key, hold.fence, renewed.left)
             )
             self.hook(event)
+
+    def or_proceed(self, key: str, what: str, flow: Flow[R], instead: Callable[[], R]) -> Flow[R]:
+        """The flow's result; if the store is away and this client proceeds without it, `instead`: counted and told."""
+        if not self.proceed:
+            return (yield from flow)
+        try:
+            return (yield from flow)
+        except Interrupted as why:
+            if not isinstance(why.cause, StoreUnavailable):
+                raise
+            error: SolelyError = why.cause
+        except StoreUnavailable as away:
+            error = away
+        self.failed_open += 1
+        log.warning("failed_open", extra={"key": key, "what": what, "count": self.failed_open, "error": str(error)})
+        if self.hook is not None:
+            self.hook(events.FailedOpen(key, what))
+        return instead()
 
     # -- lock
 

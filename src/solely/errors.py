@@ -5,7 +5,13 @@
     │   └── UnknownScheme              a store URL whose scheme no store serves
     ├── MissingExtra (ImportError)     an optional dependency is not installed; the text has the pip line
     ├── Refused                        a normal "no", raised where the caller asked to have its body guarded
-    │   └── Busy                       somebody else holds the key; says who and for how long
+    │   ├── Busy                       somebody else holds the key; says who and for how long
+    │   ├── Mismatch                   the key was claimed with another fingerprint: another payload
+    │   ├── TimedOut                   a claim was neither won nor finished within the wait; says by whom it is held
+    │   ├── NotKept                    the work was done once, and its result was too large or too fluid to be kept
+    │   ├── BreakerOpen                the circuit breaker lets nothing through; says for how long
+    │   └── Limited                    over the limit; says when the next is allowed
+    ├── WorkFailed                     the work of a claim failed for good and is not run again; says how it failed
     ├── LeaseLost                      the lease ended while its holder believed to hold it
     ├── StaleFence                     a guarded resource has seen a later holder: nothing was written
     ├── ClientClosed                   the client was closed
@@ -50,6 +56,35 @@ class Refused(SolelyError):
 
 class Busy(Refused):
     """Somebody else holds the key and the wait is over."""
+
+
+class Mismatch(Refused):
+    """The key was claimed with another fingerprint: the same key must come with the same payload."""
+
+
+class TimedOut(Refused):
+    """A claim was neither won nor finished within its wait."""
+
+
+class NotKept(Refused):
+    """The work was done once and is not done again; its result was not kept."""
+
+
+class BreakerOpen(Refused):
+    """The circuit breaker is open: nothing was tried."""
+
+
+class Limited(Refused):
+    """Over the limit: `left` says after how many seconds the next is allowed."""
+
+
+class WorkFailed(SolelyError):
+    """The work of a claim failed, and that outcome is kept: `kind` names the class of its error, `text` its message."""
+
+    def __init__(self, message: str, *, key: str = "", kind: str = "", text: str = "") -> None:
+        super().__init__(message, key=key)
+        self.kind = kind
+        self.text = text
 
 
 class LeaseLost(SolelyError):

@@ -79,6 +79,90 @@ class Retried(Event):
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class Claimed(Event):
+    """A claim was won after waiting `waited` seconds; `attempt` 2 or more took over from one that failed or died."""
+
+    fence: int
+    attempt: int
+    waited: float
+
+
+@dataclass(frozen=True, slots=True)
+class Published(Event):
+    """A claim's result was published; if `superseded`, another's result stands instead."""
+
+    fence: int
+    superseded: bool
+    held: float
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed(Event):
+    """A claim was answered with the winner's result; `cached` if the local cache knew it."""
+
+    waited: float
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatched(Event):
+    """A claim's key came again with another fingerprint."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut(Event):
+    """A claim was neither won nor finished within its wait."""
+
+    waited: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved(Event):
+    """A reservation was granted."""
+
+    fence: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded(Event):
+    """What a reservation was for was sent; it was held for `held` seconds."""
+
+    fence: int
+    held: float
+
+
+@dataclass(frozen=True, slots=True)
+class Suppressed(Event):
+    """A reservation was refused; `reason` is reserved, quiet or limited."""
+
+    reason: str
+    retry_after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limited(Event):
+    """A limit was asked for: `allowed`, or over the limit."""
+
+    allowed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered(Event):
+    """An item was parked as a dead letter; the key is its item key."""
+
+    group: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailedOpen(Event):
+    """The store was away and the client went on without it, as its `on_outage` says."""
+
+    what: str
+
+
 class Hook(Protocol):
     """Is called with every event, on the thread or task where it happened; must return quickly."""
 
