@@ -143,5 +143,7 @@ OPS: tuple[type, ...] = (
     Acquire, Release, Mark, Renew, Read, Finish, Clear, Hit, Unhit, Advance, Push, Take, Ack, Return,
 )  # fmt: skip
 
+make = tuple.__new__  # make(Acquire, (key, …)) with all fields: spares hot flows the frame of a NamedTuple's constructor
+
 MAX_BATCH = 128  # ops: keeps one batch under about a millisecond of the server's time
 MAX_BATCH_BYTES = 256 * 1024  # so that one batch of large values does not hold up the small ones behind it

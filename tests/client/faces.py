@@ -34,7 +34,7 @@ class InThread:
         if name in _NOT_AWAITED or not callable(value):
             return value
         if name.startswith("lock"):
-            return lambda *args, **options: Pending(lambda: self._call(value, *args, **options))
+            return lambda *args, **options: Pending(self._call(value, *args, **options))
         return lambda *args, **options: self._call(value, *args, **options)
 
     async def _call(self, work: Callable[..., Any], *args: Any, **options: Any) -> Any:

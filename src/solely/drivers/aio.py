@@ -94,8 +94,10 @@ class AsyncDriver:
                                 argument = run.sent, run.doubtful, local_clock()
                             elif request is ATTEMPT:
                                 argument = fresh_owner(), local_clock()
+                            elif request is NOW:
+                                argument = local_clock()
                             else:
-                                argument = run.answer(request)
+                                argument = fresh_owner() if request is Ask.OWNER else random.random()
                         elif kind is Join:
                             argument = run.join(request.key) or await run.turn(request)
                         elif kind is Wait:
@@ -166,12 +168,6 @@ class _Run:
     woken = False
     sent = 0.0
     doubtful = False
-
-    def answer(self, request: Any) -> Any:
-        """The other small questions."""
-        if request is NOW:
-            return local_clock()
-        return fresh_owner() if request is Ask.OWNER else random.random()
 
     # -- the line
 

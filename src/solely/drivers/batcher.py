@@ -21,14 +21,18 @@ class Batcher:
         self._loop = loop
         self._urgent: list[tuple[Op, asyncio.Future[Any]]] = []
         self._pending: list[tuple[Op, asyncio.Future[Any]]] = []
+        self._heavy = False  # True if one of them carries a body
         self._flying: set[asyncio.Future[Any]] = set()
 
     def submit(self, op: Op) -> asyncio.Future[Any]:
         """A future of (reply, when it was sent)."""
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         if not (self._pending or self._urgent):
             self._loop.call_soon(self._flush)
-        (self._urgent if type(op) in URGENT else self._pending).append((op, future))
+        kind = type(op)
+        (self._urgent if kind in URGENT else self._pending).append((op, future))
+        if kind in HEAVY:
+            self._heavy = True
         return future
 
     def submit_all(self, ops: list[Op]) -> asyncio.Future[Any]:
@@ -51,8 +55,8 @@ class Batcher:
 
     def _flush(self) -> None:
         waiting = self._urgent + self._pending if self._urgent else self._pending
-        self._urgent, self._pending = [], []
-        if len(waiting) == 1 or (len(waiting) <= MAX_BATCH and not any(type(op) in HEAVY for op, _ in waiting)):
+        heavy, self._urgent, self._pending, self._heavy = self._heavy, [], [], False
+        if len(waiting) == 1 or (len(waiting) <= MAX_BATCH and not heavy):
             self._send(waiting)
             return
         batch: list[tuple[Op, asyncio.Future[Any]]] = []

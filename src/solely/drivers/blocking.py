@@ -68,8 +68,10 @@ class BlockingDriver:
                                 argument = run.sent, run.doubtful, local_clock()
                             elif request is ATTEMPT:
                                 argument = fresh_owner(), local_clock()
+                            elif request is NOW:
+                                argument = local_clock()
                             else:
-                                argument = run.answer(request)
+                                argument = fresh_owner() if request is Ask.OWNER else random.random()
                         elif kind is Join:
                             argument = run.join(request)
                         elif kind is Wait:
@@ -149,12 +151,6 @@ class _Run:
     joined: list[str] | None = None
     sent = 0.0
     doubtful = False
-
-    def answer(self, request: Any) -> Any:
-        """The other small questions."""
-        if request is NOW:
-            return local_clock()
-        return fresh_owner() if request is Ask.OWNER else random.random()
 
     # -- the line
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from typing import Any, Generic, Literal, TypeVar
 
 from ..core import keys_of
@@ -122,16 +122,18 @@ class Locks(Face):
 
 
 class Pending(Generic[T]):
-    """A lease being taken: `await` it, or use it in `async with`."""
+    """A lease being taken: `await` it, or use it in `async with`; once."""
 
-    def __init__(self, take: Callable[[], Awaitable[T]]) -> None:
-        self._take = take
+    __slots__ = ("_lease", "_taking")
+
+    def __init__(self, taking: Coroutine[Any, Any, T]) -> None:
+        self._taking = taking
 
     def __await__(self) -> Generator[Any, None, T]:
-        return self._take().__await__()
+        return self._taking.__await__()
 
     async def __aenter__(self) -> T:
-        lease = self._lease = await self._take()
+        lease = self._lease = await self._taking
         lease.guard()
         return lease
 
@@ -164,7 +166,7 @@ class AsyncLocks(AsyncFace):
         stored = stored_key("lock", key)
         terms = self._core.terms(ttl, wait, delay)
         leased = self._leased(renew, max_hold, on_lost)
-        return Pending(lambda: self._run(self._core.taking(stored, terms, leased, purpose)))
+        return Pending(self._run(self._core.taking(stored, terms, leased, purpose)))
 
     async def try_lock(
         self,
@@ -206,7 +208,7 @@ class AsyncLocks(AsyncFace):
         async def take() -> AsyncLeaseSet:
             return AsyncLeaseSet(await self._run(self._core.taking_all(stored, terms, leased, purpose)))
 
-        return Pending(take)
+        return Pending(take())
 
     async def resume(
         self, token: str, *, renew: bool = True, max_hold: Seconds | None = None, on_lost: OnLost = "cancel"
@@ -215,7 +217,7 @@ class AsyncLocks(AsyncFace):
         return await self._run(self._core.resuming(token, self._leased(renew, max_hold, on_lost)))
 
     def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], AsyncLease]:
-        told = _told(on_lost, cancels=True)
+        told = None if on_lost == "cancel" else _told(on_lost, cancels=True)
         most = math.inf if max_hold is None else _most(max_hold)
 
         def leased(hold: Hold) -> AsyncLease:

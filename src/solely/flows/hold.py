@@ -61,7 +61,7 @@ class Hold:
         """It was let go: the store's answer, as far as it can be believed. An owner that the store does not know was
         released, unless it is so late that the store has forgotten."""
         if now < self.deadline and not self.lost:  # the usual case
-            self.lost = outcome.value
+            self.lost = outcome
             return outcome
         if outcome is Released.RELEASED and now > self.deadline + REMEMBER:
             outcome = Released.UNKNOWN

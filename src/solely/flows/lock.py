@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..errors import Busy, Interrupted, SolelyError, StoreError
 from ..holder import describe
 from ..model import Entry, Released, State
-from ..ops import Acquire, Read, Release, Renew
+from ..ops import Acquire, Read, Release, Renew, make
 from ..rules import LOOK_AGAIN, POLL, deadline, renewal
 from .hold import FORKED, Hold
 from .requests import ATTEMPT, NOW, SENT, Ask, Attempt, Flow, Join, Sending, Wait
@@ -53,13 +53,13 @@ def acquire(
     asked, looks = False, 0
     try:
         if wait:
-            if not (yield Join(key, wait)):
+            if not (yield make(Join, (key, wait, None))):
                 raise busy((yield Read(key)), wait)
             if key in here:
                 yield from _let_pass(key, start + wait, here)
         while True:
             asked = True
-            entry: Entry = yield Acquire(key, owner, ttl, info, client if wait else "", delay)
+            entry: Entry = yield make(Acquire, (key, owner, ttl, info, client if wait else "", delay, "", False, False))
             sending: Sending = yield SENT
             sent, doubtful, now = sending
             if entry.owner == owner:
@@ -132,7 +132,7 @@ def release(hold: Hold) -> Flow[Released]:
     if hold.lost == FORKED:
         return Released.UNKNOWN  # it is the parent's, which may hold it still
     try:
-        outcome: Released = yield Release(hold.key, hold.owner, hold.doubtful)
+        outcome: Released = yield make(Release, (hold.key, hold.owner, hold.doubtful, 0.0, 0.0))
     except Interrupted:
         yield Release(hold.key, hold.owner, True)
         raise

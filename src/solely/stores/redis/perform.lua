@@ -33,20 +33,20 @@ while arg <= #ARGV do
 
   -- The plain cases: a free key, a hold without waiters or history, marks. They make no function on their way, since
   -- that would cost as much as they do. What is not plain is left to the ops below, and so is every odd error.
-  if code == 'a' or code == 'r' then stored = redis.pcall('GET', name) end
-  if not fence and (code == 'm' or code == 'a' and not stored) then
+  if not fence and (code == 'a' or code == 'm') then
     --@ fences.lua
-    if not fence then reply = last end
+    if not fence and code == 'm' then reply = last end
   end
   if code == 'a' then
     width = 5
-    if fence and not stored then
+    if fence then
       fence = fence + 1
-      local set = redis.pcall('SET', name, 'h' .. struct.pack('>dd', fence, now + two) .. one .. '\0' .. three,
-        'PX', math.floor(two / 1000) + 60000 + slack)
-      reply = set.err and set or fence
+      stored = redis.pcall('SET', name, 'h' .. struct.pack('>dd', fence, now + two) .. one .. '\0' .. three,
+        'NX', 'GET', 'PX', math.floor(two / 1000) + 60000 + slack)
+      if not stored then reply = fence end
     end
   elseif code == 'r' then
+    stored = redis.pcall('GET', name)
     if type(stored) == 'string' and string.sub(stored, 1, 1) == 'h' and struct.unpack('>d', stored, 10) > now
       and string.sub(stored, 18, 18 + #one) == one .. '\0' then
       reply = redis.pcall('DEL', name)
