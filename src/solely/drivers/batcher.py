@@ -22,17 +22,22 @@ class Batcher:
         self._urgent: list[tuple[Op, asyncio.Future[Any]]] = []
         self._pending: list[tuple[Op, asyncio.Future[Any]]] = []
         self._heavy = False  # True if one of them carries a body
+        self._due = False  # True if a flush at the end of this turn is arranged
+        self._portion: int = getattr(store, "portion", MAX_BATCH)
         self._flying: set[asyncio.Future[Any]] = set()
 
     def submit(self, op: Op) -> asyncio.Future[Any]:
         """A future of (reply, when it was sent)."""
         future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
-        if not (self._pending or self._urgent):
-            self._loop.call_soon(self._flush)
+        if not self._due:
+            self._due = True
+            self._loop.call_soon(self._end_turn)
         kind = type(op)
         (self._urgent if kind in URGENT else self._pending).append((op, future))
         if kind in HEAVY:
             self._heavy = True
+        if len(self._pending) + len(self._urgent) >= self._portion:
+            self._flush()  # so that the store works on these while the other tasks of this turn ask for more
         return future
 
     def submit_all(self, ops: list[Op]) -> asyncio.Future[Any]:
@@ -52,6 +57,11 @@ class Batcher:
         else:  # one op may have spoiled it for all: each is repeated alone, under its own owner
             alone = asyncio.gather(*map(self.submit, ops), return_exceptions=True)
             alone.add_done_callback(lambda each: _settle(future, (_values(each), sent)))
+
+    def _end_turn(self) -> None:
+        self._due = False
+        if self._pending or self._urgent:
+            self._flush()
 
     def _flush(self) -> None:
         waiting = self._urgent + self._pending if self._urgent else self._pending

@@ -21,6 +21,8 @@ Execute = Callable[..., Any]
 class Fences(Protocol):
     """How one session numbers its fences."""
 
+    last: int  # the last one handed out
+
     def begin(self, execute: Execute) -> None:
         """A transaction has begun."""
 
@@ -40,30 +42,30 @@ class ClockFences:
     def __init__(self, tick: Callable[[], int], base: int) -> None:
         self._tick = tick
         self._base = base
-        self._last = 0
+        self.last = 0
         self._bound = 0  # greatest fence that this session knows to be reserved
 
     def begin(self, execute: Execute) -> None: ...
 
     def next(self) -> int | None:
         fence = self._base + self._tick()
-        if self._last < fence <= self._bound:  # the usual case
-            self._last = fence
+        if self.last < fence <= self._bound:  # the usual case
+            self.last = fence
             return fence
-        if fence <= self._last < self._bound:
-            self._last += 1
-            return self._last
+        if fence <= self.last < self._bound:
+            self.last += 1
+            return self.last
         return None
 
     def reserve(self, execute: Execute) -> int:
-        fence = max(self._last + 1, self._base + self._tick())
+        fence = max(self.last + 1, self._base + self._tick())
         self._bound = fence + RESERVE
         execute(SQL["reserve_fences"], (self._bound,))
-        self._last = fence
+        self.last = fence
         return fence
 
     def commit(self, execute: Execute) -> None:
-        while self._base + self._tick() <= self._last:
+        while self._base + self._tick() <= self.last:
             pass  # a batch that used more fences than µs: the clock passes them in less time than the commit takes
 
 
@@ -72,21 +74,21 @@ class CountedFences:
 
     def __init__(self, wall: Callable[[], int]) -> None:
         self._wall = wall
-        self._stored = self._last = 0
+        self._stored = self.last = 0
 
     def begin(self, execute: Execute) -> None:
-        self._stored = self._last = execute(SQL["meta"]).fetchone()[2]
+        self._stored = self.last = execute(SQL["meta"]).fetchone()[2]
 
     def next(self) -> int:
-        self._last = max(self._last + 1, self._wall())
-        return self._last
+        self.last = max(self.last + 1, self._wall())
+        return self.last
 
     def reserve(self, execute: Execute) -> int:
         return self.next()
 
     def commit(self, execute: Execute) -> None:
-        if self._last != self._stored:
-            execute(SQL["reserve_fences"], (self._last,))
+        if self.last != self._stored:
+            execute(SQL["reserve_fences"], (self.last,))
 
 
 def fences_for(readings: Readings, base: int) -> Fences:

@@ -77,7 +77,6 @@ class Rows:
         self.fixed = False  # `now` stands still: inside a transaction or a look
         self.looking = False  # nothing may change
         self.durable = False  # whether a commit waits for the disk
-        self.fence = 0  # the last one handed out
         self.hints: list[tuple[str, str]] = []
 
     def load(self, key: str) -> tuple[Row | None, t.Record]:
@@ -112,21 +111,13 @@ class Rows:
         if self.looking:
             raise MustWrite
         fence = self.fences.next()
-        self.fence = self.fences.reserve(self.execute) if fence is None else fence
-        return self.fence
+        return self.fences.reserve(self.execute) if fence is None else fence
 
     def fence_in_hand(self) -> int | None:
         """A fence for a statement inside a transaction; None where the statement had better ask for it."""
         if not self.fixed or self.readings.tick is None:  # no write lock yet; or a counter, which is not moved in vain
             return None
-        return self.fence_in_statement()
-
-    def fence_in_statement(self) -> int | None:
-        """Called by a statement, which has the write lock."""
-        fence = self.fences.next()
-        if fence is not None:
-            self.fence = fence
-        return fence
+        return self.fences.next()
 
     def lease_soon(self) -> int:
         """By then a statement surely has the write lock; what ends sooner is left to the long way."""

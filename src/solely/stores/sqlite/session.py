@@ -50,8 +50,8 @@ class Session(Rows):
             raise StoreUnavailable(f"the SQLite store {self.path} was in use during the fork of this process")
         with self.hub.opening:
             connection, base = connect(self.path, self.shared, self.readings, self.timeout)
-        connection.create_function("next_fence", 0, self.fence_in_statement)
         self.fences = fences_for(self.readings, base)
+        connection.create_function("next_fence", 0, self.fences.next)
         self._connection, self.execute = connection, connection.execute
         self.execute("PRAGMA synchronous = NORMAL")
         self.durable = False
@@ -75,14 +75,9 @@ class Session(Rows):
         with self.lock:
             if self._connection is None and (failed := self._first_connect()):
                 return [failed] * len(ops)
-            if len(ops) == 1:
-                replies = self._single(ops)
-            elif len(ops) <= MAX_BATCH:
-                replies = self._together(ops)
-            else:
-                replies = []
-                for start in range(0, len(ops), MAX_BATCH):
-                    replies += self._in_place(ops[start : start + MAX_BATCH])
+            replies = self._alone(ops[0]) if len(ops) == 1 else None
+            if replies is None:
+                replies = self._together(ops) if len(ops) <= MAX_BATCH else self._in_portions(ops)
             self._until_sweep -= len(ops)
             if self._until_sweep <= 0:
                 self._sweep_some()
@@ -93,24 +88,28 @@ class Session(Rows):
             self.hub.tell(client, key)
         return replies
 
-    def _single(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
-        """The commonest ops in one statement that is its own transaction, under the same lock as BEGIN IMMEDIATE."""
-        op: Any = ops[0]
-        shortcut = ALONE.get(type(op))
-        if shortcut is not None and self._alone_allowed and op.key not in self.hub.contended:
-            if not self.hub.writing.acquire(False):
-                self._enter()
-            try:
-                if self.durable:
-                    self._wait_for_disk(False)
-                reply: Any = shortcut(self, op)
-                if reply is not MISS:
-                    return [reply]
-            except sqlite3.Error as error:
-                doubt(self.path, error)  # else nothing was performed: the long way tries again, or says why not
-            finally:
-                self.hub.writing.release()
-        return self._together(ops)
+    def _alone(self, op: Any) -> list[Reply | StoreError] | None:
+        """The commonest ops in one statement that is its own transaction, under the same lock as BEGIN IMMEDIATE;
+        None if the long way must decide."""
+        shortcut, hub = ALONE.get(type(op)), self.hub
+        if shortcut is None or not self._alone_allowed or op.key in hub.contended:
+            return None
+        if not hub.writing.acquire(False):
+            self._enter()
+        try:
+            if self.durable:
+                self._wait_for_disk(False)
+            reply: Any = shortcut(self, op)
+            return None if reply is MISS else [reply]
+        except sqlite3.Error as error:
+            doubt(self.path, error)  # else nothing was performed: the long way tries again, or says why not
+            return None
+        finally:
+            hub.writing.release()
+
+    def _in_portions(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        starts = range(0, len(ops), MAX_BATCH)
+        return [reply for start in starts for reply in self._in_place(ops[start : start + MAX_BATCH])]
 
     def _first_connect(self) -> StoreError | None:
         try:

@@ -43,7 +43,7 @@ class _Miss:
 
 
 MISS = _Miss()
-_new = tuple.__new__
+_new, _HELD, _RELEASED = tuple.__new__, State.HELD, Released.RELEASED
 _TAKE, _MARK, _RELEASE = SQL["take_absent"], SQL["mark_absent"], SQL["release_clean"]
 
 
@@ -52,7 +52,7 @@ _TAKE, _MARK, _RELEASE = SQL["take_absent"], SQL["mark_absent"], SQL["release_cl
 
 def take_absent(rows: Rows, op: Acquire) -> Entry | _Miss:
     key, owner, ttl, info, _, delay, fingerprint, _, _ = op
-    span = t.us(ttl)
+    span = int(ttl * t.US + 0.5) or 1
     if rows.fixed:
         now, fence = rows.now.lease, rows.fence_in_hand()
     else:  # counted from before the write lock is waited for, as the holder counts it
@@ -61,7 +61,7 @@ def take_absent(rows: Rows, op: Acquire) -> Entry | _Miss:
     if rows.execute(_TAKE, fields).rowcount != 1:
         return MISS
     # Half the time of Entry(…), in the commonest answer of all.
-    return _new(Entry, (key, State.HELD, rows.fence, span / t.US, owner, 1, 0, 0, fingerprint, info, None, ""))
+    return _new(Entry, (key, _HELD, rows.fences.last, span / t.US, owner, 1, 0, 0, fingerprint, info, None, ""))
 
 
 def mark_absent(rows: Rows, op: Mark) -> bool | _Miss:
@@ -73,7 +73,7 @@ def release_clean(rows: Rows, op: Release) -> Released | _Miss:
     key, owner, revoke, delay, keep = op
     if revoke or delay or keep or rows.execute(_RELEASE, (key, owner, rows.lease_soon())).rowcount != 1:
         return MISS
-    return Released.RELEASED
+    return _RELEASED
 
 
 # -- entries
