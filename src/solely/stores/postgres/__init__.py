@@ -2,7 +2,8 @@
 
 One function per op, and one for a batch, decides and writes on the server's clock under advisory locks that end with
 their transaction; leases are rows, so poolers are safe. Read in this order: migrations/, codec.py, parts.py, wire.py,
-blocking.py, aio.py. Everything is committed as the server's synchronous_commit says, leases too.
+blocking.py, aio.py. Everything is committed as the server's synchronous_commit says, leases too; but a plain
+release does not wait for the disk: after a crash the key may be held until its ttl.
 """
 
 from __future__ import annotations

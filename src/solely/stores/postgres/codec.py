@@ -107,6 +107,13 @@ def lone(op: Op, clock: int | None, patience: int | None) -> tuple[str, Values]:
     return name, (clock, patience, *values(op))
 
 
+def alone(op: Op, clock: int | None, patience: int) -> tuple[str, Values]:
+    """As `lone`, where the op is a transaction of its own."""
+    if type(op) is Release and not (op.revoke or op.delay or op.keep):
+        return "release_lightly", (clock, patience, op.key, op.owner)
+    return lone(op, clock, patience)
+
+
 def batch(ops: Sequence[Op], clock: int | None) -> tuple[str, Values]:
     """The statement that performs many ops in order, and its values."""
     columns = zip(*(_BATCH[type(op)](op) for op in ops), strict=True)

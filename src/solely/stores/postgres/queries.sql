@@ -17,6 +17,12 @@ SELECT * FROM {finish}($1::bigint, $2::integer, $3::text, $4::text, $5::bytea, $
 -- name: release
 SELECT ({release}($1::bigint, $2::integer, $3::text, $4::text, $5::boolean, $6::bigint, $7::bigint)).fence
 
+-- name: release_lightly
+-- A plain release, in a transaction of its own that does not wait for the disk: should the server crash in the next
+-- moments, the key is held until its ttl. Whoever acquires it next waits for the disk, and this is written before that.
+SELECT ({release}($1::bigint, $2::integer, $3::text, $4::text, false, 0, 0)).fence
+FROM set_config('synchronous_commit', 'off', true)
+
 -- name: mark
 SELECT ({mark}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fence
 
