@@ -121,12 +121,15 @@ class Postgres:
 
     def pause(self) -> None:
         """SIGSTOP: connections stay up and nothing answers."""
-        for pid in self.family():
-            os.kill(pid, signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, what: signal.Signals) -> None:
         for pid in self.family():
-            os.kill(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # a connection whose client has left ends as soon as it may
+                os.kill(pid, what)
 
     def run(self, program: str, *arguments: str) -> None:
         """Runs one of the server's own programs as the server's user."""

@@ -32,6 +32,25 @@ def test_examples_of_the_testing_page(number: int, valkey: Valkey) -> None:
     exec(blocks("docs/testing.md")[number].replace("6379", str(valkey.port)), {})
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        "docs/claims.md",
+        "docs/dead-letters.md",
+        "docs/watermarks.md",
+        "docs/http-idempotency.md",
+        "docs/integrations.md",
+        "docs/reservations.md",
+        "docs/resilience.md",
+    ],
+)
+def test_examples_of_pages_that_need_no_server(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shared: dict[str, object] = {}
+    for block in blocks(page):
+        exec(block, shared)
+
+
 def test_every_link_between_pages_leads_somewhere() -> None:
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):

@@ -17,6 +17,7 @@ from pymongo.monitoring import CommandListener
 from solely.errors import (
     ClientClosed,
     InvalidInput,
+    StoreDenied,
     StoreError,
     StoreFailed,
     StoreFull,
@@ -458,7 +459,7 @@ def failing(server: Mongod, *commands: str, times: int = 1, **data: Any) -> Iter
         ({"errorCode": 11602}, Unanswered, "no longer the primary"),
         ({"errorCode": 91}, Unanswered, "shutting down"),
         ({"errorCode": 14031}, StoreFull, "disk is full"),
-        ({"errorCode": 13}, StoreMisconfigured, "readWrite"),
+        ({"errorCode": 13}, StoreDenied, "readWrite"),
         ({"errorCode": 50}, Unanswered, "longer than the timeout"),
         ({"errorCode": 112}, StoreUnavailable, "nothing was performed"),
         ({"writeConcernError": {"code": 64, "errmsg": "timed out"}}, Unanswered, "majority has not confirmed"),

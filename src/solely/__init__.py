@@ -1,55 +1,114 @@
 """Solely makes work that must happen once happen once: across tasks, threads, processes, hosts and stores."""
 
 from .cache import Cache
+from .claim import AsyncClaim, Claim, ClaimOutcome, Publication
 from .client import AsyncClient, Client
+from .deadletter import AsyncDeadLetters, DeadLetters, LetterReplay
 from .errors import (
+    BreakerOpen,
     Busy,
     ClientClosed,
     InvalidInput,
     LeaseLost,
+    Limited,
+    Mismatch,
     MissingExtra,
+    NotKept,
     Refused,
+    ReservationMismatch,
     SolelyError,
     StaleFence,
+    StoreDenied,
     StoreError,
     StoreFailed,
     StoreFull,
     StoreMisconfigured,
     StoreUnavailable,
+    TimedOut,
+    UnknownReservation,
     UnknownScheme,
+    WorkFailed,
 )
 from .events import Event, Hook
+from .faces.breakers import AsyncSharedBreaker, SharedBreaker
+from .faces.limits import Admission, AsyncAdmission
+from .fingerprint import Fingerprint, fingerprint
+from .flows.deadletter import Letter
+from .flows.explain import Explanation
+from .flows.replay import LetterOutcome
 from .lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
 from .model import Entry, Finding, Released, State
+from .outcomes import RELEASE, Failing, Park, Policy, Replay, RetryAfter
+from .policies import PolicyTable, ReservationPolicy
+from .reservation import AsyncReservation, Reservation, ReservationInfo
+from .watermark import AsyncWatermark, Watermark
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "RELEASE",
+    "Admission",
+    "AsyncAdmission",
+    "AsyncClaim",
     "AsyncClient",
+    "AsyncDeadLetters",
     "AsyncLease",
     "AsyncLeaseSet",
+    "AsyncReservation",
+    "AsyncSharedBreaker",
+    "AsyncWatermark",
+    "BreakerOpen",
     "Busy",
     "Cache",
+    "Claim",
+    "ClaimOutcome",
     "Client",
     "ClientClosed",
+    "DeadLetters",
     "Entry",
     "Event",
+    "Explanation",
+    "Failing",
     "Finding",
+    "Fingerprint",
     "Hook",
     "InvalidInput",
     "Lease",
     "LeaseLost",
     "LeaseSet",
+    "Letter",
+    "LetterOutcome",
+    "LetterReplay",
+    "Limited",
+    "Mismatch",
     "MissingExtra",
+    "NotKept",
+    "Park",
+    "Policy",
+    "PolicyTable",
+    "Publication",
     "Refused",
     "Released",
+    "Replay",
+    "Reservation",
+    "ReservationInfo",
+    "ReservationMismatch",
+    "ReservationPolicy",
+    "RetryAfter",
+    "SharedBreaker",
     "SolelyError",
     "StaleFence",
     "State",
+    "StoreDenied",
     "StoreError",
     "StoreFailed",
     "StoreFull",
     "StoreMisconfigured",
     "StoreUnavailable",
+    "TimedOut",
+    "UnknownReservation",
     "UnknownScheme",
+    "Watermark",
+    "WorkFailed",
+    "fingerprint",
 ]

@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
 
 from .errors import InvalidInput
 from .rules import Seconds, local_clock, seconds
 
+MAX_BYTES = 64 * 1024 * 1024  # of remembered outcomes: 256 of the largest, and more small ones than `size` allows
+
 
 class Cache:
-    """Least recently used out first; nothing older than `ttl`. Thread-safe.
+    """Least recently used out first; nothing older than `ttl`; outcomes of claims up to MAX_BYTES. Thread-safe.
 
     What another process forgets (`forget`, or an admin's clear) may be remembered here for up to `ttl` seconds more:
     the default of 5 minutes is the longest that such a surprise should last.
     """
 
-    def __init__(self, *, size: int = 10_000, ttl: Seconds = 300.0) -> None:
+    def __init__(
+        self, *, size: int = 10_000, ttl: Seconds = 300.0, clock: Callable[[], float] = local_clock
+    ) -> None:
         if size < 1:
             raise InvalidInput(f"a cache's size must be a whole number of entries, at least 1, not {size!r}")
         self.size = size
         self.ttl = seconds("ttl", ttl, least=0.001, most=86_400.0)
+        self._clock = clock
         self._ends: OrderedDict[str, float] = OrderedDict()
+        self._outcomes: dict[str, tuple[Any, int]] = {}  # what is remembered of a key beside its end, and its bytes
+        self._bytes = 0
         self._mutex = threading.Lock()
 
     def has(self, key: str) -> bool:
@@ -30,22 +39,35 @@ class Cache:
         if ends is None:
             return False
         with self._mutex:
-            if ends <= local_clock():
-                self._ends.pop(key, None)
+            if ends <= self._clock():
+                self._pop(key)
                 return False
             if key in self._ends:
                 self._ends.move_to_end(key)
             return True
 
-    def add(self, key: str, left: float) -> None:
-        """Remembers a finished key for the time it has left, at most for the cache's ttl."""
+    def get(self, key: str) -> Any:
+        """The outcome that was remembered with the key; None if it is not known to be finished."""
+        known = self._outcomes.get(key)
+        return known[0] if known is not None and self.has(key) else None
+
+    def add(self, key: str, left: float, outcome: Any = None, size: int = 0) -> None:
+        """Remembers a finished key, and its outcome of that many bytes, for the time it has left, at most for `ttl`."""
         if left <= 0:
             return
         with self._mutex:
-            self._ends[key] = local_clock() + min(left, self.ttl)
-            self._ends.move_to_end(key)
-            if len(self._ends) > self.size:
-                self._ends.popitem(last=False)
+            self._pop(key)
+            self._ends[key] = self._clock() + min(left, self.ttl)
+            if outcome is not None:
+                self._outcomes[key] = outcome, size
+                self._bytes += size
+            while len(self._ends) > self.size or self._bytes > MAX_BYTES:
+                self._pop(next(iter(self._ends)))
+
+    def _pop(self, key: str) -> None:
+        self._ends.pop(key, None)
+        if self._outcomes:
+            self._bytes -= self._outcomes.pop(key, (None, 0))[1]
 
     def forked(self) -> None:
         """In the child of a fork: the parent's mutex may be held by a thread that is not here."""
@@ -54,7 +76,7 @@ class Cache:
     def drop(self, key: str) -> None:
         """Forgets the key."""
         with self._mutex:
-            self._ends.pop(key, None)
+            self._pop(key)
 
     def __len__(self) -> int:
         return len(self._ends)

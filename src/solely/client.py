@@ -17,10 +17,18 @@ from .drivers.blocking import BlockingDriver
 from .drivers.trying import ONE_TRY
 from .errors import InvalidInput
 from .events import Hook, combine
+from .faces.breakers import AsyncBreakers, Breakers
+from .faces.claims import AsyncClaims, Claims
+from .faces.deadletters import AsyncLetters, Letters
+from .faces.explaining import AsyncExplaining, Explaining
+from .faces.limits import AsyncLimits, Limits
 from .faces.locks import AsyncLocks, Locks
 from .faces.marks import AsyncMarks, Marks
+from .faces.reservations import AsyncReservations, Reservations
+from .faces.watermarks import AsyncWatermarks, Watermarks
 from .flows.renewal import keep_renewing, keep_watching
 from .model import Finding
+from .resilience.breaker import Breaker
 from .rules import Seconds, seconds
 from .stores import AsyncStore, Clock, Store, open_async_store, open_store
 
@@ -62,12 +70,13 @@ def _cache(cache: Cache | bool) -> Cache | None:
     return cache if isinstance(cache, Cache) else Cache() if cache else None
 
 
-class Client(Locks, Marks):
+class Client(Locks, Marks, Claims, Reservations, Limits, Watermarks, Letters, Breakers, Explaining):
     """Makes work happen once, from threads. Usable from any number of threads; close it, or use it in `with`.
 
     `timeout` is how long an unanswered store is asked again before StoreUnavailable; `cache` remembers finished marks
     locally; `hooks` are told every event. `on_outage="proceed"` goes on without a store that is away, as if the caller
-    were the first: counted in `failed_open`, logged and told.
+    were the first: counted in `failed_open`, logged and told. With a `breaker`, a store that keeps being away is not
+    asked for a while: StoreUnavailable at once, instead of after the timeout.
     """
 
     def __init__(
@@ -78,6 +87,7 @@ class Client(Locks, Marks):
         cache: Cache | bool = False,
         hooks: Iterable[Hook] = (),
         on_outage: OnOutage = "raise",
+        breaker: Breaker | None = None,
         clock: Clock | None = None,
         store: Store | None = None,
     ) -> None:
@@ -92,6 +102,7 @@ class Client(Locks, Marks):
             cache=_cache(cache),
             start_keeping=self._start_keeping,
             proceed=_proceeds(on_outage),
+            breaker=breaker,
         )
         self._run = self._driver.run
         _clients.add(self)
@@ -131,12 +142,23 @@ class Client(Locks, Marks):
         self._core.forked()
 
 
-class AsyncClient(AsyncLocks, AsyncMarks):
+class AsyncClient(
+    AsyncLocks,
+    AsyncMarks,
+    AsyncClaims,
+    AsyncReservations,
+    AsyncLimits,
+    AsyncWatermarks,
+    AsyncLetters,
+    AsyncBreakers,
+    AsyncExplaining,
+):
     """Makes work happen once, from asyncio. Belongs to one event loop; close it, or use it in `async with`.
 
     `timeout` is how long an unanswered store is asked again before StoreUnavailable; `cache` remembers finished marks
     locally; `hooks` are told every event. `on_outage="proceed"` goes on without a store that is away, as if the caller
-    were the first: counted in `failed_open`, logged and told.
+    were the first: counted in `failed_open`, logged and told. With a `breaker`, a store that keeps being away is not
+    asked for a while: StoreUnavailable at once, instead of after the timeout.
     """
 
     def __init__(
@@ -147,6 +169,7 @@ class AsyncClient(AsyncLocks, AsyncMarks):
         cache: Cache | bool = False,
         hooks: Iterable[Hook] = (),
         on_outage: OnOutage = "raise",
+        breaker: Breaker | None = None,
         clock: Clock | None = None,
         store: AsyncStore | None = None,
     ) -> None:
@@ -161,6 +184,7 @@ class AsyncClient(AsyncLocks, AsyncMarks):
             cache=_cache(cache),
             start_keeping=self._start_keeping,
             proceed=_proceeds(on_outage),
+            breaker=breaker,
         )
         self._run = self._driver.run
         self._keepers: list[asyncio.Task[None]] = []

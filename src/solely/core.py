@@ -5,22 +5,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from time import time
 from typing import TypeVar
 
 from . import events
 from .cache import Cache
-from .errors import Busy, Interrupted, InvalidInput, SolelyError, StoreUnavailable
+from .errors import Busy, Interrupted, InvalidInput, LeaseLost, SolelyError, StoreUnavailable
 from .flows import dedup, lock
-from .flows.hold import FORKED, Hold
+from .flows.flight import Desk, Flights
+from .flows.hold import FORKED, Hold, Unguarded
 from .flows.lock import Terms
 from .flows.renewal import Book
 from .flows.requests import Ask, Flow, Sending
 from .holder import Signature
-from .lease import LeaseFace, read_token
+from .lease import LeaseFace
 from .model import Entry, Released, State
 from .ops import Release, Renew
-from .rules import Seconds, seconds, stored_key, ttl_seconds, wait_seconds
+from .resilience.breaker import Breaker
+from .resilience.guard import guarded
+from .rules import REMEMBER, Seconds, local_clock, seconds, stored_key, ttl_seconds, wait_seconds
 from .stores import StoreFace
+from .token import Token, read_token
 
 log = logging.getLogger("solely")
 L = TypeVar("L", bound=LeaseFace)
@@ -41,13 +46,17 @@ class Core:
         start_keeping: Callable[[], None],
         signature: Callable[[], Signature] = Signature,
         proceed: bool = False,
+        breaker: Breaker | None = None,
     ) -> None:
         self.store = store
         self.hook = hook
         self.cache = cache
         self.proceed = proceed  # when the store is away
+        self.breaker = breaker  # before the store
+        self.fails_closed = not proceed and breaker is None  # the usual case
         self.failed_open = 0
         self.book = Book(ring, self._report)
+        self.desk = Desk(self.book, Flights(cache))
         self._ring = ring
         self._sign = signature
         self._signature = signature()
@@ -60,6 +69,7 @@ class Core:
         for hold in list(self.book.holds):
             hold.lost = FORKED
         self.book = Book(self._ring, self._report)
+        self.desk = Desk(self.book, Flights(self.cache))
         self._signature = self._sign()
         self._known_terms.cache_clear()
         self._keeping = False
@@ -78,9 +88,15 @@ class Core:
             self.hook(event)
 
     def or_proceed(self, key: str, what: str, flow: Flow[R], instead: Callable[[], R]) -> Flow[R]:
-        """The flow's result; if the store is away and this client proceeds without it, `instead`: counted and told."""
-        if not self.proceed:
-            return (yield from flow)
+        """The flow's result; if the store is away and this client proceeds without it, `instead`: counted and told.
+
+        Where the client has a breaker, the store is asked only if that lets the flow through.
+        """
+        if self.breaker is not None:
+            flow = guarded(flow, self.breaker, key)
+        return self._proceeding(key, what, flow, instead) if self.proceed else flow
+
+    def _proceeding(self, key: str, what: str, flow: Flow[R], instead: Callable[[], R]) -> Flow[R]:
         try:
             return (yield from flow)
         except Interrupted as why:
@@ -111,7 +127,11 @@ class Core:
     def taking(self, key: str, terms: Terms, lease: Callable[[Hold], L], purpose: str = "") -> Flow[L]:
         """A lease of the key; Busy if it cannot be had in time."""
         flow = lock.acquire(key, terms, lease, info=self._signature.info(purpose), here=self.book.here)
-        return flow if self.hook is None else self._telling(flow, key, terms)
+        if self.hook is not None:
+            flow = self._telling(flow, key, terms)
+        if self.fails_closed:
+            return flow
+        return self.or_proceed(key, "lock", flow, lambda: lease(Unguarded(key, terms.ttl, local_clock())))
 
     def _telling(self, flow: Flow[L], key: str, terms: Terms) -> Flow[L]:
         try:
@@ -124,6 +144,13 @@ class Core:
         self, keys: Sequence[str], terms: Terms, lease: Callable[[Hold], L], purpose: str = ""
     ) -> Flow[list[L]]:
         """Leases of all keys, in the order given; Busy, with none held, if they cannot be had in time."""
+
+        def unguarded() -> list[L]:
+            return [lease(Unguarded(key, terms.ttl, local_clock())) for key in dict.fromkeys(keys)]
+
+        return self.or_proceed(keys[0], "lock_all", self._taking_all(keys, terms, lease, purpose), unguarded)
+
+    def _taking_all(self, keys: Sequence[str], terms: Terms, lease: Callable[[Hold], L], purpose: str) -> Flow[list[L]]:
         try:
             holds = yield from lock.acquire_all(keys, terms, info=self._signature.info(purpose))
         except Busy as refusal:
@@ -134,17 +161,45 @@ class Core:
 
     def resuming(self, token: str, lease: Callable[[Hold], L]) -> Flow[L]:
         """The lease that the token names; Busy if it is no longer that owner's."""
-        key, owner, ttl, _ = read_token(token)
-        return lease((yield from lock.resume(key, owner, ttl)))
+        told = read_token(token)
+        return lease((yield from lock.resume(told.key, told.owner, told.ttl)))
+
+    def renewing_token(self, token: Token, ttl: Seconds | None) -> Flow[float]:
+        """Extends the lease that the token names: the seconds it now has; LeaseLost if it is no longer that owner's."""
+        entry: Entry = yield Renew(token.key, token.owner, token.ttl if ttl is None else ttl_seconds(ttl))
+        if entry.owner != token.owner:
+            how = entry.gone or "expired"
+            text = f"lease of {entry.name!r} (fence {token.fence}) was lost: {how}; another may hold it now"
+            raise LeaseLost(text, key=entry.name)
+        if self.hook is not None:
+            self.hook(events.Renewed(token.key, token.fence, entry.left))
+        return entry.left
+
+    def releasing_token(self, token: Token) -> Flow[Released]:
+        """Lets go of the lease that the token names, and says truthfully whether it was still held."""
+        held = max(0.0, time() - token.since)
+        outcome = yield from lock.release_token(token.key, token.owner, forgotten=held > token.ttl + REMEMBER)
+        if self.hook is not None:
+            self.hook(events.ReleasedLease(token.key, token.fence, held, outcome.value))
+        return outcome
+
+    def info(self, purpose: str) -> str:
+        """Who asks, and what for, as it is kept beside a hold; InvalidInput if the purpose is no text."""
+        return self._signature.info(purpose)
+
+    def keep(self, hold: Hold) -> None:
+        """Renews and watches the hold from now on, if anything is held."""
+        if hold.owner:
+            if not self._keeping:
+                self._keeping = True
+                self._start_keeping()
+            self.book.add(hold)
 
     def kept(self, lease: L) -> L:
         """The lease, which is renewed and watched from now on."""
         hold = lease._hold
-        if not self._keeping:
-            self._keeping = True
-            self._start_keeping()
-        self.book.add(hold)
-        if self.hook is not None:
+        self.keep(hold)
+        if self.hook is not None and hold.owner:
             self.hook(events.Acquired(hold.key, hold.fence, hold.waited, hold.attempts))
         return lease
 
@@ -156,6 +211,8 @@ class Core:
         """Extends the lease now; LeaseLost if it is no longer ours."""
         hold = lease._hold
         wanted = hold.ttl if ttl is None else ttl_seconds(ttl)
+        if lease.unguarded:
+            return
         now: float = yield Ask.NOW
         if hold.how(now):
             raise lease._lost_error()
@@ -204,7 +261,7 @@ class Core:
         lease._over = True
         if self.hook is not None:
             self.released(lease, outcome)
-        if outcome is not Released.RELEASED and error is None:
+        if outcome is not Released.RELEASED and error is None and not lease.unguarded:
             raise lease._lost_error()
 
     def left_all(self, leases: Sequence[LeaseFace], outcomes: list[Released], error: BaseException | None) -> None:
@@ -212,7 +269,7 @@ class Core:
         for lease, outcome in zip(leases, outcomes, strict=True):
             self.released(lease, outcome)
         lost = [lease for lease, outcome in zip(leases, outcomes, strict=True) if outcome is not Released.RELEASED]
-        if lost and error is None:
+        if lost and error is None and not lost[0].unguarded:
             raise lost[0]._lost_error()
 
     def not_left(self, lease: LeaseFace, failure: SolelyError, error: BaseException | None) -> None:
@@ -243,6 +300,9 @@ class Core:
 
     def first(self, key: str, ttl: float) -> Flow[bool]:
         """True for exactly one caller per ttl."""
+        return self.or_proceed(key, "first", self._first(key, ttl), lambda: True)
+
+    def _first(self, key: str, ttl: float) -> Flow[bool]:
         fresh = yield from dedup.first(key, ttl)
         if self.cache is not None:
             yield from self._remember([(key, ttl)] if fresh else [(key, (yield from dedup.seen(key)).left)])
@@ -251,6 +311,14 @@ class Core:
 
     def first_many(self, keys: Sequence[str], ttl: float) -> Flow[list[bool]]:
         """One answer per key; keys that the cache knows are not asked for."""
+
+        def unasked() -> list[bool]:
+            fresh = {key: self.cache is None or not self.cache.has(key) for key in keys}
+            return [fresh.pop(key, False) for key in keys]
+
+        return self.or_proceed(keys[0], "first_many", self._first_many(keys, ttl), unasked)
+
+    def _first_many(self, keys: Sequence[str], ttl: float) -> Flow[list[bool]]:
         if self.cache is None:
             answers, _ = yield from dedup.first_many(keys, ttl)
         else:
@@ -267,6 +335,9 @@ class Core:
 
     def seen(self, key: str) -> Flow[bool]:
         """True if the key is marked."""
+        return self.or_proceed(key, "seen", self._seen(key), lambda: False)
+
+    def _seen(self, key: str) -> Flow[bool]:
         entry = yield from dedup.seen(key)
         if entry.state is not State.DONE:
             return False

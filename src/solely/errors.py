@@ -10,6 +10,8 @@
     │   ├── TimedOut                   a claim was neither won nor finished within the wait; says by whom it is held
     │   ├── NotKept                    the work was done once, and its result was too large or too fluid to be kept
     │   ├── BreakerOpen                the circuit breaker lets nothing through; says for how long
+    │   ├── UnknownReservation         no reservation has this id, or no longer: it was released, or ran out
+    │   ├── ReservationMismatch        another reservation has taken the key since this id was given
     │   └── Limited                    over the limit; says when the next is allowed
     ├── WorkFailed                     the work of a claim failed for good and is not run again; says how it failed
     ├── LeaseLost                      the lease ended while its holder believed to hold it
@@ -20,6 +22,7 @@
         │   └── Unanswered             one try was sent and no answer came (drivers repeat it under the same owner)
         ├── StoreFull                  the store is full of what may not be evicted
         ├── StoreMisconfigured         a setting of the store breaks a promise; the text says which and what to do
+        │   └── StoreDenied            the store does not let this user in, or not do this: login or privilege
         └── StoreFailed                the store answered with an error of its own
 
 Every error carries `key` where there is one, and, where known, `holder` (who) and `left` (seconds).
@@ -74,6 +77,19 @@ class BreakerOpen(Refused):
     """The circuit breaker is open: nothing was tried."""
 
 
+class UnknownReservation(Refused):
+    """No reservation has this id, or no longer: it was released or cleared, or its hold ran out long ago."""
+
+
+class ReservationMismatch(Refused):
+    """Another reservation has the key (under the fence `expected`) than the id's (`got`): it may be sent twice."""
+
+    def __init__(self, message: str, *, key: str = "", expected: int = 0, got: int = 0) -> None:
+        super().__init__(message, key=key)
+        self.expected = expected
+        self.got = got
+
+
 class Limited(Refused):
     """Over the limit: `left` says after how many seconds the next is allowed."""
 
@@ -122,6 +138,10 @@ class StoreFull(StoreError):
 
 class StoreMisconfigured(StoreError):
     """A setting of the store breaks a promise."""
+
+
+class StoreDenied(StoreMisconfigured):
+    """The store does not let this user in, or not do this."""
 
 
 class StoreFailed(StoreError):

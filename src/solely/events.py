@@ -157,6 +157,22 @@ class DeadLettered(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Rewound(Event):
+    """A watermark was taken back on purpose, from `before` to `to`, as text."""
+
+    before: str
+    to: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerTurned(Event):
+    """A call that ended here made a shared breaker open or close: `state` is what it is now."""
+
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
 class FailedOpen(Event):
     """The store was away and the client went on without it, as its `on_outage` says."""
 

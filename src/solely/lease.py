@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 from collections.abc import Awaitable, Callable
+from time import time
 from typing import TYPE_CHECKING, Any, Self
 
 from .errors import ClientClosed, InvalidInput, LeaseLost, StoreError
@@ -13,6 +12,7 @@ from .flows.hold import Hold
 from .flows.requests import Flow
 from .model import Released
 from .rules import MAX_TTL, Seconds, deadline, local_clock, seconds
+from .token import Token, write_token
 
 if TYPE_CHECKING:
     from .core import Core
@@ -33,6 +33,11 @@ class LeaseFace:
     def fence(self) -> int:
         """Grows with every hold of the key: hand it to whatever the lease protects, which refuses a smaller one."""
         return self._hold.fence
+
+    @property
+    def unguarded(self) -> bool:
+        """True if the store was away and this client went on without it (`on_outage="proceed"`): nothing is held."""
+        return not self._hold.owner
 
     @property
     def waited(self) -> float:
@@ -60,8 +65,14 @@ class LeaseFace:
     @property
     def token(self) -> str:
         """What another process needs to go on with this lease (`resume`). A secret: who has it can release the key."""
-        facts = [self._hold.key, self._hold.owner, self._hold.ttl, self._hold.fence]
-        return base64.urlsafe_b64encode(json.dumps(facts).encode()).decode()
+        if self.unguarded:
+            raise InvalidInput(f"lease of {self.key!r} is unguarded (the store was away): it has no token")
+        hold = self._hold
+        return write_token(Token(hold.key, hold.owner, hold.ttl, hold.fence, round(time() - self.held(), 3)))
+
+    def keep_closed(self, at_least: Seconds) -> None:
+        """However soon it is released, the key opens only that many seconds after the lease was asked for."""
+        self._hold.opens = self._hold.since + seconds("at_least", at_least, least=0.0, most=MAX_TTL)
 
     def _lost_error(self) -> LeaseLost:
         how = self.lost_how or "expired"
@@ -77,15 +88,6 @@ class LeaseFace:
     def __repr__(self) -> str:
         state = self.lost_how or f"{self.remaining():.1f} s left"
         return f"<{type(self).__name__} {self.key!r} fence={self.fence} {state}>"
-
-
-def read_token(token: str) -> tuple[str, str, float, int]:
-    """(stored key, owner, ttl, fence) of a lease's token; else InvalidInput."""
-    try:
-        key, owner, ttl, fence = json.loads(base64.urlsafe_b64decode(token))
-        return str(key), str(owner), float(ttl), int(fence)
-    except (ValueError, TypeError):
-        raise InvalidInput("this is not a lease token; give what lease.token returned") from None
 
 
 class Lease(LeaseFace):
@@ -110,8 +112,9 @@ class Lease(LeaseFace):
 
     def hand_over(self) -> str:
         """Stops keeping the lease here, without letting go, and returns the token for whoever goes on with it."""
+        token = self.token
         self._core.drop(self, "handed over")
-        return self.token
+        return token
 
     def __enter__(self) -> Self:
         return self
@@ -155,8 +158,9 @@ class AsyncLease(LeaseFace):
 
     def hand_over(self) -> str:
         """Stops keeping the lease here, without letting go, and returns the token for whoever goes on with it."""
+        token = self.token
         self._core.drop(self, "handed over")
-        return self.token
+        return token
 
     def guard(self) -> None:
         """From now on the current task is cancelled when the lease is lost, if that was asked for."""

@@ -146,4 +146,5 @@ OPS: tuple[type, ...] = (
 make = tuple.__new__  # make(Acquire, (key, …)) with all fields: spares hot flows the frame of a NamedTuple's constructor
 
 MAX_BATCH = 128  # ops: keeps one batch under about a millisecond of the server's time
+MAX_LIMIT = 10_000  # of a Hit: so many moments and owners are kept, about a megabyte; what is larger need not be exact
 MAX_BATCH_BYTES = 256 * 1024  # so that one batch of large values does not hold up the small ones behind it

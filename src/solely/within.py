@@ -1,10 +1,12 @@
-"""once.within(connection): marks inside the caller's own transaction, which commit or roll back with its rows."""
+"""once.within(connection): marks and results inside the caller's own transaction: they commit or roll back with its
+rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
+from .claim import AsyncClaim, Claim
 from .core import keys_of
 from .drivers.inside import run_inside, run_inside_async
 from .errors import InvalidInput
@@ -57,6 +59,13 @@ class Within:
         """Removes the mark, so that the next caller is first again; False if there was none."""
         return run_inside(dedup.forget(stored_key("mark", key)), self._perform)
 
+    def publish(self, claim: Claim, value: Any, *, keep: Seconds | None = None) -> bool:
+        """True if the result stands once you commit; False if a later holder has the claim: roll back.
+
+        The claim stays held until its block ends: released there, it stays published if you committed.
+        """
+        return run_inside(claim._finishing(value, keep), self._perform)
+
 
 class AsyncWithin:
     """As `Within`, awaited: on an asyncio connection, or on one of sqlite3, which is used in the loop's thread."""
@@ -85,3 +94,10 @@ class AsyncWithin:
     async def forget(self, key: str) -> bool:
         """Removes the mark, so that the next caller is first again; False if there was none."""
         return await run_inside_async(dedup.forget(stored_key("mark", key)), self._perform)
+
+    async def publish(self, claim: AsyncClaim, value: Any, *, keep: Seconds | None = None) -> bool:
+        """True if the result stands once you commit; False if a later holder has the claim: roll back.
+
+        The claim stays held until its block ends: released there, it stays published if you committed.
+        """
+        return await run_inside_async(claim._finishing(value, keep), self._perform)

@@ -10,11 +10,24 @@ import solely
 from solely import AsyncClient
 from solely.testing.proxy import FaultProxy
 from tests.client.faces import Observer, blocking
+from tests.client.wire import before, through
 from tests.client.worker import Worker
-from tests.conftest import STORES, isolated
-from tests.servers import Valkey
+from tests.conftest import LACKING, STORES, in_collection, in_schema, isolated
+from tests.mongo_server import Mongod
+from tests.postgres_server import Postgres
+from tests.servers import Valkey, free_port
 
 KINDS: dict[str, Callable[..., Any]] = {"blocking": blocking, "asyncio": AsyncClient}
+Server = Valkey | Postgres | Mongod
+
+# Stores behind a network → the fixture of their server, which tests may pause and put a proxy before.
+SERVERS = {
+    "valkey": "valkey",
+    "postgres": "postgres",
+    "postgres-15": "debian_postgres",
+    "mongo": "replica_set",
+    "mongo-standalone": "standalone",
+}
 
 
 @pytest.fixture(params=KINDS)
@@ -78,23 +91,38 @@ def start_worker() -> Iterator[Callable[..., Worker]]:
         worker.end()
 
 
+@pytest.fixture(params=[name for name, fixture in SERVERS.items() if not LACKING.get(fixture)])
+def server(request: pytest.FixtureRequest) -> Server:
+    """A server that the tests of a worker share, of each store behind a network in turn."""
+    shared: Server = request.getfixturevalue(SERVERS[request.param])
+    return shared
+
+
 @pytest.fixture
-def proxy(valkey: Valkey) -> Iterator[FaultProxy]:
-    """A network of its own before the shared Valkey server."""
-    with FaultProxy(valkey.host, valkey.port) as network:
+def direct_url(server: Server) -> str:
+    """The URL of a fresh store on that server, without the proxy."""
+    if isinstance(server, Mongod):
+        return in_collection(server.url_of("solely"))
+    return in_schema(server.url) if isinstance(server, Postgres) else isolated(server.url)
+
+
+@pytest.fixture
+def nowhere_url(server: Server, direct_url: str) -> str:
+    """The same URL with a port on which nobody listens."""
+    return direct_url.replace(f":{server.port}", f":{free_port()}")
+
+
+@pytest.fixture
+def proxy(direct_url: str) -> Iterator[FaultProxy]:
+    """A network of its own before the server of `direct_url`."""
+    with before(direct_url) as network:
         yield network
-
-
-@pytest.fixture
-def direct_url(valkey: Valkey) -> str:
-    """The shared Valkey server, without the proxy, under a prefix of its own."""
-    return isolated(valkey.url)
 
 
 @pytest.fixture
 def proxied_url(direct_url: str, proxy: FaultProxy) -> str:
     """The same data as `direct_url`, through the proxy."""
-    return proxy.url(direct_url)
+    return through(proxy, direct_url)
 
 
 @pytest.fixture

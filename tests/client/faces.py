@@ -62,8 +62,8 @@ def blocking(url: str, **options: Any) -> Any:
 class Observer:
     """Reads a store directly, as nobody's client."""
 
-    def __init__(self, url: str) -> None:
-        self._store = open_store(url)
+    def __init__(self, url: str, **options: Any) -> None:
+        self._store = open_store(url, **options)
 
     def perform(self, *ops: Op) -> list[Any]:
         """The replies to ops that no client sent."""

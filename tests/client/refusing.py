@@ -13,6 +13,7 @@ from solely.stores import Tell
 class _Untouched:
     client = "0" * 32
     polls = False
+    max_limit = 10_000
 
     def listen(self, tell: Tell) -> None:
         pass

@@ -67,7 +67,7 @@ async def test_contention_and_marks_are_told(open_client: Callable[..., Any], st
     assert sorted(key_first[:2] for key_first in marked[2:]) == [("mark/m", False), ("mark/n", True)]
 
 
-async def test_repeated_tries_are_told(open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy) -> None:
+async def test_repeated_tries_are_told(proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]) -> None:
     told: list[events.Event] = []
     once = open_client(proxied_url, timeout=2.0, hooks=[told.append])
     await once.seen("warm")

@@ -154,7 +154,7 @@ async def test_a_function_that_raises_stops_no_other_lease_from_being_kept(once:
 
 
 async def test_the_loss_is_told_while_the_network_hangs(
-    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy
+    proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:
     told: list[float] = []
     client = open_client(proxied_url, timeout=1.0)
@@ -190,7 +190,7 @@ async def test_asyncio_cancels_the_body_while_the_network_hangs(proxied_url: str
 
 
 async def test_a_lease_outlives_an_outage_that_is_shorter_than_its_ttl(
-    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy, beside: Observer
+    proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
     """The outage is longer than the client's timeout, so that the keeper has given up on one renewal at least."""
     client = open_client(proxied_url, timeout=0.4)

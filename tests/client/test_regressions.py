@@ -25,7 +25,7 @@ SOON = 8.0  # seconds: well below the ttl of 30 that a client blocked by its own
 
 
 async def test_bug_01_reply_of_acquire_lost_does_not_block_its_own_client(
-    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy, beside: Observer
+    proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
     once = open_client(proxied_url, timeout=PATIENT)
     for then in ("hang", "reset", "close"):
@@ -40,7 +40,7 @@ async def test_bug_01_reply_of_acquire_lost_does_not_block_its_own_client(
 
 
 async def test_bug_01_holds_for_try_lock_and_lock_all_as_well(
-    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy, beside: Observer
+    proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
     once = open_client(proxied_url, timeout=PATIENT)
     fault = proxy.drop_replies(answering=acquires("a"), then="reset")
@@ -55,7 +55,7 @@ async def test_bug_01_holds_for_try_lock_and_lock_all_as_well(
 
 
 async def test_bug_01_reply_of_first_lost_is_still_first(
-    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy
+    proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:
     once = open_client(proxied_url, timeout=PATIENT)
     fault = proxy.drop_replies(answering=lambda request: b"mark/a" in request, then="reset")
@@ -65,7 +65,7 @@ async def test_bug_01_reply_of_first_lost_is_still_first(
 
 
 async def test_bug_02_reply_of_release_lost_is_still_released(
-    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy, beside: Observer
+    proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
     once = open_client(proxied_url, timeout=PATIENT)
     for then in ("hang", "reset", "close"):
@@ -103,15 +103,16 @@ async def test_bug_04_an_expired_holder_does_not_release_its_successor(once: Any
 
 
 async def test_bug_05_renewal_survives_errors_and_the_holder_is_told_when_it_cannot(
-    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy, beside: Observer
+    proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
     once = open_client(proxied_url, timeout=0.4)
     lease = await once.lock("a", ttl=1.5, on_lost="flag")
-    for _ in range(6):
+    for _ in range(4):
         await asyncio.sleep(0.3)
         proxy.reset()
     fault = proxy.drop_replies(answering=others("a"), then="reset")
-    await asyncio.sleep(1.5)
+    assert await asyncio.to_thread(fault.wait)
+    await asyncio.sleep(1.0)  # longer than the rest of the ttl: it lives on by the renewals after the lost reply
     assert fault.hits == 1
     assert not lease.lost
     assert beside.lock("a").fence == lease.fence
@@ -218,7 +219,7 @@ def test_bug_13_four_processes_on_one_sqlite_file_meet_no_locked_database(
 
 
 async def test_an_acquire_delivered_after_its_compensating_release_takes_nothing(
-    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy, beside: Observer
+    proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
     once = open_client(proxied_url, timeout=0.5)
     await once.seen("warm")
@@ -250,7 +251,7 @@ async def test_a_cancelled_acquire_delivered_late_takes_nothing(
 
 
 async def test_a_late_copy_of_an_answered_try_takes_nothing_after_the_release(
-    open_client: Callable[..., Any], proxied_url: str, proxy: FaultProxy, beside: Observer
+    proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
     """The first try is delayed, the second is answered, the lease is used and released; then the first arrives."""
     once = open_client(proxied_url, timeout=2.0)

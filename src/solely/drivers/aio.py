@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
-from ..flows.requests import ATTEMPT, NOW, SENT, Ask, Flow, Join, Tell, Wait
-from ..ops import Release
+from ..flows.requests import ATTEMPT, NOW, SENT, Ask, Flow, Join, Scan, Tell, Wait
+from ..ops import Release, Unhit
 from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
 from ..stores import AsyncStore
@@ -225,7 +225,9 @@ class _Run:
             return await self.retry(request, error)
 
     async def perform(self, request: Any) -> Any:
-        """The reply to an op, or the list of replies to a list of ops; one try."""
+        """The reply to an op or a scan, or the list of replies to a list of ops; one try."""
+        if type(request) is Scan:
+            return await self.driver.store.scan(*request)
         if type(request) is not list:
             reply, self.sent = await self.batcher.submit(request)
             return reply
@@ -263,6 +265,9 @@ class _Run:
         return worker.result()
 
     async def _undo(self, request: Any) -> Any:
+        if type(request) is list and any(type(op) is Unhit for op in request):
+            # It cannot revoke, so it must not overtake its Hit.
+            await self.batcher.landed(COMPENSATE / 2)
         with suppress(TimeoutError):
             async with asyncio.timeout(COMPENSATE):
                 for tries in count():
@@ -270,6 +275,6 @@ class _Run:
                         break
                     try:
                         return await self.perform(request)
-                    except StoreError:
+                    except (StoreError, ClientClosed):
                         await asyncio.sleep(pause(tries, random.random()))
         return None

@@ -58,6 +58,13 @@ class Batcher:
             alone = asyncio.gather(*map(self.submit, ops), return_exceptions=True)
             alone.add_done_callback(lambda each: _settle(future, (_values(each), sent)))
 
+    async def landed(self, within: float) -> None:
+        """Returns when all that was submitted so far is answered, whoever waits for it, or after `within` seconds."""
+        if self._pending or self._urgent:
+            self._flush()
+        if self._flying:
+            await asyncio.wait(set(self._flying), timeout=within)
+
     def _end_turn(self) -> None:
         self._due = False
         if self._pending or self._urgent:
@@ -87,6 +94,8 @@ class Batcher:
         """Performs the ops, whoever still waits for them, and hands the outcome on."""
         sent = local_clock()
         answer = asyncio.ensure_future(self._store.perform(ops))
+        if answer.done():  # a store in memory
+            return then(sent, answer)
         self._flying.add(answer)  # the loop itself keeps only weak references
 
         def answered(done: asyncio.Future[Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
-from ..flows.requests import ATTEMPT, NOW, SENT, Ask, Flow, Join, Tell, Wait
+from ..flows.requests import ATTEMPT, NOW, SENT, Ask, Flow, Join, Scan, Tell, Wait
 from ..ops import Release
 from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
@@ -121,7 +121,9 @@ class BlockingDriver:
         self.closed = True
 
     def perform(self, request: Any) -> Any:
-        """The reply to an op, or the list of replies to a list of ops; one try."""
+        """The reply to an op or a scan, or the list of replies to a list of ops; one try."""
+        if type(request) is Scan:
+            return self.store.scan(*request)
         if type(request) is not list:
             reply = self.store.perform((request,))[0]
             if isinstance(reply, StoreError):
@@ -230,7 +232,7 @@ class _Run:
     def _undo(self, request: Any, replies: list[Any]) -> None:
         ends = local_clock() + COMPENSATE
         for tries in count():
-            with suppress(StoreError):
+            with suppress(StoreError, ClientClosed):
                 replies.append(self.driver.perform(request))
                 return
             rest = pause(tries, random.random())

@@ -70,5 +70,10 @@ class Lines:
         """True if this waiter is the first of the line."""
         return self._first.get(key) is waiter
 
+    def waiting(self, key: str) -> int:
+        """How many stand in the line for this key."""
+        with self._mutex:
+            return (key in self._first) + len(self._others.get(key, ()))
+
     def __len__(self) -> int:
         return len(self._first)

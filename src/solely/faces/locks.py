@@ -11,7 +11,9 @@ from ..core import keys_of
 from ..errors import Busy, InvalidInput
 from ..flows.hold import Hold
 from ..lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
+from ..model import Released
 from ..rules import Seconds, seconds, stored_key
+from ..token import read_token
 from . import AsyncFace, Face
 
 log = logging.getLogger("solely")
@@ -107,6 +109,14 @@ class Locks(Face):
     ) -> Lease:
         """Goes on with a lease that another process took and handed over; raises Busy if it is no longer held."""
         return self._run(self._core.resuming(token, self._leased(renew, max_hold, on_lost)))
+
+    def renew(self, token: str, *, ttl: Seconds | None = None) -> float:
+        """Extends the lease that was handed over in this token: the seconds it now has. LeaseLost if it is over."""
+        return self._run(self._core.renewing_token(read_token(token), ttl))
+
+    def release(self, token: str) -> Released:
+        """Lets go of the lease that was handed over in this token; says truthfully whether it was still held."""
+        return self._run(self._core.releasing_token(read_token(token)))
 
     def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], Lease]:
         told = None if on_lost == "flag" else _told(on_lost, cancels=False)
@@ -215,6 +225,14 @@ class AsyncLocks(AsyncFace):
     ) -> AsyncLease:
         """Goes on with a lease that another process took and handed over; raises Busy if it is no longer held."""
         return await self._run(self._core.resuming(token, self._leased(renew, max_hold, on_lost)))
+
+    async def renew(self, token: str, *, ttl: Seconds | None = None) -> float:
+        """Extends the lease that was handed over in this token: the seconds it now has. LeaseLost if it is over."""
+        return await self._run(self._core.renewing_token(read_token(token), ttl))
+
+    async def release(self, token: str) -> Released:
+        """Lets go of the lease that was handed over in this token; says truthfully whether it was still held."""
+        return await self._run(self._core.releasing_token(read_token(token)))
 
     def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], AsyncLease]:
         told = None if on_lost == "cancel" else _told(on_lost, cancels=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..model import Entry, Released
+from ..model import Entry, Released, State
 from ..rules import REMEMBER, deadline, renewal
 
 FORKED = "forked"  # how a hold is lost to the child of a fork: it stays the parent's, so the child never lets go of it
@@ -15,12 +15,12 @@ class Hold:
     """What was granted to one owner. `doubtful`: a copy of the request may still be under way, so its release revokes.
 
     `lost` says how it ended, or is empty; `how` also looks at the clock. Renewal, where asked for by `keep`, happens
-    at `renew_at` and never goes beyond `ends`.
+    at `renew_at` and never goes beyond `ends`. Let go of before `opens`, the key stays closed until then.
     """
 
     __slots__ = (
-        "attempts", "deadline", "doubtful", "ends", "fence", "key", "lost", "on_lost", "owner", "renew_at",
-        "sent", "since", "ttl", "waited",
+        "attempts", "deadline", "doubtful", "ends", "fence", "fingerprint", "key", "lost", "on_lost", "opens", "owner",
+        "renew_at", "sent", "since", "ttl", "waited",
     )  # fmt: skip
 
     def __init__(self, key: str, owner: str, ttl: float, entry: Entry, sent: float, doubtful: bool) -> None:
@@ -28,12 +28,14 @@ class Hold:
         self.owner = owner
         self.ttl = ttl
         self.fence = entry.fence
+        self.fingerprint = entry.fingerprint
         self.attempts = entry.attempts
         self.since = self.sent = sent
         self.deadline = deadline(sent, entry.left)
         self.doubtful = doubtful
         self.waited = 0.0
         self.ends = self.renew_at = math.inf
+        self.opens = 0.0
         self.lost = ""
         self.on_lost: Callable[[Hold], None] | None = None
 
@@ -73,3 +75,17 @@ class Hold:
         if not self.lost and now >= self.deadline:
             return "max_hold" if now >= self.ends else "expired"
         return self.lost
+
+
+class Unguarded(Hold):
+    """What a caller has in hand that went on without its store: nothing, under no owner; so nothing is renewed, lost
+    or let go of. Its fence is 0, which every guard that has seen a real one refuses."""
+
+    __slots__ = ()
+
+    def __init__(self, key: str, ttl: float, now: float) -> None:
+        super().__init__(key, "", ttl, Entry(key, State.FREE), now, False)
+        self.deadline = math.inf
+
+    def keep(self, renew: bool, max_hold: float) -> None:
+        """There is nothing to keep."""

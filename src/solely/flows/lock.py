@@ -9,13 +9,14 @@ from ..errors import Busy, Interrupted, SolelyError, StoreError
 from ..holder import describe
 from ..model import Entry, Released, State
 from ..ops import Acquire, Read, Release, Renew, make
-from ..rules import LOOK_AGAIN, POLL, deadline, renewal
+from ..rules import LOOK_AGAIN, MIN_TTL, POLL, deadline, renewal
 from .hold import FORKED, Hold
 from .requests import ATTEMPT, NOW, SENT, Ask, Attempt, Flow, Join, Sending, Wait
 
 T = TypeVar("T")
 Here = Mapping[str, Hold]
 NOWHERE: Here = {}
+_ENDS = frozenset((Released.EXPIRED, Released.CLEARED))  # that an owner's being gone and a release's answer both know
 
 
 def itself(hold: Any) -> Any:
@@ -56,7 +57,7 @@ def acquire(
             if not (yield make(Join, (key, wait, None))):
                 raise busy((yield Read(key)), wait)
             if key in here:
-                yield from _let_pass(key, start + wait, here)
+                yield from let_pass(key, start + wait, here)
         while True:
             asked = True
             entry: Entry = yield make(Acquire, (key, owner, ttl, info, client if wait else "", delay, "", False, False))
@@ -77,7 +78,7 @@ def acquire(
                     yield Release(key, owner, doubtful)  # leaves the queue of the entry, or passes the offer on
                 asked = False
                 raise busy(entry, now - start)
-            yield Wait(key, min(left, _look_again(entry, looks, ttl, polls)))
+            yield Wait(key, min(left, look_again(entry, looks, ttl, polls)))
             looks += 1
             if held:
                 yield from _tend(held)
@@ -92,7 +93,7 @@ def acquire(
         raise
 
 
-def _let_pass(key: str, until: float, here: Here) -> Flow[None]:
+def let_pass(key: str, until: float, here: Here) -> Flow[None]:
     """Waits while another of this process holds the key: its release wakes us, and asking the store would tell nothing.
 
     But not for longer than LOOK_AGAIN: an admin may have cleared it, which this process learns only when it renews.
@@ -104,7 +105,7 @@ def _let_pass(key: str, until: float, here: Here) -> Flow[None]:
         yield Wait(key, left)
 
 
-def _look_again(entry: Entry, looks: int, ttl: float, polls: bool) -> float:
+def look_again(entry: Entry, looks: int, ttl: float, polls: bool) -> float:
     """When to look without a hint: when the holder's time is up, and soon enough that a lost hint hurts nobody."""
     longest = min(POLL[1], POLL[0] * 2.0 ** min(looks, 8)) if polls else LOOK_AGAIN
     if entry.state is State.FREE:
@@ -129,27 +130,43 @@ def busy(entry: Entry, waited: float) -> Busy:
 
 def release(hold: Hold) -> Flow[Released]:
     """Lets go; answers truthfully whether the key was still held, also when repeated."""
-    if hold.lost == FORKED:
-        return Released.UNKNOWN  # it is the parent's, which may hold it still
+    if hold.lost == FORKED or not hold.owner:
+        return Released.UNKNOWN  # it is the parent's, which may hold it still; or it was never held
+    delay = max(0.0, hold.opens - (yield NOW)) if hold.opens else 0.0
     try:
-        outcome: Released = yield make(Release, (hold.key, hold.owner, hold.doubtful, 0.0, 0.0))
+        outcome: Released = yield make(Release, (hold.key, hold.owner, hold.doubtful, delay, 0.0))
     except Interrupted:
-        yield Release(hold.key, hold.owner, True)
+        yield Release(hold.key, hold.owner, True, delay)
         raise
     return hold.ended(outcome, (yield NOW))
 
 
+def release_token(key: str, owner: str, forgotten: bool) -> Flow[Released]:
+    """Lets go by owner alone. `forgotten`: had it expired, the store might not remember, so it is asked first."""
+    if forgotten:
+        entry: Entry = yield Renew(key, owner, MIN_TTL)  # which does not shorten it
+        if entry.owner != owner:
+            return Released(entry.gone) if entry.gone in _ENDS else Released.UNKNOWN
+    try:
+        outcome: Released = yield make(Release, (key, owner, False, 0.0, 0.0))
+    except Interrupted:
+        yield Release(key, owner, True)
+        raise
+    return outcome
+
+
 def release_all(holds: Sequence[Hold]) -> Flow[list[Released]]:
     """Lets go of all, in one batch; the first error is raised after all were tried."""
-    if holds and holds[0].lost == FORKED:  # as are then all of them
+    if holds and (holds[0].lost == FORKED or not holds[0].owner):  # as are then all of them
         return [Released.UNKNOWN] * len(holds)
-    ops = [Release(hold.key, hold.owner, hold.doubtful) for hold in holds]
+    now: float = yield Ask.NOW
+    ops = [Release(hold.key, hold.owner, hold.doubtful, max(0.0, hold.opens - now)) for hold in holds]
     try:
         outcomes: list[Released] = whole((yield ops))  # type: ignore[assignment]
     except Interrupted:
         yield [op._replace(revoke=True) for op in ops]
         raise
-    now: float = yield Ask.NOW
+    now = yield Ask.NOW
     return [hold.ended(outcome, now) for outcome, hold in zip(outcomes, holds, strict=True)]
 
 
@@ -183,7 +200,7 @@ def acquire_all(keys: Iterable[str], terms: Terms, *, info: str = "") -> Flow[li
     return held
 
 
-def let_go(ops: list[Release]) -> Flow[None]:
+def let_go(ops: list[Any]) -> Flow[None]:
     """Undoes; if the caller is interrupted meanwhile, again, so that it is done when the caller hears of it."""
     try:
         yield ops

@@ -44,6 +44,14 @@ class Wait(NamedTuple):
     at_most: float
 
 
+class Scan(NamedTuple):
+    """→ list[Entry]: those whose stored key begins with `prefix` and is greater than `after`, in key order."""
+
+    prefix: str
+    after: str
+    limit: int
+
+
 class Tell(NamedTuple):
     """→ None: everyone in the process's line for the key looks up, so that what is settled is known to all at once."""
 
@@ -52,6 +60,6 @@ class Tell(NamedTuple):
 
 T = TypeVar("T")
 Request = (
-    Op | list[Any] | Ask | Join | Wait | Tell
+    Op | list[Any] | Ask | Join | Wait | Scan | Tell
 )  # a list is a batch of ops, answered by a list of replies or StoreErrors
 Flow = Generator[Request, Any, T]

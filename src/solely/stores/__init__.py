@@ -24,6 +24,7 @@ class StoreFace(Protocol):
 
     client: str  # 128 random bits, as hex: this process's name in the queues of entries and its wake-up channel
     polls: bool  # True if other processes' releases are seen only by asking again
+    max_limit: int  # the largest limit that a Hit may have here
 
     def listen(self, tell: Tell) -> None:
         """From now on `tell` is called with each key that is hinted to this client. Hints may be lost, not invented."""
@@ -50,6 +51,8 @@ class Store(StoreFace, Protocol):
 
 class AsyncStore(StoreFace, Protocol):
     """A store for one event loop. What perform returns is complete even if nobody awaits it any more."""
+
+    # A store may also have `portion`: so many ops are sent at once, without waiting for more of the same turn.
 
     def perform(self, ops: Sequence[Op]) -> Awaitable[list[Reply | StoreError]]: ...
 

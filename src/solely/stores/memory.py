@@ -7,6 +7,7 @@ items, watermarks and limits never do, and when only those are left a new key is
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -18,7 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from .. import ops as op_types
 from ..errors import InvalidInput, StoreError, StoreFull
 from ..model import Allowance, Entry, Finding, Item, State, item_key
-from ..ops import Op, Reply
+from ..ops import MAX_LIMIT, Op, Reply
 from ..owner import fresh_owner
 from ..rules import local_clock
 from . import Clock, Tell
@@ -286,6 +287,7 @@ class _Handle:
     """One client's view of a Memory: its name in the queues, and its ear."""
 
     polls = False
+    max_limit = MAX_LIMIT
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
@@ -319,8 +321,10 @@ class MemoryStore(_Handle):
 class AsyncMemoryStore(_Handle):
     """The asyncio face of a Memory."""
 
-    async def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
-        return self.memory.perform(ops)
+    def perform(self, ops: Sequence[Op]) -> asyncio.Future[list[Reply | StoreError]]:
+        answer: asyncio.Future[list[Reply | StoreError]] = asyncio.get_running_loop().create_future()
+        answer.set_result(self.memory.perform(ops))
+        return answer
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         return self.memory.scan(prefix, after, limit)

@@ -122,6 +122,7 @@ class Looped:
         self._store = self._run(lambda: _call(open))
         self.client = self._store.client
         self.polls = self._store.polls
+        self.max_limit = self._store.max_limit
 
     def _run(self, call: Callable[[], Awaitable[_T]]) -> _T:
         async def awaited() -> _T:

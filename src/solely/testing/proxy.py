@@ -108,7 +108,7 @@ class FaultProxy:
         self._flowing.set()
         self._listener = _bound(0)
         self.host, self.port = self._listener.getsockname()
-        self._accepting: asyncio.Task[None] | None = None
+        self._listening = False
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"fault-proxy-{self.port}", daemon=True)
 
     def __enter__(self) -> Self:
@@ -217,15 +217,16 @@ class FaultProxy:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(ANSWERS_WITHIN)
 
     async def _listen(self) -> None:
+        self._listening = True
         self._listener.listen()
-        self._accepting = asyncio.create_task(self._accept())
+        self._loop.add_reader(self._listener, self._accept)
 
     async def _deafen(self) -> None:
         """Stops listening but keeps the port: a bound socket that does not listen refuses, and nobody can take it."""
-        if self._accepting is None:
+        if not self._listening:
             return
-        await _cancelled(self._accepting)
-        self._accepting = None
+        self._listening = False
+        self._loop.remove_reader(self._listener)
         self._listener.close()
         self._listener = _bound(self.port)
 
@@ -233,7 +234,7 @@ class FaultProxy:
         self._faults.clear()
         self._flowing.set()
         await self._release()
-        if self._accepting is None:
+        if not self._listening:
             await self._listen()
 
     async def _stop_flow(self) -> None:
@@ -248,14 +249,17 @@ class FaultProxy:
             link.reset = reset
         await _cancelled(*self._links)
 
-    async def _accept(self) -> None:
-        while True:
-            client, _ = await self._loop.sock_accept(self._listener)
-            self.seen["connections"] += 1
-            link = _Link(client, socket.socket())
-            task = asyncio.create_task(self._carry(link))
-            self._links[task] = link
-            task.add_done_callback(self._forget)
+    def _accept(self) -> None:
+        """Called when somebody asks. Not a task: one that is cancelled may drop what it has just accepted."""
+        try:
+            client, _ = self._listener.accept()
+        except OSError:  # that one hung up before its turn came
+            return
+        self.seen["connections"] += 1
+        link = _Link(client, socket.socket())
+        task = self._loop.create_task(self._carry(link))
+        self._links[task] = link
+        task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._links.pop(task).close()  # here, since a task that is cancelled before it began runs no `finally`

@@ -20,7 +20,8 @@ from ...model import Entry, Finding
 from ...ops import Op, Reply
 from .. import Clock, Tell
 from . import questions
-from .batches import Answer, Answers, Batch, Steps, waits
+from .aio_pool import TidyPool
+from .batches import MAX_LIMIT, Answer, Answers, Batch, Steps, waits
 from .commands import Command, Commands
 from .ear import AsyncEar
 from .faults import ANY_FAULT
@@ -34,6 +35,8 @@ _parents: list[object] = []  # what a forked child must not touch, not even by c
 
 class AsyncMongoStore:
     """A store for one event loop, on one collection of a replica set, a cluster or a server that stands alone."""
+
+    max_limit = MAX_LIMIT
 
     def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
         self._settings = settings
@@ -130,7 +133,8 @@ class AsyncMongoStore:
             raise ClientClosed("the client was closed; open a new one")
         if self._opened is None:
             try:
-                mongo = AsyncMongoClient[dict[str, Any]](self._settings.url, **self._settings.arguments(self._timeout))
+                arguments = self._settings.arguments(self._timeout)
+                mongo = AsyncMongoClient[dict[str, Any]](self._settings.url, _pool_class=TidyPool, **arguments)
             except ConfigurationError as error:  # of mongodb+srv://, which is read only now
                 raise StoreMisconfigured(f"{self._server} cannot be used: {error}") from None
             self._opened = mongo[self._settings.database]

@@ -17,7 +17,7 @@ from ...model import Entry, Finding
 from ...ops import Op, Reply
 from .. import Clock, Tell
 from . import questions
-from .batches import Answer, Answers, Batch, Steps, waits
+from .batches import MAX_LIMIT, Answer, Answers, Batch, Steps, waits
 from .commands import Command, Commands
 from .ear import Ear
 from .faults import ANY_FAULT
@@ -31,6 +31,8 @@ _parents: list[object] = []  # what a forked child must not touch, not even by c
 
 class MongoStore:
     """A store for threads, on one collection of a replica set, a sharded cluster or a server that stands alone."""
+
+    max_limit = MAX_LIMIT
 
     def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
         self._settings = settings

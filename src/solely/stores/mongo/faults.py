@@ -24,6 +24,7 @@ from pymongo.errors import (
 from ...errors import (
     ClientClosed,
     SolelyError,
+    StoreDenied,
     StoreError,
     StoreFailed,
     StoreFull,
@@ -40,8 +41,8 @@ class KeyRace(StoreUnavailable):
 NO_CHANGE_STREAMS = 40573  # a server that stands alone
 
 _CAUSES: dict[int, tuple[type[StoreError], str]] = {
-    13: (StoreMisconfigured, "does not allow this user to write here; grant the role readWrite on the database"),
-    18: (StoreMisconfigured, "refuses the login; check user, password and authSource"),
+    13: (StoreDenied, "does not allow this user to write here; grant the role readWrite on the database"),
+    18: (StoreDenied, "refuses the login; check user, password and authSource"),
     20: (StoreMisconfigured, "has no transactions, because it stands alone; make it a replica set"),
     50: (Unanswered, "needed longer than the timeout, perhaps behind a transaction that is open on this key"),
     64: (Unanswered, "has written it, but a majority has not confirmed it within the timeout"),

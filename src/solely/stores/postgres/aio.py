@@ -16,7 +16,7 @@ import psycopg
 
 from ...errors import ClientClosed, StoreError, StoreFailed, StoreUnavailable, Unanswered
 from ...model import Entry, Finding
-from ...ops import MAX_BATCH, Op, Release, Reply
+from ...ops import MAX_BATCH, MAX_LIMIT, Op, Release, Reply
 from .. import Clock, Tell
 from . import codec, health
 from .aio_ear import AsyncEar
@@ -55,6 +55,8 @@ _parents: list[object] = []  # what a forked child must not touch, not even by c
 
 class AsyncPostgresStore:
     """A store for one event loop."""
+
+    max_limit = MAX_LIMIT
 
     def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
         self.polls = settings.pgbouncer
@@ -141,7 +143,7 @@ class AsyncPostgresStore:
         alone = len(ops) == 1 and self._patient < PATIENT
         try:
             if alone:  # nobody else waits for this statement, so it may wait for a busy key at once
-                answer = wire.call(*codec.lone(ops[0], self._now(), self._patience))
+                answer = wire.call(*codec.alone(ops[0], self._now(), self._patience))
                 self._patient += 1
                 answer.add_done_callback(self._be_done_waiting)
             else:

@@ -18,7 +18,7 @@ import psycopg
 
 from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...model import Entry, Finding
-from ...ops import MAX_BATCH, Op, Reply
+from ...ops import MAX_BATCH, MAX_LIMIT, Op, Reply
 from .. import Clock, Tell
 from . import codec, health
 from .codec import Answers
@@ -38,6 +38,8 @@ MOST_CONNECTIONS = 16  # per store: each is a process of the server, which by de
 
 class PostgresStore:
     """A store for threads."""
+
+    max_limit = MAX_LIMIT
 
     def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
         self.polls = settings.pgbouncer
@@ -69,7 +71,7 @@ class PostgresStore:
             self._ear.prepare()
         replies: Answers
         if len(ops) == 1:
-            name, values = codec.lone(ops[0], self._now(), self._patience)
+            name, values = codec.alone(ops[0], self._now(), self._patience)
             result = self._converse(lambda wire: wire.call(name, values))
             replies = [codec.reply(ops[0], codec.decode_lone(ops[0], result))]
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import StoreError, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable
+from ...errors import StoreDenied, StoreError, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable
 
 
 class NotPrimary(StoreUnavailable):
@@ -43,7 +43,7 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "42883": (StoreMisconfigured, _MIGRATE),
     "42704": (StoreMisconfigured, _MIGRATE),
     "3F000": (StoreMisconfigured, _MIGRATE),
-    "42501": (StoreMisconfigured, _PRIVILEGES),
+    "42501": (StoreDenied, _PRIVILEGES),
     "57014": (StoreUnavailable, "the server broke the statement off: it took longer than the timeout"),
     "55P03": (Contended, "another transaction that has not ended decides on this key"),
     "40001": (MustRepeat, _REPEAT),
@@ -56,12 +56,12 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
 
 # libpq tells why a connection failed in words only; these are the server's, in English.
 _REFUSALS: tuple[tuple[str, type[StoreError], str], ...] = (
-    ("password authentication failed", StoreMisconfigured, "the user name or the password is wrong"),
-    ("no password supplied", StoreMisconfigured, "the server wants a password; give postgresql://user:password@host"),
-    ("no pg_hba.conf entry", StoreMisconfigured, "the server's pg_hba.conf does not let this user in from here"),
-    ("authentication failed", StoreMisconfigured, "the server refuses the login"),
+    ("password authentication failed", StoreDenied, "the user name or the password is wrong"),
+    ("no password supplied", StoreDenied, "the server wants a password; give postgresql://user:password@host"),
+    ("no pg_hba.conf entry", StoreDenied, "the server's pg_hba.conf does not let this user in from here"),
+    ("authentication failed", StoreDenied, "the server refuses the login"),
     ("does not exist", StoreMisconfigured, "there is no such database or user"),
-    ("permission denied for database", StoreMisconfigured, "this user may not connect to this database"),
+    ("permission denied for database", StoreDenied, "this user may not connect to this database"),
     ("too many clients", StoreUnavailable, "the server has no connection left"),
     ("too many connections", StoreUnavailable, "the server has no connection left"),
     ("connection slots are reserved", StoreUnavailable, "the server has no connection left"),

@@ -14,7 +14,7 @@ import hiredis
 
 from ...errors import ClientClosed, StoreError, StoreUnavailable
 from ...model import Entry, Finding
-from ...ops import MAX_BATCH, Op, Read
+from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
 from .. import Clock, Tell
 from .aio_ear import AsyncEar, EarWire
 from .aio_wire import AsyncWire, fail
@@ -35,6 +35,8 @@ class AsyncRedisStore:
     """A store for one event loop on one server, a primary that Sentinel names, or a cluster."""
 
     polls = False
+    portion = 16  # a call of the script costs the server what two ops do; 16 keep it busy while the client goes on
+    max_limit = MAX_LIMIT
 
     def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
         self.client = os.urandom(16).hex()

@@ -14,7 +14,7 @@ import hiredis
 
 from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...model import Entry, Finding
-from ...ops import MAX_BATCH, Op, Read
+from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
 from .. import Clock, Tell
 from .codec import Answers, Codec, chunks, decode, packed, waits
 from .ear import Ear
@@ -33,6 +33,7 @@ class RedisStore:
     """A store for threads on one server, a primary that Sentinel names, or a cluster."""
 
     polls = False
+    max_limit = MAX_LIMIT
 
     def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
         self.client = os.urandom(16).hex()

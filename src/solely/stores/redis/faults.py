@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import StoreError, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable
+from ...errors import StoreDenied, StoreError, StoreFailed, StoreFull, StoreUnavailable
 
 
 class NotPrimary(StoreUnavailable):
@@ -32,10 +32,10 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "BUSY": (StoreUnavailable, "the server is busy with a script of somebody else"),
     "NOREPLICAS": (StoreUnavailable, "fewer replicas are connected than min-replicas-to-write demands"),
     "MISCONF": (StoreUnavailable, "the server cannot write to its disk and therefore refuses writes; see its log"),
-    "NOAUTH": (StoreMisconfigured, "the server wants a password; give redis://user:password@host"),
-    "WRONGPASS": (StoreMisconfigured, "the user name or the password is wrong, or the user is disabled"),
+    "NOAUTH": (StoreDenied, "the server wants a password; give redis://user:password@host"),
+    "WRONGPASS": (StoreDenied, "the user name or the password is wrong, or the user is disabled"),
     "NOPERM": (
-        StoreMisconfigured,
+        StoreDenied,
         "the ACL of this user forbids it; it needs ~<prefix>* &<prefix>* +@all -@admin -@dangerous +info",
     ),
     "WRONGTYPE": (StoreFailed, "a key of ours holds something else; give another ?prefix="),

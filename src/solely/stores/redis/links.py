@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.exceptions import AuthenticationError, AuthorizationError, RedisError
 
-from ...errors import StoreError, StoreMisconfigured, StoreUnavailable
+from ...errors import StoreDenied, StoreError, StoreUnavailable
 from .faults import fault
 from .settings import Address, Settings
 
@@ -30,7 +30,7 @@ def link(connections: Any, settings: Settings, address: Address, timeout: float,
 def refused(address: Address, error: Exception) -> StoreError:
     """Why there is no connection: nothing was sent. Not raised."""
     if isinstance(error, AuthenticationError | AuthorizationError):
-        return StoreMisconfigured(f"{address} refuses the login: {error}")
+        return StoreDenied(f"{address} refuses the login: {error}")
     if isinstance(error, RedisError) and str(error).partition(" ")[0].isupper():
         return fault(error)
     return StoreUnavailable(f"{address} cannot be reached: {error}")

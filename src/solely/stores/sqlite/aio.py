@@ -14,7 +14,7 @@ from typing import Any
 
 from solely.errors import StoreError, StoreUnavailable
 from solely.model import Entry, Finding
-from solely.ops import MAX_BATCH, Op, Reply
+from solely.ops import MAX_BATCH, MAX_LIMIT, Op, Reply
 from solely.stores import Tell
 
 from .clock import Readings
@@ -33,6 +33,7 @@ class AsyncSqliteStore:
     """For one event loop at a time. What was handed to perform() is performed, whoever still awaits it."""
 
     polls = True
+    max_limit = MAX_LIMIT
 
     def __init__(self, path: str, readings: Readings, timeout: float, *, shared: bool = False) -> None:
         self.client = os.urandom(16).hex()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from solely.errors import StoreError, StoreUnavailable
 from solely.model import Entry, Finding
-from solely.ops import Op, Reply
+from solely.ops import MAX_LIMIT, Op, Reply
 from solely.stores import Tell
 
 from .clock import Readings
@@ -22,6 +22,7 @@ class SqliteStore:
     """As many connections as threads are at work at one time; idle ones are used again, by any thread."""
 
     polls = True
+    max_limit = MAX_LIMIT
 
     def __init__(self, path: str, readings: Readings, timeout: float, *, shared: bool = False) -> None:
         self.client = os.urandom(16).hex()

@@ -48,7 +48,8 @@ def connect(path: str, shared: bool, readings: Readings, timeout: float) -> tupl
 
 def _prepare(connection: sqlite3.Connection, path: str, shared: bool, readings: Readings, timeout: float) -> int:
     execute = connection.execute
-    there = is_there(execute, path, shared)
+    with _transaction(connection, "BEGIN"):  # in one look: another process may be making the tables at this moment
+        there = is_there(execute, path, shared)
     _use_wal(connection, path, timeout)
     if not there:
         with _transaction(connection):
@@ -62,8 +63,8 @@ def _prepare(connection: sqlite3.Connection, path: str, shared: bool, readings: 
 
 
 @contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN IMMEDIATE")
+def _transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
+    connection.execute(begin)
     try:
         yield
         connection.execute("COMMIT")

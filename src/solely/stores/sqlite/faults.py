@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 
-from solely.errors import StoreError, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
+from solely.errors import (
+    StoreDenied,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    StoreMisconfigured,
+    StoreUnavailable,
+    Unanswered,
+)
 
 _PRIMARY = 0xFF  # an extended result code carries its primary code in the low byte
 
@@ -12,10 +20,10 @@ _CAUSES: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: (StoreUnavailable, "is locked by others for longer than the timeout; nothing was done"),
     sqlite3.SQLITE_LOCKED: (StoreUnavailable, "is locked by another connection; nothing was done"),
     sqlite3.SQLITE_FULL: (StoreFull, "cannot grow: the disk is full; make room"),
-    sqlite3.SQLITE_READONLY: (StoreMisconfigured, "is read-only; make the file and its folder writable for this user"),
+    sqlite3.SQLITE_READONLY: (StoreDenied, "is read-only; make the file and its folder writable for this user"),
     sqlite3.SQLITE_CANTOPEN: (StoreMisconfigured, "cannot be opened; its folder must exist and be writable"),
-    sqlite3.SQLITE_PERM: (StoreMisconfigured, "may not be accessed by this user"),
-    sqlite3.SQLITE_AUTH: (StoreMisconfigured, "may not be accessed by this user"),
+    sqlite3.SQLITE_PERM: (StoreDenied, "may not be accessed by this user"),
+    sqlite3.SQLITE_AUTH: (StoreDenied, "may not be accessed by this user"),
     sqlite3.SQLITE_NOTADB: (StoreMisconfigured, "is not an SQLite database; give the path of a new file"),
     sqlite3.SQLITE_CORRUPT: (StoreFailed, "is corrupt; move it away, or repair it with sqlite3's .recover"),
     sqlite3.SQLITE_IOERR: (StoreFailed, "cannot be read or written: the disk reports an error"),

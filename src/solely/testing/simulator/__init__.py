@@ -5,6 +5,6 @@ names the first promise that was broken, or is empty. The same seed gives the sa
 """
 
 from .history import History
-from .world import World, simulate
+from .locks import simulate
 
-__all__ = ["History", "World", "simulate"]
+__all__ = ["History", "simulate"]

@@ -7,7 +7,7 @@ import sys
 from contextlib import nullcontext
 from importlib import import_module
 
-from .world import simulate
+from .locks import simulate
 
 
 def main() -> int:

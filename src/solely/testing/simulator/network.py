@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...drivers.simulated import Run, SimulatedDriver, Timeline
 from ...drivers.trying import ONE_TRY
 from ...errors import StoreError, StoreFull, StoreUnavailable, Unanswered
-from ...ops import Acquire, Mark, Op, Reply
+from ...ops import Acquire, Advance, Finish, Hit, Mark, Op, Push, Reply
 from ...rules import REMEMBER
 from ...stores import transitions as t
 from ...stores.memory import Memory
@@ -18,7 +18,7 @@ START = 1_000_000.0  # what the store's clock shows at the beginning: fences sta
 _LIFE = REMEMBER - 1.0  # seconds that a copy may be under way: less than what a store remembers of displaced owners
 _REFUSED = StoreUnavailable("connection refused")
 _SILENT = Unanswered("no answer")
-_GROWING = frozenset((Acquire, Mark))  # what a full store refuses
+_GROWING = frozenset((Acquire, Advance, Finish, Hit, Mark, Push))  # what a full store refuses
 
 
 class Weather(NamedTuple):
@@ -30,6 +30,10 @@ class Weather(NamedTuple):
     slow: float = 0.0  # a request, or a reply, takes up to a second: others overtake it
     deaf: float = 0.0  # a hint is lost
     full: float = 0.0  # the store refuses to grow, for one op
+
+
+CALM = Weather(latency=0.008)
+ROUGH = Weather(latency=0.01, lost=0.02, late=0.015, slow=0.03, deaf=0.35, full=0.015)
 
 
 class FallibleMemory(Memory):

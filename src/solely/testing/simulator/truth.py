@@ -1,22 +1,24 @@
 """What the store's answers must be, kept by an onlooker who sees every op at the moment it is performed.
 
 This is a second, independent account of holds: a hold begins with a grant, is extended by a renewal, and ends by
-release, expiry, clear, or with all data. Each answer of the store is compared with it.
+release, expiry, finish, clear, or with all data. Each answer of the store is compared with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...drivers.simulated import Run
 from ...errors import StoreError
-from ...model import Entry, Released
-from ...ops import Acquire, Clear, Op, Release, Renew, Reply
+from ...model import Entry, Released, State
+from ...ops import Acquire, Clear, Finish, Op, Read, Release, Renew, Reply
 from ...rules import OFFER, REMEMBER
 from ...stores.transitions import US, us
 from .history import History
 from .marks import Marks
 from .network import START
+from .outcomes import Outcomes
 from .waiting import Waiting
 
 _OFFER = us(OFFER)
@@ -24,13 +26,20 @@ _REMEMBER = us(REMEMBER)
 
 
 class Held:
-    """One hold of one key. `ended` is released, expired, cleared or lost (with all data), or empty."""
+    """One hold of one key. `ended` is released, expired, finished, cleared or lost (with all data), or empty."""
 
-    __slots__ = ("delay", "ended", "ended_at", "fence", "forgotten", "key", "order", "owner", "until")
+    __slots__ = (
+        "attempts", "delay", "ended", "ended_at", "fence", "fingerprint", "forgotten", "kept", "key", "opens", "order",
+        "owner", "since", "until",
+    )  # fmt: skip
 
-    def __init__(self, key: str, owner: str, fence: int, until: int, delay: int, order: int) -> None:
-        self.key, self.owner, self.fence, self.until, self.delay = key, owner, fence, until, delay
+    def __init__(self, op: Acquire, entry: Entry, now: int, order: int) -> None:
+        self.key, self.owner, self.fingerprint = op.key, op.owner, op.fingerprint
+        self.fence, self.attempts = entry.fence, entry.attempts
+        self.since, self.until, self.delay = now, now + us(op.ttl), us(op.delay)
         self.order = order  # among all grants of the key
+        self.opens = 0  # released: the key stays closed until then
+        self.kept = 0  # let go: until then its attempt is counted
         self.ended = ""
         self.ended_at = 0
         self.forgotten = False  # the store lost all data since
@@ -57,13 +66,24 @@ class Truth:
         self.waiting = waiting
         self.runs = runs
         self.marks = Marks(history, runs)
+        self.outcomes = Outcomes(history)
         self.holds: dict[tuple[str, str], Held] = {}
         self.latest: dict[str, Held] = {}
         self.forgotten: set[str] = set()  # owners from before the last loss of all data
         self._cleared: set[int] = set()
         self._offering: dict[str, int] = {}  # until when the key may be kept for a waiter
         self._wants: dict[Run, str] = {}
-        self._check = {Acquire: self._acquired, Renew: self._renewed, Release: self._released, Clear: self._was_cleared}
+        self._kinds: dict[str, Callable[[Any, Any, int], None]] = {
+            "mark": self._marked
+        }  # those with rules of their own
+        self._check: dict[type, Callable[[Any, Any, int], None]] = {
+            Acquire: self._acquired,
+            Renew: self._renewed,
+            Release: self._released,
+            Clear: self._was_cleared,
+            Finish: self._finished,
+            Read: self._read,
+        }
 
     def performed(self, ops: Sequence[Op], replies: list[Reply | StoreError], refusals: int) -> None:
         """The store performed these, and answered so; that many it meant to refuse."""
@@ -73,12 +93,17 @@ class Truth:
             history.note("store", op, reply)
             if isinstance(reply, StoreError):
                 refusals -= 1
-            elif op.key.startswith("mark/"):  # type: ignore[union-attr]
-                self.marks.performed(op, reply, now, self.forgotten)
-            elif type(op) in self._check:
-                self._check[type(op)](op, reply, now)  # type: ignore[operator]
+            else:
+                self._kinds.get(getattr(op, "key", "").partition("/")[0], self._entry)(op, reply, now)
         if refusals < 0:
             history.violated("neighbours in a batch", f"more than one op failed by the error of one: {ops} {replies}")
+
+    def _entry(self, op: Op, reply: Reply, now: int) -> None:
+        if type(op) in self._check:
+            self._check[type(op)](op, reply, now)
+
+    def _marked(self, op: Op, reply: Reply, now: int) -> None:
+        self.marks.performed(op, reply, now, self.forgotten)
 
     def lost_everything(self) -> None:
         """The store came back empty: what was held is held no more, and nobody is remembered."""
@@ -88,6 +113,7 @@ class Truth:
             if not held.ended:
                 held.end("lost", now)
         self.marks.lost_everything()
+        self.outcomes.lost_everything(now)
         self.forgotten.update(self.runs)
         self._offering.clear()
         for key in self.latest:
@@ -115,16 +141,17 @@ class Truth:
         if latest is not None:
             if latest.live(now):
                 violated("mutual exclusion", f"{op.key} was granted to {op.owner} while {latest.owner} held it")
-            elif not latest.ended and now < latest.until + latest.delay:
+            elif now < (latest.opens if latest.ended else latest.until + latest.delay):
                 violated("mutual exclusion", f"{op.key} was granted to {op.owner} within the delay of {latest.owner}")
             if entry.fence <= latest.fence:
                 violated("fence growth", f"{op.key}: fence {entry.fence} after {latest.fence}")
-        run = self.runs[op.owner]
-        if self._left(run, op.owner):
+        if entry.attempts not in _attempts(latest, now):
+            violated("attempts grow", f"{op.owner} is told to be attempt {entry.attempts} of {op.key}")
+        self.outcomes.must_be_over(op, now)
+        if self._left(op):
             violated("no leaked hold", f"{op.key} was granted to {op.owner}, whose caller had left")
-        self._wants.pop(run, None)
-        order = latest.order + 1 if latest is not None else 1
-        held = Held(op.key, op.owner, entry.fence, now + us(op.ttl), us(op.delay), order)
+        self._wants.pop(self.runs[op.owner], None)
+        held = Held(op, entry, now, latest.order + 1 if latest is not None else 1)
         self.holds[op.key, op.owner] = self.latest[op.key] = held
         self.waiting.granted(op.key)
         self.waiting.opened(op.key, self.moment(held.until + held.delay), told=False)
@@ -140,19 +167,21 @@ class Truth:
         violated = self.history.violated
         if held is not None and held.live(now):
             violated("idempotence", f"{op.owner} holds {op.key}, and its repeated acquire was refused")
+        self.outcomes.answered(op, entry, now)
         kept = max(self.waiting.opens_at(op.key), self.moment(self._offering.get(op.key, 0)))
-        if not entry.gone and kept < self.history.timeline.now - 1e-5:
+        if not entry.gone and not self.outcomes.standing(op.key, now) and kept < self.history.timeline.now - 1e-5:
             violated("no lost wake-up", f"{op.key} is free since {kept:.6f}, but {op.owner} was refused: {entry}")
         if op.client and not entry.gone:
             run = self.runs[op.owner]
-            if self._left(run, op.owner):
+            if self._left(op):
                 violated("no leaked place", f"{op.owner} was queued at {op.key}, whose caller had left")
             self._wants[run] = op.key
             self._seek_deadlock(run, now)
 
-    def _left(self, run: Run, owner: str) -> bool:
+    def _left(self, op: Acquire) -> bool:
         """True if nothing may be granted to this owner any more: its flow is over, and nothing kept it from undoing."""
-        return run.over and run.undone and not run.driver.dead and owner not in self.forgotten
+        run = self.runs[op.owner]
+        return run.over and run.undone and not run.driver.dead and op.owner not in self.forgotten
 
     def _seek_deadlock(self, first: Run, now: int) -> None:
         run, path = first, list[str]()
@@ -168,7 +197,7 @@ class Truth:
 
     def _renewed(self, op: Renew, entry: Entry, now: int) -> None:
         held = self.holds.get((op.key, op.owner))
-        if held is None or held.forgotten:
+        if held is None or held.forgotten or (held.ended == "finished" and entry.state is State.DONE):
             return
         if entry.owner == op.owner:
             if not held.live(now):
@@ -186,25 +215,55 @@ class Truth:
             return
         if held is not None and held.live(now):
             held.end("released", now)
+            held.opens, held.kept = now + us(op.delay), now + us(op.keep)
             self.waiting.opened(op.key, self.history.timeline.now + op.delay, told=not op.delay)
         elif held is not None and held.ended in ("", "expired"):
             right = {Released.EXPIRED} if now < held.until + _REMEMBER else {Released.EXPIRED, Released.RELEASED}
-            held.end("expired", now)
+            if not held.ended:
+                held.end("expired", now)
+                held.opens, held.kept = held.until + held.delay, now + _REMEMBER
         elif held is not None and held.ended == "cleared":
             right = {Released.CLEARED} if now < held.ended_at + _REMEMBER else {Released.CLEARED, Released.RELEASED}
         if answer not in right:
             truth = "never held it" if held is None else f"ended: {held.ended}"
             self.history.violated("right release answers", f"{op} was answered {answer!r}; its owner {truth}")
 
+    def _finished(self, op: Finish, entry: Entry, now: int) -> None:
+        """Accepted from the last owner, also when its time has run out, until another took the key; and once."""
+        held, latest = self.holds.get((op.key, op.owner)), self.latest.get(op.key)
+        if held is None or held.forgotten or held is not latest or held.ended:
+            self.outcomes.repeated(op, entry, now)
+        elif entry.owner == op.owner:
+            held.end("finished", now)
+            self.outcomes.add(op, held.fingerprint, now)
+            self.waiting.opened(op.key, self.history.timeline.now, told=True)  # to all who wait for its outcome
+        elif now < held.until + held.delay + _REMEMBER:
+            self.history.violated("no lost outcome", f"{op} was refused, although nobody took the key since: {entry}")
+
+    def _read(self, op: Read, entry: Entry, now: int) -> None:
+        self.outcomes.answered(op, entry, now)
+
     def _was_cleared(self, op: Clear, done: bool, now: int) -> None:
-        latest = self.latest.get(op.key)
-        if latest is not None and latest.fence == op.fence and latest.live(now):
+        latest, outcome = self.latest.get(op.key), self.outcomes.standing(op.key, now)
+        if latest is not None and latest.fence == op.fence and (latest.live(now) or outcome is not None):
             if not done:
-                self.history.violated("clear", f"{op} removed nothing, although the hold was there")
+                self.history.violated("clear", f"{op} removed nothing, although it was there")
             latest.end("cleared", now)
+            if outcome is not None:
+                outcome.end("cleared", now)
             self._cleared.add(op.fence)
             self._offering[op.key] = now + _OFFER
             # told=False: who waits in the process that held it stands in no queue of the store, and only looks again
             self.waiting.opened(op.key, self.history.timeline.now, told=False)
         elif done and op.fence not in self._cleared:
-            self.history.violated("clear", f"{op} says it removed a hold that was over")
+            self.history.violated("clear", f"{op} says it removed what was over")
+
+
+def _attempts(latest: Held | None, now: int) -> set[int]:
+    """What the next attempt may be numbered: one more than the last, as long as that is remembered."""
+    if latest is None or latest.forgotten or latest.ended in ("finished", "cleared", "lost"):
+        return {1}
+    if latest.ended:
+        return {latest.attempts + 1 if now < latest.kept else 1}
+    remembered = now < latest.until + latest.delay + _REMEMBER
+    return {latest.attempts + 1} if remembered else {1, latest.attempts + 1}

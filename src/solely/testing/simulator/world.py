@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
 from ...drivers.simulated import Run, SimulatedDriver, Timeline
 from ...rules import DRIFT_RATE
 from .beliefs import Beliefs
+from .client import SimulatedClient
 from .history import History
-from .network import Network, Weather
+from .network import CALM, Network, Weather
 from .truth import Truth
 from .waiting import Waiting
-from .workload import SimulatedClient
 
 OPS = 200  # sent per seed: enough for several holds of each key by each client, and for a few faults among them
 _TIMEOUT = 1.0  # seconds: how long clients try; short, so that giving up happens often
 _MOST_EVENTS = 50_000  # a world at rest needs some 2,000
+BRISK, SLOW = (0.02, 0.05, 0.5), (0.05, 1.0, 3.0)  # kinds of work, in seconds
 
 
 class Manners(NamedTuple):
@@ -47,41 +49,40 @@ class Climate(NamedTuple):
         return self.weather == CALM
 
 
-CALM = Weather(latency=0.008)
-ROUGH = Weather(latency=0.01, lost=0.02, late=0.015, slow=0.03, deaf=0.35, full=0.015)
-BRISK, SLOW = (0.02, 0.05, 0.5), (0.05, 1.0, 3.0)
-CLIMATES = (
-    Climate(0.25, (1, 1, 2), CALM, Manners(0.1, 0.0, BRISK)),  # many wait for few keys
-    Climate(0.15, (2, 3), CALM, Manners(0.1, 1.0, BRISK)),  # each takes several of the same keys
-    Climate(0.60, (1, 2, 3), ROUGH, Manners(0.12, 0.5, SLOW, 0.04, 0.006, 0.008, 0.4, True)),
-)
-
-
 class World:
-    """A simulation that is run once."""
+    """A simulation that is run once. Whoever makes one says what is in it: who watches, then who lives there."""
 
-    def __init__(self, seed: int) -> None:
+    truth: Truth
+    network: Network
+    beliefs: Beliefs
+
+    def __init__(self, seed: int, kind: str, climates: Sequence[Climate]) -> None:
         self.chance = Random(seed)
         self.timeline = Timeline()
         self.history = History(self.timeline)
-        climate = self.chance.choices(CLIMATES, [climate.share for climate in CLIMATES])[0]
+        climate = self.chance.choices(climates, [climate.share for climate in climates])[0]
         self.weather, self.manners = climate.weather, climate.manners
-        self.keys = [f"lock/{n}" for n in range(self.chance.choice(climate.keys))]
-        self.marks = [f"mark/{n}" for n in range(self.chance.randint(1, 4))]
-        runs: dict[str, Run] = {}
+        self.keys = [f"{kind}/{n}" for n in range(self.chance.choice(climate.keys))]
+        self.runs: dict[str, Run] = {}
         self.waiting = Waiting(self.history, timeout=_TIMEOUT, latency=self.weather.latency, calm=climate.calm)
-        self.truth = Truth(self.history, self.waiting, runs)
-        self.beliefs = Beliefs(self.history, self.truth)
-        self.network = Network(self.timeline, self.chance, self.weather, self.truth.performed)
         self.clients: list[SimulatedClient] = []
+
+    def watched_by(self, truth: Truth) -> None:
+        """This onlooker sees all that the store does."""
+        self.truth = truth
+        self.beliefs = Beliefs(self.history, truth)
+        self.network = Network(self.timeline, self.chance, self.weather, truth.performed)
+
+    def peopled_by(self, client: Callable[[World, SimulatedDriver, int], SimulatedClient]) -> None:
+        """A few such clients, with a few tasks each."""
         for n in range(self.chance.randint(2, 4)):
             rate = 1.0 + DRIFT_RATE * self.chance.uniform(-1.0, 1.0)
             driver = SimulatedDriver(
                 f"c{n}", self.timeline, self.network, self.chance,
-                owners=runs, timeout=_TIMEOUT, rate=rate, start=self.chance.random() * 1000,
+                owners=self.runs, timeout=_TIMEOUT, rate=rate, start=self.chance.random() * 1000,
             )  # fmt: skip
             self.network.listen(driver)
-            self.clients.append(SimulatedClient(self, driver, self.chance.randint(1, 4)))
+            self.clients.append(client(self, driver, self.chance.randint(1, 4)))
 
     def goes_on(self) -> bool:
         """True while there is more to do."""
@@ -148,8 +149,3 @@ class World:
             self.history.violated("no hang", f"a keeper of {name} does not end")
         if len(client.driver.lines):
             self.history.violated("no leaked place", f"{name} has lines in which nobody stands")
-
-
-def simulate(seed: int) -> History:
-    """The history of this seed: the same every time."""
-    return World(seed).run()

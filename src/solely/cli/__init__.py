@@ -1,0 +1,21 @@
+"""The command line: `solely run --lock KEY -- cmd…`, and everything else an operator asks of a store.
+
+One module per command or noun, imported when it is asked for; rich, the service and a store's driver only when used.
+Data goes to stdout, talk to stderr; `exits.py` has the exit codes, docs/cli.md the rest.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Performs the command and exits with its code."""
+    try:
+        from .program import perform
+    except ModuleNotFoundError as error:
+        if error.name != "click":
+            raise
+        sys.exit("the command line needs click; install it with: pip install 'solely[cli]'")
+    sys.exit(perform(words))

@@ -1,0 +1,5 @@
+"""`python -m solely.cli` is `solely`."""
+
+from . import main
+
+main()

@@ -1,0 +1,197 @@
+"""solely dlq: what failed, and running it again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+import click
+
+from ..deadletter import DeadLetters
+from ..flows.deadletter import Letter, queue_of
+from ..flows.replay import LetterOutcome
+from ..model import item_key
+from ..stores import Store
+from .entries import not_found
+from .exits import Exit, leave
+from .options import Place, at_store, by_reason, confirm, in_form
+from .output import Form, Row, talk
+
+_LAST = "\U0010ffff"  # sorts after every id
+_SAID = 500  # characters of what a handler said, as the error of a letter
+
+
+@click.group()
+def command() -> None:
+    """Dead letters: what failed, parked by group until it is replayed or purged."""
+
+
+def some(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds GROUP, ID, --error and --all, of which one says which letters are meant."""
+    for option in (
+        click.argument("id", default=""),
+        click.argument("group"),
+        click.option("--error", metavar="TEXT", help="Those whose last error contains TEXT."),
+        click.option("--all", "everything", is_flag=True, help="All of the group."),
+    ):
+        function = option(function)
+    return function
+
+
+def _where(id: str, error: str | None, everything: bool) -> Callable[[Letter], bool]:
+    if bool(id) + (error is not None) + everything != 1:
+        raise click.UsageError("Which letters? Give an ID, --error TEXT or --all.")
+    return lambda letter: letter.id == id if id else _failed_by(error or "", letter)
+
+
+def _failed_by(error: str, letter: Letter) -> bool:
+    return error in letter.last_error
+
+
+@command.command("list")
+@click.argument("group", default="")
+@click.option("--error", default="", metavar="TEXT", help="Those whose last error contains TEXT.")
+@click.option("--after", default="", metavar="ID", help="Begin after this id.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="At most so many.")
+@in_form
+@at_store
+def _list(place: Place, form: Form, group: str, error: str, after: str, limit: int) -> None:
+    """The letters of GROUP, in the order of ids; without one, the groups and how many letters each has."""
+    store = place.store()
+    with place.client(store=store) as once:
+        if not group:
+            form.rows([{"group": name, "letters": once.dead_letters(name).count()} for name in _groups(store)], _GROUPS)
+            return
+        where = partial(_failed_by, error)
+        found = once.dead_letters(group).list(after=after, limit=limit + 1, where=where)
+    if len(found) > limit:
+        talk(f"there are more: --after {found[limit - 1].id!r}")
+    form.rows([_row(letter) for letter in found[:limit]], _LETTER, ("key", "first_at", "first_error", "origin"))
+
+
+_GROUPS = ("group", "letters")
+_LETTER = ("id", "attempts", "last_at", "last_error")
+
+
+def _groups(store: Store) -> Iterator[str]:
+    """The groups that have letters, by leaping from one to the next."""
+    prefix = item_key(queue_of(""), "").rstrip("/")
+    after = ""
+    while page := store.scan(prefix, after, 1):
+        queue = page[0].key.split("/", 2)[1]
+        yield unquote(queue).removeprefix(queue_of(""))
+        after = f"item/{queue}/{_LAST}"
+
+
+def _row(letter: Letter) -> Row:
+    payload = letter.payload
+    return {
+        "id": letter.id,
+        "group": letter.group,
+        "key": letter.key,
+        "attempts": letter.attempts,
+        "first_at": letter.first_at,
+        "first_error": letter.first_error,
+        "last_at": letter.last_at,
+        "last_error": letter.last_error,
+        "origin": letter.origin,
+        "payload": payload.decode(errors="replace") if isinstance(payload, bytes) else payload,
+    }
+
+
+@command.command()
+@click.argument("group")
+@click.argument("id")
+@in_form
+@at_store
+def show(place: Place, form: Form, group: str, id: str) -> None:
+    """One letter with its payload; exits with 3 if there is none."""
+    with place.client() as once:
+        letter = once.dead_letters(group).inspect(id)
+    if letter is None:
+        not_found(f"dead letter {id!r} in {group!r}")
+    form.one(_row(letter))
+
+
+@command.command()
+@some
+@click.option("--handler", required=True, metavar="CMD", help="Run by the shell for each letter, its payload on stdin.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; say what would be done.")
+@in_form
+@at_store
+def replay(
+    place: Place, form: Form, group: str, id: str, error: str | None, everything: bool, handler: str, dry_run: bool
+) -> None:
+    """Hands letters to a command, one after the other: what it ends with 0 is done and gone, the rest stays.
+
+    The payload is on its standard input, as JSON unless it is bytes; what it says goes to stderr. Exits with 1 if any
+    failed again, 3 if there is no such letter, 5 if somebody else was at one of them.
+    """
+    where = _where(id, error, everything)
+    with place.client() as once:
+        letters = once.dead_letters(group)
+        if dry_run:
+            _say_which(letters, where, "replay")
+            return
+        outcomes = Counter[LetterOutcome]()
+        if id:
+            outcomes[letters.replay(id, partial(_hand_over, handler)).outcome] += 1
+        else:
+            outcomes = letters.replay_all(partial(_hand_over, handler), where=where, progress=_progress)
+    if not outcomes or (id and outcomes[LetterOutcome.GONE]):
+        not_found(f"such dead letter in {group!r}")
+    form.one({str(outcome): outcomes[outcome] for outcome in LetterOutcome})
+    if outcomes[LetterOutcome.FAILED]:
+        leave(Exit.ERROR)
+    if outcomes[LetterOutcome.BUSY]:
+        leave(Exit.BUSY)
+
+
+def _progress(done: int, total: int) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r{done} of {total}", nl=done == total, err=True)
+
+
+def _hand_over(handler: str, payload: Any) -> None:
+    given = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    done = subprocess.run(handler, shell=True, input=given, stdout=2, stderr=subprocess.PIPE, check=False)
+    said = done.stderr.decode(errors="replace").strip()
+    if said:
+        talk(said)
+    if done.returncode:
+        raise RuntimeError(f"the handler ended with {done.returncode}" + (f": {said[-_SAID:]}" if said else ""))
+
+
+@command.command()
+@some
+@by_reason
+@at_store
+def purge(
+    place: Place, group: str, id: str, error: str | None, everything: bool, reason: str, dry_run: bool, yes: bool
+) -> None:
+    """Removes letters for good; prints how many. Exits with 3 if there is none."""
+    where = _where(id, error, everything)
+    with place.client() as once:
+        letters = once.dead_letters(group)
+        count = letters.count(where)
+        if not count:
+            not_found(f"such dead letter in {group!r}")
+        if dry_run:
+            _say_which(letters, where, "purge")
+            return
+        confirm(f"Purge {count} of the dead letters of {group!r}", yes)
+        click.echo(letters.purge(where=where, reason=reason))
+
+
+def _say_which(letters: DeadLetters, where: Callable[[Letter], bool], verb: str) -> None:
+    after = ""
+    while page := letters.list(after=after, where=where):
+        for letter in page:
+            talk(f"would {verb} {letter.id}: {letter.last_error}")
+        after = page[-1].id

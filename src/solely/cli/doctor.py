@@ -1,0 +1,63 @@
+"""solely doctor: is the store within reach, is its clock right, and does any setting break a promise?"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from urllib.parse import urlsplit
+
+import click
+
+from .. import __version__
+from ..errors import SolelyError
+from ..model import Finding
+from .exits import Exit, code_of, leave
+from .options import Place, at_store, in_form
+from .output import Form
+
+# What a store of this scheme needs, besides ourselves.
+DRIVERS = {
+    "redis": ("redis", "hiredis"),
+    "rediss": ("redis", "hiredis"),
+    "postgresql": ("psycopg",),
+    "postgres": ("psycopg",),
+    "mongodb": ("pymongo",),
+    "mongodb+srv": ("pymongo",),
+    "http": ("httpx2",),
+    "https": ("httpx2",),
+}
+
+
+@click.command()
+@in_form
+@at_store
+def command(place: Place, form: Form) -> None:
+    """Looks at the store, its clock and its settings, and at the versions in use.
+
+    Exits with 0 if nothing is wrong, 1 if there is an error, 4 if the store denies, 75 if it gives no answer.
+    """
+    findings = versions(urlsplit(place.url).scheme)
+    code = Exit.OK
+    try:
+        with place.client() as once:
+            findings += once.check()
+    except SolelyError as error:
+        findings.append(Finding("error", "store", str(error)))
+        code = code_of(error)
+    if code is Exit.OK and any(finding.level == "error" for finding in findings):
+        code = Exit.ERROR
+    form.rows([finding._asdict() for finding in findings], ("level", "subject", "text"))
+    leave(code)
+
+
+def versions(scheme: str) -> list[Finding]:
+    """What runs here."""
+    found = [Finding("ok", "Python", f"{platform.python_version()} on {sys.platform}")]
+    found.append(Finding("ok", "solely", __version__))
+    for name in ("click", "rich", *DRIVERS.get(scheme.partition("+")[0], ())):
+        try:
+            found.append(Finding("ok", name, version(name)))
+        except PackageNotFoundError:
+            found.append(Finding("warning", name, "is not installed"))
+    return found

@@ -1,0 +1,165 @@
+"""Entries as rows: listed by key, shown, cleared. The nouns of the command line are built of these."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+import click
+
+from ..errors import StoreError
+from ..holder import describe
+from ..model import Entry, State
+from ..ops import Clear, Op, Read, Reply
+from ..rules import stored_key
+from ..stores import Store
+from .exits import Exit, leave
+from .options import Place, at_store, by_reason, confirm, in_form, paged
+from .output import Form, Row, talk
+
+PAGE = 1_000  # entries in one look: at most 256 MiB if each had the largest value, usually well below one
+Facts = dict[str, Any]
+
+
+def facts_of(entry: Entry) -> Facts:
+    """What an operator may see of any entry; its owner's secret is not in it."""
+    return {
+        "key": entry.name,
+        "state": str(entry.state),
+        "left": entry.left,
+        "fence": entry.fence,
+        "waiters": entry.waiters,
+        "holder": describe(entry.info),
+        "since": since(entry.info),
+        "attempts": entry.attempts,
+        "refused": entry.refused,
+    }
+
+
+def since(info: str) -> datetime | None:
+    """When the holder began, as far as it is known."""
+    try:
+        return datetime.fromtimestamp(json.loads(info)["since"], UTC)
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return None
+
+
+@dataclass(frozen=True)
+class Noun:
+    """A kind of entry: its columns, those of a wide table, and what is known of one."""
+
+    kind: str
+    columns: tuple[str, ...]
+    more: tuple[str, ...] = ()
+    facts: Callable[[Entry], Facts] = facts_of
+
+
+def live(store: Store, kind: str, prefix: str = "", after: str = "", page: int = PAGE) -> Iterator[Entry]:
+    """The entries of this kind that are not free, in the order of their keys."""
+    last = f"{kind}/{after}" if after else ""
+    while True:
+        entries = store.scan(f"{kind}/{prefix}", last, page)
+        yield from (entry for entry in entries if entry.state is not State.FREE)
+        if len(entries) < page:
+            return
+        last = entries[-1].key
+
+
+def perform(store: Store, op: Op) -> Reply:
+    """The reply to one op; raises what the store says instead."""
+    (reply,) = store.perform([op])
+    if isinstance(reply, StoreError):
+        raise reply
+    return reply
+
+
+def read(store: Store, kind: str, key: str) -> Entry:
+    """The entry, which may be free."""
+    entry = perform(store, Read(stored_key(kind, key)))
+    assert isinstance(entry, Entry)
+    return entry
+
+
+def page_of(rows: Iterator[Row], limit: int, everything: bool) -> list[Row]:
+    """At most `limit` rows, or all; says how to go on if there are more."""
+    if everything:
+        return list(rows)
+    page: list[Row] = []
+    for row in rows:
+        if len(page) == limit:
+            talk(f"there are more: --after {page[-1]['key']!r}, or --all")
+            break
+        page.append(row)
+    return page
+
+
+def add_list(group: click.Group, noun: Noun) -> None:
+    """`… list [PREFIX]`"""
+
+    @group.command("list")
+    @paged
+    @in_form
+    @at_store
+    def command(place: Place, form: Form, prefix: str, after: str, limit: int, everything: bool) -> None:
+        """Those whose key begins with PREFIX, in the order of keys, a page at a time."""
+        with closing(place.store()) as store:
+            size = PAGE if everything else min(PAGE, limit + 1)
+            rows = map(noun.facts, live(store, noun.kind, prefix, after, size))
+            form.rows(page_of(rows, limit, everything), noun.columns, noun.more)
+
+
+def add_show(group: click.Group, noun: Noun) -> None:
+    """`… show KEY`"""
+
+    @group.command("show")
+    @click.argument("key")
+    @in_form
+    @at_store
+    def command(place: Place, form: Form, key: str) -> None:
+        """All that is known of one; exits with 3 if there is none."""
+        with closing(place.store()) as store:
+            entry = read(store, noun.kind, key)
+        if entry.state is State.FREE:
+            not_found(f"{noun.kind} {key!r}")
+        form.one(noun.facts(entry))
+
+
+def add_clear(group: click.Group, noun: Noun, meaning: str) -> None:
+    """`… clear KEY…`"""
+
+    @group.command("clear", help=meaning + " Exits with 3 if there is none, 5 if another took it meanwhile.")
+    @click.argument("keys", nargs=-1, required=True, metavar="KEY…")
+    @by_reason
+    @at_store
+    def command(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool, yes: bool) -> None:
+        with closing(place.store()) as store:
+            found = [read(store, noun.kind, key) for key in keys]
+            for entry in found:
+                if entry.state is State.FREE:
+                    not_found(f"{noun.kind} {entry.name!r}")
+            for entry in found:
+                what = f"{noun.kind} {entry.name!r} ({said(entry)})"
+                if dry_run:
+                    talk(f"would clear {what}")
+                    continue
+                confirm(f"Clear {what}", yes)
+                if not perform(store, Clear(entry.key, entry.fence, reason)):
+                    talk(f"not cleared: {what}: it has moved on since it was looked at")
+                    leave(Exit.BUSY)
+                talk(f"cleared {what}")
+
+
+def said(entry: Entry) -> str:
+    """The entry in a few words."""
+    who = describe(entry.info)
+    return ", ".join(filter(None, [str(entry.state), f"fence {entry.fence}", f"by {who}" if who else ""]))
+
+
+def not_found(what: str) -> NoReturn:
+    """Leaves with 3."""
+    talk(f"solely: there is no {what}")
+    leave(Exit.NOT_FOUND)

@@ -1,0 +1,42 @@
+"""Exit codes: what a script learns without reading."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NoReturn
+
+from ..errors import InvalidInput, LeaseLost, Refused, StoreDenied, StoreUnavailable, UnknownReservation
+
+
+class Exit(IntEnum):
+    """What a command of ours ends with. `run` and `once` pass on the exit code of what they ran."""
+
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    DENIED = 4  # by the store, or by the service
+    BUSY = 5  # somebody else has it, or it was not ready in time
+    LOST = 6  # the lease was lost while the command ran, which was therefore ended
+    UNAVAILABLE = 75  # the store gave no answer; sysexits' EX_TEMPFAIL: the same call may work later
+
+
+_CODES: tuple[tuple[type[BaseException], Exit], ...] = (  # the first that fits
+    (StoreUnavailable, Exit.UNAVAILABLE),
+    (StoreDenied, Exit.DENIED),
+    (PermissionError, Exit.DENIED),
+    (UnknownReservation, Exit.NOT_FOUND),
+    (LeaseLost, Exit.LOST),
+    (Refused, Exit.BUSY),
+    (InvalidInput, Exit.USAGE),
+)
+
+
+def code_of(error: BaseException) -> Exit:
+    """The exit code that this error means."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), Exit.ERROR)
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the command."""
+    raise SystemExit(int(code))

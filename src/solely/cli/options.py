@@ -1,0 +1,118 @@
+"""What many commands have in common: which store, how long, in which form, and whether it is really meant."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+
+from ..client import Client, default_url
+from ..drivers.trying import ONE_TRY
+from ..errors import InvalidInput
+from ..events import Hook
+from ..stores import Store, open_store
+from .output import FORMS, Form
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+class Duration(click.ParamType[float]):
+    """30s, 5m, 1h30m, 250ms, 7d; a bare number is seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip()
+        if re.fullmatch(r"\d+(\.\d+)?", text):
+            return float(text)
+        parts = _PART.findall(text)
+        if not parts or "".join(map("".join, parts)) != text:
+            self.fail(f"{text!r} is no duration; write 30s, 5m, 1h30m, 250ms, 7d, or seconds", param, ctx)
+        return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
+
+
+DURATION = Duration()
+
+
+@dataclass(frozen=True)
+class Place:
+    """The store that a command is about."""
+
+    url: str
+    timeout: float
+
+    def store(self) -> Store:
+        """The store itself, for looks at many entries; close it, or the client that has it."""
+        if urlsplit(self.url).scheme == "memory":
+            raise InvalidInput("memory:// is seen by one process only; give the --url of a store that is shared")
+        return open_store(self.url, timeout=self.timeout * ONE_TRY)
+
+    def client(self, hooks: Iterable[Hook] = (), store: Store | None = None) -> Client:
+        """A client of the store, be it opened already or not."""
+        return Client(store=store or self.store(), timeout=self.timeout, hooks=hooks)
+
+
+def at_store(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --url and --timeout; the command is given a Place."""
+
+    @click.option("--url", envvar="SOLELY_URL", show_envvar=True, metavar="URL", help="The store, e.g. redis://host.")
+    @click.option(
+        "--timeout", type=DURATION, default="5s", show_default=True, help="How long a silent store is asked again."
+    )
+    @wraps(function)
+    def given(*args: Any, url: str | None, timeout: float, **others: Any) -> Any:
+        return function(Place(url or default_url(), timeout), *args, **others)
+
+    return given
+
+
+def in_form(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds -o; the command is given a Form."""
+
+    @click.option(
+        "-o", "--output", type=click.Choice(FORMS), default="table", show_default=True, help="In which form to answer."
+    )
+    @wraps(function)
+    def given(*args: Any, output: str, **others: Any) -> Any:
+        return function(*args, form=Form(output), **others)
+
+    return given
+
+
+def paged(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds PREFIX, --after, --limit and --all."""
+    for option in (
+        click.argument("prefix", default=""),
+        click.option("--after", default="", metavar="KEY", help="Begin after this key."),
+        click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="How many."),
+        click.option("--all", "everything", is_flag=True, help="All of them, however many."),
+    ):
+        function = option(function)
+    return function
+
+
+def by_reason(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --reason, --dry-run and --yes, which everything has that takes something away."""
+    for option in (
+        click.option("--reason", required=True, metavar="TEXT", help="Why: it goes into the log of the store's users."),
+        click.option("--dry-run", is_flag=True, help="Change nothing; say what would be done."),
+        click.option("-y", "--yes", is_flag=True, help="Do not ask."),
+    ):
+        function = option(function)
+    return function
+
+
+def confirm(what: str, yes: bool) -> None:
+    """Returns if it is really meant; without a terminal nobody is asked, and --yes must have been given."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError(f"{what}? There is no terminal to ask on; if you mean it, add --yes.")
+    click.confirm(f"{what}?", abort=True, err=True)

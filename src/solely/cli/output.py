@@ -1,0 +1,120 @@
+"""How answers look: a table for people, all of it for a wide screen, JSON for programs. NO_COLOR is honoured."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import click
+
+FORMS = ("table", "json", "wide")
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Form:
+    """One of FORMS."""
+
+    name: str
+
+    def rows(self, rows: Sequence[Row], columns: Sequence[str], more: Sequence[str] = ()) -> None:
+        """Many things: `columns` of them, and `more` if wide; JSON has all there is."""
+        if self.name == "json":
+            click.echo(as_json([dict(row) for row in rows]))
+            return
+        shown = (*columns, *more) if self.name == "wide" else columns
+        cells = [[cell(row.get(column)) for column in shown] for row in rows]
+        if sys.stdout.isatty():
+            _on_terminal(shown, cells)
+        else:
+            click.echo("\n".join(plain(shown, cells)))
+
+    def one(self, row: Row) -> None:
+        """One thing, all there is."""
+        if self.name == "json":
+            click.echo(as_json(dict(row)))
+            return
+        width = max(map(len, row))
+        for name, value in row.items():
+            click.echo(f"{name:<{width}}  {cell(value)}")
+
+
+def talk(text: str) -> None:
+    """Says something that is no answer."""
+    click.echo(printable(text), err=True)
+
+
+def as_json(value: Any) -> str:
+    """As JSON that every parser takes: for ever is null, times are ISO 8601 in UTC."""
+    return json.dumps(_plain(value), indent=2)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value
+
+
+def cell(value: Any) -> str:
+    """A value as people read it."""
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, float):
+        return span(value)
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S UTC")
+    if isinstance(value, str | int):
+        return printable(str(value))
+    return json.dumps(_plain(value))
+
+
+def span(seconds: float) -> str:
+    """Seconds as people say them: 12.3s, 14m, 23h, 12d, ever."""
+    if seconds == math.inf:
+        return "ever"
+    for least, unit, size in ((2 * 86_400, "d", 86_400), (2 * 3_600, "h", 3_600), (120, "m", 60)):
+        if seconds >= least:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.1f}s"
+
+
+def printable(text: str) -> str:
+    """The text without what would move the cursor or change the colour: keys come from anywhere."""
+    return "".join(s if s.isprintable() or s == "\n" else s.encode("unicode_escape").decode() for s in text)
+
+
+def plain(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
+    """Columns side by side, nothing cut off."""
+    lines = [[column.replace("_", " ").upper() for column in columns], *cells]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
+def grid(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Any:
+    """The same as a table of rich."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column.replace("_", " ").upper(), overflow="fold")
+    for line in cells:
+        table.add_row(*[Text(text) for text in line])  # as Text: what is in a key is no markup
+    return table
+
+
+def _on_terminal(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+
+    Console().print(grid(columns, cells))

@@ -1,0 +1,84 @@
+"""The commands by name, and what becomes of their errors: a sentence on stderr and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from .. import __version__
+from ..errors import SolelyError
+from .exits import Exit, code_of
+
+INTERRUPTED = 130  # 128 and SIGINT, as shells say it
+
+# name → module of this package, whose `command` it is
+COMMANDS = {
+    "run": "run",
+    "once": "once",
+    "locks": "locks",
+    "claims": "claims",
+    "reservations": "reservations",
+    "marks": "marks",
+    "watermarks": "watermarks",
+    "dlq": "dlq",
+    "explain": "explain",
+    "top": "top",
+    "doctor": "doctor",
+    "copy": "copy",
+    "migrate": "migrate",
+    "bench": "bench",
+    "serve": "serve",
+    "check-config": "check_config",
+    "completion": "completion",
+}
+
+
+class Program(click.Group):
+    """Imports a command when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"{__package__}.{COMMANDS[name]}").command
+        return command
+
+
+@click.command(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+@click.option("-v", "--verbose", is_flag=True, help="Also say what the library logs.")
+def solely(verbose: bool) -> None:
+    """Makes work that must happen once happen once.
+
+    The store is --url, or SOLELY_URL, or a SQLite file in your data folder.
+    """
+    if verbose:
+        logging.basicConfig(level=logging.DEBUG, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    else:
+        logging.getLogger("solely").addHandler(logging.NullHandler())  # what matters is said by the command itself
+
+
+def perform(words: Sequence[str] | None = None) -> int:
+    """The exit code of the command."""
+    try:
+        return int(solely.main(words, prog_name="solely", standalone_mode=False) or Exit.OK)
+    except SystemExit as end:
+        return int(end.code or Exit.OK)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:  # who read us has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.ERROR
+    except (SolelyError, OSError) as error:
+        click.echo(f"solely: {error}", err=True)
+        return code_of(error)

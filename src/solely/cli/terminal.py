@@ -1,0 +1,64 @@
+"""Terminal: lent to the command's process group when it asks for it, and taken back, as a shell does with its jobs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from contextlib import suppress
+
+
+class Terminal:
+    """The controlling terminal, if there is one. Until it is lent, ^C and ^Z reach us, who pass them on."""
+
+    def __init__(self, group: int) -> None:
+        self._group = group
+        self._lent = False
+        try:
+            self._tty = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+        except OSError:
+            self._tty = -1
+
+    def stopped(self, by: int) -> None:
+        """The command was stopped by this signal: lends it the terminal if that is what it wants, else stops as well.
+
+        One that is stopped by SIGSTOP keeps its lease: somebody means to continue it.
+        """
+        if by in (signal.SIGTTIN, signal.SIGTTOU) and self._is_ours():
+            self._give(self._group)
+            self._lent = True
+            os.killpg(self._group, signal.SIGCONT)
+        elif by != signal.SIGSTOP:
+            self._suspend()
+
+    def close(self) -> None:
+        """Takes the terminal back."""
+        self._take_back()
+        if self._tty >= 0:
+            os.close(self._tty)
+
+    def _suspend(self) -> None:
+        """Stops this process, so that the shell has its prompt again; the lease is not renewed meanwhile."""
+        self._take_back()
+        before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        # Returns when somebody continues us; at once where nobody could, since the kernel then ignores it.
+        signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, before)
+        os.killpg(self._group, signal.SIGCONT)
+
+    def _is_ours(self) -> bool:
+        with suppress(OSError):
+            return os.tcgetpgrp(self._tty) == os.getpgrp()
+        return False
+
+    def _take_back(self) -> None:
+        if self._lent:
+            self._lent = False
+            self._give(os.getpgrp())
+
+    def _give(self, group: int) -> None:
+        # Only for this moment: what is ignored would stay so in a command that is started.
+        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        with suppress(OSError):  # the terminal was hung up
+            os.tcsetpgrp(self._tty, group)
+        signal.signal(signal.SIGTTOU, before)

@@ -1,0 +1,169 @@
+"""Claim: win the right to run, or get the winner's outcome. Only the first of a process's line asks the store; what it
+learns, everyone in the line learns at once, from their `Flight`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..errors import Interrupted, Mismatch, SolelyError
+from ..model import Entry, State
+from ..ops import Acquire, Read, Release, make
+from .flight import Desk, Done, Flight, heard, settled
+from .hold import Hold
+from .lock import Here, Terms, itself, let_go, let_pass, look_again, whole
+from .requests import ATTEMPT, NOW, SENT, Ask, Attempt, Flow, Join, Sending, Wait
+
+Result = Hold | Done | Entry  # won; finished; neither in time, and what was in the way
+
+
+def claim(
+    key: str, terms: Terms, desk: Desk, fingerprint: str, info: str, won: Callable[[Hold], object] = itself
+) -> Flow[tuple[Result, float]]:
+    """The hold if won, the outcome if finished, else the entry that was in the way for all of terms.wait; and the
+    seconds waited. Raises Mismatch if it is held or finished under another fingerprint.
+
+    `won` is given the hold before anyone else of this process can look for it.
+    """
+    ttl, wait, _, client, polls = terms
+    attempt: Attempt = yield ATTEMPT
+    owner, start = attempt
+    flight = desk.flights.board(key, fingerprint) if wait else Flight(fingerprint)
+    asked = answered = doubtful = False
+    looks = 0
+    try:
+        if wait:
+            blocked = yield from _in_line(key, start, wait, desk, flight, fingerprint)
+            if blocked is not None:
+                return blocked, (yield NOW) - start
+        while flight.done is None:
+            asked = True
+            queued = client if wait else ""
+            entry: Entry = yield make(Acquire, (key, owner, ttl, info, queued, 0.0, fingerprint, False, True))
+            answered = True
+            sending: Sending = yield SENT
+            sent, doubtful, now = sending
+            if entry.owner == owner:
+                hold = Hold(key, owner, ttl, entry, sent, doubtful)
+                if now < hold.deadline:
+                    hold.waited = now - start
+                    won(hold)
+                    yield from heard(key, flight, fingerprint)
+                    return hold, hold.waited
+            elif entry.state is State.DONE:
+                flight.done = yield from settled(entry, desk)
+                break
+            refuse_other(key, fingerprint, entry.fingerprint)
+            if entry.owner == owner or entry.gone:  # the answer came too late to be of use: this attempt is over
+                yield Release(key, owner, True)
+                entry = entry._replace(state=State.FREE) if entry.owner else entry
+                owner = yield Ask.OWNER
+            left = start + wait - now
+            if left <= 0:
+                if wait or doubtful:
+                    yield Release(key, owner, doubtful)  # leaves the queue of the entry, or passes the offer on
+                asked = False
+                return entry, now - start
+            yield from heard(key, flight, entry.fingerprint)
+            yield Wait(key, min(left, look_again(entry, looks, ttl, polls)))
+            looks += 1
+        if doubtful:  # a late copy of an unanswered try must not take the key once the outcome is forgotten
+            yield from let_go([Release(key, owner, True)])
+        asked = False
+        refuse_other(key, fingerprint, flight.done.fingerprint)
+        return flight.done, (yield NOW) - start
+    except Interrupted as why:
+        if asked and (answered or why.unanswered):
+            yield Release(key, owner, why.unanswered)
+        raise
+    except SolelyError:
+        if asked:
+            sending = yield SENT
+            yield from let_go([Release(key, owner, sending[1])])
+        raise
+
+
+def _in_line(key: str, start: float, wait: float, desk: Desk, flight: Flight, fingerprint: str) -> Flow[Entry | None]:
+    """None once it is this caller's turn to ask the store, or the outcome is known; the entry if the wait is over.
+
+    A caller that knows to be of another payload than what it waits for does not wait: it looks, and is refused.
+    """
+    here = desk.book.here
+
+    def no_use() -> bool:
+        return flight.done is not None or _differs(fingerprint, _held_as(key, flight, here))
+
+    first = yield Join(key, wait, no_use)
+    if flight.done is not None:
+        return None
+    if not first or no_use():
+        entry: Entry = yield Read(key)
+        sending: Sending = yield SENT
+        if entry.state is State.DONE:
+            flight.done = yield from settled(entry, desk)
+        refuse_other(key, fingerprint, entry.fingerprint)
+        return entry if sending[2] >= start + wait and flight.done is None else None
+    if key in here:
+        yield from let_pass(key, start + wait, here)
+    return None
+
+
+def _held_as(key: str, flight: Flight, here: Here) -> str:
+    hold = here.get(key)
+    return flight.held_as if hold is None else hold.fingerprint
+
+
+def _differs(fingerprint: str, known: str) -> bool:
+    return bool(fingerprint and known and fingerprint != known)  # who gives none asks for whatever was asked for
+
+
+def refuse_other(key: str, fingerprint: str, known: str) -> None:
+    """Raises Mismatch if both are given and are not the same."""
+    if _differs(fingerprint, known):
+        name = key.partition("/")[2]
+        text = (
+            f"claim {name!r} was made with another payload (fingerprint {known[:8]}…; this one is {fingerprint[:8]}…)"
+        )
+        raise Mismatch(f"{text}; use another key for another request", key=name)
+
+
+def claim_many(keys: Sequence[str], ttl: float, fingerprints: Sequence[str], info: str) -> Flow[list[Result]]:
+    """As `claim` without waiting, for all keys in one batch; of a key that occurs twice, the first one may win.
+
+    Raises Mismatch, with nothing held, if any of them is held or finished under another fingerprint.
+    """
+    owner: str = yield Ask.OWNER
+    distinct: dict[str, str] = {}
+    for key, fingerprint in zip(keys, fingerprints, strict=True):
+        distinct.setdefault(key, fingerprint)
+    try:
+        replies = yield [Acquire(key, owner, ttl, info, fingerprint=f, value=True) for key, f in distinct.items()]
+        sending: Sending = yield SENT
+        entries: dict[str, Entry] = dict(zip(distinct, whole(replies), strict=True))  # type: ignore[arg-type]
+        for key, fingerprint in zip(keys, fingerprints, strict=True):
+            refuse_other(key, fingerprint, entries[key].fingerprint)
+        results = {key: _result(entry, owner, ttl, sending) for key, entry in entries.items()}
+        lost = [key for key, result in results.items() if not isinstance(result, Hold)]
+        useless = [key for key in lost if sending[1] or entries[key].owner]
+        if useless:  # answered too late, or a copy of an unanswered try may still take it
+            yield from let_go([Release(key, owner, True) for key in useless])
+    except (Interrupted, SolelyError):
+        yield from let_go([Release(key, owner, True) for key in distinct])
+        raise
+    return [_first(results, entries, key) for key in keys]
+
+
+def _first(results: dict[str, Result], entries: dict[str, Entry], key: str) -> Result:
+    """The result; who asks for a hold again finds it taken."""
+    result = results[key]
+    if isinstance(result, Hold):
+        results[key] = entries[key]
+    return result
+
+
+def _result(entry: Entry, owner: str, ttl: float, sending: Sending) -> Result:
+    sent, doubtful, now = sending
+    if entry.owner == owner:
+        hold = Hold(entry.key, owner, ttl, entry, sent, doubtful)
+        return hold if now < hold.deadline else entry._replace(state=State.FREE)
+    done = entry.state is State.DONE
+    return Done(entry.value, entry.fingerprint, entry.fence, entry.attempts) if done else entry

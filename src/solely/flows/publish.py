@@ -1,0 +1,115 @@
+"""Publish: how a claim that was won ends, by its result, by its failure, or by an admin's reset. Always by its owner:
+who lost the claim meanwhile changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..errors import Interrupted, Mismatch, StoreUnavailable
+from ..model import Entry, Gone, Released, State
+from ..ops import Clear, Finish, Push, Read, Release
+from ..outcomes import DAY, Failing, Outcome, Park, Replay, RetryAfter
+from ..rules import seconds, ttl_seconds
+from .claim import claim, refuse_other
+from .flight import Desk, Done, settled
+from .hold import FORKED, Hold
+from .lock import Terms
+from .requests import NOW, Flow
+
+PUBLISHED = "published"  # how a hold ends whose outcome stands
+
+
+def finish(hold: Hold, kept: bytes, keep: float, desk: Desk) -> Flow[Entry]:
+    """The entry: this hold's own, whose outcome everyone of this process now knows; or the one that won over it.
+
+    An interrupted caller's outcome is finished all the same: the work is done, and nobody else can tell its result.
+    """
+    op = Finish(hold.key, hold.owner, kept, keep)
+    interrupted: Interrupted | None = None
+    try:
+        entry: Entry | None = yield op
+    except Interrupted as why:
+        if isinstance(why.cause, StoreUnavailable):  # it was tried for as long as the client tries
+            raise
+        interrupted, entry = why, (yield op)
+        if entry is None:  # nor was this one answered
+            raise
+    assert entry is not None
+    if entry.owner == hold.owner:
+        desk.book.remove(hold)
+        hold.lost = PUBLISHED
+    else:
+        desk.book.lose(hold, entry.gone or Gone.EXPIRED)
+        hold.lost = hold.lost or entry.gone or Gone.EXPIRED
+    if entry.state is State.DONE:
+        yield from settled(entry, desk)
+    if interrupted is not None:
+        raise interrupted
+    return entry
+
+
+def publish(
+    hold: Hold, kept: bytes, keep: float, terms: Terms, desk: Desk, info: str
+) -> Flow[tuple[bool, Done | Entry]]:
+    """(True, _) if this outcome stands; else (False, what stands instead), waited for within terms.wait.
+
+    If nobody has the claim any more, or a later holder lets go of it while we wait, this outcome is published under a
+    claim of its own: the work was done, so nobody need do it again.
+    """
+    entry = yield from finish(hold, kept, keep, desk)
+    if entry.owner == hold.owner:
+        return True, entry
+    if entry.gone == Gone.CLEARED:
+        return False, entry._replace(state=State.FREE)  # what an admin took away is not put back
+    try:
+        refuse_other(hold.key, hold.fingerprint, entry.fingerprint)
+        if entry.state is State.DONE:
+            return False, Done(entry.value, entry.fingerprint, entry.fence, entry.attempts)
+        result, _ = yield from claim(hold.key, terms, desk, hold.fingerprint, info)
+    except Mismatch:  # the key is another payload's by now: there is nothing to converge to
+        return False, entry._replace(state=State.FREE)
+    if not isinstance(result, Hold):
+        return False, result
+    entry = yield from finish(result, kept, keep, desk)
+    return entry.owner == result.owner, entry
+
+
+def fail(
+    hold: Hold, what: Outcome, kept: bytes, keep: float, desk: Desk, letter: Callable[[Park], Push]
+) -> Flow[Failing]:
+    """Ends the claim as the policy says; `kept` is the failure, `keep` how long the count of attempts is remembered."""
+    if isinstance(what, Park) and hold.attempts >= what.after and not hold.how((yield NOW)):
+        yield letter(what)
+        entry = yield from finish(hold, kept, ttl_seconds(what.keep), desk)
+        return Failing.PARKED if entry.owner == hold.owner else Failing.LOST
+    if isinstance(what, Replay):
+        entry = yield from finish(hold, kept, ttl_seconds(what.keep), desk)
+        return Failing.REPLAYED if entry.owner == hold.owner else Failing.LOST
+    delay = seconds("seconds", what.seconds, least=0.0, most=DAY) if isinstance(what, RetryAfter) else 0.0
+    released = yield from let_go_of(hold, desk, delay, max(delay, keep))
+    if released is not Released.RELEASED:
+        return Failing.LOST
+    return Failing.DELAYED if delay else Failing.RELEASED
+
+
+def let_go_of(hold: Hold, desk: Desk, delay: float = 0.0, keep: float = 0.0) -> Flow[Released]:
+    """Lets go of the claim, and of nothing that came after it."""
+    if hold.lost == FORKED:
+        return Released.UNKNOWN  # it is the parent's, which may hold it still
+    desk.book.remove(hold)
+    op = Release(hold.key, hold.owner, hold.doubtful, delay, keep)
+    try:
+        outcome: Released = yield op
+    except Interrupted:
+        yield op._replace(revoke=True)
+        raise
+    return hold.ended(outcome, (yield NOW))
+
+
+def reset(key: str, is_expected: Callable[[bytes | None], bool]) -> Flow[bool]:
+    """Removes the finished claim that is there now, if its outcome is the expected one, and none that comes after."""
+    entry: Entry = yield Read(key)
+    if entry.state is not State.DONE or not is_expected(entry.value):
+        return False
+    cleared: bool = yield Clear(key, entry.fence, "reset")
+    return cleared

@@ -1,0 +1,56 @@
+"""Recipes: how the calls of one function become claims, for `@once.idempotent`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
+from typing import Any
+
+from .errors import InvalidInput
+
+Key = str | Callable[..., str]
+
+
+class Recipe:
+    """The key, the fingerprint and the payload of each call; InvalidInput if there can be none.
+
+    A `key` that is text may name arguments and their attributes, as str.format does: "charge:{order.id}".
+    """
+
+    def __init__(self, work: Callable[..., Any], key: Any, print: Any, *, awaited: bool) -> None:
+        if isgeneratorfunction(work) or isasyncgenfunction(work):
+            raise InvalidInput(f"{work.__qualname__} is a generator: what it yields cannot be kept as one result")
+        if iscoroutinefunction(work) != awaited:
+            what = "a coroutine function; use an AsyncClient" if not awaited else "no coroutine function; use a Client"
+            raise InvalidInput(f"{getattr(work, '__qualname__', work)} is {what}")
+        if not callable(key) and (not isinstance(key, str) or not key):
+            raise InvalidInput(
+                f"key must be text such as 'charge:{{order.id}}', or a function of the call, not {key!r}"
+            )
+        if print is not None and not callable(print):
+            raise InvalidInput(f"fingerprint must be a function of the call, not {print!r}")
+        self._key: Key = key
+        self._print: Callable[..., Any] | None = print
+        self._signature = signature(work)
+
+    def key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The claim's key for this call."""
+        if not isinstance(self._key, str):
+            return self._key(*args, **kwargs)
+        try:
+            return self._key.format(**self._arguments(args, kwargs))
+        except (KeyError, IndexError, AttributeError) as error:
+            raise InvalidInput(f"key {self._key!r} does not fit this call: {error!r}") from None
+
+    def fingerprint(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the call is compared by; None if by nothing."""
+        return None if self._print is None else self._print(*args, **kwargs)
+
+    def payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments by name: what a dead letter of this call holds."""
+        return self._arguments(args, kwargs)
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)

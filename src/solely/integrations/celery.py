@@ -1,0 +1,118 @@
+"""Celery: unique tasks. A task is queued or running once at a time, from `delay()` until it was executed."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from ..client import Client
+from ..errors import Busy, InvalidInput, MissingExtra
+from ..lease import Lease
+from ..rules import Seconds, ttl_seconds
+
+try:
+    from celery import Task, states
+    from celery.exceptions import Ignore
+    from celery.result import EagerResult
+    from celery.utils import uuid
+    from celery.utils.time import maybe_make_aware
+except ImportError as error:
+    raise MissingExtra("unique tasks need celery; install it with: pip install 'solely[celery]'") from error
+
+log = logging.getLogger("solely")
+TOKEN = "solely_token"  # the header by which the key goes from the sender to the worker
+LEASE = "solely_lease"  # where a running task's request has its lease
+Key = Callable[..., str]
+
+
+def unique(once: Client, *, key: Key | None = None, queued_for: Seconds = 3600.0, ttl: Seconds = 60.0) -> type[Task]:
+    """A base class for tasks that are queued or running once at a time: `@app.task(base=unique(once))`.
+
+    A task that is sent meanwhile is not queued; what `delay()` answers then has the state IGNORED, and says who is at
+    it. `key` makes the key of the task's arguments; without one it is made of the task's name and all its arguments. A
+    message that no worker took within `queued_for` seconds (after its eta) keeps nobody out any more. While the task
+    runs, the key is held by `self.lease`, for `ttl` seconds at a time, so that a worker that is killed blocks nobody
+    for longer; a task that outlives its lease fails with LeaseLost.
+    """
+    if not isinstance(once, Client):
+        raise InvalidInput(f"unique tasks need a solely.Client, not {once!r:.80}")
+    queued, running = ttl_seconds(queued_for, "queued_for"), ttl_seconds(ttl)
+
+    class Unique(Task):  # type: ignore[misc]
+        abstract = True
+
+        @property
+        def lease(self) -> Lease | None:
+            """The lease of the running task: its `fence` is for what it writes to. None outside of one."""
+            lease: Lease | None = self.request.get(LEASE)
+            return lease
+
+        def apply_async(self, args: Any = None, kwargs: Any = None, task_id: str | None = None, **options: Any) -> Any:
+            task_id = task_id or uuid()
+            if self.lease is not None and self.request.id == task_id:
+                self.lease.release()  # a retry: from here on it is queued again
+            name = _name(self, key, args or (), kwargs or {})
+            patience = queued + _delay(self, options)
+            try:
+                lease = once.lock(name, ttl=patience, wait=0, renew=False, purpose=f"queued task {task_id}")
+            except Busy as refusal:
+                log.info("task_not_unique", extra={"key": name, "error": str(refusal)})
+                return EagerResult(task_id, str(refusal), states.IGNORED, name=self.name)
+            headers = dict(options.pop("headers", None) or {})
+            if not lease.unguarded:
+                headers[TOKEN] = lease.token
+            with lease:  # lets go should it not be sent
+                sent = super().apply_async(args, kwargs, task_id=task_id, headers=headers, **options)
+                if not lease.unguarded:
+                    lease.hand_over()
+            return sent
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            if self.request.called_directly:
+                return super().__call__(*args, **kwargs)
+            name = _name(self, key, args, kwargs)
+            _no_longer_queued(once, self.request)
+            try:
+                lease = once.lock(name, ttl=running, wait=0, purpose=f"running task {self.request.id}")
+            except Busy as refusal:
+                log.info("task_not_unique", extra={"key": name, "error": str(refusal)})
+                raise Ignore(str(refusal)) from None
+            setattr(self.request, LEASE, lease)
+            with lease:
+                return self.run(*args, **kwargs)
+
+    return Unique
+
+
+def _no_longer_queued(once: Client, request: Any) -> None:
+    """Lets go of the key that came with the message. It could not be kept for less than `queued_for`; whoever is faster
+    now, another message or another delivery of this one, runs it, and we do not."""
+    token = request.get(TOKEN) or (request.headers or {}).get(TOKEN)
+    if token:
+        try:
+            once.resume(token, renew=False).release()
+        except Busy:  # it waited for too long, or is delivered again
+            log.info("task_was_queued_too_long", extra={"task": request.id})
+
+
+def _name(task: Any, key: Key | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """The key of this call: the same whether arguments are given by place or by name."""
+    if key is not None:
+        return key(*args, **kwargs)
+    given = inspect.signature(task.run).bind(*args, **kwargs)
+    given.apply_defaults()
+    text = json.dumps(given.arguments, sort_keys=True, default=repr)
+    return f"celery:{task.name}:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+
+
+def _delay(task: Any, options: Mapping[str, Any]) -> float:
+    """Seconds until the message may be taken at all."""
+    eta = options.get("eta")
+    if isinstance(eta, datetime):
+        return max(0.0, float((maybe_make_aware(eta) - task.app.now()).total_seconds()))
+    return max(0.0, float(options.get("countdown") or 0.0))

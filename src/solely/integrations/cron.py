@@ -1,0 +1,69 @@
+"""Cron: every host has the same schedule, and one of them runs the job."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+from ..client import AsyncClient, Client
+from ..errors import Busy, InvalidInput
+from ..rules import Seconds, seconds, stored_key, ttl_seconds
+
+log = logging.getLogger("solely")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def one_host(
+    once: Client | AsyncClient, key: str, *, at_most_for: Seconds, at_least_for: Seconds = 0.0
+) -> Callable[[F], F]:
+    """A decorator by which one of all hosts runs the job; on the others it answers None at once, which is logged.
+
+    The key is taken for `at_most_for` seconds and not renewed: after that another host may run the job, also if this
+    one died; should it still be running, a coroutine is cancelled, and the call ends with LeaseLost. However short the
+    job is, the key opens only after `at_least_for` seconds: longer than the clocks of the hosts are apart, so
+    that a late one does not run it again. Coroutines need an AsyncClient, functions a Client.
+    """
+    stored_key("lock", key)
+    most = ttl_seconds(at_most_for, "at_most_for")
+    least = seconds("at_least_for", at_least_for, least=0.0, most=most)
+    terms: dict[str, Any] = {"ttl": most, "wait": 0.0, "renew": False, "purpose": "scheduled job"}
+
+    def decorate(job: Any) -> Any:
+        if inspect.iscoroutinefunction(job) is not isinstance(once, AsyncClient):
+            raise InvalidInput(f"{job!r:.80} and {type(once).__name__} do not fit: coroutines need an AsyncClient")
+        return _awaited(once, job) if isinstance(once, AsyncClient) else _blocking(once, job)
+
+    def _blocking(once: Client, job: Any) -> Any:
+        @wraps(job)
+        def run(*args: Any, **options: Any) -> Any:
+            try:
+                lease = once.lock(key, **terms)
+            except Busy as refusal:
+                return _skipped(refusal)
+            lease.keep_closed(least)
+            with lease:
+                return job(*args, **options)
+
+        return run
+
+    def _awaited(once: AsyncClient, job: Any) -> Any:
+        @wraps(job)
+        async def run(*args: Any, **options: Any) -> Any:
+            try:
+                lease = await once.lock(key, **terms)
+            except Busy as refusal:
+                return _skipped(refusal)
+            lease.keep_closed(least)
+            async with lease:
+                return await job(*args, **options)
+
+        return run
+
+    return decorate
+
+
+def _skipped(refusal: Busy) -> None:
+    log.info("job_skipped", extra={"key": refusal.key, "error": str(refusal)})

@@ -1,0 +1,29 @@
+"""HTTP idempotency keys (draft-ietf-httpapi-idempotency-key-header-07): pure rules, for `asgi` and `wsgi` alike."""
+
+from .guard import Guard, Ticket
+from .key import parse_key
+from .problems import INCOMPLETE, PROBLEMS, TOO_LARGE, Problem
+from .request import Headers, Request
+from .response import Answer, Record
+from .rules import Rules, is_transient
+from .tape import Let, Step, Tape, Unfinished
+
+__all__ = [
+    "INCOMPLETE",
+    "PROBLEMS",
+    "TOO_LARGE",
+    "Answer",
+    "Guard",
+    "Headers",
+    "Let",
+    "Problem",
+    "Record",
+    "Request",
+    "Rules",
+    "Step",
+    "Tape",
+    "Ticket",
+    "Unfinished",
+    "is_transient",
+    "parse_key",
+]

@@ -1,0 +1,115 @@
+"""Responses: what is sent, and what of it is kept to be sent again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from email.utils import formatdate
+
+from ...rules import MAX_VALUE_BYTES
+from .request import Headers
+
+REPLAYED = (b"Idempotent-Replayed", b"true")
+MAX_RECORD = MAX_VALUE_BYTES - 64  # room for what a claim notes beside the value
+_FORM = 1  # of the record; one that is written in a form we do not know is treated as not kept
+
+# Never replayed: what belongs to one connection or one moment, and what would hand one client's session to a copy.
+UNSAFE = frozenset(
+    {
+        "age",
+        "authentication-info",
+        "connection",
+        "content-length",  # made anew from the body
+        "date",
+        "idempotency-expires",
+        "idempotent-replayed",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authentication-info",
+        "proxy-connection",
+        "server",
+        "set-cookie",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "via",
+        "www-authenticate",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole response."""
+
+    status: int
+    headers: Headers
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A response as it is kept. Without a body it is a tombstone: the work was done, and what it said is gone."""
+
+    status: int
+    headers: Headers
+    body: bytes | None
+    expires: int  # seconds since the epoch
+
+    def packed(self) -> bytes:
+        """The record as bytes: a line of JSON, then the body as it was."""
+        headers = [[name.decode("latin-1"), value.decode("latin-1")] for name, value in self.headers]
+        facts = [_FORM, self.status, headers, self.expires, self.body is not None]
+        return json.dumps(facts, separators=(",", ":")).encode() + b"\n" + (self.body or b"")
+
+    def fitted(self) -> bytes:
+        """The record as bytes that a store takes; if it is too large, a tombstone instead."""
+        packed = self.packed()
+        if len(packed) <= MAX_RECORD:
+            return packed
+        packed = self.tombstone().packed()
+        return packed if len(packed) <= MAX_RECORD else replace(self, headers=(), body=None).packed()
+
+    def tombstone(self) -> Record:
+        """The same without its body; `Location` still says what came of it."""
+        return replace(self, body=None)
+
+    def expiry(self) -> tuple[bytes, bytes]:
+        """The header that says until when this answer is kept."""
+        return b"Idempotency-Expires", formatdate(self.expires, usegmt=True).encode()
+
+    def location(self) -> Headers:
+        """Where to look for what was made, if the response said so."""
+        return [(name, value) for name, value in self.headers if name.lower() == b"location"]
+
+    def replay(self) -> Answer:
+        """The response again: same status, same bytes, and the headers that are safe to repeat."""
+        body = self.body or b""
+        length = [] if self.status < 200 or self.status in (204, 304) else [(b"Content-Length", b"%d" % len(body))]
+        return Answer(self.status, [*self.headers, *length, REPLAYED, self.expiry()], body)
+
+
+def unpacked(packed: object) -> Record | None:
+    """The record; None if it cannot be read."""
+    if not isinstance(packed, bytes):
+        return None
+    line, _, body = packed.partition(b"\n")
+    try:
+        form, status, headers, expires, whole = json.loads(line)
+    except (ValueError, TypeError):
+        return None
+    if form != _FORM:
+        return None
+    pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    return Record(status, pairs, body if whole else None, expires)
+
+
+def safe(headers: Headers, dropped: Iterable[str] = ()) -> Headers:
+    """The headers without those that may not be replayed, nor those that `Connection` names."""
+    unsafe = UNSAFE | {name.lower() for name in dropped}
+    for name, value in headers:
+        if name.lower() == b"connection":
+            unsafe |= {option.strip().lower() for option in value.decode("latin-1").split(",")}
+    return [(name, value) for name, value in headers if name.decode("latin-1").lower() not in unsafe]

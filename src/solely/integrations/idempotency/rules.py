@@ -1,0 +1,92 @@
+"""Rules: how one service treats idempotency keys. They are what its policy page publishes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from ...errors import InvalidInput
+from ...rules import MAX_VALUE_BYTES, MIN_TTL, Seconds, seconds, ttl_seconds, wait_seconds
+from .request import Request, whole_body
+
+DAY = 86_400.0  # seconds that a response is kept: a client that retries later than a day has forgotten the key
+LEASE = 30.0  # seconds after which another may run the request of a process that died; renewed while it lives
+WAIT = 5.0  # seconds that a copy waits for the first to end: half of what impatient clients give a request
+RETRY_AFTER = 1  # seconds told to who is sent away: most requests take less, and it is the least that can be told
+HEADERS = 8 * 1024  # bytes left for headers beside a kept body: what most servers allow a header block
+_TRANSIENT = frozenset({401, 408, 425, 429})  # refusals that say "later" or "who are you": the same key may try again
+
+
+def is_transient(status: int) -> bool:
+    """True for responses that mean that the work was not done and may be tried again: 5xx, 401, 408, 425, 429."""
+    return status >= 500 or status in _TRANSIENT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """Which requests are guarded, and how. InvalidInput if they cannot be.
+
+    `scope` names the principal that sent a request (from the request's `native`, where authentication left it, or from
+    a header): keys of two principals never meet. None from it refuses the request; so return a constant where there is
+    but one client. All else has a default.
+    """
+
+    scope: Callable[[Request], str | None]
+    methods: Collection[str] = ("POST", "PATCH")  # those that are not idempotent of themselves
+    required: bool | Callable[[Request], bool] = True  # without a key: refused; else let pass, unguarded
+    in_flight: Literal["wait", "conflict"] = "wait"  # a copy of a request that still runs waits for it, or gets 409
+    wait: Seconds = WAIT
+    ttl: Seconds = LEASE
+    keep: Seconds = DAY
+    retry_after: int = RETRY_AFTER
+    key_form: str = "[!-~]{1,255}"  # visible ASCII, as long as a file name: UUIDs, ULIDs, hashes, order numbers
+    max_request: int = 1024 * 1024  # bytes, since the body is held in memory to be compared
+    max_response: int = MAX_VALUE_BYTES - HEADERS  # bytes; a larger one is sent, and leaves a tombstone
+    releases: Callable[[int], bool] = is_transient  # statuses (an exception is 500) after which a retry runs again
+    unsafe_headers: Collection[str] = ()  # not replayed, beside those that never are
+    payload: Callable[[Request], bytes] = whole_body  # what of a request must be the same when its key comes again
+    policy_path: str = "/idempotency-policy"
+    policy_url: str = ""  # where the policy is published, if not by the middleware at `policy_path`
+    secret: bytes = b""  # keys the digests of principals and payloads in the store
+    realm: str = "http"  # separates services that share a store
+
+    def __post_init__(self) -> None:
+        if not callable(self.scope):
+            raise InvalidInput("scope must be a function of the request that names its principal")
+        if self.in_flight not in ("wait", "conflict"):
+            raise InvalidInput(f"in_flight must be 'wait' or 'conflict', not {self.in_flight!r}")
+        wait_seconds(self.wait)
+        ttl_seconds(self.ttl)
+        seconds("keep", self.keep, least=MIN_TTL, most=366 * DAY)
+        _between("retry_after", self.retry_after, 1, 3600)
+        _between("max_request", self.max_request, 0, 1 << 30)
+        _between("max_response", self.max_response, 0, MAX_VALUE_BYTES - HEADERS)
+        try:
+            re.compile(self.key_form)
+        except re.error as error:
+            raise InvalidInput(f"key_form {self.key_form!r} is no regular expression: {error}") from None
+        if isinstance(self.methods, str):
+            raise InvalidInput(f"give several methods as a list, not as one text: {self.methods!r}")
+        if not self.policy_path.startswith("/"):
+            raise InvalidInput(f"policy_path must begin with a slash: {self.policy_path!r}")
+        if len(self.secret) > 64:
+            raise InvalidInput(f"secret has {len(self.secret)} bytes; the most is 64")
+        if not re.fullmatch("[!-~]{1,64}", self.realm):
+            raise InvalidInput(f"realm {self.realm!r:.80} must be 1 to 64 visible ASCII characters")
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a copy of a running request waits for it."""
+        return wait_seconds(self.wait) if self.in_flight == "wait" else 0.0
+
+    @property
+    def keeping(self) -> float:
+        """`keep` in float seconds."""
+        return seconds("keep", self.keep, least=MIN_TTL, most=366 * DAY)
+
+
+def _between(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidInput(f"{name} must be a whole number from {least} to {most}, not {value!r}")

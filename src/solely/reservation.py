@@ -1,0 +1,311 @@
+"""Reservations: what a caller is answered, for threads and for asyncio."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from . import events
+from .errors import (
+    Busy,
+    ClientClosed,
+    InvalidInput,
+    Limited,
+    Refused,
+    ReservationMismatch,
+    StoreError,
+    UnknownReservation,
+)
+from .flows import reservation as flows
+from .flows.hold import FORKED, Hold, Unguarded
+from .flows.requests import Flow
+from .flows.reservation import LIMITED, QUIET, RESERVED, Answer, Ticket
+from .holder import describe
+from .model import Entry, State
+from .rules import MAX_TTL, local_clock, stored_key
+
+if TYPE_CHECKING:
+    from .core import Core
+
+log = logging.getLogger("solely")
+
+_OWNER = re.compile("[0-9a-f]{32}")
+MAX_ID = 16 * 1024  # characters: three keys of 512 bytes with every byte escaped; what is longer is no id of ours
+
+
+class ReservationFace:
+    """Granted, and then truthy: this caller may send. Or suppressed: falsy, and `reason` is reserved, quiet or limited.
+
+    `retry_after` says in how many seconds asking again may help, `count` how many were suppressed in this window.
+    """
+
+    def __init__(self, key: str, answer: Answer, core: Core) -> None:
+        self.key = key
+        self.reason = answer.reason
+        self.retry_after = answer.retry_after
+        self.count = answer.suppressed
+        self._hold = answer.hold
+        self._ticket = answer.ticket
+        self._core = core
+        self._recorded = self._released = False
+
+    def __bool__(self) -> bool:
+        return self._hold is not None
+
+    @property
+    def id(self) -> str:
+        """What another process needs to record or release this reservation; "" if nothing is reserved. A secret."""
+        return id_of(self._ticket) if self._ticket is not None else ""
+
+    @property
+    def fence(self) -> int:
+        """Grows with every reservation of the key; 0 if nothing is reserved."""
+        return self._hold.fence if self._hold is not None else 0
+
+    @property
+    def unguarded(self) -> bool:
+        """True if the store was away and this client went on without it (`on_outage="proceed"`): nothing is held."""
+        return self._hold is not None and not self._hold.owner
+
+    @property
+    def lost(self) -> bool:
+        """True as soon as the hold may no longer be relied on: another may be sending now."""
+        return self._hold is not None and not self._settled and bool(self._hold.how(local_clock()))
+
+    def remaining(self) -> float:
+        """Seconds that the hold may be relied on, if nobody renews it; 0 if it is lost or over."""
+        if self._hold is None or self._settled or self.lost:
+            return 0.0
+        return max(0.0, self._hold.deadline - local_clock())
+
+    @property
+    def _settled(self) -> bool:
+        return self._recorded or self._released
+
+    def _entered(self) -> Self:
+        if self._hold is None:
+            raise self._refusal()
+        return self
+
+    def _leaves_it(self) -> bool:
+        """True if the end of the block has nothing to do: it was done inside, or is the parent's of a fork."""
+        return self._settled or (self._hold is not None and self._hold.lost == FORKED)
+
+    def _not_released(self, failure: Exception) -> None:
+        log.warning("release_failed", extra={"key": self.key, "error": str(failure)})
+
+    def _refusal(self) -> Refused:
+        text = f"reservation {self.key!r} is suppressed ({self.reason}); ask again in {self.retry_after:.1f} s"
+        kind = Limited if self.reason == LIMITED else Busy
+        return kind(text, key=self.key, left=self.retry_after)
+
+    def _recording(self) -> Flow[None]:
+        if self._hold is None:
+            raise self._refusal()
+        if self._ticket is not None and not self._recorded:
+            yield from recording(self._core, self._ticket, self._hold)
+        self._recorded = True
+
+    def _releasing(self) -> Flow[bool]:
+        if self._ticket is None or self._leaves_it():
+            return False
+        freed = yield from releasing(self._core, self._ticket, self._hold)
+        self._released = True
+        return freed
+
+    def __repr__(self) -> str:
+        if self._hold is None:
+            return f"<{type(self).__name__} {self.key!r} suppressed: {self.reason}>"
+        state = "recorded" if self._recorded else "released" if self._released else f"{self.remaining():.1f} s left"
+        return f"<{type(self).__name__} {self.key!r} fence={self.fence} {state}>"
+
+
+class Reservation(ReservationFace):
+    """The answer to a reserve, for threads. As a context manager it records on success and releases on error."""
+
+    def __init__(self, key: str, answer: Answer, core: Core, run: Callable[[Flow[Any]], Any]) -> None:
+        super().__init__(key, answer, core)
+        self._run = run
+
+    def record(self) -> None:
+        """It was sent: starts the quiet window. Safe to repeat; raises ReservationMismatch or UnknownReservation if the
+        hold had run out and another took the key, or an admin cleared it."""
+        self._run(self._recording())
+
+    def release(self) -> bool:
+        """It was not sent: frees the key at once and gives the hits back; False if there was nothing to free."""
+        freed: bool = self._run(self._releasing())
+        return freed
+
+    def __enter__(self) -> Self:
+        return self._entered()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self._leaves_it():
+            return
+        if error is None:
+            self.record()
+            return
+        try:
+            self.release()
+        except (StoreError, ClientClosed) as failure:
+            self._not_released(failure)
+
+
+class AsyncReservation(ReservationFace):
+    """The answer to a reserve, for asyncio. As a context manager it records on success and releases on error."""
+
+    def __init__(self, key: str, answer: Answer, core: Core, run: Callable[[Flow[Any]], Awaitable[Any]]) -> None:
+        super().__init__(key, answer, core)
+        self._run = run
+
+    async def record(self) -> None:
+        """It was sent: starts the quiet window. Safe to repeat; raises ReservationMismatch or UnknownReservation if the
+        hold had run out and another took the key, or an admin cleared it."""
+        await self._run(self._recording())
+
+    async def release(self) -> bool:
+        """It was not sent: frees the key at once and gives the hits back; False if there was nothing to free."""
+        freed: bool = await self._run(self._releasing())
+        return freed
+
+    async def __aenter__(self) -> Self:
+        return self._entered()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self._leaves_it():
+            return
+        if error is None:
+            await self.record()
+            return
+        try:
+            await self.release()
+        except (StoreError, ClientClosed) as failure:
+            self._not_released(failure)
+
+
+class ReservationInfo(NamedTuple):
+    """An active reservation as an admin sees it: `reason` is what a caller would be told, `left` for how long.
+
+    `suppressed` counts the refusals of this window; `sent` and `last_sent` go back 30 days.
+    """
+
+    key: str
+    reason: str
+    left: float
+    suppressed: int
+    fence: int
+    holder: str
+    sent: int
+    last_sent: datetime | None
+
+
+# -- the id
+
+
+def id_of(ticket: Ticket) -> str:
+    """The ticket as opaque text that can stand in a URL."""
+    return base64.urlsafe_b64encode(json.dumps(ticket, ensure_ascii=False).encode()).decode()
+
+
+def ticket_of(id: Any) -> Ticket:
+    """The ticket that an id stands for; UnknownReservation, with nothing asked of the store, if it is none of ours."""
+    if not isinstance(id, str):
+        raise InvalidInput(f"a reservation id must be the str that reservation.id returned, not {id!r:.80}")
+    try:
+        key, owner, fence, quiet, hits = json.loads(base64.urlsafe_b64decode(id[:MAX_ID]))
+        ticket = Ticket(_stored(key, "reservation"), str(owner), int(fence), float(quiet), tuple(map(_stored, hits)))
+        if _OWNER.fullmatch(ticket.owner) and 0 < ticket.fence < 1 << 63 and 0.0 <= ticket.quiet <= MAX_TTL:
+            return ticket
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        pass
+    raise UnknownReservation("this is no reservation id; give what reservation.id returned")
+
+
+def _stored(key: Any, *kinds: str) -> str:
+    kind, _, name = str(key).partition("/")
+    if kind not in (kinds or ("hits", "group")):
+        raise InvalidInput(f"{key!r:.80} is no key of a reservation")
+    return stored_key(kind, name)
+
+
+# -- flows, with what is told and logged
+
+
+def reserving(core: Core, key: str, terms: flows.Terms, purpose: str, renew: bool, most: float) -> Flow[Answer]:
+    """The answer to a reserve; what is granted is renewed, if asked, and watched from now on, for `most` seconds."""
+    flow = flows.reserve(key, terms, core.info(purpose))
+    answer = yield from core.or_proceed(key, "reserve", flow, lambda: Answer(Unguarded(key, terms.hold, local_clock())))
+    if answer.hold is not None:
+        answer.hold.keep(renew, most)
+        core.keep(answer.hold)
+    elif answer.reason == RESERVED:
+        line = "Suppressed due to active reservation: %s, reservation expires in %.2fs."
+        log.debug(line, key.partition("/")[2], answer.retry_after)
+    if core.hook is not None:
+        told = (
+            events.Reserved(key, answer.hold.fence, answer.suppressed)
+            if answer.hold is not None
+            else events.Suppressed(key, answer.reason, answer.retry_after)
+        )
+        core.hook(told)
+    return answer
+
+
+def recording(core: Core, ticket: Ticket, hold: Hold | None = None) -> Flow[None]:
+    """Records; what cannot be recorded is logged and raised."""
+    if hold is not None:
+        core.book.remove(hold)
+    flow = flows.record(ticket, datetime.now(UTC).isoformat(timespec="milliseconds"))
+    try:
+        fresh = yield from core.or_proceed(ticket.key, "record", flow, lambda: False)
+    except UnknownReservation:
+        log.warning("Attempted to record with unknown reservation ID: %s", _shown(ticket))
+        raise
+    except ReservationMismatch as mismatch:
+        log.warning("Reservation ID mismatch: expected %d, got %s", mismatch.expected, _shown(ticket))
+        raise
+    if fresh and core.hook is not None:
+        core.hook(events.Recorded(ticket.key, ticket.fence, local_clock() - hold.since if hold is not None else 0.0))
+
+
+def releasing(core: Core, ticket: Ticket, hold: Hold | None = None) -> Flow[bool]:
+    """True if the key was freed and the hits given back."""
+    if hold is not None:
+        core.book.remove(hold)
+    flow = flows.release(ticket, hold is None or hold.doubtful)
+    freed = yield from core.or_proceed(ticket.key, "release", flow, lambda: False)
+    if freed:
+        log.debug("Released reservation %s", _shown(ticket))
+    return freed
+
+
+def _shown(ticket: Ticket) -> str:
+    """The part of an id that is no secret."""
+    return f"{ticket.fence} of {ticket.key.partition('/')[2]!r}"
+
+
+def listing(prefix: str, after: str, limit: int) -> Flow[list[ReservationInfo]]:
+    """A page of the active ones."""
+    active = yield from flows.active(prefix, after, limit)
+    return [_info(entry, sent) for entry, sent in active]
+
+
+def _info(entry: Entry, sent: flows.Sent) -> ReservationInfo:
+    reason = QUIET if entry.state is State.DONE else RESERVED
+    last = datetime.fromisoformat(sent.last) if sent.last else None
+    who = describe(entry.info)
+    return ReservationInfo(entry.name, reason, entry.left, entry.refused, entry.fence, who, sent.sent, last)
+
+
+def clearing(flow: Flow[list[Entry]], reason: str) -> Flow[int]:
+    """How many reservations an admin ended; each is logged."""
+    cleared = yield from flow
+    for entry in cleared:
+        log.info("reservation_cleared", extra={"key": entry.key, "fence": entry.fence, "reason": reason})
+    return len(cleared)

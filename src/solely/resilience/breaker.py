@@ -1,0 +1,117 @@
+"""The breaker of one process: for what only this process depends on, such as its way to the store."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, Self, TypeVar
+
+from ..rules import Seconds, local_clock
+from .circuit import Circuit, Errors, Passes, refusal, rule, verdict
+
+T = TypeVar("T")
+
+
+class Pass(NamedTuple):
+    """A call that was let through: in which standing of the breaker, and whether as its trial."""
+
+    number: int
+    trial: bool
+
+
+class Breaker:
+    """Stops calling what keeps failing: after `threshold` failures within `per` seconds nothing is let through for
+    `cooldown` seconds; then one trial at a time, until `successes` of them in a row have worked.
+
+    Use it in `with`, in `async with`, or by `call`; raises BreakerOpen, with the time `left`, when it lets nothing
+    through. `on` says which errors are failures. Usable from any number of threads and tasks at once.
+    """
+
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        threshold: int = 5,
+        per: Seconds = 60.0,
+        cooldown: Seconds = 30.0,
+        successes: int = 2,
+        on: Errors = Exception,
+        clock: Callable[[], float] = local_clock,
+    ) -> None:
+        self.name = name
+        self._rule = rule(threshold, per, cooldown, successes, on)
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._passes = Passes[Pass]()
+        self._failures: deque[float] = deque(maxlen=threshold)
+        self._number = 0  # grows whenever it opens or closes: the verdict of a call from before is not counted
+        self._opens: float | None = None  # None: closed; else when trials begin
+        self._trial = False
+        self._wins = 0
+
+    def state(self) -> Circuit:
+        """What would happen to a call now."""
+        with self._mutex:
+            if self._opens is None:
+                return Circuit.CLOSED
+            return Circuit.OPEN if self._clock() < self._opens else Circuit.HALF_OPEN
+
+    def admit(self) -> Pass:
+        """Lets a call through, to be judged afterwards; raises BreakerOpen if it may not go."""
+        with self._mutex:
+            if self._opens is None:
+                return Pass(self._number, False)
+            left = self._opens - self._clock()
+            if left > 0:
+                raise refusal(self.name, left, trial=False)
+            if self._trial:
+                raise refusal(self.name, None, trial=True)
+            self._trial = True
+            return Pass(self._number, True)
+
+    def judge(self, passed: Pass, worked: bool | None) -> None:
+        """Tells how the call went; None if nobody knows, which counts as neither."""
+        with self._mutex:
+            if passed.number != self._number:
+                return
+            if passed.trial:
+                self._trial = False
+                self._wins += bool(worked)
+                if worked is False:
+                    self._move(self._clock() + self._rule.cooldown)
+                elif self._wins >= self._rule.successes:
+                    self._move(None)
+            elif worked is False:
+                now = self._clock()
+                self._failures.append(now)
+                if len(self._failures) == self._rule.threshold and self._failures[0] > now - self._rule.per:
+                    self._move(now + self._rule.cooldown)
+
+    def _move(self, opens: float | None) -> None:
+        self._number += 1
+        self._opens, self._trial, self._wins = opens, False, 0
+        self._failures.clear()
+
+    def __enter__(self) -> Self:
+        self._passes.enter(self.admit())
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self.judge(self._passes.leave(), verdict(error, self._rule.on))
+
+    async def __aenter__(self) -> Self:
+        return self.__enter__()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self.__exit__(kind, error, trace)
+
+    def call(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
+        """The result of the call, if it is let through."""
+        with self:
+            return work(*args, **options)
+
+    async def call_async(self, work: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
+        """The result of the awaited call, if it is let through."""
+        with self:
+            return await work(*args, **options)

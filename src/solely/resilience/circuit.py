@@ -1,0 +1,91 @@
+"""What the breaker of one process and the breaker of all of them have in common: the rule, and how a call is judged."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from enum import StrEnum
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from ..errors import BreakerOpen, InvalidInput
+from ..rules import MAX_TTL, Seconds, seconds
+
+Errors = type[BaseException] | tuple[type[BaseException], ...]
+T = TypeVar("T")
+
+MAX_COUNT = 1_000  # failures or successes: what every store counts exactly
+
+
+class Circuit(StrEnum):
+    """What a breaker does with the next call."""
+
+    CLOSED = "closed"  # lets it through
+    OPEN = "open"  # refuses it
+    HALF_OPEN = "half-open"  # lets it through as a trial, if nobody else's is under way
+
+
+class Rule(NamedTuple):
+    """When a breaker opens and closes."""
+
+    threshold: int
+    per: float
+    cooldown: float
+    successes: int
+    on: Errors
+
+
+def rule(threshold: Any, per: Seconds, cooldown: Seconds, successes: Any, on: Any) -> Rule:
+    """The rule, checked; else InvalidInput that says which part cannot be."""
+    for name, count in (("threshold", threshold), ("successes", successes)):
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_COUNT:
+            raise InvalidInput(f"{name} must be an int from 1 to {MAX_COUNT}, not {count!r}")
+    kinds = on if isinstance(on, tuple) else (on,)
+    if not kinds or not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+        raise InvalidInput(f"on must be an exception class or a tuple of them, not {on!r}")
+    window = seconds("per", per, least=0.01, most=MAX_TTL)
+    return Rule(threshold, window, seconds("cooldown", cooldown, least=0.01, most=MAX_TTL), successes, on)
+
+
+def verdict(error: BaseException | None, on: Errors) -> bool | None:
+    """True if the call worked: an error that is not named is an answer too. False if it failed; None if nobody knows,
+    since it was cancelled or interrupted."""
+    if error is None:
+        return True
+    if isinstance(error, on):
+        return False
+    return True if isinstance(error, Exception) else None
+
+
+def refusal(name: str, left: float | None, trial: bool) -> BreakerOpen:
+    """The error that says why, and for how long if that is known, nothing is let through."""
+    why = "is half-open and its trial is under way" if trial else f"is open for another {left or 0.0:.1f} s"
+    return BreakerOpen(f"breaker {name!r} {why}: nothing was tried", key=name, left=left)
+
+
+class Passes(Generic[T]):
+    """Who of a shared breaker's callers was let through on what terms: one object may guard many calls at once.
+
+    A caller is known by its task or thread; one that was entered here and left elsewhere gets what was entered last.
+    """
+
+    def __init__(self) -> None:
+        self._entered: list[tuple[object, T]] = []
+        self._mutex = threading.Lock()
+
+    def enter(self, passed: T) -> None:
+        with self._mutex:
+            self._entered.append((_caller(), passed))
+
+    def leave(self) -> T:
+        caller = _caller()
+        with self._mutex:
+            places = [place for place, (who, _) in enumerate(self._entered) if who == caller]
+            return self._entered.pop(places[-1] if places else -1)[1]
+
+
+def _caller() -> object:
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    return task if task is not None else threading.get_ident()

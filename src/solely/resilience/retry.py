@@ -1,0 +1,77 @@
+"""Retry: call again what failed in a way that may pass."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from typing import Any, TypeVar, overload
+
+from .backoff import RETRY
+
+T = TypeVar("T")
+Errors = type[Exception] | tuple[type[Exception], ...]
+
+
+@overload
+def retry(
+    call: Callable[[], Coroutine[Any, Any, T]],
+    *,
+    on: Errors,
+    backoff: Iterable[float] = RETRY,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> Coroutine[Any, Any, T]: ...
+
+
+@overload
+def retry(
+    call: Callable[[], T],
+    *,
+    on: Errors,
+    backoff: Iterable[float] = RETRY,
+    sleep: Callable[[float], object] = time.sleep,
+) -> T: ...
+
+
+def retry(
+    call: Callable[[], Any],
+    *,
+    on: Errors,
+    backoff: Iterable[float] = RETRY,
+    sleep: Callable[[float], Any] | None = None,
+) -> Any:
+    """The result of the call, made again after each pause of `backoff` if it raised one of the errors named by `on`.
+
+    When the pauses are used up the last error is raised; any other error is raised at once. Await the answer if `call`
+    returns a coroutine.
+    """
+    pauses = iter(backoff)
+    while True:
+        try:
+            result = call()
+        except on as error:
+            (sleep or time.sleep)(_next(pauses, error))
+        else:
+            return _awaited(result, call, on, pauses, sleep or asyncio.sleep) if inspect.iscoroutine(result) else result
+
+
+async def _awaited(
+    result: Awaitable[T],
+    call: Callable[[], Awaitable[T]],
+    on: Errors,
+    pauses: Iterator[float],
+    sleep: Callable[[float], Awaitable[object]],
+) -> T:
+    while True:
+        try:
+            return await result
+        except on as error:
+            await sleep(_next(pauses, error))
+            result = call()
+
+
+def _next(pauses: Iterator[float], error: Exception) -> float:
+    for pause in pauses:
+        return pause
+    raise error

@@ -1,0 +1,181 @@
+"""Locks over HTTP: the service takes a lease and hands it over as a token, with which any process renews and releases.
+
+Nobody renews it for the caller: one that dies lets go when its ttl is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+
+from ...errors import LeaseLost
+from ...lease import AsyncLease, AsyncLeaseSet
+from ..problems import BUSY, LOST, TOO_MANY
+from ..routes import WRITE, Answer, Body, Call, Key, Purpose, Route, Token, Ttl, Wait, one_or_many
+
+AT_ONCE = 128  # keys in one request: as many ops as a store takes in one batch
+SomeKeys = Annotated[list[Key], msgspec.Meta(min_length=1, max_length=AT_ONCE)]
+SomeTokens = Annotated[list[Token], msgspec.Meta(min_length=1, max_length=AT_ONCE)]
+
+
+class Acquire(Body):
+    """Give `key`, or `keys` to have all or none."""
+
+    key: Key | None = None
+    keys: SomeKeys | None = None
+    ttl: Ttl = 30.0
+    wait: Wait = 0.0
+    purpose: Purpose = ""
+
+
+class Renew(Body):
+    """Give `token` or `tokens`; without a ttl, the one that each was taken with."""
+
+    token: Token | None = None
+    tokens: SomeTokens | None = None
+    ttl: Ttl | None = None
+
+
+class Release(Body):
+    """Give `token` or `tokens`."""
+
+    token: Token | None = None
+    tokens: SomeTokens | None = None
+
+
+class HeldLock(Answer):
+    """A lease: count `left` seconds from before the request was sent. The fence grows with every holder of the key."""
+
+    key: str
+    fence: int
+    left: float
+    token: str
+
+
+class HeldLocks(Answer):
+    """The leases, in the order of the keys given."""
+
+    leases: list[HeldLock]
+
+
+class RenewedLock(Answer):
+    """Count `left` seconds from before the request was sent; 0 if it is lost (only told so among many)."""
+
+    left: float
+
+
+class RenewedLocks(Answer):
+    """In the order of the tokens given."""
+
+    leases: list[RenewedLock]
+
+
+class ReleasedLock(Answer):
+    """released; expired or cleared if it was lost before; unknown if that was too long ago to tell."""
+
+    outcome: str
+
+
+class ReleasedLocks(Answer):
+    """In the order of the tokens given."""
+
+    leases: list[ReleasedLock]
+
+
+async def acquire(call: Call[Acquire, None]) -> HeldLock | HeldLocks:
+    """Takes the key, or all keys, within `wait`."""
+    wanted, service = call.body, call.service
+    ttl, wait, purpose = service.ttl(wanted.ttl), service.wait(wanted.wait), call.purpose(wanted.purpose)
+    keys, lone = one_or_many("key", wanted.key, wanted.keys)
+    service.holds.check(call.principal.name, len(keys))
+    if lone:
+        taking = service.once.lock(keys[0], ttl=ttl, wait=wait, purpose=purpose, renew=False, on_lost="flag")
+        return _handed_over(call, await (call.waiting(taking, AsyncLease.release) if wait else taking), ttl)
+    taking_all = service.once.lock_all(keys, ttl=ttl, wait=wait, purpose=purpose, renew=False, on_lost="flag")
+    leases = await (call.waiting(taking_all, AsyncLeaseSet.release) if wait else taking_all)
+    return HeldLocks(leases=[_handed_over(call, lease, ttl) for lease in leases])
+
+
+def _handed_over(call: Call[Acquire, None], lease: AsyncLease, ttl: float) -> HeldLock:
+    left = lease.remaining()
+    token = lease.hand_over()
+    call.service.holds.add(call.principal.name, token, ttl)
+    return HeldLock(key=lease.key, fence=lease.fence, left=left, token=token)
+
+
+async def renew(call: Call[Renew, None]) -> RenewedLock | RenewedLocks:
+    """Extends one lease, or each of many: then a lost one does not stop the others."""
+    wanted, service = call.body, call.service
+    if wanted.ttl is not None:
+        service.ttl(wanted.ttl)
+
+    async def extended(token: str) -> RenewedLock:
+        left = await service.once.renew(token, ttl=wanted.ttl)
+        service.holds.add(call.principal.name, token, left)
+        return RenewedLock(left=left)
+
+    async def extended_or_lost(token: str) -> RenewedLock:
+        try:
+            return await extended(token)
+        except LeaseLost:
+            return RenewedLock(left=0.0)
+
+    tokens, lone = one_or_many("token", wanted.token, wanted.tokens)
+    if lone:
+        return await extended(tokens[0])
+    return RenewedLocks(leases=await asyncio.gather(*map(extended_or_lost, tokens)))
+
+
+async def release(call: Call[Release, None]) -> ReleasedLock | ReleasedLocks:
+    """Lets go of one lease, or of each of many."""
+    wanted, service = call.body, call.service
+
+    async def let_go(token: str) -> ReleasedLock:
+        outcome = await service.once.release(token)
+        service.holds.remove(call.principal.name, token)
+        return ReleasedLock(outcome=outcome)
+
+    tokens, lone = one_or_many("token", wanted.token, wanted.tokens)
+    if lone:
+        return await let_go(tokens[0])
+    return ReleasedLocks(leases=await asyncio.gather(*map(let_go, tokens)))
+
+
+ROUTES = [
+    Route(
+        "POST",
+        "/v1/locks/acquire",
+        WRITE,
+        acquire,
+        "Take a key, or several: all or none",
+        body=Acquire,
+        answer=HeldLock | HeldLocks,
+        refusals=(BUSY, TOO_MANY),
+        grants=True,
+        again="Asks for another lease: if the first was granted, the repeat is refused until that ends. Where an "
+        "answer can be lost, send an Idempotency-Key.",
+    ),
+    Route(
+        "POST",
+        "/v1/locks/renew",
+        WRITE,
+        renew,
+        "Extend leases by their tokens",
+        body=Renew,
+        answer=RenewedLock | RenewedLocks,
+        refusals=(LOST,),
+        again="Safe: extends again, never shortens.",
+    ),
+    Route(
+        "POST",
+        "/v1/locks/release",
+        WRITE,
+        release,
+        "Let go of leases by their tokens",
+        body=Release,
+        answer=ReleasedLock | ReleasedLocks,
+        again="Safe: answered as the first time, for a minute.",
+    ),
+]

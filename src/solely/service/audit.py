@@ -1,0 +1,75 @@
+"""The audit log: who did what to what others hold, and why. Kept in the store, so that all workers and hosts see one
+log and it outlives them; and told to the service's own log."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+import msgspec
+import structlog
+
+from ..errors import StoreError
+from ..model import Entry, item_key
+from ..ops import MAX_BATCH, Clear, Op, Push
+from ..stores import AsyncStore
+
+log = structlog.get_logger("solely.audit")
+
+QUEUE = "audit"
+KEPT = 1000  # records: at ten interventions a day, a quarter of a year
+_ROOM = 50  # records over KEPT before the oldest are dropped, so that not every record costs a second look
+_END = 10**16  # µs: 2286. Ids count down from here, so that the newest comes first in key order
+
+
+class Record(msgspec.Struct, frozen=True):
+    """An admin action: `at` is the wall clock in seconds."""
+
+    id: str
+    at: float
+    who: str
+    action: str
+    key: str
+    reason: str
+
+
+class Audit:
+    """Writes and lists the audit log. An action whose record cannot be written is not to be done."""
+
+    def __init__(self, store: AsyncStore) -> None:
+        self._store = store
+        self._written = 0
+
+    async def record(self, who: str, action: str, key: str, reason: str) -> Record:
+        """Keeps the record before the action is done; StoreError if it cannot."""
+        now = time.time()
+        made = Record(f"{_END - int(now * 1e6):016d}-{secrets.token_hex(4)}", now, who, action, key, reason)
+        log.warning("audit", who=who, action=action, key=key, reason=reason)
+        await self._perform([Push(QUEUE, made.id, msgspec.json.encode(made))])
+        self._written += 1
+        if self._written % _ROOM == 1:
+            await self._trim()
+        return made
+
+    async def records(self, after: str = "", limit: int = 50) -> list[Record]:
+        """Records, newest first, after the one of this id."""
+        return [msgspec.json.decode(entry.value or b"", type=Record) for entry in await self._scan(after, limit)]
+
+    async def _scan(self, after: str, limit: int) -> list[Entry]:
+        return await self._store.scan(item_key(QUEUE, ""), item_key(QUEUE, after) if after else "", limit)
+
+    async def _trim(self) -> None:
+        """Drops what is older than the newest KEPT records."""
+        newest = await self._scan("", KEPT)
+        if len(newest) == KEPT:
+            last = newest[-1].key.removeprefix(item_key(QUEUE, ""))
+            older = await self._scan(last, MAX_BATCH)
+            if older:
+                await self._perform(
+                    [Clear(each.key, each.fence, "older than the newest that are kept") for each in older]
+                )
+
+    async def _perform(self, ops: list[Op]) -> None:
+        for reply in await self._store.perform(ops):
+            if isinstance(reply, StoreError):
+                raise reply

@@ -1,0 +1,94 @@
+"""Believable traffic, so that a newcomer sees a living dashboard: a small company's deployments, webhooks, payments,
+alerts and imports, each doing what its side of Solely is for. Every key begins with `demo:`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+from ..client import AsyncClient
+from ..errors import Busy, SolelyError
+from .service import Service
+
+MINUTES = 600.0  # seconds that what the demo leaves behind is remembered: long enough to look at, and then it is gone
+Scene = Callable[[AsyncClient, random.Random], Awaitable[None]]
+
+
+async def deployments(once: AsyncClient, chance: random.Random) -> None:
+    """Several pipelines deploy the same few services: one at a time, the others wait or give up."""
+    target = chance.choice(("web", "api", "billing"))
+    try:
+        async with once.lock(f"demo:deploy:{target}", ttl=15, wait=4, purpose=f"release {chance.randrange(100, 999)}"):
+            await asyncio.sleep(chance.uniform(1.0, 5.0))
+    except Busy:
+        await asyncio.sleep(chance.uniform(0.5, 2.0))
+
+
+async def webhooks(once: AsyncClient, chance: random.Random) -> None:
+    """A forge sends its webhooks, some of them twice or three times."""
+    event = f"demo:review:{chance.randrange(1, 40)}:{chance.randrange(1, 12)}"
+    for _ in range(chance.choice((1, 1, 1, 2, 3))):
+        await once.first(event, ttl=MINUTES)
+    await asyncio.sleep(chance.uniform(0.1, 0.8))
+
+
+async def payments(once: AsyncClient, chance: random.Random) -> None:
+    """Orders are charged once, however often their request is repeated; a charge that fails is parked."""
+    order = f"demo:charge:order-{chance.randrange(1, 200)}"
+    claim = await once.claim(order, ttl=10, wait=2, keep=MINUTES, purpose="charge")
+    if claim.won:
+        await asyncio.sleep(chance.uniform(0.05, 1.0))
+        if chance.random() < 0.05:
+            error = "the bank did not answer"
+            await once.dead_letters("demo-charges").push({"order": order}, error=error, key=order)
+            await claim.release()
+        else:
+            await claim.publish({"charge": f"ch_{chance.getrandbits(32):08x}"})
+    await asyncio.sleep(chance.uniform(0.1, 0.6))
+
+
+async def alerts(once: AsyncClient, chance: random.Random) -> None:
+    """Monitors fire all the time; people are told once, and not again for a while."""
+    alert = f"demo:alert:{chance.choice(('cpu-high', 'disk-full', 'latency'))}:{chance.choice(('web', 'api'))}"
+    hold = await once.reserve(alert, hold=5, quiet=20, limit=10, per=MINUTES)
+    if hold:
+        async with hold:
+            await asyncio.sleep(chance.uniform(0.05, 0.3))
+    await asyncio.sleep(chance.uniform(0.2, 1.5))
+
+
+async def tenants(once: AsyncClient, chance: random.Random) -> None:
+    """Tenants call an API that allows each of them so many calls."""
+    await once.limit(f"demo:tenant-{chance.randrange(1, 4)}", limit=5, per=1.0)
+    await asyncio.sleep(chance.uniform(0.05, 0.4))
+
+
+async def imports(once: AsyncClient, chance: random.Random) -> None:
+    """An import reads on from where the last one ended."""
+    await once.watermark(f"demo:import:{chance.choice(('orders', 'customers'))}").advance(datetime.now(UTC))
+    await asyncio.sleep(chance.uniform(1.0, 3.0))
+
+
+# How many of each are at it: enough that the first minute shows every side, and that locks are contended.
+CAST: tuple[tuple[Scene, int], ...] = (
+    (deployments, 6), (webhooks, 2), (payments, 3), (alerts, 3), (tenants, 2), (imports, 1),
+)  # fmt: skip
+
+
+async def demo(service: Service) -> None:
+    """Plays all scenes until the service stops."""
+    async with asyncio.TaskGroup() as scenes:
+        for scene, actors in CAST:
+            for _ in range(actors):
+                scenes.create_task(_play(scene, service))
+
+
+async def _play(scene: Scene, service: Service) -> None:
+    chance = random.Random()
+    while not service.stopping.is_set():
+        try:
+            await scene(service.once, chance)
+        except SolelyError:  # a store that is away: the dashboard shows it, and the demo goes on when it is back
+            await asyncio.sleep(1.0)

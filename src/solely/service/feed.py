@@ -1,0 +1,110 @@
+"""The feed: the last events of this worker, and a live stream of those to come, for the dashboard and /v1/events."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from .. import events
+
+KEPT = 1000  # events: what a page can show and a reader that lost its connection for a moment can catch up on
+BEHIND = 1000  # events that a slow reader may be behind before it misses some
+
+_WORD = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class Told(msgspec.Struct, frozen=True):
+    """An event as it is told: `id` grows by one; `at` is the wall clock in seconds; `event` is what happened, in words;
+    `facts` are its further fields."""
+
+    id: int
+    at: float
+    event: str
+    kind: str
+    key: str
+    facts: dict[str, Any]
+
+
+def word(event: type[events.Event]) -> str:
+    """The event's name in words: `acquired`, `dead_lettered`, `released_lease`."""
+    return _WORD.sub("_", event.__name__).lower()
+
+
+class Feed:
+    """Remembers the last KEPT events and tells new ones to whoever follows. As a hook it is cheap: nothing is formatted
+    until somebody looks."""
+
+    def __init__(self) -> None:
+        self._last: deque[tuple[int, float, events.Event]] = deque(maxlen=KEPT)
+        self._followers: set[_Follower] = set()
+        self._count = 0
+
+    def __call__(self, event: events.Event, /) -> None:
+        self._count += 1
+        one = (self._count, time.time(), event)
+        self._last.append(one)
+        for follower in self._followers:
+            follower.tell(one)
+
+    def last(self, count: int = 50, prefix: str = "") -> list[Told]:
+        """The last events whose stored key begins with the prefix, newest first."""
+        found: list[Told] = []
+        for one in reversed(self._last):
+            if len(found) == count:
+                break
+            if one[2].key.startswith(prefix):
+                found.append(_told(one))
+        return found
+
+    def close(self) -> None:
+        """Ends what is followed: the service stops."""
+        for follower in self._followers:
+            follower.end()
+
+    async def follow(self, after: int | None = None, prefix: str = "") -> AsyncIterator[Told]:
+        """Events as they happen; first those after the id `after`, as far as they are still known."""
+        follower = _Follower(one for one in self._last if after is not None and one[0] > after)
+        self._followers.add(follower)
+        try:
+            while (one := await follower.next()) is not None:
+                if one[2].key.startswith(prefix):
+                    yield _told(one)
+        finally:
+            self._followers.discard(follower)
+
+
+class _Follower:
+    """What one reader has still to read; the oldest is dropped if it reads too slowly."""
+
+    def __init__(self, known: Iterable[tuple[int, float, events.Event]]) -> None:
+        self._unread: deque[tuple[int, float, events.Event]] = deque(known, maxlen=BEHIND)
+        self._more = asyncio.Event()
+        self._over = False
+
+    def end(self) -> None:
+        self._over = True
+        self._more.set()
+
+    def tell(self, one: tuple[int, float, events.Event]) -> None:
+        self._unread.append(one)
+        self._more.set()
+
+    async def next(self) -> tuple[int, float, events.Event] | None:
+        while not self._unread and not self._over:
+            self._more.clear()
+            await self._more.wait()
+        return self._unread.popleft() if self._unread else None
+
+
+def _told(one: tuple[int, float, events.Event]) -> Told:
+    number, at, event = one
+    kind, _, name = event.key.partition("/")
+    facts = {field.name: getattr(event, field.name) for field in fields(event) if field.name != "key"}
+    return Told(number, at, word(type(event)), kind, name, facts)

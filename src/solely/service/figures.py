@@ -1,0 +1,132 @@
+"""Figures: counters and histograms, cheap enough to be kept on every event and request; summed over all workers.
+
+Each worker counts in its own memory. Where there are several, each also leaves its figures in a shared folder once a
+second, so that any of them can tell those of all; what a worker that ended has counted stays counted.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+# Seconds. From a tenth of a millisecond (the memory store) in steps of about 3 to half a minute (a store that is away,
+# a long wait); holds go on to an hour, which is a long batch job.
+LATENCY = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+HOLD = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 3600.0)
+
+Labels = tuple[str, ...]
+
+
+class Figure(NamedTuple):
+    """What is counted: its name, what it means, the names of its labels, and, for a histogram, its bounds."""
+
+    name: str
+    help: str
+    labels: Labels = ()
+    bounds: tuple[float, ...] = ()
+
+
+class Counts(msgspec.Struct):
+    """What one worker has counted. A histogram's list has a count per bucket, one for what is over, and the sum."""
+
+    counters: dict[str, dict[Labels, float]] = {}
+    histograms: dict[str, dict[Labels, list[float]]] = {}
+
+    def add(self, other: Counts) -> None:
+        """Takes another worker's counts in."""
+        for name, counted in other.counters.items():
+            mine = self.counters.setdefault(name, {})
+            for labels, value in counted.items():
+                mine[labels] = mine.get(labels, 0.0) + value
+        for name, observed in other.histograms.items():
+            ours = self.histograms.setdefault(name, {})
+            for labels, values in observed.items():
+                ours[labels] = [a + b for a, b in zip(ours.get(labels, [0.0] * len(values)), values, strict=True)]
+
+
+_counts = msgspec.msgpack.Decoder(Counts)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Figures:
+    """The figures of this worker, and of its neighbours where `folder` is shared."""
+
+    def __init__(self, known: tuple[Figure, ...], folder: str = "") -> None:
+        self._known = known
+        self._folder = Path(folder) if folder else None
+        self._own = Counts(
+            {each.name: {} for each in known if not each.bounds}, {each.name: {} for each in known if each.bounds}
+        )
+        for each in known:
+            if not each.labels and not each.bounds:
+                self._own.counters[each.name][()] = 0.0  # so that a rate is there before the first of them
+
+    def count(self, figure: Figure, *labels: str) -> None:
+        """One more."""
+        counted = self._own.counters[figure.name]
+        counted[labels] = counted.get(labels, 0.0) + 1.0
+
+    def observe(self, figure: Figure, seconds: float, *labels: str) -> None:
+        """It took so long."""
+        observed = self._own.histograms[figure.name].get(labels)
+        if observed is None:
+            observed = self._own.histograms[figure.name][labels] = [0.0] * (len(figure.bounds) + 2)
+        observed[bisect_left(figure.bounds, seconds)] += 1.0
+        observed[-1] += seconds
+
+    def save(self) -> None:
+        """Leaves this worker's figures where the others find them."""
+        if self._folder is not None:
+            unfinished = self._folder / f"{os.getpid()}.new"
+            unfinished.write_bytes(_encode(self._own))
+            unfinished.replace(self._folder / f"{os.getpid()}.counts")  # in one step: a reader sees all of it or none
+
+    def text(self) -> bytes:
+        """All figures of all workers, in Prometheus's text format."""
+        self.save()
+        together = Counts({}, {})
+        together.add(self._own)
+        if self._folder is not None:
+            for file in self._folder.glob("*.counts"):
+                if file.stem != str(os.getpid()):
+                    together.add(_counts.decode(file.read_bytes()))
+        registry = CollectorRegistry()
+        registry.register(_Told(self._known, together))
+        return generate_latest(registry)
+
+
+class _Told(Collector):
+    """Counts as Prometheus's library wants them."""
+
+    def __init__(self, known: tuple[Figure, ...], counts: Counts) -> None:
+        self._known = known
+        self._counts = counts
+
+    def collect(self) -> Iterator[Metric]:
+        for each in self._known:
+            yield self._histogram(each) if each.bounds else self._counter(each)
+
+    def _counter(self, figure: Figure) -> Metric:
+        family = CounterMetricFamily(figure.name, figure.help, labels=figure.labels)
+        for labels, value in self._counts.counters.get(figure.name, {}).items():
+            family.add_metric(labels, value)
+        return family
+
+    def _histogram(self, figure: Figure) -> Metric:
+        family = HistogramMetricFamily(figure.name, figure.help, labels=figure.labels)
+        for labels, values in self._counts.histograms.get(figure.name, {}).items():
+            buckets, total = [], 0.0
+            for bound, count in zip((*map(str, figure.bounds), "+Inf"), values, strict=False):
+                total += count
+                buckets.append((bound, total))
+            family.add_metric(labels, buckets, sum_value=values[-1])
+        return family

@@ -1,0 +1,73 @@
+"""Logs: everything that is logged, here and in libraries, as one JSON object or one console line; without secrets."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+
+from .settings import Settings
+
+_SECRET = re.compile(r"token|secret|password|authorization|cookie|owner", re.IGNORECASE)
+_IN_TEXT = re.compile(r"(?i)(bearer\s+|://[^/\s:@]*:)[^\s@\"']+")
+_KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+
+
+def configure(settings: Settings) -> None:
+    """From now on all loggers of this process write to stderr as the settings say."""
+    as_json = settings.log_format == "json" or (settings.log_format == "auto" and not sys.stderr.isatty())
+    shared: list[Any] = [
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        _extra,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        without_secrets,
+    ]
+    plain = structlog.dev.plain_traceback  # rich ones show the locals, and with them what callers sent
+    last: list[Any] = (
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        if as_json
+        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+    )
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
+
+
+def _extra(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The `extra` of the library's own records, which it gives instead of formatting them into the text."""
+    record = event.get("_record")
+    if record is not None:
+        event.update({name: value for name, value in vars(record).items() if name not in _KNOWN})
+    return event
+
+
+def without_secrets(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The event, in which whatever opens a door is replaced: by the name of its field, or by how it looks in a text."""
+    for name, value in event.items():
+        if name.startswith("_"):
+            continue
+        if _SECRET.search(name):
+            event[name] = "…"
+        elif isinstance(value, str) and ("://" in value or "earer" in value):
+            event[name] = _IN_TEXT.sub(r"\1…", value)
+    return event

@@ -1,0 +1,147 @@
+"""OpenAPI 3.1, made from the routes that are mounted: what is documented is what is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import UnionType
+from typing import Any, get_args
+
+import msgspec
+
+from .. import __version__
+from . import problems
+from .problems import Kind, ProblemDocument
+from .routes import PUBLIC, Bearer, Call, Route, Webhook
+
+_REF = "#/components/schemas/{name}"
+_ALWAYS = (
+    problems.INVALID, problems.UNKNOWN_HOST, problems.OTHER_ORIGIN, problems.HEADERS_TOO_LARGE, problems.BROKEN,
+)  # fmt: skip
+
+
+def document(routes: Iterable[Route]) -> dict[str, Any]:
+    """The OpenAPI document of these routes, but for pages."""
+    shown = [route for route in routes if not route.hidden]
+    types = _types(shown)
+    schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
+    known = dict(zip(map(repr, types), schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = {}
+    for route in shown:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, known)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Solely",
+            "version": __version__,
+            "description": "Work that must happen once, over HTTP. Keys travel in bodies and queries; times are "
+            f"seconds. What a repeat of each request does is stated at {problems.POLICY_PATH}.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _types(routes: list[Route]) -> list[Any]:
+    wanted: dict[str, Any] = {repr(ProblemDocument): ProblemDocument}
+    for route in routes:
+        for each in (route.body, route.answer, *route.others.values()):
+            wanted.update((repr(one), one) for one in _alternatives(each))
+    return list(wanted.values())
+
+
+def _alternatives(wanted: Any) -> tuple[Any, ...]:
+    """The types of which it is one: structs that differ by their fields alone are a union of ours, not of msgspec's."""
+    return () if wanted is None else get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
+
+
+def _schema(wanted: Any, known: dict[str, Any]) -> dict[str, Any]:
+    schemas: list[dict[str, Any]] = [known[repr(one)] for one in _alternatives(wanted)]
+    return schemas[0] if len(schemas) == 1 else {"oneOf": schemas}
+
+
+def _operation(route: Route, known: dict[str, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": f"{route.method.lower()}.{route.name}",
+        "tags": [route.noun],
+        "summary": route.summary,
+        "responses": _responses(route, known),
+        "security": [{"bearer": []}] if isinstance(route.auth, Bearer) else [],
+    }
+    about = [*_who(route), *([f"Again: {route.again}"] if route.again else [])]
+    if about:
+        operation["description"] = " ".join(about)
+    if parameters := [*_in_path(route), *_in_query(route)]:
+        operation["parameters"] = parameters
+    if route.body is not None:
+        kind = "application/x-www-form-urlencoded" if route.form else "application/json"
+        operation["requestBody"] = {"required": True, "content": {kind: {"schema": _schema(route.body, known)}}}
+    return operation
+
+
+def _who(route: Route) -> list[str]:
+    if isinstance(route.auth, Bearer):
+        return [f"Needs the scope {route.auth.scope.name.lower()}."]
+    return [f"Needs {route.auth.how}."] if isinstance(route.auth, Webhook) else []
+
+
+def _responses(route: Route, known: dict[str, Any]) -> dict[str, Any]:
+    good = {route.status: route.answer, **route.others}
+    responses: dict[str, Any] = {}
+    for status, answer in good.items():
+        content = {} if answer is None else {"schema": _schema(answer, known)}
+        told = {"description": route.summary}
+        if answer is not None or route.media != "application/json":
+            told["content"] = {route.media: content}  # type: ignore[assignment]
+        responses[str(status)] = told
+    for kind in _refusals(route):
+        said = responses.setdefault(str(kind.status), {"description": kind.title, "content": {}})
+        if kind.title not in said["description"]:
+            said["description"] += f", or: {kind.title}"
+        said.setdefault("content", {})["application/problem+json"] = {"schema": known[repr(ProblemDocument)]}
+    return responses
+
+
+def _refusals(route: Route) -> list[Kind]:
+    """Every way in which this route can refuse: its own, and those that come with what it takes."""
+    kinds = [
+        problems.INVALID,
+        problems.UNKNOWN_HOST,
+        problems.OTHER_ORIGIN,
+        problems.HEADERS_TOO_LARGE,
+        problems.BROKEN,
+    ]
+    if route.body is not None:
+        kinds += [problems.NOT_JSON, problems.TOO_LARGE, problems.TOO_SLOW]
+    if route.auth != PUBLIC:
+        kinds += [problems.NO_TOKEN, problems.SCOPE, problems.AWAY, problems.STORE_FAILED, problems.FULL]
+    if route.grants:
+        kinds.append(problems.STOPPING)
+    return [*kinds, *route.refusals]
+
+
+def _in_path(route: Route) -> list[dict[str, Any]]:
+    names = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+    return [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in names]
+
+
+def _in_query(route: Route) -> list[dict[str, Any]]:
+    if route.query is None:
+        return []
+    schema = msgspec.json.schema(route.query)
+    shape = schema["$defs"][route.query.__name__]
+    required = shape.get("required", ())
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": each}
+        for name, each in shape["properties"].items()
+    ]
+
+
+async def openapi(call: Call[None, None]) -> dict[str, Any]:
+    """The document of what is mounted here."""
+    return document(call.service.routes)
+
+
+ROUTES = [Route("GET", "/openapi.json", PUBLIC, openapi, "This document", answer=dict[str, Any])]

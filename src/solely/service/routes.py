@@ -1,0 +1,217 @@
+"""Routes: the one declaration of an endpoint. What it says is what is checked, performed, documented and counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+
+import msgspec
+
+from ..errors import InvalidInput
+from .problems import STOPPING, Kind, Problem
+from .security import LOCAL, Principal, Scope
+
+if TYPE_CHECKING:
+    from .service import Service
+
+T = TypeVar("T")
+B = TypeVar("B")
+Q = TypeVar("Q")
+
+KIB = 1024
+SMALL = 64 * KIB  # bytes of a body: some hundred keys
+
+# The types of which bodies and queries are made. Bounds are part of the type, so they are checked, documented, and
+# keep NaN and infinity out.
+Key = Annotated[str, msgspec.Meta(min_length=1, max_length=512, description="1 to 512 bytes, without NUL")]
+Ttl = Annotated[float, msgspec.Meta(ge=0.01, le=366 * 86_400.0, description="seconds")]
+Wait = Annotated[float, msgspec.Meta(ge=0.0, le=86_400.0, description="seconds")]
+Token = Annotated[str, msgspec.Meta(min_length=1, max_length=2048, description="a secret: who has it can let go")]
+Purpose = Annotated[str, msgspec.Meta(max_length=200, description="what for, for people who look")]
+Reason = Annotated[str, msgspec.Meta(min_length=3, max_length=500, description="why; kept in the audit log")]
+Prefix = Annotated[str, msgspec.Meta(max_length=512, description="of the names that are listed")]
+PageSize = Annotated[int, msgspec.Meta(ge=1, le=1000, description="at most so many at once")]
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What is sent to us: fields that we do not know are refused, since they would be ignored."""
+
+
+class Answer(msgspec.Struct, kw_only=True):
+    """What we send."""
+
+
+def one_or_many(name: str, one: T | None, many: list[T] | None) -> tuple[list[T], bool]:
+    """What was given under `name` or `name`s, as a list, and whether it was one; InvalidInput unless it was one way."""
+    if (one is None) == (many is None):
+        raise InvalidInput(f"give either {name} or {name}s")
+    return ([one], True) if one is not None else (many or [], False)
+
+
+# -- schemes
+
+
+class Auth:
+    """How a route knows who asks. A route without one cannot be mounted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Public(Auth):
+    """Anybody may ask; says nothing that is worth hiding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer(Auth):
+    """A token of at least this scope in `Authorization`; or a session of the dashboard, which on writes needs the
+    CSRF token too. With `page`, a browser without either is led to the login."""
+
+    scope: Scope
+    page: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook(Auth):
+    """A check of the route's own, on headers, path and raw body: a shared token or a signature. Compare with `same`."""
+
+    verify: Callable[[Call[Any, Any]], bool | Awaitable[bool]]
+    how: str  # for the documents: which header carries what
+
+
+PUBLIC = Public()
+READ = Bearer(Scope.READ)
+WRITE = Bearer(Scope.WRITE)
+ADMIN = Bearer(Scope.ADMIN)
+
+
+# -- the call
+
+
+class Call(Generic[B, Q]):
+    """One request, as its handler gets it: checked, decoded, and with a known principal."""
+
+    __slots__ = (
+        "body",
+        "cookie",
+        "headers",
+        "params",
+        "principal",
+        "query",
+        "raw",
+        "receive",
+        "route",
+        "scope",
+        "service",
+    )
+
+    def __init__(self, service: Service, scope: Mapping[str, Any], receive: Callable[[], Awaitable[Any]]) -> None:
+        self.service = service
+        self.scope = scope
+        self.receive = receive
+        self.route: Route
+        self.principal: Principal
+        self.headers: dict[bytes, bytes]
+        self.params: dict[str, str] = {}
+        self.body: B = None  # type: ignore[assignment]
+        self.query: Q = None  # type: ignore[assignment]
+        self.raw = b""
+        self.cookie = ""  # of the session, where that is how the caller is known
+
+    @property
+    def csrf(self) -> str:
+        """The token that forms of this caller must bring along."""
+        return self.service.sessions.csrf(self.cookie)
+
+    def purpose(self, given: str) -> str:
+        """What the caller said it is for, and the caller's name where there is one; kept beside what is held."""
+        name = self.principal.name
+        return given if self.principal is LOCAL else f"{given}, for {name}" if given else f"for {name}"
+
+    def header(self, name: str) -> str:
+        """The header's value, or ""."""
+        wanted = name.lower().encode()
+        for each, value in self.scope["headers"]:
+            if each == wanted:
+                return str(value, "latin-1")
+        return ""
+
+    async def waiting(self, work: Awaitable[T], undo: Callable[[T], Awaitable[object]] | None = None) -> T:
+        """The result of what may take long: cancelled when the caller goes away, refused when the service stops.
+
+        If the caller is gone when the work is just done, `undo` takes it back.
+        """
+        with self.service.waiters.one_more(self.principal.name):
+            task = asyncio.ensure_future(work)
+            gone = asyncio.ensure_future(self.receive())
+            stopping = asyncio.ensure_future(self.service.stopping.wait())
+            try:
+                await asyncio.wait({task, gone, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                if not task.done():
+                    task.cancel()
+                    await asyncio.wait({task})
+                elif gone.done() and undo is not None and not task.cancelled() and task.exception() is None:
+                    await undo(task.result())
+                gone.cancel()
+                stopping.cancel()
+        if task.cancelled():
+            raise ClientGone if gone.done() else Problem(STOPPING)
+        return task.result()
+
+
+class ClientGone(Exception):
+    """The caller hung up: nobody waits for an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer with another status or headers than the route's usual."""
+
+    status: int
+    body: object = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+Handler = Callable[[Any], Awaitable[object]]  # of a Call; answers an Answer, a Reply, a Starlette response, or None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """An endpoint: how it is reached, by whom, what it takes and what it gives.
+
+    `answer` is sent with `status`; `others` are further statuses and their types; `refusals` are the problems of its
+    own, beside those that every route has. `cap` bounds the body in bytes as it streams in. A route that `grants` is
+    refused while the service stops. `again` says what a repeat of the request does: the policy page shows it.
+    A form is urlencoded, and needs the CSRF token in its field `csrf`.
+    """
+
+    method: str
+    path: str
+    auth: Auth
+    handler: Handler
+    summary: str
+    body: type[Any] | None = None
+    query: type[Any] | None = None
+    answer: Any = None
+    status: int = 200
+    others: Mapping[int, Any] = field(default_factory=dict)
+    refusals: tuple[Kind, ...] = ()
+    media: str = "application/json"
+    form: bool = False
+    cap: int = SMALL
+    grants: bool = False
+    again: str = ""
+    hidden: bool = False  # a page for people: not part of the documented API
+
+    @property
+    def noun(self) -> str:
+        """What the route is about: the first part of its path behind /v1."""
+        parts = [part for part in self.path.split("/") if part]
+        return (parts[1] if parts[:1] == ["v1"] and len(parts) > 1 else parts[0]) if parts else "dashboard"
+
+    @property
+    def name(self) -> str:
+        """A word for logs, metrics and documents: `locks.acquire`."""
+        parts = [part.strip("{}.-") for part in self.path.removeprefix("/v1").split("/")]
+        return ".".join(part for part in parts if part) or "dashboard"

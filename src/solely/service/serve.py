@@ -1,0 +1,154 @@
+"""`solely serve`: runs the service, on one worker or on several that share a socket, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import resource
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Any
+
+import msgspec
+import structlog
+import uvicorn
+from uvicorn.supervisors import Multiprocess
+
+from ..errors import InvalidInput
+from . import logs
+from .app import App
+from .demo import demo
+from .mounted import all_routes
+from .protocol import BoundedProtocol
+from .service import Service
+from .settings import Settings, verify, without_password
+
+log = structlog.get_logger("solely.serve")
+
+ORPHANED = 1.0  # seconds between looks whether the parent is still there: its port is free again that soon
+BACKLOG = 1024  # connections that wait to be accepted: a burst, while the workers are busy for a moment
+FILES = 65_536  # open files at most: connections, and those of the store
+
+
+def serve(settings: Settings, announce: Callable[[str], object] = print) -> int:
+    """Runs the service until SIGTERM or SIGINT, and answers the exit code; InvalidInput if it cannot begin.
+
+    `announce` is told where it can be reached as soon as connections are taken there.
+    """
+    verify(settings)
+    logs.configure(settings)
+    with ExitStack() as stack:
+        listening = stack.enter_context(_bound(settings))
+        if not settings.session_secret:  # the workers must know each other's sessions
+            settings = msgspec.structs.replace(settings, session_secret=secrets.token_hex(32))
+        _allow_more_files()
+        stack.enter_context(_ending_well())
+        announce(f"Solely is at {address(settings, listening)}  (store: {without_password(settings.store_url)})")
+        shared = stack.enter_context(TemporaryDirectory(prefix="solely-")) if settings.workers > 1 else ""
+        config = _config(settings, os.getpid(), shared)
+        try:
+            if shared:
+                Multiprocess(config, [listening]).run()
+            else:
+                uvicorn.Server(config).run([listening])
+        except SystemExit as failure:  # uvicorn's way to say that the app did not start
+            return 1 if failure.code else 0
+        return 0
+
+
+def build(settings: Settings, parent: int, shared: str) -> App:
+    """The app of one worker. With `parent`, which started it, it ends; `shared` is the folder of all workers."""
+    logs.configure(settings)
+    service = Service(settings, shared=shared)
+    service.companions.append(_heed_signals)
+    if shared:
+        service.companions += [partial(_watch_parent, parent), lambda service: service.metrics.keep_saving()]
+    if settings.demo:
+        service.companions.append(demo)
+    return App(service, all_routes())
+
+
+def address(settings: Settings, listening: socket.socket) -> str:
+    """The address to open in a browser on this machine."""
+    host, port = listening.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def _config(settings: Settings, parent: int, shared: str) -> uvicorn.Config:
+    return uvicorn.Config(
+        partial(build, settings, parent, shared),
+        factory=True,
+        http=BoundedProtocol,
+        loop="uvloop",
+        ws="none",
+        lifespan="on",
+        workers=settings.workers,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        limit_concurrency=settings.max_connections,
+        timeout_keep_alive=math.ceil(settings.idle_timeout),
+        timeout_graceful_shutdown=math.ceil(settings.stop_timeout),
+    )
+
+
+def _bound(settings: Settings) -> socket.socket:
+    """A socket on which connections are taken; InvalidInput if the address cannot be had."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise InvalidInput(f"cannot bind {settings.host} port {settings.port}: {error}; choose another port") from None
+
+
+def _allow_more_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+@contextmanager
+def _ending_well() -> Iterator[None]:
+    """uvicorn raises the signal that stopped it again when it is done; by then all is well, and we end with 0."""
+    before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+# -- companions
+
+
+async def _heed_signals(service: Service) -> None:
+    """Stops granting at the moment of the signal; uvicorn, which is told too, then waits for what is under way."""
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        uvicorns: Any = signal.getsignal(each)
+
+        def heed(number: int, frame: FrameType | None, uvicorns: Any = uvicorns) -> None:
+            loop.call_soon_threadsafe(service.stop)
+            if callable(uvicorns):
+                uvicorns(number, frame)
+
+        signal.signal(each, heed)
+
+
+async def _watch_parent(parent: int, service: Service) -> None:
+    """Ends this worker when its parent died without a word."""
+    while os.getppid() == parent:  # noqa: ASYNC110 - nobody tells of a parent's death
+        await asyncio.sleep(ORPHANED)
+    log.warning("parent_gone", parent=parent)
+    signal.raise_signal(signal.SIGTERM)

@@ -1,0 +1,159 @@
+"""Service: what every handler stands on: the client, its store, who may do what, what is counted, told and kept."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import structlog
+
+from ..client import AsyncClient
+from ..errors import InvalidInput
+from ..events import Hook
+from ..stores import AsyncStore, open_async_store
+from .audit import Audit
+from .feed import Feed
+from .health import Readiness, store_level
+from .metrics import Metrics, timed
+from .problems import TOO_MANY, Problem
+from .routes import Route
+from .security import Hosts, Sessions, Tokens
+from .settings import Settings
+
+log = structlog.get_logger("solely.service")
+
+ONE_TRY = 0.4  # of the store's timeout: as the client has it, so that a lost answer leaves time to ask once more
+
+
+class Service:
+    """One worker's share of the service. Open it on the event loop that serves; close it when that ends.
+
+    `shared` is a folder that it has in common with the other workers, if there are any.
+    """
+
+    once: AsyncClient
+    store: AsyncStore
+
+    def __init__(self, settings: Settings, *, shared: str = "") -> None:
+        self.settings = settings
+        self.tokens = Tokens(settings.token_lines())
+        self.sessions = Sessions((settings.session_secret or secrets.token_hex(32)).encode(), self.tokens)
+        self.hosts = Hosts([settings.host, *settings.allowed_hosts])
+        self.metrics = Metrics(shared)
+        self.feed = Feed()
+        self.readiness = Readiness()
+        self.hooks: list[Hook] = [self.metrics, self.feed]  # told every event; telemetry adds its own
+        self.waiters = Waiters(settings.max_waiters)
+        self.holds = Holds(settings.max_holds)
+        self.stopping = asyncio.Event()
+        self.routes: tuple[Route, ...] = ()  # all that are mounted
+        self.companions: list[Callable[[Service], Coroutine[Any, Any, None]]] = []  # run beside the service, as tasks
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Opens the store; what is wrong with its URL is raised here."""
+        settings = self.settings
+        opened = open_async_store(settings.store_url, timeout=settings.store_timeout * ONE_TRY)
+        self.store = timed(opened, self.metrics)
+        self.once = AsyncClient(store=self.store, timeout=settings.store_timeout, hooks=self.hooks)
+        self.audit = Audit(self.store)
+        self.readiness.checks["store"] = partial(store_level, self.once)
+        self._tasks = [asyncio.create_task(companion(self)) for companion in self.companions]
+        for task in self._tasks:
+            task.add_done_callback(_ended)
+
+    def stop(self) -> None:
+        """Grants nothing more; those who wait or follow are told so."""
+        self.stopping.set()
+        self.feed.close()
+
+    async def close(self) -> None:
+        """Lets go of the store. Leases that were handed out stay with those who have their tokens."""
+        self.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.once.close()
+
+    def ttl(self, wanted: float) -> float:
+        """The lease's ttl if it is within the cap; else InvalidInput."""
+        return _within("ttl", wanted, self.settings.max_ttl)
+
+    def wait(self, wanted: float) -> float:
+        """The wait if it is within the cap; else InvalidInput."""
+        return _within("wait", wanted, self.settings.max_wait)
+
+
+def _ended(companion: asyncio.Task[None]) -> None:
+    if not companion.cancelled() and (error := companion.exception()) is not None:
+        log.error("companion_failed", companion=companion.get_name(), exc_info=error)
+
+
+def _within(name: str, wanted: float, most: float) -> float:
+    if wanted > most:
+        raise InvalidInput(f"{name}={wanted:g} is over the {most:g} seconds that this service allows (max_{name})")
+    return wanted
+
+
+class Waiters:
+    """How many requests of each client wait in this worker, which is bounded."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.now: Counter[str] = Counter()
+
+    @contextmanager
+    def one_more(self, client: str) -> Iterator[None]:
+        """Counts a waiting request while it waits; a Problem if there are too many."""
+        if self.now[client] >= self._most:
+            raise Problem(TOO_MANY, f"{self._most} requests of this client wait already (max_waiters)", again=1.0)
+        self.now[client] += 1
+        try:
+            yield
+        finally:
+            self.now[client] -= 1
+            if not self.now[client]:
+                del self.now[client]
+
+
+class Holds:
+    """How many leases of each client this worker handed out and has not seen end, which is bounded.
+
+    A lease that is let go of by way of another worker counts here until its ttl is over: so this may refuse too early,
+    and never counts too few.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ends: dict[str, dict[str, float]] = {}  # client → token → when its ttl is over
+
+    def check(self, client: str, more: int = 1) -> None:
+        """A Problem if so many more would be too many."""
+        mine = self._ends.get(client)
+        if mine is None or len(mine) + more <= self._most:
+            return
+        now = time.monotonic()
+        self._ends[client] = {token: ends for token, ends in mine.items() if ends > now}
+        if len(self._ends[client]) + more > self._most:
+            raise Problem(TOO_MANY, f"this client holds {self._most} leases already (max_holds)", again=1.0)
+
+    def add(self, client: str, token: str, ttl: float) -> None:
+        """The client has this lease, at most for so long; also after it was renewed."""
+        self._ends.setdefault(client, {})[token] = time.monotonic() + ttl
+
+    def remove(self, client: str, token: str) -> None:
+        """The client let go of it."""
+        mine = self._ends.get(client)
+        if mine is not None and mine.pop(token, None) is not None and not mine:
+            del self._ends[client]
+
+    def count(self) -> int:
+        """Leases of all clients, as far as known here."""
+        now = time.monotonic()
+        return sum(ends > now for mine in self._ends.values() for ends in mine.values())

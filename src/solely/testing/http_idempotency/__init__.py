@@ -1,0 +1,31 @@
+"""The conformance suite of HTTP idempotency: point it at a service, in whatever language it is written.
+
+    python -m solely.testing.http_idempotency http://127.0.0.1:8000/orders
+
+or, in pytest:
+
+    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+    def test_conformance(check): check(Target(url="http://127.0.0.1:8000/orders"))
+
+Its checklist is draft-ietf-httpapi-idempotency-key-header-07, the Structured Fields of RFC 9651, and what a careful
+service adds ("safety"). It needs the standard library only.
+"""
+
+from .checking import Check, Nonconforming, Outcome, Result, outcome_of
+from .checks import CHECKS, run
+from .report import table
+from .target import NotGiven, Reply, Target
+
+__all__ = [
+    "CHECKS",
+    "Check",
+    "Nonconforming",
+    "NotGiven",
+    "Outcome",
+    "Reply",
+    "Result",
+    "Target",
+    "outcome_of",
+    "run",
+    "table",
+]

@@ -1,0 +1,209 @@
+"""What clients do with claims: claim alone or together, work, publish, fail, let go, come late, reset."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...cache import Cache
+from ...claim import Agreement
+from ...claiming import claiming, recalled
+from ...drivers.simulated import Run, SimulatedDriver
+from ...errors import Mismatch
+from ...flows.claim import Result, claim_many
+from ...flows.flight import Done
+from ...flows.hold import Hold
+from ...flows.lock import Terms
+from ...flows.publish import fail, let_go_of, publish, reset
+from ...model import Entry, State
+from ...ops import Clear, Push, Read
+from ...outcomes import ALWAYS_RELEASE, RELEASE, Outcome, Park, Replay, RetryAfter
+from .client import Doing, Script, SimulatedClient
+from .convergence import Call, Convergence
+from .history import History
+from .network import CALM, ROUGH
+from .truth import Truth
+from .world import BRISK, SLOW, Climate, Manners, World
+
+_TTLS = (1.0, 1.0, 2.0, 5.0)
+_WAITS = (0.0, 0.3, 3.0, 5.0, 12.0)
+_KEEPS = (0.3, 1.0, 3.0, 20.0)  # seconds: short, so that a key lives through several claims
+_PRINTS = ("", "one", "one", "one", "one", "one", "one", "two")
+_FAILURES: tuple[Outcome, ...] = (RELEASE, RELEASE, RetryAfter(0.5), Replay(1.0), Park(2, "parked", 1.0))
+_CACHE_TTL = 2.0  # seconds: some outcomes end before the cache forgets them, some after
+_CLIMATES = (
+    Climate(0.35, (1, 1, 2), CALM, Manners(0.1, 0.0, BRISK)),  # many wait for few claims
+    Climate(0.65, (1, 2, 3), ROUGH, Manners(0.12, 0.0, SLOW, 0.04, 0.006, 0.008, 0.4, True)),
+)
+
+
+def _told(key: str, result: Result, waited: float, agreed: Agreement) -> Any:
+    return result, waited
+
+
+class ClaimingClient(SimulatedClient):
+    """One process that claims."""
+
+    world: ClaimWorld
+
+    def __init__(self, world: World, driver: SimulatedDriver, tasks: int) -> None:
+        cached = world.chance.random() < 0.5
+        super().__init__(world, driver, tasks, Cache(ttl=_CACHE_TTL, clock=driver.clock) if cached else None)
+
+    def _call(self, key: str, fingerprint: str = "", cached: float = 0.0) -> Call:
+        return Call(self.driver, key, fingerprint, self.world.truth.now(), cached)
+
+    def _agreement(self, wait: float) -> Agreement:
+        terms = Terms(self.pick(_TTLS), wait, 0.0, self.driver.name)
+        return Agreement(terms, self.pick(_KEEPS), ALWAYS_RELEASE, "", self.chance() < 0.6)
+
+    def claim(self) -> Script:
+        """Wins one claim, or learns its outcome."""
+        told = self.world.convergence
+        key, wait, fingerprint = self.pick(self.world.keys), self.pick(_WAITS), self.pick(_PRINTS)
+        agreed, call = self._agreement(wait), self._call(key, fingerprint, _CACHE_TTL)
+        try:
+            known: Any = recalled(self.core, key, fingerprint, agreed, _told)
+        except Mismatch:
+            told.mismatched(call)
+            return
+        if known is not None:
+            told.finished(call, known[0])
+            return
+        run: Run = yield Doing(claiming(self.core, key, fingerprint, agreed, _told), wait, key)
+        call = call._replace(cached=0.0)
+        if run.error is not None:
+            self._refused(run, call, [key])
+        elif isinstance(run.result[0], Hold):
+            yield from self._work(run.result[0], agreed)
+        elif isinstance(run.result[0], Done):
+            told.finished(call, run.result[0])
+        else:
+            told.timed_out(call, wait, run.result[1])
+            self.nothing_left(run, [key])
+
+    def claim_many(self) -> Script:
+        """Asks for several claims at once; of one that is named twice, the first may win."""
+        keys = [self.pick(self.world.keys) for _ in range(3)]
+        calls = {key: self._call(key, self.pick(_PRINTS)) for key in keys}
+        agreed = self._agreement(0.0)
+        run: Run = yield Doing(claim_many(keys, agreed.terms.ttl, [calls[key].fingerprint for key in keys], ""))
+        if run.error is not None:
+            self._refused(run, calls.get(f"claim/{getattr(run.error, 'key', '')}", calls[keys[0]]), keys)
+            return
+        holds = [result for result in run.result if isinstance(result, Hold)]
+        for hold in holds:
+            hold.keep(agreed.renew, math.inf)
+            self.core.keep(hold)
+        for key, result in zip(keys, run.result, strict=True):
+            if isinstance(result, Done):
+                self.world.convergence.finished(calls[key], result)
+        for hold in holds:
+            yield from self._work(hold, agreed)
+
+    def _refused(self, run: Run, call: Call, keys: list[str]) -> None:
+        if isinstance(run.error, Mismatch):
+            self.world.convergence.mismatched(call)
+        self.nothing_left(run, keys)
+
+    # -- what the winner does
+
+    def _work(self, hold: Hold, agreed: Agreement) -> Script:
+        self.relies_on(hold)
+        for _ in range(int(self.chance() * 3)):
+            yield self.chance() * self.pick(self.world.manners.work)
+            self.world.trouble(self)
+        self.world.beliefs.ends(hold)
+        chance = self.chance()
+        if chance < 0.6:
+            yield from self._publish(hold, agreed)
+        elif chance < 0.85:
+            yield from self._fail(hold, agreed)
+        elif chance < 0.92:
+            run: Run = yield Doing(let_go_of(hold, self.core.desk))
+            if run.error is None:
+                self.check_released(hold, run.result)
+        else:  # stuck: it comes back when another may have the claim, or never
+            self._drop(hold)
+            yield self.chance() * 3.0 * hold.ttl
+            if chance < 0.97:
+                yield from self._publish(hold, agreed)
+
+    def _publish(self, hold: Hold, agreed: Agreement) -> Script:
+        kept, desk = b"b" + hold.owner.encode(), self.core.desk
+        call = self._call(hold.key, hold.fingerprint)
+        for _ in range(3):
+            run: Run = yield Doing(publish(hold, kept, agreed.keep, agreed.terms, desk, ""), agreed.terms.wait)
+            if run.error is None:
+                self.world.convergence.published(call, kept, *run.result)
+                if self.chance() < 0.9:
+                    return
+            else:
+                self.nothing_left(run, [hold.key])
+        self._drop(hold)
+
+    def _fail(self, hold: Hold, agreed: Agreement) -> Script:
+        what: Outcome = self.pick(_FAILURES)
+        kept = b"f" + hold.owner.encode()
+
+        def letter(park: Park) -> Push:
+            return Push(park.group, hold.owner, kept)
+
+        run: Run = yield Doing(fail(hold, what, kept, agreed.keep, self.core.desk, letter))
+        if run.error is None:
+            self.world.convergence.failed(hold, kept, run.result)
+        else:
+            self._drop(hold)
+
+    def _drop(self, hold: Hold) -> None:
+        """Renews it no more; it ends with its time."""
+        self.core.book.remove(hold)
+        self.core.book.ring(hold.key)
+
+    # -- admin
+
+    def reset(self) -> Script:
+        """Takes away an outcome that is known, or believed to be there."""
+        key, truth = self.pick(self.world.keys), self.world.truth
+        outcome = truth.outcomes.standing(key, truth.now())
+        expected = outcome.value if outcome is not None and self.chance() < 0.8 else b"b?"
+        self.core.desk.flights.forget(key)
+        run: Run = yield Doing(reset(key, lambda kept: kept == expected))
+        if run.error is None and run.result:
+            gone = [outcome for outcome in truth.outcomes.of[key] if outcome.ended and outcome.value == expected]
+            if not gone:
+                self.world.history.violated("reset", f"{expected!r} of {key} was said to be reset; it was not there")
+
+    def clear(self) -> Script:
+        """Takes a claim away from its holder."""
+        if not self.world.manners.clears:
+            yield from self.claim()
+            return
+        key = self.pick(self.world.keys)
+        run: Run = yield Doing(self.one(Read(key)))
+        entry: Entry = run.result
+        if run.error is None and entry.state is State.HELD:
+            yield Doing(self.one(Clear(key, entry.fence, "stuck")))
+
+
+ClaimingClient.actions = (
+    (0.78, ClaimingClient.claim),
+    (0.12, ClaimingClient.claim_many),
+    (0.07, ClaimingClient.reset),
+    (1.00, ClaimingClient.clear),
+)
+
+
+class ClaimWorld(World):
+    """A world of claims."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, "claim", _CLIMATES)
+        self.watched_by(Truth(self.history, self.waiting, self.runs))
+        self.convergence = Convergence(self.history, self.truth)
+        self.peopled_by(ClaimingClient)
+
+
+def simulate_claims(seed: int) -> History:
+    """The history of this seed: the same every time."""
+    return ClaimWorld(seed).run()

@@ -1,0 +1,191 @@
+"""What clients do with locks and marks: lock, work, renew, let go, hand over, mark, clear; cancelled now and then."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...drivers.simulated import Run
+from ...flows.hold import Hold
+from ...flows.lock import Terms
+from ...flows.requests import Flow
+from ...lease import LeaseFace
+from ...model import Entry, State
+from ...ops import Clear, Read
+from .client import Doing, Script, SimulatedClient, Task
+from .history import History
+from .network import CALM, ROUGH
+from .truth import Truth
+from .world import BRISK, SLOW, Climate, Manners, World
+
+_TTLS = (1.0, 1.0, 2.0, 5.0, 10.0)
+_WAITS = (0.0, 0.3, 3.0, 3.0, 12.0)  # the longest is longer than any honest hand-over takes
+_DELAYS = (0.0, 0.0, 0.0, 0.5)
+_MARK_TTLS = (1.0, 10.0, 3600.0)
+_CLIMATES = (
+    Climate(0.25, (1, 1, 2), CALM, Manners(0.1, 0.0, BRISK)),  # many wait for few keys
+    Climate(0.15, (2, 3), CALM, Manners(0.1, 1.0, BRISK)),  # each takes several of the same keys
+    Climate(0.60, (1, 2, 3), ROUGH, Manners(0.12, 0.5, SLOW, 0.04, 0.006, 0.008, 0.4, True)),
+)
+
+
+class SimulatedLease(LeaseFace):
+    """A lease in the hands of a script."""
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold, self._since = hold, hold.sent
+
+    def __repr__(self) -> str:
+        return f"lease of {self._hold.key} under {self._hold.fence}"
+
+
+class LockingClient(SimulatedClient):
+    """One process that locks and marks."""
+
+    world: LockWorld
+
+    # -- locks
+
+    def _terms(self, wait: float) -> Terms:
+        return Terms(self.pick(_TTLS), wait, self.pick(_DELAYS), self.driver.name)
+
+    def _lease(self, hold: Hold) -> SimulatedLease:
+        hold.keep(renew=self.chance() < 0.5, max_hold=3.0 if self.chance() < 0.2 else math.inf)
+        return self.core.kept(SimulatedLease(hold))
+
+    def lock(self) -> Script:
+        """Takes one key, with or without waiting."""
+        key, wait = self.pick(self.world.keys), self.pick(_WAITS)
+        run: Run = yield Doing(self.core.taking(key, self._terms(wait), self._lease), wait, key)
+        if run.error is None:
+            yield from self._use([run.result])
+        else:
+            self.nothing_left(run, [key])
+
+    def lock_all(self) -> Script:
+        """Takes several keys, all or nothing."""
+        if not self.takes_several:
+            yield from self.lock()
+            return
+        keys = list(self.world.keys)
+        self.world.chance.shuffle(keys)
+        keys, wait = keys[:2], self.pick(_WAITS[1:])
+        run: Run = yield Doing(self.core.taking_all(keys, self._terms(wait), self._lease), wait)
+        if run.error is None:
+            yield from self._use(run.result)
+        else:
+            self.nothing_left(run, keys)
+
+    def _use(self, leases: list[SimulatedLease]) -> Script:
+        for lease in leases:
+            self.relies_on(lease._hold)
+        for _ in range(int(self.chance() * 4)):
+            yield self.chance() * self.pick(self.world.manners.work)
+            for lease in leases:
+                self._write(lease._hold)
+            self.world.trouble(self)
+            if self.chance() < 0.5:
+                yield Doing(self.core.renewing(leases[0], self.pick(_TTLS)))
+        if self.chance() < 0.1 and len(leases) == 1:
+            self._hand_over(leases[0])
+        elif self.chance() < 0.9:
+            yield from self._let_go(leases)
+        else:
+            for lease in leases:  # forgotten: it ends with its time
+                self.core.drop(lease, "forgotten")
+                self.world.beliefs.ends(lease._hold)
+
+    def _write(self, hold: Hold) -> None:
+        """Writes to the fenced resource, if it believes in its lease; the write arrives in its own time."""
+        timeline = self.driver.timeline
+        if not hold.how(self.driver.clock()):
+            arrives = timeline.now + self.chance() ** 4
+            timeline.at(arrives, self.world.beliefs.write, hold.key, hold.owner, hold.fence)
+
+    def _let_go(self, leases: list[SimulatedLease]) -> Script:
+        for lease in leases:
+            self.world.beliefs.ends(lease._hold)
+        for _ in range(2 if self.chance() < 0.1 else 1):
+            if len(leases) == 1:
+                run: Run = yield Doing(self.core.releasing(leases[0]))
+            else:
+                run = yield Doing(self.core.releasing_all(leases))
+            if run.error is None:
+                outcomes = run.result if len(leases) > 1 else [run.result]
+                for lease, outcome in zip(leases, outcomes, strict=True):
+                    self.check_released(lease._hold, outcome)
+
+    def _hand_over(self, lease: SimulatedLease) -> None:
+        """Another client goes on with the lease, from its token."""
+        token = lease.token
+        self.core.drop(lease, "handed over")
+        self.world.beliefs.ends(lease._hold)
+        heir = self.pick(self.world.clients)
+        if not heir.driver.dead:
+            heir.tasks.append(Task(heir, heir._inherit(token)))
+            heir.driver.after(self.chance() * 0.5, heir.tasks[-1].go_on)
+
+    def _inherit(self, token: str) -> Script:
+        run: Run = yield Doing(self.core.resuming(token, self._lease))
+        if run.error is None:
+            yield from self._use([run.result])
+
+    # -- marks
+
+    def first(self) -> Script:
+        """Marks one key, or several at once."""
+        keys = self.world.marks if self.chance() < 0.5 else [self.pick(self.world.marks)]
+        ttl = self.pick(_MARK_TTLS)
+        flow: Flow[Any] = self.core.first(keys[0], ttl) if len(keys) == 1 else self.core.first_many(keys, ttl)
+        run: Run = yield Doing(flow)
+        truth = self.world.truth
+        answers = run.result if isinstance(run.result, list) else [run.result] * len(keys)
+        for key, first in zip(keys, answers, strict=True):
+            if run.error is None:
+                truth.marks.told(key, run, first, truth.forgotten)
+            else:
+                truth.marks.failed(key, run, truth.now())
+
+    def forget(self) -> Script:
+        """Takes away the mark that is there."""
+        yield Doing(self.core.forget(self.pick(self.world.marks)))
+
+    # -- admin
+
+    def clear(self) -> Script:
+        """Removes what holds a key now; sometimes repeats that later, as an impatient admin does."""
+        if not self.world.manners.clears:
+            yield from self.lock()
+            return
+        key = self.pick(self.world.keys)
+        run: Run = yield Doing(self.one(Read(key)))
+        entry: Entry = run.result
+        if run.error is not None or entry.state is not State.HELD:
+            return
+        for _ in range(2 if self.chance() < 0.4 else 1):
+            yield Doing(self.one(Clear(key, entry.fence, "stuck")))
+            yield self.chance()
+
+
+LockingClient.actions = (
+    (0.30, LockingClient.lock),
+    (0.42, LockingClient.lock_all),
+    (0.18, LockingClient.first),
+    (0.04, LockingClient.forget),
+    (1.00, LockingClient.clear),
+)
+
+
+class LockWorld(World):
+    """A world of locks and marks."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, "lock", _CLIMATES)
+        self.marks = [f"mark/{n}" for n in range(self.chance.randint(1, 4))]
+        self.watched_by(Truth(self.history, self.waiting, self.runs))
+        self.peopled_by(LockingClient)
+
+
+def simulate(seed: int) -> History:
+    """The history of this seed: the same every time."""
+    return LockWorld(seed).run()

@@ -1,0 +1,160 @@
+"""@once.idempotent: calls with the same key run the function once, and all get its result."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+import solely
+from solely import AsyncClient, Client, State
+from tests.claims.faces import PROMPT, Peek, guarded
+
+
+class Order(NamedTuple):
+    id: int
+    amount: int
+
+
+async def test_it_runs_once_per_key_and_all_get_the_result(once: Any, other: Any) -> None:
+    runs: list[int] = []
+    mutex = threading.Lock()
+
+    def charge(order: Order, currency: str = "EUR") -> dict[str, Any]:
+        with mutex:
+            runs.append(order.id)
+        return {"charged": order.amount, "in": currency}
+
+    keys: list[Any] = [lambda order, currency="EUR": f"charge:{order.id}:{currency}", "charge:{order.id}:{currency}"]
+    charges = [guarded(client, charge, key=key) for client in (once, other) for key in keys]
+    results = await asyncio.gather(*(one(Order(n % 3, 5)) for n in range(6) for one in charges))
+    assert results == [{"charged": 5, "in": "EUR"}] * 24
+    assert sorted(runs) == [0, 1, 2]
+    assert await charges[0](Order(1, 5), currency="USD") == {"charged": 5, "in": "USD"}
+    assert len(runs) == 4
+
+
+async def test_another_payload_under_the_same_key_is_a_mismatch(once: Any) -> None:
+    charge = guarded(once, lambda order: order.amount, key="{order.id}", fingerprint=lambda order: order.amount)
+    assert await charge(Order(1, 5)) == 5
+    assert await charge(Order(1, 5)) == 5
+    with pytest.raises(solely.Mismatch):
+        await charge(Order(1, 6))
+
+
+async def test_an_error_lets_the_next_call_run(once: Any, peek: Peek) -> None:
+    outcomes: list[Any] = [ZeroDivisionError(), "fine"]
+
+    def work() -> Any:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    run = guarded(once, work, key="constant")
+    with pytest.raises(ZeroDivisionError):
+        await run()
+    assert peek("constant").state is State.FREE
+    assert await run() == await run() == "fine"
+
+
+@pytest.mark.parametrize("result", [object(), b"x" * 262_145, {"deep": {1, 2}}], ids=["object", "large", "set"])
+async def test_a_result_that_cannot_be_kept_is_returned_once_and_never_run_again(
+    once: Any, other: Any, result: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs: list[int] = []
+
+    def work() -> Any:
+        runs.append(1)
+        return result
+
+    with caplog.at_level(logging.WARNING, "solely"):
+        assert await guarded(once, work, key="a")() is result
+    assert "result_not_kept" in caplog.text
+    with pytest.raises(solely.NotKept):
+        await guarded(other, work, key="a")()
+    assert runs == [1]
+
+
+async def test_who_waits_too_long_is_told_who_runs_it(once: Any, other: Any) -> None:
+    claim = await once.claim("a", purpose="the long one")
+    run = guarded(other, lambda: 1, key="a", wait=0.02)
+    with pytest.raises(solely.TimedOut, match="the long one"):
+        await run()
+    await claim.publish(2)
+    assert await run() == 2
+
+
+async def test_a_late_function_returns_the_result_that_stands(once: Any, other: Any, clock: Any) -> None:
+    async def late() -> Any:
+        clock.advance(1.01)
+        successor = await other.claim("a")
+        assert (successor.won, successor.attempt) == (True, 2)
+        await successor.publish("right")
+        return "late"
+
+    if isinstance(once, AsyncClient):
+        assert await once.idempotent(key="a", ttl=1)(late)() == "right"
+    else:
+        loop = asyncio.get_running_loop()
+        blocking = guarded(once, lambda: asyncio.run_coroutine_threadsafe(late(), loop).result(PROMPT), key="a", ttl=1)
+        assert await blocking() == "right"
+
+
+def _generator() -> Iterator[int]:
+    yield 1
+
+
+async def _async_generator() -> AsyncIterator[int]:
+    yield 1
+
+
+async def _coroutine() -> int:
+    return 1
+
+
+@pytest.mark.parametrize(
+    ("client", "work", "options", "why"),
+    [
+        (Client, _coroutine, {"key": "a"}, "use an AsyncClient"),
+        (AsyncClient, lambda: 1, {"key": "a"}, "use a Client"),
+        (Client, _generator, {"key": "a"}, "generator"),
+        (AsyncClient, _async_generator, {"key": "a"}, "generator"),
+        (Client, lambda: 1, {"key": ""}, "key must be"),
+        (Client, lambda: 1, {"key": 7}, "key must be"),
+        (Client, lambda: 1, {"key": "a", "fingerprint": "x"}, "function of the call"),
+        (Client, lambda: 1, {"key": "a", "ttl": 0}, "ttl"),
+        (Client, lambda: 1, {"key": "a", "keep": -1}, "keep"),
+        (Client, lambda: 1, {"key": "a", "policy": {}}, "Policy"),
+    ],
+)
+async def test_what_cannot_be_decorated_is_refused_at_once(
+    client: Any, work: Callable[..., Any], options: Any, why: str
+) -> None:
+    once = client("memory://")
+    with pytest.raises(solely.InvalidInput, match=why):
+        once.idempotent(**options)(work)
+    closed = once.close()
+    if closed is not None:
+        await closed
+
+
+def test_a_key_that_does_not_fit_the_call_is_refused() -> None:
+    with Client("memory://") as once:
+        for key in ("{missing}", "{order.nothing}", "{}"):
+            with pytest.raises(solely.InvalidInput, match="does not fit"):
+                once.idempotent(key=key)(lambda order: order)(Order(1, 2))
+
+
+def test_the_function_keeps_its_name_and_signature() -> None:
+    with Client("memory://") as once:
+
+        @once.idempotent(key="charge:{order}")
+        def charge(order: int) -> int:
+            """Charges."""
+            return order
+
+        assert (charge.__name__, charge.__doc__) == ("charge", "Charges.")
+        assert charge(1) == 1

@@ -1,0 +1,166 @@
+"""one_host: of all hosts that have the same schedule, one runs the job."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+import solely
+from solely.integrations.cron import one_host
+from solely.testing.clock import ManualClock
+from tests.both_faces import FACES, opening, told, untouchable
+
+
+@pytest.fixture(params=FACES)
+def face(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def open_client(face: str) -> AsyncIterator[Callable[..., Any]]:
+    async with opening(face) as open_one:
+        yield open_one
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def hosts(open_client: Callable[..., Any], store_url: str, clock: ManualClock) -> list[Any]:
+    """The clients of two hosts."""
+    return [open_client(store_url, clock=clock) for _ in range(2)]
+
+
+class Jobs:
+    """The same job on each host; `ran` says where it did. `during` is done while it runs."""
+
+    def __init__(self, hosts: list[Any], face: str, **terms: Any) -> None:
+        self.ran: list[int] = []
+        self.during: Callable[[], Any] = lambda: None
+        self.on = [self._job(once, n, face, {"at_most_for": 600, **terms}) for n, once in enumerate(hosts)]
+
+    def _job(self, once: Any, n: int, face: str, terms: dict[str, Any]) -> Any:
+        if face == "blocking":
+
+            @one_host(once, "report", **terms)
+            def job(day: str = "today") -> str:
+                self.ran.append(n)
+                self.during()
+                return f"{day} by {n}"
+
+            return job
+
+        @one_host(once, "report", **terms)
+        async def awaited(day: str = "today") -> str:
+            self.ran.append(n)
+            if inspect.isawaitable(doing := self.during()):
+                await doing
+            return f"{day} by {n}"
+
+        return awaited
+
+
+async def test_a_second_host_skips_while_the_first_runs(
+    hosts: list[Any], face: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = Jobs(hosts, face)
+    skipped: list[Any] = []
+
+    def second() -> None:
+        skipped.append(jobs.on[1]())
+
+    async def second_awaited() -> None:
+        skipped.append(await jobs.on[1]())
+
+    jobs.during = second if face == "blocking" else second_awaited
+    with caplog.at_level(logging.INFO, "solely"):
+        assert await told(jobs.on[0]("monday")) == "monday by 0"
+    assert (jobs.ran, skipped) == ([0], [None])
+    assert [record.key for record in caplog.records if record.message == "job_skipped"] == ["report"]  # type: ignore[attr-defined]
+    jobs.during = lambda: None
+    assert await told(jobs.on[1]()) == "today by 1"
+
+
+async def test_a_short_job_keeps_the_key_for_at_least_so_long(hosts: list[Any], face: str, clock: ManualClock) -> None:
+    jobs = Jobs(hosts, face, at_least_for=60)
+    assert await told(jobs.on[0]()) == "today by 0"
+    clock.advance(59)  # the other's clock is late
+    assert await told(jobs.on[1]()) is None
+    clock.advance(1.01)
+    assert await told(jobs.on[1]()) == "today by 1"
+    assert jobs.ran == [0, 1]
+
+
+async def test_a_job_that_fails_keeps_it_too_and_its_own_error_is_raised(
+    hosts: list[Any], face: str, clock: ManualClock
+) -> None:
+    jobs = Jobs(hosts, face, at_least_for=60)
+
+    def fails() -> None:
+        raise ZeroDivisionError
+
+    jobs.during = fails
+    with pytest.raises(ZeroDivisionError):
+        await told(jobs.on[0]())
+    assert await told(jobs.on[1]()) is None
+    clock.advance(60.01)
+    jobs.during = lambda: None
+    assert await told(jobs.on[1]()) == "today by 1"
+
+
+async def test_a_host_that_died_keeps_it_for_at_most_so_long(hosts: list[Any], face: str, clock: ManualClock) -> None:
+    jobs = Jobs(hosts, face)
+    await told(hosts[0].lock("report", ttl=600, renew=False))  # and is never heard of again
+    clock.advance(599)
+    assert await told(jobs.on[1]()) is None
+    clock.advance(1.01)
+    assert await told(jobs.on[1]()) == "today by 1"
+
+
+async def test_a_job_that_outlives_its_time_is_told(hosts: list[Any], face: str, clock: ManualClock) -> None:
+    jobs = Jobs(hosts, face)
+    jobs.during = lambda: clock.advance(601)
+    with pytest.raises(solely.LeaseLost):
+        await told(jobs.on[0]())
+
+
+async def test_an_asyncio_job_that_outlives_its_time_is_cancelled() -> None:
+    async with solely.AsyncClient("memory://") as once:
+
+        @one_host(once, "report", at_most_for=0.05)
+        async def job() -> None:
+            await asyncio.sleep(30)
+
+        with pytest.raises(solely.LeaseLost):
+            await asyncio.wait_for(job(), 10)
+
+
+@pytest.mark.parametrize(
+    ("terms", "text"),
+    [
+        ({"at_most_for": 0}, "at_most_for=0 is out of bounds"),
+        ({"at_most_for": 10, "at_least_for": 11}, "at_least_for=11 is out of bounds"),
+        ({"at_most_for": 10, "at_least_for": -1}, "at_least_for=-1 is out of bounds"),
+        ({"at_most_for": "10"}, "at_most_for must be seconds"),
+        ({"key": "", "at_most_for": 10}, "a key must not be empty"),
+    ],
+)
+def test_terms_that_cannot_be(face: str, terms: dict[str, Any], text: str) -> None:
+    given = {"key": "report", **terms}
+    with pytest.raises(solely.InvalidInput, match=text):
+        one_host(untouchable(face), **given)
+
+
+def test_a_coroutine_needs_an_async_client_and_a_function_a_blocking_one() -> None:
+    async def awaited() -> None: ...
+
+    def blocking() -> None: ...
+
+    for face, job in (("blocking", awaited), ("asyncio", blocking)):
+        with pytest.raises(solely.InvalidInput, match="do not fit"):
+            one_host(untouchable(face), "report", at_most_for=10)(job)

@@ -1,0 +1,82 @@
+"""Clients of both kinds on every store of the table, on a clock that the test moves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from solely.testing.clock import ManualClock
+from tests.both_faces import FACES, opening, told
+from tests.client.conftest import start_worker
+from tests.client.faces import Observer, in_thread
+
+__all__ = ["start_worker"]
+
+Together = Callable[[Sequence[Callable[[], Any]]], Awaitable[list[Any]]]
+Guarded = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture(params=FACES)
+def face(request: pytest.FixtureRequest) -> str:
+    """blocking, then asyncio."""
+    return str(request.param)
+
+
+@pytest.fixture
+async def open_client(face: str) -> AsyncIterator[Callable[..., Any]]:
+    """Opens a client of the face at hand: `open_client(url, **options)`."""
+    async with opening(face) as open_one:
+        yield open_one
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def once(open_client: Callable[..., Any], store_url: str, clock: ManualClock) -> Any:
+    """A client of the face and store at hand."""
+    return open_client(store_url, clock=clock)
+
+
+@pytest.fixture
+def other(open_client: Callable[..., Any], store_url: str, clock: ManualClock) -> Any:
+    """A second client of the same store, as another process would have."""
+    return open_client(store_url, clock=clock)
+
+
+@pytest.fixture
+def observer(store_url: str, clock: ManualClock) -> Iterator[Observer]:
+    """Reads the store at hand directly."""
+    watching = Observer(store_url, clock=clock)
+    yield watching
+    watching.close()
+
+
+@pytest.fixture
+def together(face: str) -> Together:
+    """The answers to calls that are made at the same time: on threads, or as tasks."""
+
+    async def all_at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+        asked = [in_thread(call) for call in calls] if face == "blocking" else [call() for call in calls]
+        async with asyncio.timeout(30):
+            return await asyncio.gather(*asked)
+
+    return all_at_once
+
+
+@pytest.fixture
+def guarded(face: str) -> Guarded:
+    """Runs `body` inside `with reservation`, or inside `async with reservation`."""
+
+    async def run(reservation: Any, body: Callable[[], Any]) -> None:
+        if face == "blocking":
+            with reservation:
+                await told(body())
+        else:
+            async with reservation:
+                await told(body())
+
+    return run

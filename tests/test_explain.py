@@ -1,0 +1,171 @@
+"""explain says who has a name, since when, until when, and why a call would be refused; on every store."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import solely
+from solely import Client, State, StoreError, values
+from solely.ops import Acquire, Finish, Op, Release, Reply
+from solely.stores import open_store
+from solely.stores.memory import Memory, MemoryStore
+from tests.both_faces import FACES, opening, told, untouchable
+
+DAY = 86_400.0
+
+
+@pytest.fixture(params=FACES)
+def face(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def open_client(face: str) -> AsyncIterator[Callable[..., Any]]:
+    async with opening(face) as open_one:
+        yield open_one
+
+
+@pytest.fixture
+def perform(store_url: str) -> Iterator[Callable[..., list[Any]]]:
+    """Ops of nobody's client."""
+    store = open_store(store_url)
+    yield lambda *ops: store.perform(ops)
+    store.close()
+
+
+async def test_a_free_name_has_nothing_to_say(open_client: Callable[..., Any], store_url: str) -> None:
+    found = await told(open_client(store_url).explain("a"))
+    assert found.why == ()
+    assert {side.state for side in found.sides} == {State.FREE}
+    assert str(found) == "a\n  free: nothing is held, done or waited for under this name"
+    with pytest.raises(KeyError):
+        found["nosuch"]
+
+
+async def test_a_lock_that_is_held_and_waited_for(
+    open_client: Callable[..., Any], store_url: str, face: str, perform: Callable[..., Any]
+) -> None:
+    once, other = open_client(store_url), open_client(store_url)
+    lease = await told(once.lock("deploy", ttl=30, purpose="release 1.2"))
+    wait = (lambda: asyncio.to_thread(once.lock, "deploy")) if face == "blocking" else (lambda: once.lock("deploy"))
+    waiters = [asyncio.ensure_future(_released(wait())) for _ in range(2)]
+    perform(Acquire("lock/deploy", "elsewhere", 10, client="another process"))
+    async with asyncio.timeout(10):
+        while once._driver.lines.waiting("lock/deploy") < 2:
+            await asyncio.sleep(0.005)
+    found = await told(once.explain("deploy"))
+    side = found["lock"]
+    assert (side.state, side.fence, side.attempts, side.here) == (State.HELD, lease.fence, 1, True)
+    assert 25 < side.left <= 30
+    assert abs(datetime.now(UTC) - side.since) < timedelta(seconds=10)
+    assert "pid" in side.holder
+    assert (side.waiting_here, side.waiters >= 1) == (2, True)
+    text = str(found)
+    for words in ("deploy", "(release 1.2)", "(this client)", f"fence {lease.fence}", "2 callers wait here"):
+        assert words in text
+    assert "lock() waits and try_lock() is refused" in found.why[0]
+    abroad = (await told(other.explain("deploy")))["lock"]
+    assert (abroad.here, abroad.waiting_here, abroad.fence) == (False, 0, lease.fence)
+    perform(Release("lock/deploy", "elsewhere"))
+    await told(lease.release())
+    await asyncio.wait_for(asyncio.gather(*waiters), 20)
+
+
+async def _released(pending: Any) -> None:
+    lease = await pending
+    await told(lease.release())
+
+
+async def test_every_side_of_a_name_is_told(open_client: Callable[..., Any], store_url: str, perform: Any) -> None:
+    once = open_client(store_url)
+    who = '{"host":"web-3","pid":4711,"since":1800000000,"purpose":"charge"}'
+    perform(
+        Acquire("claim/a", "o", 30, who),
+        Acquire("reservation/a", "o", 30, who),
+        Acquire("reservation/a", "p", 30, counted=True),
+        Acquire("lock/a", "o", 30),
+        Release("lock/a", "o", delay=1_800),
+    )
+    await told(once.mark("a", ttl=3 * DAY))
+    await told(once.watermark("a").advance(-7))
+    found = await told(once.explain("a"))
+    states = {side.kind: side.state for side in found.sides}
+    assert states == {
+        "lock": State.CLOSED, "mark": State.DONE, "claim": State.HELD, "reservation": State.HELD,
+        "watermark": State.DONE, "breaker": State.FREE,
+    }  # fmt: skip
+    assert found["claim"].holder == "web-3 pid 4711 (charge) since 08:00:00 UTC"
+    assert found["claim"].since == datetime(2027, 1, 15, 8, tzinfo=UTC)
+    assert found["reservation"].refused == 1
+    assert found["watermark"].left == float("inf")
+    text = str(found)
+    for words in (
+        "nobody may have it for another 30 min", "first() answers False", "forgotten in 3 days", "claim() waits for",
+        "reserve() is suppressed (reserved)", "1 refused", "it stands at -7", "kept for ever",
+    ):  # fmt: skip
+        assert words in text, words
+    assert "breaker" not in text
+    assert len(found.why) == 4
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        (values.encode({"id": 1}), "its result is kept: 8 bytes"),
+        (values.failure(ValueError("no funds")), "failed and is not run again: ValueError: no funds"),
+        (values.tombstone("too large"), "was not kept: too large"),
+        (b"?", "claim 'a'"),
+    ],
+    ids=["result", "failure", "tombstone", "foreign"],
+)
+async def test_what_is_kept_of_a_claim_is_told(open_client: Callable[..., Any], kept: bytes, words: str) -> None:
+    once = open_client("memory://")
+    once._store.memory.perform([Acquire("claim/a", "o", 30), Finish("claim/a", "o", kept, 600)])
+    once._store.memory.perform([Acquire("reservation/a", "o", 30), Finish("reservation/a", "o", b"", 0.5)])
+    found = await told(once.explain("a"))
+    assert words in str(found)
+    assert found["claim"].size == len(kept)
+    assert "does not run the work again: it was finished, and is forgotten in 10 min" in found["claim"].why
+    assert "suppressed (quiet) for another 0." in found["reservation"].why
+
+
+async def test_an_open_breaker_is_told(open_client: Callable[..., Any], face: str) -> None:
+    once = open_client("memory://")
+    breaker = once.breaker("gitlab", threshold=1)
+    with pytest.raises(RuntimeError):
+        if face == "blocking":
+            with breaker:
+                raise RuntimeError("down")
+        async with breaker:
+            raise RuntimeError("down")
+    found = await told(once.explain("gitlab"))
+    assert "open, or half-open" in str(found)
+    assert "the breaker is not closed" in found.why[0]
+
+
+class Counting(MemoryStore):
+    """Counts the round trips."""
+
+    trips = 0
+
+    def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        self.trips += 1
+        return super().perform(ops)
+
+
+def test_it_is_one_round_trip_and_changes_nothing() -> None:
+    store = Counting(Memory())
+    with Client(store=store) as once, once.lock("a"):
+        before = store.trips
+        assert once.explain("a")["lock"].here
+        assert store.trips == before + 1
+        assert [entry.key for entry in store.scan("", "", 100)] == ["lock/a"]
+
+
+@pytest.mark.parametrize("key", ["", "k" * 513, 7, "a\0", None], ids=repr)
+async def test_names_that_cannot_be(face: str, key: Any) -> None:
+    with pytest.raises(solely.InvalidInput, match="key"):
+        await told(untouchable(face).explain(key))
