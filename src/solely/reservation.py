@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -14,7 +11,6 @@ from . import events
 from .errors import (
     Busy,
     ClientClosed,
-    InvalidInput,
     Limited,
     Refused,
     ReservationMismatch,
@@ -27,15 +23,13 @@ from .flows.requests import Flow
 from .flows.reservation import LIMITED, QUIET, RESERVED, Answer, Ticket
 from .holder import describe
 from .model import Entry, State
-from .rules import MAX_TTL, local_clock, stored_key
+from .rules import local_clock
+from .tickets import id_of
 
 if TYPE_CHECKING:
     from .core import Core
 
 log = logging.getLogger("solely")
-
-_OWNER = re.compile("[0-9a-f]{32}")
-MAX_ID = 16 * 1024  # characters: three keys of 512 bytes with every byte escaped; what is longer is no id of ours
 
 
 class ReservationFace:
@@ -61,6 +55,12 @@ class ReservationFace:
     def id(self) -> str:
         """What another process needs to record or release this reservation; "" if nothing is reserved. A secret."""
         return id_of(self._ticket) if self._ticket is not None else ""
+
+    def hand_over(self) -> str:
+        """Stops keeping the reservation here, without letting go, and returns its id for whoever goes on with it."""
+        if self._hold is not None:
+            self._core.book.remove(self._hold)
+        return self.id
 
     @property
     def fence(self) -> int:
@@ -203,35 +203,6 @@ class ReservationInfo(NamedTuple):
     holder: str
     sent: int
     last_sent: datetime | None
-
-
-# -- the id
-
-
-def id_of(ticket: Ticket) -> str:
-    """The ticket as opaque text that can stand in a URL."""
-    return base64.urlsafe_b64encode(json.dumps(ticket, ensure_ascii=False).encode()).decode()
-
-
-def ticket_of(id: Any) -> Ticket:
-    """The ticket that an id stands for; UnknownReservation, with nothing asked of the store, if it is none of ours."""
-    if not isinstance(id, str):
-        raise InvalidInput(f"a reservation id must be the str that reservation.id returned, not {id!r:.80}")
-    try:
-        key, owner, fence, quiet, hits = json.loads(base64.urlsafe_b64decode(id[:MAX_ID]))
-        ticket = Ticket(_stored(key, "reservation"), str(owner), int(fence), float(quiet), tuple(map(_stored, hits)))
-        if _OWNER.fullmatch(ticket.owner) and 0 < ticket.fence < 1 << 63 and 0.0 <= ticket.quiet <= MAX_TTL:
-            return ticket
-    except (ValueError, TypeError, OverflowError, RecursionError):
-        pass
-    raise UnknownReservation("this is no reservation id; give what reservation.id returned")
-
-
-def _stored(key: Any, *kinds: str) -> str:
-    kind, _, name = str(key).partition("/")
-    if kind not in (kinds or ("hits", "group")):
-        raise InvalidInput(f"{key!r:.80} is no key of a reservation")
-    return stored_key(kind, name)
 
 
 # -- flows, with what is told and logged

@@ -1,5 +1,6 @@
 """Any one reply may be lost: what was asked is asked again, and the outcome is the same, to the last hit and count."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,7 +38,10 @@ class LosingStore(Losing, MemoryStore):
 
 
 class AsyncLosingStore(Losing, AsyncMemoryStore):
-    async def perform(self, ops: Sequence[Op]) -> Any:
+    def perform(self, ops: Sequence[Op]) -> Any:
+        return asyncio.ensure_future(self._perform(ops))
+
+    async def _perform(self, ops: Sequence[Op]) -> Any:
         replies = self.memory.perform(ops)
         self._lost()
         return replies

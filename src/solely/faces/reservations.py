@@ -18,9 +18,9 @@ from ..reservation import (
     recording,
     releasing,
     reserving,
-    ticket_of,
 )
 from ..rules import MIN_TTL, Seconds, seconds, stored_key
+from ..tickets import ticket_of
 from . import AsyncFace, Face
 
 log = logging.getLogger("solely")

@@ -76,6 +76,8 @@ SCHEMES: dict[str, tuple[str, str]] = {
     "postgres": ("postgres", "postgres"),
     "mongodb": ("mongo", "mongo"),
     "mongodb+srv": ("mongo", "mongo"),
+    "http": ("http", "http"),
+    "https": ("http", "http"),
 }
 
 

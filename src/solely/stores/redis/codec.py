@@ -64,7 +64,9 @@ def _acquire(op: Acquire, base: str) -> Words:
     key, owner, ttl, info, client, delay, fingerprint, counted, value = op
     if delay or fingerprint or counted or value:
         flags = ("1" if counted else "", "1" if value else "")
-        return base + key, ("acquire", 8, owner, _us(ttl), info, client, _us(delay), fingerprint, *flags)
+        if delay or "\0" in owner or "\0" in fingerprint or "\0" in info:
+            return base + key, ("acquire", 8, owner, _us(ttl), info, client, _us(delay), fingerprint, *flags)
+        return base + key, ("A", owner, _us(ttl), info, client, fingerprint, *flags)
     return base + key, ("a", owner, int(ttl * 1_000_000 + 0.5) or 1, info, client)
 
 
@@ -92,7 +94,7 @@ _ENCODE: dict[type, Callable[[Any, str], Words]] = {
     Release: _release,
     Mark: lambda op, base: (base + op.key, ("m", op.owner, _us(op.ttl), 1)),
     Renew: lambda op, base: (base + op.key, ("renew", 2, op.owner, _us(op.ttl))),
-    Finish: lambda op, base: (base + op.key, ("finish", 3, op.owner, op.value, _us(op.keep))),
+    Finish: lambda op, base: (base + op.key, ("F", op.owner, op.value, _us(op.keep))),
     Read: lambda op, base: (base + op.key, ("read", 0)),
     Clear: lambda op, base: (base + op.key, ("clear", 1, op.fence)),
     Advance: lambda op, base: (base + op.key, ("advance", 1, op.value)),
@@ -207,8 +209,13 @@ def _entry(key: str, owner: str, raw: Any) -> Entry:
 def _acquired(op: Acquire, raw: Any) -> Entry:
     if type(raw) is int:
         # Half the time of Entry(…), in the commonest answer of all.
-        return _new(Entry, (op[0], _HELD, raw, float(op[2]), op[1], 1, 0, 0, "", op[3], None, ""))
+        return _new(Entry, (op[0], _HELD, raw, float(op[2]), op[1], 1, 0, 0, op[6], op[3], None, ""))
     return _entry(op.key, op.owner, raw)
+
+
+def _finished(op: Finish, raw: Any) -> Entry:
+    entry = _entry(op.key, op.owner, raw)
+    return entry._replace(value=op.value) if raw[9] == 1 else entry
 
 
 def _item(op: Take, raw: Any) -> Item | None:
@@ -226,7 +233,7 @@ _DECODE: dict[type, Callable[[Any, Any], Reply]] = {
     Acquire: _acquired,
     Release: lambda op, raw: _RELEASED[raw],
     Renew: lambda op, raw: _entry(op.key, op.owner, raw),
-    Finish: lambda op, raw: _entry(op.key, op.owner, raw),
+    Finish: _finished,
     Read: lambda op, raw: _entry(op.key, "", raw),
     Clear: _yes,
     Advance: lambda op, raw: _entry(op.key, "", raw),

@@ -4,6 +4,8 @@
 -- ARGV[1] '' (one server), 'c' (a cluster), or now in µs (the injected clock of tests); then per op a code and its
 -- arguments, durations in µs:
 --   a owner ttl info client    an Acquire of nothing more
+--   A owner ttl info client fingerprint counted value    an Acquire without a delay
+--   F owner value keep         a Finish
 --   r owner                    a Release of nothing more
 --   m owner ttl count          a run of Marks on the next `count` keys
 --   name count arguments…      any op: the name and the arguments of its function in entries.lua or queues.lua
@@ -31,9 +33,9 @@ while arg <= #ARGV do
   local name, width, keys = KEYS[key + 1], 2, 1
   local ok, reply, stored, others = true, nil, nil, nil
 
-  -- The plain cases: a free key, a hold without waiters or history, marks. They make no function on their way, since
-  -- that would cost as much as they do. What is not plain is left to the ops below, and so is every odd error.
-  if not fence and (code == 'a' or code == 'm') then
+  -- The plain cases: a free key, a hold or a result without waiters or history, marks. They make no function on their
+  -- way, since that would cost as much as they do. What is not plain is left to the ops below, and so is every error.
+  if not fence and (code == 'a' or code == 'A' or code == 'm') then
     --@ fences.lua
     if not fence and code == 'm' then reply = last end
   end
@@ -44,6 +46,51 @@ while arg <= #ARGV do
       stored = redis.pcall('SET', name, 'h' .. struct.pack('>dd', fence, now + two) .. one .. '\0' .. three,
         'NX', 'GET', 'PX', math.floor(two / 1000) + 60000 + slack)
       if not stored then reply = fence end
+    end
+  elseif code == 'A' then
+    width = 8
+    local client, print, counted = ARGV[arg + 4], ARGV[arg + 5], ARGV[arg + 6] == '1'
+    if fence then
+      fence = fence + 1
+      stored = redis.pcall('SET', name,
+        'c' .. struct.pack('>ddd', fence, now + two, 0) .. one .. '\0' .. print .. '\0' .. three,
+        'NX', 'GET', 'PX', math.floor(two / 1000) + 60000 + slack)
+      if not stored then
+        reply = fence
+      elseif type(stored) == 'string' then
+        local form, under, ends, refused = string.sub(stored, 1, 1), nil, nil, nil
+        if form == 'd' or form == 'c' and client == '' then
+          under, ends, refused = struct.unpack('>ddd', stored, 2)
+        end
+        if ends and ends > now and string.sub(stored, 26, 26 + #one) ~= one .. '\0' then
+          local set = counted and redis.pcall('SET', name,
+            form .. struct.pack('>ddd', under, ends, refused + 1) .. string.sub(stored, 26), 'KEEPTTL')
+          if not (set and set.err) then
+            local first = string.find(stored, '\0', 26, true)
+            local second = string.find(stored, '\0', first + 1, true)
+            local third = form == 'd' and string.find(stored, '\0', second + 1, true)
+            reply = {form == 'd' and 'd' or 'h', under, ends - now, 0, 1, counted and refused + 1 or refused, 0,
+              string.sub(stored, first + 1, second - 1), string.sub(stored, second + 1, third and third - 1 or -1),
+              third and ARGV[arg + 7] == '1' and string.sub(stored, third + 1), ''}
+          end
+        end
+      end
+    end
+  elseif code == 'F' then
+    width = 4
+    stored = redis.pcall('GET', name)
+    if type(stored) == 'string' and string.sub(stored, 1, 1) == 'c'
+      and string.sub(stored, 26, 26 + #one) == one .. '\0' then
+      local under, _, refused = struct.unpack('>ddd', stored, 2)
+      local set = redis.pcall('SET', name,
+        'd' .. struct.pack('>ddd', under, now + three, refused) .. string.sub(stored, 26) .. '\0' .. two,
+        'PX', math.floor(three / 1000) + slack)
+      if not set.err then
+        local first = string.find(stored, '\0', 26, true)
+        local second = string.find(stored, '\0', first + 1, true)
+        reply = {'d', under, tonumber(three), 1, 1, refused, 0, string.sub(stored, first + 1, second - 1),
+          string.sub(stored, second + 1), 1, ''} -- 1: the value that was given
+      end
     end
   elseif code == 'r' then
     stored = redis.pcall('GET', name)
@@ -84,6 +131,10 @@ while arg <= #ARGV do
     end
     if code == 'a' then
       ok, reply = pcall(ops.acquire, name, one, two, three, ARGV[arg + 4], 0, '', '', '')
+    elseif code == 'A' then
+      ok, reply = pcall(ops.acquire, name, one, two, three, ARGV[arg + 4], 0, unpack(ARGV, arg + 5, arg + 7))
+    elseif code == 'F' then
+      ok, reply = pcall(ops.finish, name, one, two, three)
     elseif code == 'r' then
       ok, reply = pcall(ops.release, name, one, '', 0, 0)
     elseif code == 'm' then

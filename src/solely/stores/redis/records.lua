@@ -1,7 +1,9 @@
 -- A part of perform.lua: how a record is read, shown and written. Says what stores/transitions.py says, in its words.
 --
--- A record is one of three strings: 'h' a plain hold: fence and until (doubles of 8 bytes), owner, NUL, info;
--- 'm' a plain mark: fence, until, owner; 'g' anything: all fields in the order of `pack`, by cmsgpack.
+-- A record is one of five strings: 'h' a plain hold: fence and until (doubles of 8 bytes), owner, NUL, info;
+-- 'm' a plain mark: fence, until, owner; 'c' a hold that is counted or of a fingerprint: fence, until, refused, owner,
+-- NUL, fingerprint, NUL, info; 'd' what became of that: the same, NUL, value; 'g' anything: all fields in the order of
+-- `pack`, by cmsgpack.
 
 local REMEMBER, MAX_GONE = 60000000, 128 -- as in rules.py
 
@@ -38,6 +40,14 @@ local function load(name)
   if form == 'g' then
     r.state, r.owner, r.fence, r.ends, r.delay, r.opens, r.kept, r.attempts, r.refused, r.fingerprint, r.info,
       r.value, r.offered, r.waiters, r.gone = cmsgpack.unpack(sub(packed, 2))
+  elseif form == 'c' or form == 'd' then
+    r.fence, r.ends, r.refused = struct.unpack('>ddd', packed, 2)
+    local first = find(packed, '\0', 26, true)
+    local second = find(packed, '\0', first + 1, true)
+    local third = form == 'd' and find(packed, '\0', second + 1, true)
+    r.state, r.attempts = form == 'd' and 'd' or 'h', 1
+    r.owner, r.fingerprint = sub(packed, 26, first - 1), sub(packed, first + 1, second - 1)
+    r.info, r.value = sub(packed, second + 1, third and third - 1 or -1), third and sub(packed, third + 1)
   else
     r.fence, r.ends = struct.unpack('>dd', packed, 2)
     if form == 'h' then
@@ -54,9 +64,14 @@ local function load(name)
 end
 
 local function pack(r)
-  local bare = #r.waiters == 0 and #r.gone == 0 and not r.offered and not r.value
-    and r.opens == 0 and r.kept == 0 and r.delay == 0 and r.refused == 0 and r.fingerprint == ''
-  if bare and r.state == 'h' and r.attempts == 1 and not find(r.owner, '\0', 1, true) then
+  local plain = #r.waiters == 0 and #r.gone == 0 and not r.offered and r.opens == 0 and r.kept == 0 and r.delay == 0
+  local bare = plain and not r.value and r.refused == 0 and r.fingerprint == ''
+  local fits = r.attempts == 1 and r.ends ~= 0 and (r.state == 'h' and not r.value or r.state == 'd' and r.value)
+  if plain and not bare and fits
+    and not find(r.owner .. r.fingerprint .. r.info, '\0', 1, true) then
+    local head = struct.pack('>ddd', r.fence, r.ends, r.refused) .. r.owner .. '\0' .. r.fingerprint .. '\0' .. r.info
+    return r.value and 'd' .. head .. '\0' .. r.value or 'c' .. head
+  elseif bare and r.state == 'h' and r.attempts == 1 and not find(r.owner, '\0', 1, true) then
     return 'h' .. struct.pack('>dd', r.fence, r.ends) .. r.owner .. '\0' .. r.info
   elseif bare and r.state == 'd' and r.attempts == 0 and r.info == '' and r.ends ~= 0 then
     return 'm' .. struct.pack('>dd', r.fence, r.ends) .. r.owner

@@ -1,0 +1,24 @@
+"""http://, https:// — a Solely service performs the ops, on whatever store it has: for laptops, and behind firewalls.
+
+`https://host/` or, behind a proxy, `https://host/some/path`; the token stands in the URL (`https://:token@host/`) or in
+SOLELY_TOKEN. Read in this order: wire.py, address.py, blocking.py, aio.py. Time is the service's: its store's clock
+decides, so an injected clock belongs to that store and is of no use here. Hints come as a stream of server-sent events
+while somebody waits; where that is cut, waiters ask again, which `polls` says.
+"""
+
+from __future__ import annotations
+
+from .. import Clock
+from .address import read_url
+from .aio import AsyncHttpStore
+from .blocking import HttpStore
+
+
+def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> HttpStore:
+    """A blocking store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
+    return HttpStore(read_url(url), timeout)
+
+
+def open_async(url: str, *, clock: Clock | None, timeout: float) -> AsyncHttpStore:
+    """An asyncio store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
+    return AsyncHttpStore(read_url(url), timeout)

@@ -1,0 +1,179 @@
+"""Where the service is, what is asked of it, and what its refusals mean: what both faces share."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import httpx2
+import msgspec
+
+from ...errors import (
+    InvalidInput,
+    StoreDenied,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    StoreMisconfigured,
+    StoreUnavailable,
+    Unanswered,
+)
+from ...model import Finding
+from ...ops import MAX_BATCH, MAX_BATCH_BYTES, Acquire, Advance, Finish, Op, Push
+from . import wire
+
+TOKEN = "SOLELY_TOKEN"
+PAGE = 1000  # entries at once: as many as the service gives
+KEPT_ALIVE = 30.0  # seconds that an idle connection is used again: half of what the service keeps it for
+CONNECTIONS = 200  # at once: more threads than that wait for one another
+SILENCE = 20.0  # seconds without a word after which a stream of hints is dead: twice what the service pauses, and some
+TRY_AGAIN = 5.0  # seconds without hints after a stream could not be had: meanwhile waiters ask again, as they can
+
+_NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+_DENIED = (401, 403, 421)
+
+
+class Address(NamedTuple):
+    """A service: its URL without the token, and the token, which is never shown."""
+
+    url: str
+    token: str
+
+    def __repr__(self) -> str:
+        return self.url
+
+    __str__ = __repr__
+
+    def options(self, timeout: float) -> dict[str, Any]:
+        """How connections to it are made. The proxies of the environment are not for this machine's own services."""
+        headers = {"accept-encoding": "identity"} | ({"authorization": f"Bearer {self.token}"} if self.token else {})
+        return {
+            "base_url": self.url,
+            "headers": headers,
+            "timeout": timeout,
+            "limits": httpx2.Limits(max_connections=CONNECTIONS, keepalive_expiry=KEPT_ALIVE),
+            "trust_env": not _is_here(urlsplit(self.url).hostname or ""),
+        }
+
+
+def read_url(url: str) -> Address:
+    """The service that the URL names; InvalidInput, without the token, if it cannot be."""
+    parts = urlsplit(url)
+    try:
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        host, port = "", None
+    if not host or parts.query or parts.fragment:
+        raise InvalidInput(f"{parts.scheme}://… takes a host, and may have a token, a port and a path; and no options")
+    named = unquote(parts.password or parts.username or "") or os.environ.get(TOKEN, "")
+    if not (named.isascii() and named.isprintable()):
+        raise InvalidInput(f"the token of {parts.scheme}://{host} is none: tokens are plain ASCII text")
+    place = f"[{host}]" if ":" in host else host
+    return Address(f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path.rstrip('/')}", named)
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+# -- ops
+
+
+def waits(ops: Sequence[Op]) -> bool:
+    """True if one of the ops wants to be told when its key is free."""
+    return any(type(op) is Acquire and op.client for op in ops)
+
+
+def portions(ops: Sequence[Op], client: str, heard_as: str) -> list[wire.Said]:
+    """The ops as bodies that the service takes. What `client` waits for, it waits for under the name that it is
+    hinted by, if it has one."""
+    found: list[wire.Said] = []
+    batch: list[Op] = []
+    size = 0
+    for op in ops:
+        if type(op) is Acquire and heard_as and op.client == client:
+            op = op._replace(client=heard_as)
+        more = _weight(op)
+        if batch and (len(batch) == MAX_BATCH or size + more > MAX_BATCH_BYTES):
+            found.append(wire.encode(batch))
+            batch, size = [], 0
+        batch.append(op)
+        size += more
+    return [*found, wire.encode(batch)] if batch else found
+
+
+def _weight(op: Op) -> int:
+    """About how many bytes the op takes; the service takes four times of what a batch may have."""
+    return len(op.value if isinstance(op, Finish | Advance) else op.payload if isinstance(op, Push) else b"")
+
+
+# -- answers
+
+
+def unanswered(error: httpx2.HTTPError, address: Address) -> StoreError:
+    """What a request that failed on its way is told as."""
+    text = f"{address}: {str(error) or type(error).__name__}"
+    if isinstance(error, _NOT_SENT):
+        return StoreUnavailable(text)
+    return Unanswered(text) if isinstance(error, httpx2.TransportError) else StoreFailed(text)
+
+
+class _Problem(msgspec.Struct):
+    type: str = ""
+    detail: str = ""
+
+
+def body_of(response: httpx2.Response, address: Address) -> bytes:
+    """The body of a good answer; else the StoreError that the refusal means."""
+    if response.status_code == 200:
+        return response.content
+    try:
+        problem = msgspec.json.decode(response.content, type=_Problem)
+    except msgspec.DecodeError:
+        problem = _Problem()
+    raise refusal(response.status_code, problem.type.rpartition("#")[2], f"{address}: {_said(response, problem)}")
+
+
+def refusal(status: int, kind: str, text: str) -> StoreError:
+    """What it means if the service refuses so. What no problem of ours comes with was said by a proxy in between."""
+    if kind == "stopping":
+        return StoreUnavailable(text)
+    if status == 503 or (status in (502, 504) and not kind):
+        return Unanswered(text)
+    if status in _DENIED:
+        return StoreDenied(text)
+    if status == 404:
+        return StoreMisconfigured(f"{text}; is this the address of a Solely service?")
+    return StoreFull(text) if status == 507 else StoreFailed(text)
+
+
+def _said(response: httpx2.Response, problem: _Problem) -> str:
+    return problem.detail or f"answered {response.status_code} {response.reason_phrase}".strip()
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+class _Ready(msgspec.Struct):
+    checks: dict[str, str]
+
+
+def findings(address: Address, version: bytes, ready: bytes, took: float) -> list[Finding]:
+    """What the service says of itself."""
+    try:
+        runs = msgspec.json.decode(version, type=_Version).version
+        checks = msgspec.json.decode(ready, type=_Ready).checks
+    except msgspec.DecodeError:
+        raise StoreMisconfigured(f"{address} answers, and is no Solely service") from None
+    found = [Finding("ok", "http", f"{address} runs Solely {runs} and answered in {took * 1000:.1f} ms")]
+    for name, level in checks.items():
+        advice = "" if level == "ok" else "; `solely doctor`, or the log, on its side says why"
+        found.append(Finding(level, f"http {name}", f"the service says of its {name}: {level}{advice}"))
+    return found

@@ -1,0 +1,161 @@
+"""The asyncio face: each batch is a request of its own task, which goes on whoever still awaits it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import httpx2
+
+from ...errors import StoreError, StoreUnavailable, Unanswered
+from ...model import Entry, Finding
+from ...ops import MAX_LIMIT, Op, Reply
+from .. import Tell
+from . import wire
+from .address import PAGE, SILENCE, TRY_AGAIN, Address, body_of, findings, portions, unanswered, waits
+
+T = TypeVar("T")
+_parents: list[object] = []  # what a forked child must not touch, not even by collecting it
+
+
+class AsyncHttpStore:
+    """A store for one event loop, on a service."""
+
+    polls = True  # hints come as well, unless the service has several workers or something cuts the stream
+    max_limit = MAX_LIMIT
+
+    def __init__(self, address: Address, timeout: float) -> None:
+        self._address = address
+        self._timeout = timeout
+        self._closed = False
+        self._tell: Tell | None = None
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self.client = os.urandom(16).hex()
+        self._opened: httpx2.AsyncClient | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._name = ""  # what the service calls this client while it listens
+        self._hearing: asyncio.Task[None] | None = None
+        self._preparing: asyncio.Future[None] | None = None
+        self._again = 0.0
+
+    def __repr__(self) -> str:
+        return f"<AsyncHttpStore {self._address}>"
+
+    def listen(self, tell: Tell) -> None:
+        self._tell = tell
+
+    def perform(self, ops: Sequence[Op]) -> Awaitable[list[Reply | StoreError]]:
+        """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
+        return self._kept(self._perform(ops))
+
+    async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
+        """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
+        found: list[Entry] = []
+        going: str | None = after
+        while going is not None and len(found) < limit:
+            asked = {"prefix": prefix, "after": going, "limit": min(PAGE, limit - len(found)), "values": "true"}
+            page, going = wire.decode_page(await self._ask("GET", "/v1/entries", params=asked))
+            found += page
+        return found
+
+    async def check(self) -> list[Finding]:
+        """Reachable, let in, and is the service's own store well? Raises only StoreError."""
+        started = time.perf_counter()
+        version = await self._ask("GET", "/version")
+        took = time.perf_counter() - started
+        return findings(self._address, version, (await self._send("GET", "/readyz")).content, took)
+
+    async def close(self) -> None:
+        """Lets go of all connections; safe to call twice."""
+        self._closed = True
+        tasks = [*self._tasks, *([self._hearing] if self._hearing is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._opened is not None:
+            await self._opened.aclose()
+
+    def forked(self) -> None:
+        """In the child: new connections and a new name; the parent's, and its loop's tasks, are left as they are."""
+        _parents.append((self._opened, self._tasks, self._hearing, self._preparing))
+        self._start_anew()
+
+    # -- requests
+
+    def _kept(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """The result of a task that is kept until it ends; who cancels this stops only its own waiting."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return asyncio.shield(task)
+
+    async def _perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        if not self._name and waits(ops):
+            await self._prepare()
+        replies: list[Reply | StoreError] = []
+        for said in portions(ops, self.client, self._name):
+            try:
+                replies += wire.decode(await self._ask("POST", "/v1/ops", content=said.body), said)
+            except StoreUnavailable as error:
+                raise Unanswered(str(error)) if replies else error from None
+        return replies
+
+    async def _ask(self, method: str, path: str, **what: Any) -> bytes:
+        return body_of(await self._send(method, path, **what), self._address)
+
+    async def _send(self, method: str, path: str, **what: Any) -> httpx2.Response:
+        headers = {"content-type": "application/json"} if "content" in what else None
+        try:
+            return await self._http().request(method, path, headers=headers, **what)
+        except httpx2.HTTPError as error:
+            raise unanswered(error, self._address) from error
+
+    def _http(self) -> httpx2.AsyncClient:
+        if self._closed:
+            raise StoreUnavailable(f"the store {self._address} was closed")
+        if self._opened is None:
+            self._opened = httpx2.AsyncClient(**self._address.options(self._timeout))
+        return self._opened
+
+    # -- hints
+
+    async def _prepare(self) -> None:
+        """Returns when hints come, or cannot be had: then it is not tried for a while, and waiters ask again."""
+        loop = asyncio.get_running_loop()
+        if self._preparing is None and loop.time() >= self._again:
+            self._again = loop.time() + TRY_AGAIN
+            self._preparing = loop.create_future()
+            self._hearing = loop.create_task(self._hear())
+        if self._preparing is not None:
+            await asyncio.wait({self._preparing}, timeout=self._timeout)
+
+    async def _hear(self) -> None:
+        patience = httpx2.Timeout(self._timeout, read=SILENCE)
+        try:
+            async with self._http().stream("GET", "/v1/ops/hints", timeout=patience) as response:
+                if response.status_code == 200:
+                    async for event in httpx2.EventSource(response).aiter_sse():
+                        self._heard(event)
+        except (httpx2.HTTPError, httpx2.SSEError, httpx2.StreamError, StoreUnavailable):
+            pass  # waiters ask again
+        finally:
+            self._name = ""
+            self._prepared()
+
+    def _heard(self, event: httpx2.ServerSentEvent) -> None:
+        if event.event == "hint" and self._tell is not None:
+            self._tell(event.json())
+        elif event.event == "client":
+            self._name, self._again = event.json(), 0.0
+            self._prepared()
+
+    def _prepared(self) -> None:
+        preparing, self._preparing = self._preparing, None
+        if preparing is not None and not preparing.done():
+            preparing.set_result(None)

@@ -1,0 +1,166 @@
+"""The blocking face: each call is a request on a connection that is kept for the next."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import httpx2
+
+from ...errors import StoreError, StoreUnavailable, Unanswered
+from ...model import Entry, Finding
+from ...ops import MAX_LIMIT, Op, Reply
+from .. import Tell
+from . import wire
+from .address import PAGE, SILENCE, TRY_AGAIN, Address, body_of, findings, portions, unanswered, waits
+
+_parents: list[object] = []  # what a forked child must not touch, not even by collecting it
+
+
+class HttpStore:
+    """A store for threads, on a service. Any number of threads may use it at once."""
+
+    polls = True  # hints come as well, unless the service has several workers or something cuts the stream
+    max_limit = MAX_LIMIT
+
+    def __init__(self, address: Address, timeout: float) -> None:
+        self._address = address
+        self._timeout = timeout
+        self._closed = False
+        self._tell: Tell = _nobody
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self.client = os.urandom(16).hex()
+        self._http = httpx2.Client(**self._address.options(self._timeout))
+        self._ear = Ear(self._http, self._timeout, self._told)
+
+    def __repr__(self) -> str:
+        return f"<HttpStore {self._address}>"
+
+    def listen(self, tell: Tell) -> None:
+        self._tell = tell
+
+    def _told(self, key: str) -> None:
+        self._tell(key)
+
+    def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
+        heard_as = self._ear.name or (self._ear.prepare() if waits(ops) else "")
+        replies: list[Reply | StoreError] = []
+        for said in portions(ops, self.client, heard_as):
+            try:
+                replies += wire.decode(self._ask("POST", "/v1/ops", content=said.body), said)
+            except StoreUnavailable as error:
+                raise Unanswered(str(error)) if replies else error from None
+        return replies
+
+    def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
+        """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
+        found: list[Entry] = []
+        going: str | None = after
+        while going is not None and len(found) < limit:
+            asked = {"prefix": prefix, "after": going, "limit": min(PAGE, limit - len(found)), "values": "true"}
+            page, going = wire.decode_page(self._ask("GET", "/v1/entries", params=asked))
+            found += page
+        return found
+
+    def check(self) -> list[Finding]:
+        """Reachable, let in, and is the service's own store well? Raises only StoreError."""
+        started = time.perf_counter()
+        version = self._ask("GET", "/version")
+        took = time.perf_counter() - started
+        return findings(self._address, version, self._send("GET", "/readyz").content, took)
+
+    def _ask(self, method: str, path: str, **what: Any) -> bytes:
+        return body_of(self._send(method, path, **what), self._address)
+
+    def _send(self, method: str, path: str, **what: Any) -> httpx2.Response:
+        if self._closed:
+            raise StoreUnavailable(f"the store {self._address} was closed")
+        headers = {"content-type": "application/json"} if "content" in what else None
+        try:
+            return self._http.request(method, path, headers=headers, **what)
+        except httpx2.HTTPError as error:
+            raise unanswered(error, self._address) from error
+
+    def forked(self) -> None:
+        """In the child: new connections and a new name; the parent's are left as they are."""
+        _parents.append((self._http, self._ear))
+        self._start_anew()
+
+    def close(self) -> None:
+        """Lets go of all connections; safe to call twice."""
+        self._closed = True
+        self._ear.close()
+        self._http.close()
+
+
+def _nobody(key: str) -> None:
+    """Nobody listens yet."""
+
+
+class Ear:
+    """Hears what is hinted to this client, in a thread, from when somebody first waits until the stream is cut.
+
+    `name` is what the service calls this client while it listens, else "".
+    """
+
+    def __init__(self, http: httpx2.Client, timeout: float, tell: Tell) -> None:
+        self.name = ""
+        self._http = http
+        self._timeout = timeout
+        self._tell = tell
+        self._mutex = threading.Lock()
+        self._began = threading.Event()
+        self._again = 0.0
+        self._thread: threading.Thread | None = None
+        self._stream: Any = None
+        self._closed = False
+
+    def prepare(self) -> str:
+        """The name under which hints come from now on; "" if none can be had: then it is not tried for a while."""
+        with self._mutex:
+            if not self.name and not self._closed and time.monotonic() >= self._again:
+                self._again = time.monotonic() + TRY_AGAIN
+                self._began.clear()
+                self._thread = threading.Thread(target=self._hear, name="solely-http-hints", daemon=True)
+                self._thread.start()
+                self._began.wait(self._timeout)
+            return self.name
+
+    def _hear(self) -> None:
+        patience = httpx2.Timeout(self._timeout, read=SILENCE)
+        try:
+            with self._http.stream("GET", "/v1/ops/hints", timeout=patience) as response:
+                self._stream = response.extensions["network_stream"]
+                if response.status_code == 200 and not self._closed:
+                    for event in httpx2.EventSource(response).iter_sse():
+                        self._heard(event)
+        except (httpx2.HTTPError, httpx2.SSEError, httpx2.StreamError, OSError):
+            pass  # waiters ask again
+        finally:
+            self.name, self._stream = "", None
+            self._began.set()
+
+    def _heard(self, event: httpx2.ServerSentEvent) -> None:
+        if event.event == "hint":
+            self._tell(event.json())
+        elif event.event == "client":
+            self.name, self._again = event.json(), 0.0
+            self._began.set()
+
+    def close(self) -> None:
+        """Ends the thread: its connection is shut down, since nothing else wakes who reads from it."""
+        self._closed = True
+        stream, thread = self._stream, self._thread
+        if stream is not None:
+            with suppress(OSError):
+                stream.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(self._timeout)
