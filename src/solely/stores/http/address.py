@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import httpx2
@@ -36,16 +37,15 @@ _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, htt
 _DENIED = (401, 403, 421)
 
 
-class Address(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Address:
     """A service: its URL without the token, and the token, which is never shown."""
 
     url: str
-    token: str
+    token: str = field(repr=False)
 
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         return self.url
-
-    __str__ = __repr__
 
     def options(self, timeout: float) -> dict[str, Any]:
         """How connections to it are made. The proxies of the environment are not for this machine's own services."""

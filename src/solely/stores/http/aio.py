@@ -140,7 +140,7 @@ class AsyncHttpStore:
         try:
             async with self._http().stream("GET", "/v1/ops/hints", timeout=patience) as response:
                 if response.status_code == 200:
-                    async for event in httpx2.EventSource(response).aiter_sse():
+                    async for event in httpx2.EventSource(response):
                         self._heard(event)
         except (httpx2.HTTPError, httpx2.SSEError, httpx2.StreamError, StoreUnavailable):
             pass  # waiters ask again
@@ -150,9 +150,9 @@ class AsyncHttpStore:
 
     def _heard(self, event: httpx2.ServerSentEvent) -> None:
         if event.event == "hint" and self._tell is not None:
-            self._tell(event.json())
+            self._tell(str(event.json()))
         elif event.event == "client":
-            self._name, self._again = event.json(), 0.0
+            self._name, self._again = str(event.json()), 0.0
             self._prepared()
 
     def _prepared(self) -> None:

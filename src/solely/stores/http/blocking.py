@@ -140,7 +140,7 @@ class Ear:
             with self._http.stream("GET", "/v1/ops/hints", timeout=patience) as response:
                 self._stream = response.extensions["network_stream"]
                 if response.status_code == 200 and not self._closed:
-                    for event in httpx2.EventSource(response).iter_sse():
+                    for event in httpx2.EventSource(response):
                         self._heard(event)
         except (httpx2.HTTPError, httpx2.SSEError, httpx2.StreamError, OSError):
             pass  # waiters ask again
@@ -150,9 +150,9 @@ class Ear:
 
     def _heard(self, event: httpx2.ServerSentEvent) -> None:
         if event.event == "hint":
-            self._tell(event.json())
+            self._tell(str(event.json()))
         elif event.event == "client":
-            self.name, self._again = event.json(), 0.0
+            self.name, self._again = str(event.json()), 0.0
             self._began.set()
 
     def close(self) -> None:

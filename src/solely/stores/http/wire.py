@@ -160,7 +160,7 @@ class Page(msgspec.Struct):
 class Said(NamedTuple):
     """A batch as it is sent, and how many ops are in it."""
 
-    count: int
+    ops: int
     body: bytes
 
 
@@ -238,8 +238,8 @@ def decode(raw: bytes, said: Said) -> list[Reply | StoreError]:
         replies = _decode_replies(raw).replies
     except msgspec.DecodeError as error:
         raise StoreFailed(f"the service answered something else than replies: {error}") from None
-    if len(replies) != said.count:
-        raise StoreFailed(f"the service answered {len(replies)} replies to {said.count} ops")
+    if len(replies) != said.ops:
+        raise StoreFailed(f"the service answered {len(replies)} replies to {said.ops} ops")
     return [_read(reply) for reply in replies]
 
 

@@ -81,11 +81,12 @@ while arg <= #ARGV do
     stored = redis.pcall('GET', name)
     if type(stored) == 'string' and string.sub(stored, 1, 1) == 'c'
       and string.sub(stored, 26, 26 + #one) == one .. '\0' then
-      local under, _, refused = struct.unpack('>ddd', stored, 2)
-      local set = redis.pcall('SET', name,
+      local under, ends, refused = struct.unpack('>ddd', stored, 2)
+      local known = ends + 60000000 > now -- REMEMBER: then it is as if it had never been
+      local set = known and redis.pcall('SET', name,
         'd' .. struct.pack('>ddd', under, now + three, refused) .. string.sub(stored, 26) .. '\0' .. two,
         'PX', math.floor(three / 1000) + slack)
-      if not set.err then
+      if set and not set.err then
         local first = string.find(stored, '\0', 26, true)
         local second = string.find(stored, '\0', first + 1, true)
         reply = {'d', under, tonumber(three), 1, 1, refused, 0, string.sub(stored, first + 1, second - 1),

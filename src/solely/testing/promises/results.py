@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...model import Gone, Released, State
 from ...ops import Acquire, Finish, Read, Release, Renew
-from ...rules import MAX_VALUE_BYTES
+from ...rules import MAX_VALUE_BYTES, REMEMBER
 from ..clock import ManualClock
 from ..face import Face, fresh
 
@@ -52,6 +52,32 @@ class ResultPromises:
         assert store.one(Read(key)).value is None
         clock.advance(10)
         assert store.scan(key) == []
+
+    def test_a_hold_that_ran_out_long_ago_is_not_finished(self, store: Face, clock: ManualClock) -> None:
+        for asked in (
+            Acquire(fresh("claim/late"), "o", 10, fingerprint="f", value=True),
+            Acquire(fresh("x/late"), "o", 10),
+        ):
+            store.one(asked)
+            clock.advance(10 + REMEMBER + _TICK)
+            late = store.one(Finish(asked.key, "o", b"result", 100))
+            assert (late.state, late.owner, late.value) == (State.FREE, "", None)
+            assert store.one(Read(asked.key)).state is State.FREE
+
+    def test_counted_refusals_leave_the_hold_and_the_result_as_they_are(self, store: Face, clock: ManualClock) -> None:
+        key, asked = fresh("reservation/counted"), Acquire("", "", 10, counted=True, value=True)
+        store.one(Acquire(key, "o", 10, fingerprint="f", info="who", counted=True))
+        refusals = [store.one(asked._replace(key=key, owner=fresh("other"))) for _ in range(3)]
+        assert [(e.state, e.refused, e.owner, e.value) for e in refusals] == [
+            (State.HELD, n, "", None) for n in (1, 2, 3)
+        ]
+        clock.advance(5)
+        done = store.one(Finish(key, "o", b"sent\0sent", 100))
+        assert (done.state, done.refused, done.fingerprint, done.info, done.owner) == (State.DONE, 3, "f", "who", "o")
+        clock.advance(50)
+        late = store.one(asked._replace(key=key, owner=fresh("other")))
+        assert (late.state, late.refused, late.value, late.fingerprint) == (State.DONE, 4, b"sent\0sent", "f")
+        assert abs(late.left - 50) <= _TICK
 
     def test_a_repeated_finish_changes_nothing(self, store: Face, clock: ManualClock) -> None:
         key, owner = fresh("claim/twice"), fresh("owner")
