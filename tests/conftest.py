@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.http_service import HttpServices
 from tests.mongo_server import Mongod, mongod_path
 from tests.postgres_server import DEBIAN_POSTGRES, PYPI_POSTGRES, Postgres
 from tests.servers import DEBIAN_REDIS, Valkey, ValkeyCluster, ValkeySentinel
@@ -71,6 +72,12 @@ def standalone() -> Iterator[Mongod]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def http_services() -> Iterator[HttpServices]:
+    with HttpServices() as services:
+        yield services
+
+
 def in_schema(url: str) -> str:
     """The URL with a schema that no other test uses; a database more would cost the server 7 MB and half a second."""
     return f"{url}{'&' if '?' in url else '?'}solely_schema=t{secrets.token_hex(6)}"
@@ -110,6 +117,7 @@ STORES: dict[str, Callable[[pytest.FixtureRequest], str]] = {
     "postgres-15": lambda request: in_schema(request.getfixturevalue("debian_postgres").url),
     "mongo": _mongo,
     "mongo-standalone": lambda request: in_collection(request.getfixturevalue("standalone").url_of("solely")),
+    "http": lambda request: request.getfixturevalue("http_services").url(),
 }
 ABSENT: dict[str, str] = {}
 if DEBIAN_REDIS is None:

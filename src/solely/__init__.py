@@ -1,7 +1,8 @@
 """Solely makes work that must happen once happen once: across tasks, threads, processes, hosts and stores."""
 
 from .cache import Cache
-from .claim import AsyncClaim, Claim, ClaimOutcome, Publication
+from .claim import AsyncClaim, Claim
+from .claimface import ClaimOutcome, Publication
 from .client import AsyncClient, Client
 from .deadletter import AsyncDeadLetters, DeadLetters, LetterReplay
 from .errors import (

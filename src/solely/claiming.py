@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from . import events
-from .claim import Agreement, ClaimFace
+from .claimface import Agreement, ClaimFace
 from .core import Core
 from .errors import InvalidInput, Mismatch, NotKept, WorkFailed
 from .fingerprint import Fingerprint, fingerprint
@@ -17,8 +17,10 @@ from .flows.flight import Done
 from .flows.hold import Hold, Unguarded
 from .flows.publish import reset
 from .flows.requests import Flow
+from .model import Entry, State
 from .outcomes import ALWAYS_RELEASE, Policy
 from .rules import Seconds, local_clock, stored_key, ttl_seconds
+from .token import read_token
 from .values import encode, is_expected
 
 C = TypeVar("C", bound=ClaimFace)
@@ -125,6 +127,15 @@ def _unguarded(key: str, agreed: Agreement, make: Make[C]) -> C:
     hold = Unguarded(key, agreed.terms.ttl, local_clock())
     hold.attempts = 1
     return make(key, hold, 0.0, agreed)
+
+
+def resumed(token: str, agreed: Agreement, make: Make[C]) -> C:
+    """The claim that the token names, as if it were held still; InvalidInput if it names none."""
+    told = read_token(token)
+    if not told.key.startswith("claim/"):
+        raise InvalidInput("this token is of no claim; give what the claim's hand_over() returned")
+    entry = Entry(told.key, State.HELD, told.fence, told.ttl, fingerprint=told.fingerprint)
+    return make(told.key, Hold(told.key, told.owner, told.ttl, entry, local_clock(), True), 0.0, agreed)
 
 
 def resetting(core: Core, key: str, expected: Any) -> Flow[bool]:

@@ -18,6 +18,7 @@ from .flows import replay as replays
 from .flows.deadletter import Letter, Where
 from .flows.replay import LetterOutcome, Taken
 from .flows.requests import Flow
+from .handout import LetterInHand, in_hand, taken_again
 from .holder import describe
 from .model import item_key
 from .rules import stored_key
@@ -138,14 +139,30 @@ class DeadLettersFace:
             log.warning("replay_superseded", extra={"key": taken.hold.key, "fence": taken.hold.fence})
         return LetterReplay(taken.letter.id, LetterOutcome.REPLAYED, value)
 
-    def _failing(self, taken: Taken, error: Exception) -> Flow[LetterReplay]:
+    def _failing(self, taken: Taken, error: Exception | str) -> Flow[LetterReplay]:
         self._core.book.remove(taken.hold)
         yield from replays.failed(taken, error, datetime.now(UTC))
-        return LetterReplay(taken.letter.id, LetterOutcome.FAILED, error=error)
+        told = None if isinstance(error, str) else error
+        return LetterReplay(taken.letter.id, LetterOutcome.FAILED, error=told)
 
     def _giving_back(self, taken: Taken) -> Flow[None]:
         self._core.book.remove(taken.hold)
         return replays.give_back(taken)
+
+    # -- replay by another process
+
+    def _handing_out(self, id: str) -> Flow[LetterInHand | LetterOutcome]:
+        info = self._core.info(f"replays a dead letter of {self.group}")
+        taken = yield from replays.take(self.group, _name("id", id), info)
+        return in_hand(taken) if isinstance(taken, Taken) else taken
+
+    def _acking(self, token: str, value: Any) -> Flow[LetterOutcome]:
+        taken = yield from taken_again(self.group, token)
+        return LetterOutcome.GONE if taken is None else (yield from self._succeeding(taken, value)).outcome
+
+    def _refusing(self, token: str, error: Any) -> Flow[LetterOutcome]:
+        taken = yield from taken_again(self.group, token)
+        return LetterOutcome.GONE if taken is None else (yield from self._failing(taken, error)).outcome
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.group!r}>"
@@ -207,6 +224,19 @@ class DeadLetters(DeadLettersFace):
             if progress is not None:
                 progress(done, len(letters))
         return told
+
+    def take(self, id: str) -> LetterInHand | LetterOutcome:
+        """The letter, for another process to run as the only one within 30 s (more, by renewing its lease); else why
+        it need not or cannot be run now: skipped, busy or gone."""
+        return self._run(self._handing_out(id))
+
+    def ack(self, token: str, value: Any = None) -> LetterOutcome:
+        """The letter in hand was run and succeeded: it is gone, and its key is done; as `replay`. Or it was gone."""
+        return self._run(self._acking(token, value))
+
+    def fail(self, token: str, error: BaseException | str) -> LetterOutcome:
+        """The letter in hand was run and failed: it stays, with one more attempt. Or it was gone."""
+        return self._run(self._refusing(token, error))
 
     def purge(
         self, id: str | None = None, *, where: Where | None = None, all: bool = False, reason: str = "purge"
@@ -289,6 +319,19 @@ class AsyncDeadLetters(DeadLettersFace):
             if progress is not None:
                 progress(done, len(letters))
         return told
+
+    async def take(self, id: str) -> LetterInHand | LetterOutcome:
+        """The letter, for another process to run as the only one within 30 s (more, by renewing its lease); else why
+        it need not or cannot be run now: skipped, busy or gone."""
+        return await self._run(self._handing_out(id))
+
+    async def ack(self, token: str, value: Any = None) -> LetterOutcome:
+        """The letter in hand was run and succeeded: it is gone, and its key is done; as `replay`. Or it was gone."""
+        return await self._run(self._acking(token, value))
+
+    async def fail(self, token: str, error: BaseException | str) -> LetterOutcome:
+        """The letter in hand was run and failed: it stays, with one more attempt. Or it was gone."""
+        return await self._run(self._refusing(token, error))
 
     async def purge(
         self, id: str | None = None, *, where: Where | None = None, all: bool = False, reason: str = "purge"

@@ -68,7 +68,8 @@ class LeaseFace:
         if self.unguarded:
             raise InvalidInput(f"lease of {self.key!r} is unguarded (the store was away): it has no token")
         hold = self._hold
-        return write_token(Token(hold.key, hold.owner, hold.ttl, hold.fence, round(time() - self.held(), 3)))
+        since = round(time() - self.held(), 3)
+        return write_token(Token(hold.key, hold.owner, hold.ttl, hold.fence, since, hold.fingerprint))
 
     def keep_closed(self, at_least: Seconds) -> None:
         """However soon it is released, the key opens only that many seconds after the lease was asked for."""

@@ -143,7 +143,8 @@ OPS: tuple[type, ...] = (
     Acquire, Release, Mark, Renew, Read, Finish, Clear, Hit, Unhit, Advance, Push, Take, Ack, Return,
 )  # fmt: skip
 
-make = tuple.__new__  # make(Acquire, (key, …)) with all fields: spares hot flows the frame of a NamedTuple's constructor
+# make(Acquire, (key, …)), with all fields, spares a hot flow the frame of a NamedTuple's own constructor.
+make = tuple.__new__
 
 MAX_BATCH = 128  # ops: keeps one batch under about a millisecond of the server's time
 MAX_LIMIT = 10_000  # of a Hit: so many moments and owners are kept, about a megabyte; what is larger need not be exact

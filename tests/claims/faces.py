@@ -34,7 +34,7 @@ class ClaimsInThread(InThread):
     """A blocking client or claim whose methods are awaited, each on a thread."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.it, name) if name in ("held", "idempotent", "result") else super().__getattr__(name)
+        return getattr(self.it, name) if name in ("idempotent", "result") else super().__getattr__(name)
 
     async def _call(self, work: Callable[..., Any], *args: Any, **options: Any) -> Any:
         result = await in_thread(work, *args, **options)

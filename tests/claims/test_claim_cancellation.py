@@ -9,6 +9,7 @@ import pytest
 
 import solely
 from solely import AsyncClient, Policy, Replay, State
+from solely.testing.clock import ManualClock
 from tests.claims.faces import Peek
 from tests.client.stepping import WAYS, cancelled_at
 from tests.client.test_cancellation import KEEPERS, MOST_AWAITS, Prepare, Work, at_every_await, is_cancelled, plain
@@ -112,18 +113,20 @@ async def test_publish(clients: Any, peek: Peek) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_late_publish(clients: Any, peek: Peek, way: str) -> None:
-    once, other = clients
-    for k in range(1, MOST_AWAITS):
-        key = f"key-{k}"
-        late = await once.claim(key, ttl=0.01, renew=False)
-        successor = await other.claim(key, wait=5)
-        assert successor.won
-        reached, outcome = await cancelled_at(k, way, partial(late.publish, "late", wait=0.03))
-        assert is_cancelled(outcome) or (outcome.superseded and outcome.pending)
-        assert (peek(key).fence, peek(key).waiters) == (successor.fence, 0)
-        if not reached:
-            break
+async def test_a_late_publish(store_url: str, clock: ManualClock, way: str) -> None:
+    async with AsyncClient(store_url, clock=clock) as once, AsyncClient(store_url, clock=clock) as other:
+        with Peek(store_url, clock) as peek:
+            for k in range(1, MOST_AWAITS):
+                key = f"key-{k}"
+                late = await once.claim(key, ttl=1, renew=False)
+                clock.advance(1.01)
+                successor = await other.claim(key)
+                assert successor.won
+                reached, outcome = await cancelled_at(k, way, partial(late.publish, "late", wait=0.03))
+                assert is_cancelled(outcome) or (outcome.superseded and outcome.pending)
+                assert (peek(key).fence, peek(key).waiters) == (successor.fence, 0)
+                if not reached:
+                    break
 
 
 @pytest.mark.parametrize("policy", [Policy(), Policy(default=Replay())], ids=["release", "replay"])

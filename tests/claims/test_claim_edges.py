@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 import solely
-from solely import AsyncClient, Client, events
-from solely.claim import ClaimOutcome
+from solely import AsyncClient, ClaimOutcome, Client, events
 from tests.claims.faces import guarded
 from tests.client.refusing import AsyncRefusingStore, RefusingStore
 
@@ -114,13 +113,17 @@ async def test_a_result_that_could_not_be_published_is_not_held_for_ever(
     open_client: Callable[..., Any], kind: str, store_url: str
 ) -> None:
     """The claim is renewed no more, so that it ends with its ttl; the caller is told what is not known."""
-    once = open_client(store_url, timeout=0.05)
+    once = open_client(store_url, timeout=0.5)
     inner = getattr(once, "it", once)
 
+    ran: list[int] = []
+
     def work() -> int:
+        ran.append(1)
         inner._store.perform = (AwayStore() if kind == "blocking" else AsyncAwayStore()).perform
         return 1
 
     with pytest.raises(solely.StoreUnavailable):
         await guarded(once, work, key="a")()
+    assert ran == [1]
     assert not inner._core.book.holds

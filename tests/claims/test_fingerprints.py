@@ -86,7 +86,7 @@ async def test_another_payload_is_a_mismatch_in_flight_and_finished(once: Any, o
         began = time.monotonic()
         with pytest.raises(solely.Mismatch, match="another payload") as refusal:
             await client.claim("a", fingerprint={"amount": 6, "to": "x"}, wait=30)
-        assert time.monotonic() - began < 0.9  # at once, not after the winner, nor after a look again
+        assert time.monotonic() - began < PROMPT  # not after the winner
         assert refusal.value.key == "a"
         with pytest.raises(solely.Mismatch):
             await client.claim("a", fingerprint=b"other", wait=0)
@@ -109,7 +109,7 @@ async def test_a_mismatch_behind_others_of_this_process_is_told_at_once(once: An
     began = time.monotonic()
     with pytest.raises(solely.Mismatch):
         await once.claim("a", fingerprint="two", wait=30)
-    assert time.monotonic() - began < 0.9
+    assert time.monotonic() - began < PROMPT
     assert peek("a").waiters == 1  # the others wait on
     await won.publish(1)
     assert [claim.value for claim in await asyncio.gather(*waiting)] == [1, 1, 1]
@@ -140,8 +140,12 @@ async def test_callers_of_two_payloads_that_come_at_once(once: Any, other: Any) 
     """Whoever wins, the others of its payload get its value and those of the other one are told at once."""
     calls = [client.claim("a", fingerprint=f"payload {n % 2}", wait=30) for n in range(10) for client in (once, other)]
     asking = [asyncio.ensure_future(call) for call in calls]
-    done, waiting = await asyncio.wait(asking, timeout=0.9)
+    done, waiting = set[Any](), set(asking)
+    async with asyncio.timeout(PROMPT):
+        while len(done) < 11:
+            more, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            done |= more
     (won,) = [task.result() for task in done if task.exception() is None]
-    assert sum(isinstance(task.exception(), solely.Mismatch) for task in done) == len(done) - 1 == 10
+    assert sum(isinstance(task.exception(), solely.Mismatch) for task in done) == len(done) - 1
     await won.publish(1)
     assert [claim.value for claim in await asyncio.wait_for(asyncio.gather(*waiting), PROMPT)] == [1] * 9

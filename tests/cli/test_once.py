@@ -39,6 +39,14 @@ def test_only_the_end_of_the_output_is_remembered_and_all_of_it_is_passed_on(url
     assert run(url, *call).out == "9\n20000\n".rjust(10, "9")[-10:]
 
 
+@on_a_file
+def test_the_worst_output_is_remembered_with_its_code(url: str, run: Run) -> None:
+    call = ("once", "k", "--tail", "20000", *sh("head -c 30000 /dev/zero; head -c 30000 /dev/zero >&2; exit 5"))
+    assert run(url, *call).code == 5
+    again = run(url, *call)
+    assert (again.code, again.out) == (5, "\0" * 20_000)
+
+
 def test_of_many_at_once_one_runs_and_the_others_are_told(url: str, start: Start, tmp_path: Path) -> None:
     log = tmp_path / "log"
     call = ("once", "k", "--wait", "30s", *sh("echo ran >> {log}; sleep 0.5; echo out; exit 4", log=log))

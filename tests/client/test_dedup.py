@@ -152,11 +152,10 @@ def test_the_cache_drops_the_least_recently_used_beyond_its_size() -> None:
 
 @pytest.mark.parametrize(("cache_ttl", "mark_ttl", "knows_until"), [(5.0, 100.0, 5.0), (100.0, 7.0, 7.0)])
 def test_the_cache_forgets_at_its_own_ttl_or_the_marks_end(
-    monkeypatch: pytest.MonkeyPatch, cache_ttl: float, mark_ttl: float, knows_until: float
+    cache_ttl: float, mark_ttl: float, knows_until: float
 ) -> None:
     clock = ManualClock()
-    monkeypatch.setattr("solely.cache.local_clock", clock)
-    cache = Cache(ttl=cache_ttl)
+    cache = Cache(ttl=cache_ttl, clock=clock)
     with Client(store=MemoryStore(Memory(clock=clock)), cache=cache) as once:
         assert once.first("a", ttl=mark_ttl)
         clock.advance(knows_until - 0.01)

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import os
+from typing import TYPE_CHECKING
 
 import click
 
 from .options import in_form
 from .output import Form
+from .serve import with_settings
+
+if TYPE_CHECKING:
+    from ..service.settings import Loaded
 
 
-@click.command()
-@click.option("--config", type=click.Path(), envvar="SOLELY_CONFIG", show_envvar=True, help="The TOML file.")
-@click.option("--url", metavar="URL", help="The store.  [env var: SOLELY_URL]")
+@click.command("check-config")
+@with_settings
 @in_form
-def command(form: Form, config: str | None, url: str | None) -> None:
-    """Prints the merged settings of the service, without secrets; exits with 2 if there is a key that it does not know
-    or a value that cannot be."""
-    from ..service.settings import as_toml, load, shown
+def command(form: Form, loaded: Loaded) -> None:
+    """Prints the settings with which `solely serve` would run, without secrets, and where each comes from.
 
-    loaded = load(config, os.environ, {"url": url})
+    Exits with 2 if there is a key that it does not know, or a value that cannot be.
+    """
+    from ..service.settings import as_toml, shown
+
     if form.name == "json":
         form.one(shown(loaded))
     else:

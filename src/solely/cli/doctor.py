@@ -42,6 +42,7 @@ def command(place: Place, form: Form) -> None:
     try:
         with place.client() as once:
             findings += once.check()
+            once.seen("solely:doctor")  # a store that is away is a finding to check(), and an error to everybody else
     except SolelyError as error:
         findings.append(Finding("error", "store", str(error)))
         code = code_of(error)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NoReturn
 
-from ..errors import InvalidInput, LeaseLost, Refused, StoreDenied, StoreUnavailable, UnknownReservation
+from ..errors import (
+    BreakerOpen,
+    Busy,
+    InvalidInput,
+    LeaseLost,
+    Limited,
+    StoreDenied,
+    StoreUnavailable,
+    TimedOut,
+    UnknownReservation,
+)
 
 
 class Exit(IntEnum):
@@ -21,20 +31,19 @@ class Exit(IntEnum):
     UNAVAILABLE = 75  # the store gave no answer; sysexits' EX_TEMPFAIL: the same call may work later
 
 
-_CODES: tuple[tuple[type[BaseException], Exit], ...] = (  # the first that fits
-    (StoreUnavailable, Exit.UNAVAILABLE),
-    (StoreDenied, Exit.DENIED),
-    (PermissionError, Exit.DENIED),
-    (UnknownReservation, Exit.NOT_FOUND),
-    (LeaseLost, Exit.LOST),
-    (Refused, Exit.BUSY),
-    (InvalidInput, Exit.USAGE),
-)
+_CODES: dict[tuple[type[BaseException], ...], Exit] = {
+    (StoreUnavailable,): Exit.UNAVAILABLE,
+    (StoreDenied, PermissionError): Exit.DENIED,
+    (UnknownReservation,): Exit.NOT_FOUND,
+    (LeaseLost,): Exit.LOST,
+    (Busy, TimedOut, Limited, BreakerOpen): Exit.BUSY,
+    (InvalidInput,): Exit.USAGE,
+}
 
 
 def code_of(error: BaseException) -> Exit:
     """The exit code that this error means."""
-    return next((code for kind, code in _CODES if isinstance(error, kind)), Exit.ERROR)
+    return next((code for kinds, code in _CODES.items() if isinstance(error, kinds)), Exit.ERROR)
 
 
 def leave(code: int) -> NoReturn:

@@ -103,7 +103,7 @@ class _Watch:
         deadline = math.inf
         while deadline - self._grace > local_clock():
             word = self._hear(deadline - self._grace)
-            if word == _DONE:
+            if word == _DONE or (word == b"" and deadline == math.inf):  # the command is over, or was never begun
                 return
             if word is not None:
                 deadline = 0.0 if word in (_LOST, b"") else float(word)
@@ -139,6 +139,7 @@ def _settle(line: int) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(nothing, standard)
-    most = os.sysconf("SC_OPEN_MAX")
-    os.closerange(3, line)
-    os.closerange(line + 1, most)
+    for file in map(int, os.listdir("/dev/fd")):
+        if file > 2 and file != line:
+            with suppress(OSError):  # the one that listed them
+                os.close(file)

@@ -20,7 +20,7 @@ from .output import talk
 from .run import checked_grace, purpose_of, refuse_unusable, run_guarded, why_lost
 
 TAIL = 4_096  # bytes of output: the last screen or two, where a failure says why
-MOST_TAIL = 65_536  # of each; both, as JSON, fit into what a claim keeps unless nearly all of it is escaped
+MOST_TAIL = 20_000  # of each of the two: as JSON a byte can become six, and a claim keeps 256 KiB
 
 
 @click.command()
@@ -94,17 +94,16 @@ def _run(words: tuple[str, ...], guard: Guard, claim: Claim, begun: _Begun, tail
         talk(f"solely: the lease of {claim.key!r} {why_lost(claim)}: the command was ended")
         claim.hand_over()
         return Exit.LOST
-    if ended.code and until_success:
-        claim.release()
-        begun.over()
-        return ended.code
     try:
-        claim.publish(_outcome(ended, at, monotonic() - began))
+        if ended.code and until_success:
+            claim.release()
+        else:
+            claim.publish(_outcome(ended, at, monotonic() - began))
     except StoreError as error:
         talk(f"solely: the command ended with {ended.code}, and that could not be kept: {error}")
         claim.hand_over()
-        return ended.code
-    begun.over()
+    else:
+        begun.over()
     return ended.code
 
 

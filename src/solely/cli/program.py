@@ -74,8 +74,8 @@ def perform(words: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
-        return INTERRUPTED
+    except click.Abort as end:  # ^C, or somebody was asked and said no
+        return INTERRUPTED if isinstance(end.__cause__, KeyboardInterrupt) else Exit.ERROR
     except BrokenPipeError:  # who read us has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.ERROR

@@ -94,8 +94,6 @@ class Batcher:
         """Performs the ops, whoever still waits for them, and hands the outcome on."""
         sent = local_clock()
         answer = asyncio.ensure_future(self._store.perform(ops))
-        if answer.done():  # a store in memory
-            return then(sent, answer)
         self._flying.add(answer)  # the loop itself keeps only weak references
 
         def answered(done: asyncio.Future[Any]) -> None:

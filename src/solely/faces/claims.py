@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from ..claim import Agreement, AsyncClaim, Claim
-from ..claiming import agreement, claiming, claiming_many, digest, recalled, resetting
+from ..claim import AsyncClaim, Claim
+from ..claimface import Agreement
+from ..claiming import agreement, claiming, claiming_many, digest, recalled, resetting, resumed
 from ..core import keys_of
 from ..flows.claim import Result
 from ..idempotent import Key, Recipe
@@ -101,6 +102,15 @@ class Claims(Face):
             return once
 
         return guard
+
+    def resume_claim(
+        self, token: str, *, keep: Seconds = DAY, wait: Seconds = 5.0, policy: Policy | None = None
+    ) -> Claim:
+        """The claim that another process won and handed over, to be published or failed; nothing is asked yet.
+
+        If it is another's by then, publishing says so.
+        """
+        return resumed(token, agreement(self._core, 30.0, wait, keep, policy, "", False), self._claimed)
 
     def reset(self, key: str, *, expected: Any) -> bool:
         """Removes a finished claim, so that it runs again, if its outcome is the expected one; False if it is not.
@@ -198,6 +208,15 @@ class AsyncClaims(AsyncFace):
             return once
 
         return guard
+
+    def resume_claim(
+        self, token: str, *, keep: Seconds = DAY, wait: Seconds = 5.0, policy: Policy | None = None
+    ) -> AsyncClaim:
+        """The claim that another process won and handed over, to be published or failed; nothing is asked yet.
+
+        If it is another's by then, publishing says so.
+        """
+        return resumed(token, agreement(self._core, 30.0, wait, keep, policy, "", False), self._claimed)
 
     async def reset(self, key: str, *, expected: Any) -> bool:
         """Removes a finished claim, so that it runs again, if its outcome is the expected one; False if it is not.

@@ -11,7 +11,7 @@ from ..ops import Acquire, Read, Release, make
 from .flight import Desk, Done, Flight, heard, settled
 from .hold import Hold
 from .lock import Here, Terms, itself, let_go, let_pass, look_again, whole
-from .requests import ATTEMPT, NOW, SENT, Ask, Attempt, Flow, Join, Sending, Wait
+from .requests import ATTEMPT, NOW, SENT, Ask, Attempt, Flow, Join, Sending, Tell, Wait
 
 Result = Hold | Done | Entry  # won; finished; neither in time, and what was in the way
 
@@ -66,8 +66,10 @@ def claim(
             yield from heard(key, flight, entry.fingerprint)
             yield Wait(key, min(left, look_again(entry, looks, ttl, polls)))
             looks += 1
-        if doubtful:  # a late copy of an unanswered try must not take the key once the outcome is forgotten
-            yield from let_go([Release(key, owner, True)])
+        if doubtful or (asked and not 0 < entry.fence <= flight.done.fence):
+            # a late copy of an unanswered try must not take the key once the outcome is forgotten; and what we heard
+            # from others of this process may be older than the holder behind whom we are queued
+            yield from let_go([Release(key, owner, doubtful)])
         asked = False
         refuse_other(key, fingerprint, flight.done.fingerprint)
         return flight.done, (yield NOW) - start
@@ -79,6 +81,7 @@ def claim(
         if asked:
             sending = yield SENT
             yield from let_go([Release(key, owner, sending[1])])
+            yield Tell(key)  # if that gave up this process's place in the queue, the first of the line asks anew
         raise
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..errors import Interrupted, Mismatch, StoreUnavailable
+from ..errors import Interrupted, Mismatch, StoreError, StoreUnavailable
 from ..model import Entry, Gone, Released, State
 from ..ops import Clear, Finish, Push, Read, Release
 from ..outcomes import DAY, Failing, Outcome, Park, Replay, RetryAfter
-from ..rules import seconds, ttl_seconds
+from ..rules import REMEMBER, seconds, ttl_seconds
 from .claim import claim, refuse_other
 from .flight import Desk, Done, settled
 from .hold import FORKED, Hold
-from .lock import Terms
+from .lock import Terms, let_go
 from .requests import NOW, Flow
 
 PUBLISHED = "published"  # how a hold ends whose outcome stands
@@ -43,6 +43,8 @@ def finish(hold: Hold, kept: bytes, keep: float, desk: Desk) -> Flow[Entry]:
         hold.lost = hold.lost or entry.gone or Gone.EXPIRED
     if entry.state is State.DONE:
         yield from settled(entry, desk)
+    if hold.doubtful and keep < REMEMBER:  # a late copy of its try must not take the key once the outcome is forgotten
+        yield from let_go([Release(hold.key, hold.owner, True)])
     if interrupted is not None:
         raise interrupted
     return entry
@@ -70,7 +72,11 @@ def publish(
         return False, entry._replace(state=State.FREE)
     if not isinstance(result, Hold):
         return False, result
-    entry = yield from finish(result, kept, keep, desk)
+    try:
+        entry = yield from finish(result, kept, keep, desk)
+    except (Interrupted, StoreError):  # nobody else knows of this claim
+        yield from let_go([Release(result.key, result.owner, True)])
+        raise
     return entry.owner == result.owner, entry
 
 

@@ -129,7 +129,7 @@ def succeeded(taken: Taken, result: Any) -> Flow[bool]:
     return mine
 
 
-def failed(taken: Taken, error: BaseException, at: datetime) -> Flow[None]:
+def failed(taken: Taken, error: BaseException | str, at: datetime) -> Flow[None]:
     """The letter stays, with one more failure; what its key said before it says again."""
     yield from _surely([failed_again(taken.letter, error, at, 1, taken.letter.mark)])
     yield from give_back(taken)

@@ -90,8 +90,8 @@ class Figures:
             unfinished.write_bytes(_encode(self._own))
             unfinished.replace(self._folder / f"{os.getpid()}.counts")  # in one step: a reader sees all of it or none
 
-    def text(self) -> bytes:
-        """All figures of all workers, in Prometheus's text format."""
+    def counts(self) -> Counts:
+        """What all workers have counted together, as a copy."""
         self.save()
         together = Counts({}, {})
         together.add(self._own)
@@ -99,8 +99,12 @@ class Figures:
             for file in self._folder.glob("*.counts"):
                 if file.stem != str(os.getpid()):
                     together.add(_counts.decode(file.read_bytes()))
+        return together
+
+    def text(self) -> bytes:
+        """All figures of all workers, in Prometheus's text format."""
         registry = CollectorRegistry()
-        registry.register(_Told(self._known, together))
+        registry.register(_Told(self._known, self.counts()))
         return generate_latest(registry)
 
 

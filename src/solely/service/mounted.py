@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from . import health, openapi, policy
-from .api import locks, marks
+from .api import claims, deadletters, entries, events, limits, locks, marks, ops, reservations, watermarks
 from .routes import Route
 
-MODULES = (locks, marks, health, openapi, policy)
+MODULES = (
+    locks, marks, claims, reservations, limits, watermarks, deadletters, entries, events, ops, health, openapi, policy,
+)  # fmt: skip
 
 
 def all_routes() -> list[Route]:

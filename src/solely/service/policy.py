@@ -6,7 +6,9 @@ from html import escape
 
 from starlette.responses import HTMLResponse
 
-from .problems import KINDS, POLICY_PATH
+from ..integrations.idempotency import PROBLEMS, Problem
+from .keyed import KEEP, WAIT
+from .problems import KINDS, POLICY_PATH, Kind
 from .routes import PUBLIC, Call, Route
 
 _PAGE = """<!doctype html>
@@ -24,7 +26,11 @@ _PAGE = """<!doctype html>
 </tbody>
 </table>
 <p>Every GET is safe: it only looks.</p>
-{keys}
+<p>Where the table says so, send <code>Idempotency-Key: "8e03978e-40d5-43e8-bc93-6894a57f9324"</code> (a fresh UUID of
+your own, in double quotes) with a request, and the same one with every copy of it: it is done once, and every copy gets
+the same answer, marked <code>Idempotent-Replayed: true</code>. Keys belong to the token that sent them and are kept for
+{keep:g} seconds; a copy must have the same body; one that comes while the first is under way waits up to {wait:g}
+seconds for it. After a refusal the key is free again.</p>
 <h2>Problems</h2>
 <p>Refusals are problem documents (RFC 9457). Where <code>Retry-After</code> is given, come again after so many
 seconds, with the same request.</p>
@@ -42,10 +48,12 @@ async def policy(call: Call[None, None]) -> HTMLResponse:
         for route in call.service.routes
         if route.again
     )
+    known: tuple[Kind | Problem, ...] = (*KINDS, *PROBLEMS)
     told = "\n".join(
-        f'<dt id="{kind.name}">{kind.status} {escape(kind.title)}</dt><dd>{escape(kind.advice)}</dd>' for kind in KINDS
+        f'<dt id="{kind.name}">{kind.status} {escape(kind.title)}</dt><dd>{escape(kind.advice)}</dd>' for kind in known
     )
-    return HTMLResponse(_PAGE.format(repeats=repeats, problems=told, keys=""), headers={"cache-control": "max-age=300"})
+    page = _PAGE.format(repeats=repeats, problems=told, keep=KEEP, wait=WAIT)
+    return HTMLResponse(page, headers={"cache-control": "max-age=300"})
 
 
 ROUTES = [Route("GET", POLICY_PATH, PUBLIC, policy, "What a repeat of each request does", media="text/html")]

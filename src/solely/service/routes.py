@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
@@ -20,7 +20,11 @@ T = TypeVar("T")
 B = TypeVar("B")
 Q = TypeVar("Q")
 
+Receive = Callable[[], Awaitable[Any]]
+
+UNMATCHED = "unmatched"  # the path of requests without a route: not told apart, since anybody can invent more
 KIB = 1024
+SAFE = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that only look
 SMALL = 64 * KIB  # bytes of a body: some hundred keys
 
 # The types of which bodies and queries are made. Bounds are part of the type, so they are checked, documented, and
@@ -96,6 +100,7 @@ class Call(Generic[B, Q]):
         "cookie",
         "headers",
         "params",
+        "path",
         "principal",
         "query",
         "raw",
@@ -105,10 +110,13 @@ class Call(Generic[B, Q]):
         "service",
     )
 
-    def __init__(self, service: Service, scope: Mapping[str, Any], receive: Callable[[], Awaitable[Any]]) -> None:
+    def __init__(
+        self, service: Service, scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]]
+    ) -> None:
         self.service = service
         self.scope = scope
         self.receive = receive
+        self.path = UNMATCHED  # of the route, once it is found: for logs and metrics
         self.route: Route
         self.principal: Principal
         self.headers: dict[bytes, bytes]
@@ -136,27 +144,32 @@ class Call(Generic[B, Q]):
                 return str(value, "latin-1")
         return ""
 
-    async def waiting(self, work: Awaitable[T], undo: Callable[[T], Awaitable[object]] | None = None) -> T:
+    async def waiting(self, work: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[object]] | None = None) -> T:
         """The result of what may take long: cancelled when the caller goes away, refused when the service stops.
 
         If the caller is gone when the work is just done, `undo` takes it back.
         """
+        if self.service.waiters.full(self.principal.name):
+            work.close()  # it is never begun
         with self.service.waiters.one_more(self.principal.name):
-            task = asyncio.ensure_future(work)
-            gone = asyncio.ensure_future(self.receive())
-            stopping = asyncio.ensure_future(self.service.stopping.wait())
-            try:
-                await asyncio.wait({task, gone, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                if not task.done():
-                    task.cancel()
-                    await asyncio.wait({task})
-                elif gone.done() and undo is not None and not task.cancelled() and task.exception() is None:
-                    await undo(task.result())
-                gone.cancel()
-                stopping.cancel()
+            return await self._waited(asyncio.ensure_future(work), undo)
+
+    async def _waited(self, task: asyncio.Task[T], undo: Callable[[T], Awaitable[object]] | None) -> T:
+        gone = asyncio.ensure_future(self.receive())  # whose next message can only be that
+        stopping = asyncio.ensure_future(self.service.stopping.wait())
+        try:
+            await asyncio.wait({task, gone, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hung_up = gone.done()
+            for each in (task, gone, stopping):
+                each.cancel()
+            await asyncio.wait({task})
+        if hung_up:
+            if undo is not None and not task.cancelled() and task.exception() is None:
+                await undo(task.result())
+            raise ClientGone
         if task.cancelled():
-            raise ClientGone if gone.done() else Problem(STOPPING)
+            raise Problem(STOPPING)
         return task.result()
 
 
@@ -182,7 +195,8 @@ class Route:
 
     `answer` is sent with `status`; `others` are further statuses and their types; `refusals` are the problems of its
     own, beside those that every route has. `cap` bounds the body in bytes as it streams in. A route that `grants` is
-    refused while the service stops. `again` says what a repeat of the request does: the policy page shows it.
+    refused while the service stops. `again` says what a repeat of the request does: the policy page shows it. `keyed`:
+    a repeat with the same Idempotency-Key gets the first one's answer, which must then still be true.
     A form is urlencoded, and needs the CSRF token in its field `csrf`.
     """
 
@@ -202,6 +216,7 @@ class Route:
     cap: int = SMALL
     grants: bool = False
     again: str = ""
+    keyed: bool = False
     hidden: bool = False  # a page for people: not part of the documented API
 
     @property

@@ -52,12 +52,12 @@ def serve(settings: Settings, announce: Callable[[str], object] = print) -> int:
         stack.enter_context(_ending_well())
         announce(f"Solely is at {address(settings, listening)}  (store: {without_password(settings.store_url)})")
         shared = stack.enter_context(TemporaryDirectory(prefix="solely-")) if settings.workers > 1 else ""
-        config = _config(settings, os.getpid(), shared)
+        how = config(settings, partial(build, settings, os.getpid(), shared), factory=True)
         try:
             if shared:
-                Multiprocess(config, [listening]).run()
+                Multiprocess(how, [listening]).run()
             else:
-                uvicorn.Server(config).run([listening])
+                uvicorn.Server(how).run([listening])
         except SystemExit as failure:  # uvicorn's way to say that the app did not start
             return 1 if failure.code else 0
         return 0
@@ -83,10 +83,11 @@ def address(settings: Settings, listening: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def _config(settings: Settings, parent: int, shared: str) -> uvicorn.Config:
+def config(settings: Settings, app: Any, *, factory: bool = False) -> uvicorn.Config:
+    """How uvicorn is to run the app, or what makes it."""
     return uvicorn.Config(
-        partial(build, settings, parent, shared),
-        factory=True,
+        app,
+        factory=factory,
         http=BoundedProtocol,
         loop="uvloop",
         ws="none",

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -18,6 +19,7 @@ from ..errors import InvalidInput
 from ..events import Hook
 from ..stores import AsyncStore, open_async_store
 from .audit import Audit
+from .dashboard.desk import Desk
 from .feed import Feed
 from .health import Readiness, store_level
 from .metrics import Metrics, timed
@@ -25,6 +27,9 @@ from .problems import TOO_MANY, Problem
 from .routes import Route
 from .security import Hosts, Sessions, Tokens
 from .settings import Settings
+
+if TYPE_CHECKING:
+    from .telemetry import Telemetry
 
 log = structlog.get_logger("solely.service")
 
@@ -48,25 +53,44 @@ class Service:
         self.metrics = Metrics(shared)
         self.feed = Feed()
         self.readiness = Readiness()
-        self.hooks: list[Hook] = [self.metrics, self.feed]  # told every event; telemetry adds its own
+        self.hooks: list[Hook] = [self.metrics, self.feed]  # told every event
+        self.telemetry: Telemetry | None = None
         self.waiters = Waiters(settings.max_waiters)
         self.holds = Holds(settings.max_holds)
         self.stopping = asyncio.Event()
         self.routes: tuple[Route, ...] = ()  # all that are mounted
-        self.companions: list[Callable[[Service], Coroutine[Any, Any, None]]] = []  # run beside the service, as tasks
-        self._tasks: list[asyncio.Task[None]] = []
+        self.desk = Desk(self.metrics)  # what the dashboard shows and can do
+        self.companions: list[Callable[[Service], Coroutine[Any, Any, None]]] = [  # run beside the service, as tasks
+            lambda service: service.desk.history.keep()
+        ]
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Opens the store; what is wrong with its URL is raised here."""
         settings = self.settings
-        opened = open_async_store(settings.store_url, timeout=settings.store_timeout * ONE_TRY)
-        self.store = timed(opened, self.metrics)
+        if settings.telemetry:
+            from .telemetry import Telemetry  # an extra
+
+            self.telemetry = Telemetry()
+            self.hooks.append(self.telemetry)
+        self._store_url = _shareable(settings.store_url)
+        self.store = timed(self.another_store(), self.metrics)
         self.once = AsyncClient(store=self.store, timeout=settings.store_timeout, hooks=self.hooks)
         self.audit = Audit(self.store)
         self.readiness.checks["store"] = partial(store_level, self.once)
-        self._tasks = [asyncio.create_task(companion(self)) for companion in self.companions]
-        for task in self._tasks:
-            task.add_done_callback(_ended)
+        for companion in self.companions:
+            self.run(companion(self))
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs it beside the service, at most until that closes; should it fail, the log says so."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(_ended)
+
+    def another_store(self) -> AsyncStore:
+        """One more handle on the same store, with a name of its own under which it is hinted what it waits for."""
+        return open_async_store(self._store_url, timeout=self.settings.store_timeout * ONE_TRY)
 
     def stop(self) -> None:
         """Grants nothing more; those who wait or follow are told so."""
@@ -90,6 +114,13 @@ class Service:
         return _within("wait", wanted, self.settings.max_wait)
 
 
+def _shareable(url: str) -> str:
+    """The URL of a store of which one can have more than one handle: memory needs a name for that."""
+    parts = urlsplit(url)
+    nameless = parts.scheme == "memory" and not parts.netloc
+    return f"memory://{secrets.token_hex(8)}?{parts.query}" if nameless else url
+
+
 def _ended(companion: asyncio.Task[None]) -> None:
     if not companion.cancelled() and (error := companion.exception()) is not None:
         log.error("companion_failed", companion=companion.get_name(), exc_info=error)
@@ -108,10 +139,14 @@ class Waiters:
         self._most = most
         self.now: Counter[str] = Counter()
 
+    def full(self, client: str) -> bool:
+        """True if this client may not wait more."""
+        return self.now[client] >= self._most
+
     @contextmanager
     def one_more(self, client: str) -> Iterator[None]:
         """Counts a waiting request while it waits; a Problem if there are too many."""
-        if self.now[client] >= self._most:
+        if self.full(client):
             raise Problem(TOO_MANY, f"{self._most} requests of this client wait already (max_waiters)", again=1.0)
         self.now[client] += 1
         try:

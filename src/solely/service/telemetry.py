@@ -30,14 +30,14 @@ class Telemetry:
             span.add_event(f"solely.{word(type(event))}", {"solely.kind": kind, "solely.key": name})
 
     @contextmanager
-    def span(self, method: str, scope: Mapping[str, Any]) -> Iterator[trace.Span]:
+    def span(self, scope: Mapping[str, Any]) -> Iterator[trace.Span]:
         """The span of a request, under the one that its headers name."""
         carrier = {str(name, "latin-1"): str(value, "latin-1") for name, value in scope["headers"]}
         with self._tracer.start_as_current_span(
-            method,
+            scope["method"],
             context=propagate.extract(carrier),
             kind=trace.SpanKind.SERVER,
-            attributes={"http.request.method": method},
+            attributes={"http.request.method": scope["method"]},
         ) as span:
             yield span
 

@@ -90,11 +90,16 @@ async def acquire(call: Call[Acquire, None]) -> HeldLock | HeldLocks:
     ttl, wait, purpose = service.ttl(wanted.ttl), service.wait(wanted.wait), call.purpose(wanted.purpose)
     keys, lone = one_or_many("key", wanted.key, wanted.keys)
     service.holds.check(call.principal.name, len(keys))
+
+    async def take() -> AsyncLease:
+        return await service.once.lock(keys[0], ttl=ttl, wait=wait, purpose=purpose, renew=False, on_lost="flag")
+
+    async def take_all() -> AsyncLeaseSet:
+        return await service.once.lock_all(keys, ttl=ttl, wait=wait, purpose=purpose, renew=False, on_lost="flag")
+
     if lone:
-        taking = service.once.lock(keys[0], ttl=ttl, wait=wait, purpose=purpose, renew=False, on_lost="flag")
-        return _handed_over(call, await (call.waiting(taking, AsyncLease.release) if wait else taking), ttl)
-    taking_all = service.once.lock_all(keys, ttl=ttl, wait=wait, purpose=purpose, renew=False, on_lost="flag")
-    leases = await (call.waiting(taking_all, AsyncLeaseSet.release) if wait else taking_all)
+        return _handed_over(call, await (call.waiting(take(), AsyncLease.release) if wait else take()), ttl)
+    leases = await (call.waiting(take_all(), AsyncLeaseSet.release) if wait else take_all())
     return HeldLocks(leases=[_handed_over(call, lease, ttl) for lease in leases])
 
 
@@ -155,7 +160,7 @@ ROUTES = [
         refusals=(BUSY, TOO_MANY),
         grants=True,
         again="Asks for another lease: if the first was granted, the repeat is refused until that ends. Where an "
-        "answer can be lost, send an Idempotency-Key.",
+        "answer can be lost, use this service as a store (POST /v1/ops): its ops can be repeated.",
     ),
     Route(
         "POST",

@@ -77,7 +77,9 @@ ROUTES = [
         answer=Firsts,
         cap=CAP,
         grants=True,
-        again="The repeat is told that the keys were seen. Where an answer can be lost, send an Idempotency-Key.",
+        again="The repeat is told that the keys were seen. Where an answer can be lost, send an Idempotency-Key: then "
+        "every copy gets the first one's answer.",
+        keyed=True,
     ),
     Route(
         "POST",

@@ -2,8 +2,8 @@
 
 `https://host/` or, behind a proxy, `https://host/some/path`; the token stands in the URL (`https://:token@host/`) or in
 SOLELY_TOKEN. Read in this order: wire.py, address.py, blocking.py, aio.py. Time is the service's: its store's clock
-decides, so an injected clock belongs to that store and is of no use here. Hints come as a stream of server-sent events
-while somebody waits; where that is cut, waiters ask again, which `polls` says.
+decides. (An injected clock is told along, and heeded by nobody but the services of tests.) Hints come as a stream of
+server-sent events while somebody waits; where that is cut, waiters ask again, which `polls` says.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .blocking import HttpStore
 
 def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> HttpStore:
     """A blocking store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
-    return HttpStore(read_url(url), timeout)
+    return HttpStore(read_url(url, clock), timeout)
 
 
 def open_async(url: str, *, clock: Clock | None, timeout: float) -> AsyncHttpStore:
     """An asyncio store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
-    return AsyncHttpStore(read_url(url), timeout)
+    return AsyncHttpStore(read_url(url, clock), timeout)

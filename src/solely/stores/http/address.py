@@ -24,6 +24,7 @@ from ...errors import (
 )
 from ...model import Finding
 from ...ops import MAX_BATCH, MAX_BATCH_BYTES, Acquire, Advance, Finish, Op, Push
+from .. import Clock
 from . import wire
 
 TOKEN = "SOLELY_TOKEN"
@@ -43,23 +44,24 @@ class Address:
 
     url: str
     token: str = field(repr=False)
+    clock: Clock | None = None
 
     def __str__(self) -> str:
         return self.url
 
     def options(self, timeout: float) -> dict[str, Any]:
         """How connections to it are made. The proxies of the environment are not for this machine's own services."""
-        headers = {"accept-encoding": "identity"} | ({"authorization": f"Bearer {self.token}"} if self.token else {})
+        known = {"accept-encoding": "identity"} | ({"authorization": f"Bearer {self.token}"} if self.token else {})
         return {
             "base_url": self.url,
-            "headers": headers,
+            "headers": known,
             "timeout": timeout,
             "limits": httpx2.Limits(max_connections=CONNECTIONS, keepalive_expiry=KEPT_ALIVE),
             "trust_env": not _is_here(urlsplit(self.url).hostname or ""),
         }
 
 
-def read_url(url: str) -> Address:
+def read_url(url: str, clock: Clock | None = None) -> Address:
     """The service that the URL names; InvalidInput, without the token, if it cannot be."""
     parts = urlsplit(url)
     try:
@@ -72,7 +74,13 @@ def read_url(url: str) -> Address:
     if not (named.isascii() and named.isprintable()):
         raise InvalidInput(f"the token of {parts.scheme}://{host} is none: tokens are plain ASCII text")
     place = f"[{host}]" if ":" in host else host
-    return Address(f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path.rstrip('/')}", named)
+    return Address(f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path.rstrip('/')}", named, clock)
+
+
+def headers(address: Address, what: dict[str, Any]) -> dict[str, str]:
+    """What is said about the body, if there is one, and the time on an injected clock."""
+    said = {"content-type": "application/json"} if "content" in what else {}
+    return said if address.clock is None else said | {"solely-now": repr(address.clock())}
 
 
 def _is_here(host: str) -> bool:

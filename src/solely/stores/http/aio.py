@@ -15,7 +15,7 @@ from ...model import Entry, Finding
 from ...ops import MAX_LIMIT, Op, Reply
 from .. import Tell
 from . import wire
-from .address import PAGE, SILENCE, TRY_AGAIN, Address, body_of, findings, portions, unanswered, waits
+from .address import PAGE, SILENCE, TRY_AGAIN, Address, body_of, findings, headers, portions, unanswered, waits
 
 T = TypeVar("T")
 _parents: list[object] = []  # what a forked child must not touch, not even by collecting it
@@ -110,9 +110,8 @@ class AsyncHttpStore:
         return body_of(await self._send(method, path, **what), self._address)
 
     async def _send(self, method: str, path: str, **what: Any) -> httpx2.Response:
-        headers = {"content-type": "application/json"} if "content" in what else None
         try:
-            return await self._http().request(method, path, headers=headers, **what)
+            return await self._http().request(method, path, headers=headers(self._address, what), **what)
         except httpx2.HTTPError as error:
             raise unanswered(error, self._address) from error
 

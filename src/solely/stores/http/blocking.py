@@ -17,7 +17,7 @@ from ...model import Entry, Finding
 from ...ops import MAX_LIMIT, Op, Reply
 from .. import Tell
 from . import wire
-from .address import PAGE, SILENCE, TRY_AGAIN, Address, body_of, findings, portions, unanswered, waits
+from .address import PAGE, SILENCE, TRY_AGAIN, Address, body_of, findings, headers, portions, unanswered, waits
 
 _parents: list[object] = []  # what a forked child must not touch, not even by collecting it
 
@@ -83,9 +83,8 @@ class HttpStore:
     def _send(self, method: str, path: str, **what: Any) -> httpx2.Response:
         if self._closed:
             raise StoreUnavailable(f"the store {self._address} was closed")
-        headers = {"content-type": "application/json"} if "content" in what else None
         try:
-            return self._http.request(method, path, headers=headers, **what)
+            return self._http.request(method, path, headers=headers(self._address, what), **what)
         except httpx2.HTTPError as error:
             raise unanswered(error, self._address) from error
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...cache import Cache
-from ...claim import Agreement
+from ...claimface import Agreement
 from ...claiming import claiming, recalled
 from ...drivers.simulated import Run, SimulatedDriver
 from ...errors import Mismatch

@@ -75,7 +75,8 @@ class Convergence:
         if stands and all(outcome.value != kept for outcome in outcomes):
             self.history.violated("convergence", f"{call} was told that {kept!r} is published; it never was")
         now = self.truth.outcomes.standing(call.key, self.truth.now())
-        if not stands and now is not None and now.value == kept:
+        theirs = result.kept if isinstance(result, Done) else None
+        if not stands and now is not None and now.value == kept != theirs:
             self.history.violated("convergence", f"{call} was told that {kept!r} is superseded; it stands")
         if not stands and isinstance(result, Done):
             self.finished(call, result)

@@ -129,7 +129,7 @@ class Truth:
 
     def _acquired(self, op: Acquire, entry: Entry, now: int) -> None:
         held, latest = self.holds.get((op.key, op.owner)), self.latest.get(op.key)
-        if entry.owner != op.owner:
+        if entry.owner != op.owner or entry.state is State.DONE:  # which may be its own
             self._refused(op, entry, now, held, latest)
         elif held is not None and not held.forgotten:
             self._repeated(op, entry, now, held)
@@ -141,7 +141,7 @@ class Truth:
         if latest is not None:
             if latest.live(now):
                 violated("mutual exclusion", f"{op.key} was granted to {op.owner} while {latest.owner} held it")
-            elif now < (latest.opens if latest.ended else latest.until + latest.delay):
+            elif not latest.forgotten and now < (latest.opens if latest.ended else latest.until + latest.delay):
                 violated("mutual exclusion", f"{op.key} was granted to {op.owner} within the delay of {latest.owner}")
             if entry.fence <= latest.fence:
                 violated("fence growth", f"{op.key}: fence {entry.fence} after {latest.fence}")
@@ -171,7 +171,7 @@ class Truth:
         kept = max(self.waiting.opens_at(op.key), self.moment(self._offering.get(op.key, 0)))
         if not entry.gone and not self.outcomes.standing(op.key, now) and kept < self.history.timeline.now - 1e-5:
             violated("no lost wake-up", f"{op.key} is free since {kept:.6f}, but {op.owner} was refused: {entry}")
-        if op.client and not entry.gone:
+        if op.client and not entry.gone and entry.state is not State.DONE:
             run = self.runs[op.owner]
             if self._left(op):
                 violated("no leaked place", f"{op.owner} was queued at {op.key}, whose caller had left")

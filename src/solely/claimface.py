@@ -1,0 +1,271 @@
+"""What every claim can say and do, for threads and for asyncio alike."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from . import events, values
+from .errors import Interrupted, InvalidInput, StoreError, TimedOut, WorkFailed
+from .flows import publish
+from .flows.claim import Result
+from .flows.deadletter import letter, queue_of
+from .flows.flight import Done
+from .flows.hold import FORKED, Hold
+from .flows.lock import Terms
+from .flows.requests import Flow
+from .holder import describe
+from .lease import LeaseFace
+from .model import Entry, State, item_key
+from .ops import Finish, Push
+from .outcomes import Failing, Park, Policy
+from .rules import Seconds, ttl_seconds, wait_seconds
+
+if TYPE_CHECKING:
+    from .core import Core
+
+log = logging.getLogger("solely")
+T = TypeVar("T")
+NOT_WON = "not won"  # how a claim is "lost" that was never held
+_REPR_CHARS = 2_000  # of a payload that a dead letter cannot hold as it is: enough to find out what it was
+
+
+class ClaimOutcome(StrEnum):
+    """What became of asking for a claim."""
+
+    WON = "won"  # you run it, and publish
+    CACHED = "cached"  # it was run: here is its outcome
+    TIMED_OUT = "timed_out"  # somebody runs it, or it may not be run yet: see retry_after and holder
+
+
+class Agreement(NamedTuple):
+    """What a claim was asked for with."""
+
+    terms: Terms
+    keep: float
+    policy: Policy
+    purpose: str
+    renew: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What became of a result: `published`, or `superseded` by a later holder of the claim, whose result stands.
+
+    `value` is the one that stands. `pending`: the later holder's was not there within the wait. `tombstone`: what
+    stands is that the work was done; the result itself was not kept. Neither published nor superseded: the store was
+    away and this client went on without it.
+    """
+
+    published: bool
+    value: Any = None
+    superseded: bool = False
+    pending: bool = False
+    tombstone: bool = False
+
+
+class ClaimFace(LeaseFace):
+    """What every claim can say without asking the store. Only one that was won is also a lease."""
+
+    _core: Core
+    payload: Any = None  # what a dead letter is to hold, should the policy park this claim
+
+    def _answered(self, key: str, result: Result, waited: float, agreed: Agreement) -> None:
+        self._agreed = agreed
+        self._kept: bytes | None = None
+        self._info, self.retry_after = "", 0.0
+        if isinstance(result, Hold):
+            self.outcome = ClaimOutcome.WON
+            self._hold = result
+            return
+        if isinstance(result, Done):
+            self.outcome = ClaimOutcome.CACHED
+            self._kept = result.kept
+            result = Entry(key, State.DONE, result.fence, attempts=result.attempts)
+        else:
+            self.outcome = ClaimOutcome.TIMED_OUT
+            self._info, self.retry_after = result.info, result.left  # until the holder's time is up, or the delay over
+        self._hold = Hold(key, "", agreed.terms.ttl, result, 0.0, False)
+        self._hold.lost = NOT_WON
+        self._hold.waited = waited
+
+    @property
+    def won(self) -> bool:
+        """True if it is yours to run: publish its result, or release it."""
+        return self.outcome is ClaimOutcome.WON
+
+    @property
+    def cached(self) -> bool:
+        """True if it was run before: see `value`, `tombstone` and `failed`, or call `result()`."""
+        return self.outcome is ClaimOutcome.CACHED
+
+    @property
+    def timed_out(self) -> bool:
+        """True if it was neither won nor finished within the wait; `holder` and `retry_after` say more."""
+        return self.outcome is ClaimOutcome.TIMED_OUT
+
+    @property
+    def unguarded(self) -> bool:
+        """True if the store was away and this client went on without it (`on_outage="proceed"`): nothing is held."""
+        return self.won and not self._hold.owner
+
+    @property
+    def token(self) -> str:
+        """What another process needs to go on with the lease of a claim that was won (`resume`). A secret."""
+        self._check_won("hand over")
+        return super().token
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first who runs it; more after one that failed or died."""
+        return self._hold.attempts
+
+    @property
+    def holder(self) -> str:
+        """Who runs it, as a phrase, if timed out; "" if nobody does."""
+        return describe(self._info)
+
+    @cached_property
+    def value(self) -> Any:
+        """The winner's value; None if there is none (won, timed out, a tombstone, a failure)."""
+        return values.decoded(self._kept, self.key) if self.cached else None
+
+    @property
+    def tombstone(self) -> bool:
+        """True if it was done once and its result was not kept."""
+        return self.cached and values.is_tombstone(self._kept)
+
+    @property
+    def failed(self) -> WorkFailed | None:
+        """The failure, if that is the outcome that is kept."""
+        return values.kept_failure(self._kept, self.key) if self.cached else None
+
+    def result(self) -> Any:
+        """The winner's value; raises TimedOut, NotKept (a tombstone) or WorkFailed (a failure) where there is none."""
+        if self.cached:
+            return values.decode(self._kept, self.key)
+        if self.won:
+            raise InvalidInput(f"claim {self.key!r} was won: it has no result until you publish one")
+        why = f"is held by {self.holder}" if self._info else "may not be run yet"
+        text = f"claim {self.key!r} {why}; waited {self.waited:.1f} s, try again in {self.retry_after:.1f} s"
+        raise TimedOut(text, key=self.key, holder=self.holder, left=self.retry_after)
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace(NOT_WON, self.outcome)
+
+    # -- how it ends: what threads and asyncio do alike
+
+    def _check_won(self, verb: str) -> None:
+        if not self.won:
+            raise InvalidInput(f"claim {self.key!r} was not won ({self.outcome}): there is nothing to {verb}")
+
+    def _check_mine(self) -> None:
+        self._check_won("publish")
+        if self._hold.lost == FORKED:
+            raise self._lost_error()
+
+    def _publishing(
+        self, value: Any, kept: bytes, keep: Seconds | None = None, wait: Seconds | None = None
+    ) -> Flow[Publication]:
+        """Checks, then the flow that publishes; a result that is too large leaves a tombstone."""
+        self._check_mine()
+        agreed = self._agreed
+        terms = agreed.terms if wait is None else agreed.terms._replace(wait=wait_seconds(wait))
+        stay = agreed.keep if keep is None else ttl_seconds(keep, "keep")
+        flow = self._recording(value, self._fitting(kept), stay, terms)
+        return self._core.or_proceed(self._hold.key, "publish", flow, lambda: self._unrecorded(value))
+
+    def _finishing(self, value: Any, keep: Seconds | None) -> Flow[bool]:
+        """Publishes inside the caller's transaction: whether that commits is not known here."""
+        self._check_mine()
+        if self.unguarded:
+            raise InvalidInput(f"claim {self.key!r} is unguarded (the store was away): there is nothing to publish")
+        stay = self._agreed.keep if keep is None else ttl_seconds(keep, "keep")
+        kept = self._fitting(values.encode(value))
+        entry: Entry = yield Finish(self._hold.key, self._hold.owner, kept, stay)
+        return entry.owner == self._hold.owner
+
+    def _fitting(self, kept: bytes) -> bytes:
+        """What is kept: the result, or a tombstone if it is too large."""
+        why = values.too_large(kept)
+        if not why:
+            return kept
+        log.warning("result_not_kept", extra={"key": self._hold.key, "why": why})
+        return values.tombstone(why)
+
+    def _recording(self, value: Any, kept: bytes, keep: float, terms: Terms) -> Flow[Publication]:
+        core, hold = self._core, self._hold
+        if not hold.owner:
+            return self._unrecorded(value)
+        info = core.info(self._agreed.purpose)
+        stands, result = yield from publish.publish(hold, kept, keep, terms, core.desk, info)
+        self._over = True
+        if core.hook is not None:
+            core.hook(events.Published(hold.key, hold.fence, not stands, self.held()))
+        if stands:
+            return Publication(True, value, tombstone=values.is_tombstone(kept))
+        if not isinstance(result, Done):
+            return Publication(False, superseded=True, pending=result.state is not State.FREE)
+        theirs = values.decoded(result.kept, self.key)
+        return Publication(False, theirs, superseded=True, tombstone=values.is_tombstone(result.kept))
+
+    def _unrecorded(self, value: Any) -> Publication:
+        self._core.drop(self, "store away")
+        return Publication(False, value)
+
+    def _concluding(self, value: T) -> Flow[T]:
+        """Publishes what a guarded function returned, and answers what its caller gets: the value that stands."""
+        try:
+            kept = values.encode(value)
+        except InvalidInput as error:
+            log.warning("result_not_kept", extra={"key": self._hold.key, "why": str(error)})
+            kept = values.tombstone(str(error))
+        told = yield from self._or_drop(self._publishing(value, kept))
+        return told.value if told.superseded and told.value is not None else value
+
+    def _failing(self, error: BaseException) -> Flow[Failing]:
+        """Ends the claim as its policy says."""
+        self._check_won("fail")
+        core, hold, agreed = self._core, self._hold, self._agreed
+        what, kept = agreed.policy.of(error), values.failure(error)
+        if self.unguarded or hold.lost == FORKED:  # there is nothing to let go of; or it is the parent's
+            self._over = True
+            return Failing.RELEASED if self.unguarded else Failing.LOST
+        done = yield from publish.fail(hold, what, kept, agreed.keep, core.desk, lambda park: self._letter(park, error))
+        self._over = True
+        if core.hook is not None:
+            if done in (Failing.REPLAYED, Failing.PARKED):
+                core.hook(events.Published(hold.key, hold.fence, False, self.held()))
+            else:
+                core.hook(events.ReleasedLease(hold.key, hold.fence, self.held(), done.value))
+            if isinstance(what, Park) and done is Failing.PARKED:
+                core.hook(events.DeadLettered(item_key(queue_of(what.group), self.key), what.group, self.attempt))
+        return done
+
+    def _letter(self, park: Park, error: BaseException) -> Push:
+        facts: dict[str, Any] = {"error": error, "at": datetime.now(UTC), "key": self.key, "attempts": self.attempt}
+        origin = describe(self._core.info(self._agreed.purpose))
+        try:
+            return letter(park.group, self.payload, origin=origin, **facts)
+        except InvalidInput:  # not JSON-able, or too large
+            return letter(park.group, repr(self.payload)[:_REPR_CHARS], origin=origin, **facts)
+
+    def _leaving(self, error: BaseException | None) -> Flow[None]:
+        """The end of a guarded body: an error is dealt with as the policy says; what was not published is let go."""
+        if error is not None:
+            yield from self._or_drop(self._failing(error))
+        else:
+            self._core.released(self, (yield from self._or_drop(self._core.releasing(self))))
+
+    def _or_drop(self, flow: Flow[T]) -> Flow[T]:
+        """The flow's result; if it fails, the claim is at least not renewed any more, and ends with its ttl."""
+        try:
+            return (yield from flow)
+        except (Interrupted, StoreError):
+            if not self._hold.lost:
+                self._core.drop(self, "given up")
+            raise

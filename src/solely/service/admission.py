@@ -1,0 +1,103 @@
+"""Admission: from where a request may come, and who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import quote
+
+from starlette.responses import RedirectResponse
+
+from . import problems
+from .answers import Header
+from .problems import Problem
+from .routes import SAFE, Bearer, Call, Route, Webhook
+from .security import LOCAL, NOBODY, WEBHOOK, Principal, Scope, same
+
+LOGIN_PATH = "/login"
+_ONCE = frozenset(  # headers that say something about the request: two of one would say two things
+    (b"host", b"origin", b"authorization", b"content-type", b"content-length", b"cookie", b"x-csrf-token")
+)
+
+
+def read_headers(pairs: Iterable[Header], most: int) -> dict[bytes, bytes]:
+    """The headers that matter here; a Problem if one of them comes twice, or if all are too large."""
+    found: dict[bytes, bytes] = {}
+    size = 0
+    for name, value in pairs:
+        size += len(name) + len(value)
+        if name in _ONCE:
+            if name in found:
+                raise Problem(problems.INVALID, f"the header {name.decode()} was sent twice")
+            found[name] = value
+    if size > most:
+        raise Problem(problems.HEADERS_TOO_LARGE, f"the headers have {size} bytes; the most is {most}")
+    return found
+
+
+def check_whence(call: Call[Any, Any]) -> None:
+    """Nothing, if the request was meant for us and is not a stranger's page speaking through a browser; else a
+    Problem. On loopback too: a page from anywhere can reach that."""
+    hosts, host = call.service.hosts, call.headers.get(b"host", b"")
+    if not host:
+        raise Problem(problems.INVALID, "the Host header is missing")
+    if not hosts.knows(host):
+        raise Problem(problems.UNKNOWN_HOST)
+    origin = call.headers.get(b"origin")
+    if origin is not None and not hosts.same_site(origin, host):
+        raise Problem(problems.OTHER_ORIGIN)
+
+
+def identify(call: Call[Any, Any], scope: Scope | None) -> RedirectResponse | None:
+    """Sets who asks; a Problem if that is unknown, or may not. A page leads who is unknown to the login."""
+    if scope is None:
+        call.principal = NOBODY
+        return None
+    principal = _whose(call)
+    if principal is None:
+        return _unknown(call.route, call)
+    if principal.scope < scope:
+        raise Problem(problems.SCOPE, f"this needs the scope {scope.name.lower()}")
+    call.principal = principal
+    return None
+
+
+def _whose(call: Call[Any, Any]) -> Principal | None:
+    """None if it cannot be told. A session must show with every write that the page was ours."""
+    service, headers, route = call.service, call.headers, call.route
+    if not service.tokens:
+        return LOCAL
+    authorization = headers.get(b"authorization")
+    if authorization is not None:
+        return service.tokens.bearer(authorization)
+    call.cookie = _session(headers.get(b"cookie", b""), service.sessions.COOKIE)
+    principal = service.sessions.whose(call.cookie) if call.cookie else None
+    by_script = principal is not None and route.method not in SAFE and not route.form
+    if by_script and not same(headers.get(b"x-csrf-token", b""), call.csrf):
+        raise Problem(problems.CSRF)
+    return principal
+
+
+def _session(cookies: bytes, name: str) -> str:
+    try:
+        found = SimpleCookie(cookies.decode("latin-1")).get(name)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""
+
+
+def _unknown(route: Route, call: Call[Any, Any]) -> RedirectResponse:
+    if isinstance(route.auth, Bearer) and route.auth.page and route.method in SAFE:
+        query = call.scope["query_string"].decode("latin-1")
+        here = quote(call.scope["path"] + (f"?{query}" if query else ""), safe="")
+        return RedirectResponse(f"{LOGIN_PATH}?next={here}", 303)
+    raise Problem(problems.NO_TOKEN, headers=((b"www-authenticate", b'Bearer realm="solely"'),))
+
+
+async def verify(auth: Webhook, call: Call[Any, Any]) -> None:
+    """Nothing, if the route's own check lets the request through; else a Problem."""
+    verdict = auth.verify(call)
+    if not (verdict if isinstance(verdict, bool) else await verdict):
+        raise Problem(problems.NO_TOKEN, f"this needs {auth.how}")
+    call.principal = WEBHOOK

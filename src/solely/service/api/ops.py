@@ -1,0 +1,196 @@
+"""Ops over HTTP: a batch is performed as the store would, so that a service can be used as a store (`http://…`), from
+any language. And hints: what a client that waits is told by the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+from typing import Annotated
+
+import msgspec
+
+from ...errors import InvalidInput, StoreError
+from ...model import Entry, item_key
+from ...ops import Ack, Acquire, Clear, Finish, Hit, Op, Push, Read, Release, Renew, Reply, Return, Take
+from ...owner import fresh_owner
+from ...stores import AsyncStore
+from ...stores.http.wire import GRANTING, MAX_STORED_KEY, Batch, Page, Replies, op_of, reply_of, wire_entry
+from .. import audit
+from ..problems import SCOPE, STOPPING, TOO_MANY, Problem, problem_of
+from ..routes import KIB, READ, WRITE, Body, Call, PageSize, Route
+from ..security import Scope
+from ..streams import EventStream, message
+
+CAP = 1024 * KIB  # bytes: 256 KiB of values in base64, and as much again for keys and the rest
+UNREAD = 1000  # hints that a slow reader may be behind: what it misses it finds by asking again
+ITEMS = "item/"
+
+StoredKey = Annotated[str, msgspec.Meta(max_length=MAX_STORED_KEY, description="kind/name, or what it begins with")]
+
+
+async def perform(call: Call[Batch, None]) -> Replies:
+    """Performs the batch; each op stands or fails alone."""
+    ops = [op_of(each) for each in call.body.ops]
+    for op in ops:
+        _check(call, op)
+    _grant(call, ops)
+    for op in ops:
+        if isinstance(op, Clear) and _needed(op) is Scope.ADMIN:
+            await call.service.audit.record(call.principal.name, "ops.clear", op.key, op.reason)
+    replies = await call.service.store.perform(ops) if ops else []
+    for op, reply in zip(ops, replies, strict=True):
+        _count(call, op, reply)
+    return Replies([reply_of(reply, _told(reply)) for reply in replies])
+
+
+def _needed(op: Op) -> Scope:
+    """The scope that the op needs: to undo what others hold or finished is an admin's, but for marks, which are
+    forgotten by whoever may make them."""
+    if isinstance(op, Read):
+        return Scope.READ
+    return Scope.ADMIN if isinstance(op, Clear) and not op.key.startswith("mark/") else Scope.WRITE
+
+
+def _check(call: Call[Batch, None], op: Op) -> None:
+    """A Problem, or InvalidInput, if the caller may not have this op performed."""
+    name, needed = type(op).__name__.lower(), _needed(op)
+    if call.principal.scope < needed:
+        raise Problem(SCOPE, f"the op {name} needs the scope {needed.name.lower()}")
+    if isinstance(op, Push | Take | Ack | Return):
+        if op.queue == audit.QUEUE:
+            raise InvalidInput("the audit log is written by the service, and by nobody else")
+    elif isinstance(op, Clear) and op.key.startswith(item_key(audit.QUEUE, "")):
+        raise InvalidInput("the audit log cannot be cleared")
+    elif op.key.startswith(ITEMS) and not isinstance(op, Read | Clear):
+        raise InvalidInput(f"{op.key!r:.80} is an item of a queue: push, take, ack or return it")
+    if isinstance(op, Acquire | Renew | Take):
+        call.service.ttl(op.ttl)
+    if isinstance(op, Hit) and op.limit > call.service.store.max_limit:
+        raise InvalidInput(f"limit={op.limit} is more than this store keeps exactly ({call.service.store.max_limit})")
+
+
+def _grant(call: Call[Batch, None], ops: Sequence[Op]) -> None:
+    """A Problem if something is to be granted that may not be now."""
+    if call.service.stopping.is_set() and any(isinstance(op, GRANTING) for op in ops):
+        raise Problem(STOPPING)
+    wanted = sum(isinstance(op, Acquire) for op in ops)
+    if wanted:
+        call.service.holds.check(call.principal.name, wanted)
+
+
+def _count(call: Call[Batch, None], op: Op, reply: Reply | StoreError) -> None:
+    """Keeps count of what the caller holds."""
+    holds, who = call.service.holds, call.principal.name
+    if isinstance(op, Acquire | Renew):
+        if isinstance(reply, Entry) and reply.owner == op.owner:
+            holds.add(who, f"{op.owner} {op.key}", reply.left)
+    elif isinstance(op, Release | Finish):
+        holds.remove(who, f"{op.owner} {op.key}")
+
+
+def _told(reply: Reply | StoreError) -> str:
+    return problem_of(reply).document.detail if isinstance(reply, StoreError) else ""
+
+
+# -- hints
+
+
+async def hints(call: Call[None, None]) -> EventStream:
+    """The first event tells the caller's name: what is acquired with that as `client` is hinted in the next ones."""
+    keys: asyncio.Queue[str] = asyncio.Queue(UNREAD)
+    loop = asyncio.get_running_loop()
+    store = call.service.another_store()
+
+    def tell(key: str) -> None:
+        loop.call_soon_threadsafe(_put, keys, key)
+
+    store.listen(tell)
+    try:
+        await _listening(store)
+        return EventStream(call, _hints(store, keys))
+    except BaseException:
+        await store.close()
+        raise
+
+
+def _put(keys: asyncio.Queue[str], key: str) -> None:
+    with suppress(asyncio.QueueFull):
+        keys.put_nowait(key)
+
+
+async def _listening(store: AsyncStore) -> None:
+    """Returns when the store is ready to hint: it makes itself so when its client first waits for something."""
+    key, owner = f"hint/{store.client}", fresh_owner()
+    replies = await store.perform([Acquire(key, owner, 1.0, client=store.client), Release(key, owner)])
+    for reply in replies:
+        if isinstance(reply, StoreError):
+            raise reply
+
+
+async def _hints(store: AsyncStore, keys: asyncio.Queue[str]) -> AsyncGenerator[bytes, None]:
+    try:
+        yield message("client", store.client)
+        while True:
+            yield message("hint", await keys.get())
+    finally:
+        await store.close()
+
+
+# -- pages of entries, as a store lists them
+
+
+class EntriesQuery(Body):
+    """Which entries: those whose stored key begins with `prefix` and comes after `after`."""
+
+    prefix: StoredKey = ""
+    after: StoredKey = ""
+    limit: PageSize = 100
+    values: bool = False
+
+
+MOST_VALUES = 100  # entries at once with their values: 25 MiB at the worst
+
+
+async def entries(call: Call[None, EntriesQuery]) -> Page:
+    """A page of entries in key order."""
+    asked = call.query
+    limit = min(asked.limit, MOST_VALUES) if asked.values else asked.limit
+    found = await call.service.store.scan(asked.prefix, asked.after, limit)
+    if not asked.values:
+        found = [entry._replace(value=None) for entry in found]
+    return Page([wire_entry(entry) for entry in found], found[-1].key if len(found) == limit else None)
+
+
+ROUTES = [
+    Route(
+        "POST",
+        "/v1/ops",
+        READ,
+        perform,
+        "Perform ops as the store does. To read needs the scope read, to clear what is no mark admin, all else write",
+        body=Batch,
+        answer=Replies,
+        refusals=(TOO_MANY, STOPPING),
+        cap=CAP,
+        again="Safe: every op is idempotent by its owner, for a minute.",
+    ),
+    Route(
+        "GET",
+        "/v1/ops/hints",
+        WRITE,
+        hints,
+        "Follow, as server-sent events, which keys that this client waits for may be free now",
+        media="text/event-stream",
+        refusals=(TOO_MANY,),
+    ),
+    Route(
+        "GET",
+        "/v1/entries",
+        READ,
+        entries,
+        "List entries of any kind in the order of their stored keys",
+        query=EntriesQuery,
+        answer=Page,
+    ),
+]

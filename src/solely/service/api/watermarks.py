@@ -1,0 +1,116 @@
+"""Watermarks over HTTP: how far the work has come. Values are whole numbers of 64 bits, or times with a zone."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from ..problems import BUSY
+from ..routes import ADMIN, READ, WRITE, Answer, Body, Call, Key, PageSize, Prefix, Reason, Route
+
+Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+Value = Number | Time
+
+
+class AdvanceWatermark(Body):
+    """It goes forward to `value`, and never back."""
+
+    key: Key
+    value: Value
+
+
+class RewindWatermark(Body):
+    """It goes back to `to`."""
+
+    key: Key
+    to: Value
+    reason: Reason
+
+
+class WatermarkAnswer(Answer):
+    """The value that now stands."""
+
+    key: str
+    value: Value
+
+
+class WatermarksQuery(Body):
+    """Those whose key begins with `prefix` and comes after `after`."""
+
+    prefix: Prefix = ""
+    after: Prefix = ""
+    limit: PageSize = 100
+
+
+class ListedWatermarks(Answer):
+    """In key order. If `next` is not null there may be more: ask for those after it."""
+
+    watermarks: list[WatermarkAnswer]
+    next: str | None
+
+
+KIND = "watermark/"
+
+
+async def advance(call: Call[AdvanceWatermark, None]) -> WatermarkAnswer:
+    """The given value, or the one that was further already."""
+    wanted = call.body
+    return WatermarkAnswer(key=wanted.key, value=await call.service.once.watermark(wanted.key).advance(wanted.value))
+
+
+async def rewind(call: Call[RewindWatermark, None]) -> WatermarkAnswer:
+    """Takes it back."""
+    wanted = call.body
+    stands = await call.service.once.watermark(wanted.key).rewind(wanted.to, reason=wanted.reason)
+    return WatermarkAnswer(key=wanted.key, value=stands)
+
+
+async def list_watermarks(call: Call[None, WatermarksQuery]) -> ListedWatermarks:
+    """A page of them."""
+    asked, once = call.query, call.service.once
+    after = KIND + asked.after if asked.after else ""
+    found = await call.service.store.scan(KIND + asked.prefix, after, asked.limit)
+    names = [entry.name for entry in found]
+    values = await asyncio.gather(*(once.watermark(name).read() for name in names))
+    listed = [
+        WatermarkAnswer(key=name, value=value) for name, value in zip(names, values, strict=True) if value is not None
+    ]
+    return ListedWatermarks(watermarks=listed, next=names[-1] if len(found) == asked.limit else None)
+
+
+ROUTES = [
+    Route(
+        "GET",
+        "/v1/watermarks",
+        READ,
+        list_watermarks,
+        "List watermarks in key order",
+        query=WatermarksQuery,
+        answer=ListedWatermarks,
+    ),
+    Route(
+        "POST",
+        "/v1/watermarks/advance",
+        WRITE,
+        advance,
+        "Take a watermark forward",
+        body=AdvanceWatermark,
+        answer=WatermarkAnswer,
+        again="Safe: it stands there already.",
+    ),
+    Route(
+        "POST",
+        "/v1/watermarks/rewind",
+        ADMIN,
+        rewind,
+        "Take a watermark back",
+        body=RewindWatermark,
+        answer=WatermarkAnswer,
+        refusals=(BUSY,),
+        again="Takes it back again, if it was advanced meanwhile.",
+    ),
+]

@@ -1,0 +1,126 @@
+"""Locks, claims and reservations: who has what, since when, for how long; and its end by an admin, for a reason."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from starlette.responses import RedirectResponse
+
+from ...errors import StoreError
+from ...model import State
+from ...ops import Clear, Read
+from ..api.entries import Fence
+from ..problems import UNKNOWN, Problem
+from ..routes import Answer, Body, Call, Key, Reason, Route
+from .rendering import ADMIN_PAGE, READ_PAGE, Page, View, show
+from .rows import ListQuery, Row, row, rows
+
+
+class Side(NamedTuple):
+    """A kind of entry, and how an admin ends one: the verb, and what that means for others."""
+
+    kind: str
+    page: Page
+    verb: str
+    means: str
+
+
+LOCKS = Side(
+    "lock",
+    Page("Locks", "solely:locks.html", "/locks"),
+    "release",
+    "Its holder is told at its next renewal and must stop; until it hears of it, only the fence keeps its writes out. "
+    "Whoever waits gets the lock next.",
+)
+CLAIMS = Side(
+    "claim",
+    Page("Claims", "solely:claims.html", "/claims"),
+    "expire",
+    "The next caller runs the work again. If its result was published, it is forgotten; if it is still running, its "
+    "result is not accepted once another has taken the claim.",
+)
+RESERVATIONS = Side(
+    "reservation",
+    Page("Reservations", "solely:reservations.html", "/reservations"),
+    "expire",
+    "The next caller may send at once: the hold or the quiet window is over.",
+)
+MARKS = Side(
+    "mark",
+    Page("Dedup", "solely:dedup.html", "/dedup"),
+    "forget",
+    "The next caller is first again, and does the work once more.",
+)
+
+
+class EndQuery(View):
+    """An entry as it was seen."""
+
+    key: Key
+    fence: Fence
+
+
+class End(Body):
+    """An entry as it was seen, and why it is to end."""
+
+    key: Key
+    fence: Fence
+    reason: Reason
+
+
+def listing(side: Side) -> Route:
+    """The list of a kind."""
+
+    async def look(call: Call[None, ListQuery]) -> object:
+        return await show(call, side.page, lambda: rows(call, side.kind))
+
+    return Route("GET", side.page.place, READ_PAGE, look, side.page.title, query=ListQuery, hidden=True)
+
+
+def ending(side: Side) -> list[Route]:
+    """The page on which an admin says why, and the act."""
+    path = f"{side.page.place}/{side.verb}"
+    page = Page(f"{side.verb.capitalize()} {side.kind}", "solely:end.html", side.page.place)
+
+    async def confirm(call: Call[None, EndQuery]) -> object:
+        async def look() -> Ending:
+            (entry,) = await call.service.store.perform([Read(f"{side.kind}/{call.query.key}")])
+            if isinstance(entry, StoreError):
+                raise entry
+            known: Row = row(call, entry)  # type: ignore[arg-type]
+            if known.state is State.FREE or known.fence != call.query.fence:
+                raise Problem(UNKNOWN, "It is no longer there, or another has it now: look at the list again.")
+            return Ending(row=known, verb=side.verb, means=side.means, path=path)
+
+        return await show(call, page, look)
+
+    async def end(call: Call[End, None]) -> RedirectResponse:
+        wanted = call.body
+        (reply,) = await call.service.store.perform([Clear(f"{side.kind}/{wanted.key}", wanted.fence, wanted.reason)])
+        if isinstance(reply, StoreError):
+            raise reply
+        call.service.desk.looks.forget()
+        note = "ended" if reply is True else "moved-on"
+        return RedirectResponse(f"{side.page.place}?{urlencode({'note': note})}", 303)
+
+    return [
+        Route("GET", path, ADMIN_PAGE, confirm, page.title, query=EndQuery, hidden=True),
+        Route("POST", path, ADMIN_PAGE, end, page.title, body=End, form=True, hidden=True),
+    ]
+
+
+class Ending(Answer):
+    """What is about to end."""
+
+    row: Row
+    verb: str
+    means: str
+    path: str
+
+
+ROUTES = [
+    route
+    for side in (LOCKS, CLAIMS, RESERVATIONS)
+    for route in (listing(side), *ending(side))
+] + ending(MARKS)

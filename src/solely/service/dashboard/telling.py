@@ -1,0 +1,79 @@
+"""How durations, moments and numbers are told to people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from markupsafe import Markup
+
+_UNITS = ((2 * 86_400.0, "days", 86_400.0), (2 * 3_600.0, "h", 3_600.0), (120.0, "min", 60.0))
+WIDTH, HEIGHT = 600.0, 120.0  # of a drawing, in units of its own
+
+
+def span(seconds: float | None) -> str:
+    """12.3 s, 14 min, 23 h, 12 days; `for ever` where there is no end."""
+    if seconds is None or seconds == float("inf"):
+        return "for ever"
+    for least, unit, size in _UNITS:
+        if seconds >= least:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(0.0, seconds):.1f} s"
+
+
+def at(moment: float) -> str:
+    """2026-03-01 14:05:09 UTC."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def clock(moment: float) -> str:
+    """14:05:09."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%H:%M:%S")
+
+
+def rate(per_second: float) -> str:
+    """0, 0.25, 3.1, 1,240."""
+    if not per_second:
+        return "0"
+    return f"{per_second:,.0f}" if per_second >= 100 else f"{per_second:.{1 if per_second >= 1 else 2}f}"
+
+
+def ms(seconds: float | None) -> str:
+    """0.42 ms, 12 ms, 1.3 s; a dash where there was none."""
+    if seconds is None:
+        return "–"
+    if seconds >= 1.0:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1e3:.{0 if seconds >= 0.01 else 1 if seconds >= 0.001 else 2}f} ms"
+
+
+def facts(of: dict[str, Any]) -> str:
+    """What an event says beside its key: `fence 17, waited 0.2 s`."""
+    return ", ".join(f"{name.replace('_', ' ')} {_fact(name, value)}" for name, value in of.items() if value != "")
+
+
+def _fact(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return span(value) if isinstance(value, float) else str(value)
+
+
+def pretty(value: Any) -> str:
+    """JSON, as it is read."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def points(values: Sequence[float | None], most: float) -> Markup:
+    """The points of a line through the values, for a drawing of WIDTH × HEIGHT."""
+    step = WIDTH / max(1, len(values) - 1)
+    drawn = (f"{i * step:.1f},{HEIGHT - HEIGHT * (v or 0.0) / (most or 1.0):.1f}" for i, v in enumerate(values))
+    return Markup(" ".join(drawn))
+
+
+FILTERS = {
+    "span": span, "at": at, "clock": clock, "rate": rate, "ms": ms, "facts": facts, "pretty": pretty,
+    "points": points, "query": urlencode,
+}  # fmt: skip

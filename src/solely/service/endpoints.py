@@ -1,0 +1,96 @@
+"""Endpoints: routes as they are mounted, and how a path finds its own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from ..errors import InvalidInput
+from . import problems
+from .problems import Problem
+from .receiving import decoders
+from .routes import SAFE, Bearer, Call, Public, Route, Webhook
+from .security import Scope
+
+
+class Endpoint:
+    """A route, with what can be prepared before the first request. InvalidInput if it says too little."""
+
+    __slots__ = ("audited", "body", "parts", "query", "route", "scope", "webhook")
+
+    def __init__(self, route: Route) -> None:
+        _check(route)
+        self.route = route
+        self.parts = route.path.split("/")
+        self.scope = route.auth.scope if isinstance(route.auth, Bearer) else None
+        self.webhook = route.auth if isinstance(route.auth, Webhook) else None
+        self.audited = _is_admin_action(route)
+        self.body, self.query = decoders(route)
+
+
+def _check(route: Route) -> None:
+    where = f"route {route.method} {route.path}"
+    if type(route.auth) not in (Public, Bearer, Webhook):
+        raise InvalidInput(f"{where} declares no scheme; give it PUBLIC, READ, WRITE, ADMIN or a Webhook")
+    if not inspect.iscoroutinefunction(route.handler):
+        raise InvalidInput(f"{where}: its handler must be a coroutine function")
+    if _is_admin_action(route) and "reason" not in _fields(route.body):
+        raise InvalidInput(f"{where} is an admin action: its body needs a `reason`, which the audit log keeps")
+
+
+def _is_admin_action(route: Route) -> bool:
+    return isinstance(route.auth, Bearer) and route.auth.scope is Scope.ADMIN and route.method not in SAFE
+
+
+def _fields(body: Any) -> list[str]:
+    return [field.name for field in msgspec.structs.fields(body)] if body is not None else []
+
+
+class Table:
+    """All endpoints. A path without a {part} is found by one look."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._fixed: dict[str, dict[str, Endpoint]] = {}
+        self._open: list[Endpoint] = []
+        for route in routes:
+            endpoint = Endpoint(route)
+            if "{" in route.path:
+                self._open.append(endpoint)
+            elif self._fixed.setdefault(route.path, {}).setdefault(route.method, endpoint) is not endpoint:
+                raise InvalidInput(f"route {route.method} {route.path} is declared twice")
+
+    def find(self, method: str, path: str, call: Call[Any, Any]) -> Endpoint:
+        """The endpoint, whose {parts} are put into the call; a Problem if there is none."""
+        wanted = "GET" if method == "HEAD" else method
+        fixed = self._fixed.get(path)
+        if fixed is not None and wanted in fixed:
+            return fixed[wanted]
+        parts = path.split("/")
+        methods = set(fixed or ())
+        for endpoint in self._open:
+            params = _match(endpoint.parts, parts)
+            if params is None:
+                continue
+            if endpoint.route.method == wanted:
+                call.params = params
+                return endpoint
+            methods.add(endpoint.route.method)
+        if not methods:
+            raise Problem(problems.NOT_FOUND)
+        raise Problem(problems.METHOD, headers=((b"allow", ", ".join(sorted(methods)).encode()),))
+
+
+def _match(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
+    """The {parts} of the path, if it is of this pattern."""
+    if len(pattern) != len(parts):
+        return None
+    params = {}
+    for wanted, part in zip(pattern, parts, strict=True):
+        if wanted[:1] == "{" and part:
+            params[wanted[1:-1]] = part
+        elif wanted != part:
+            return None
+    return params

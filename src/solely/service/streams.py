@@ -1,0 +1,72 @@
+"""Streams of server-sent events. They end when the reader hangs up, the service stops, or there is no more to tell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, MutableMapping
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from .routes import Call
+
+PAUSE = 8.0  # seconds of silence before a word: proxies and readers give up on connections that say nothing for longer
+
+
+def message(event: str, data: object, id: int | None = None) -> bytes:
+    """One event as it is written on the wire; its data is JSON, which has no line breaks."""
+    number = b"id: %d\n" % id if id is not None else b""
+    return b"%sevent: %s\ndata: %s\n\n" % (number, event.encode(), msgspec.json.encode(data))
+
+
+class EventStream(Response):
+    """Sends messages as they come. The caller counts as one that waits, and `ended` is called in the end."""
+
+    media_type = "text/event-stream"
+
+    def __init__(
+        self, call: Call[Any, Any], messages: AsyncGenerator[bytes, None], ended: Callable[[], object] | None = None
+    ) -> None:
+        super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        del self.headers["content-length"]
+        self._messages = messages
+        self._ended = ended
+        self._service = call.service
+        self._slot = call.service.waiters.one_more(call.principal.name)
+        self._slot.__enter__()  # a Problem now, and not when the answer has begun
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if scope["method"] != "HEAD":
+                await self._stream(receive, send)
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._slot.__exit__(None, None, None)
+            await self._messages.aclose()
+            if self._ended is not None:
+                self._ended()
+
+    async def _stream(self, receive: Any, send: Any) -> None:
+        over = {asyncio.ensure_future(_hung_up(receive)), asyncio.ensure_future(self._service.stopping.wait())}
+        going = asyncio.ensure_future(anext(self._messages, b""))
+        try:
+            while True:
+                done, _ = await asyncio.wait({going, *over}, timeout=PAUSE, return_when=asyncio.FIRST_COMPLETED)
+                if done & over or (going in done and not going.result()):
+                    return
+                await send(
+                    {"type": "http.response.body", "body": going.result() if done else b":\n\n", "more_body": True}
+                )
+                if done:
+                    going = asyncio.ensure_future(anext(self._messages, b""))
+        finally:
+            for task in (going, *over):
+                task.cancel()
+            await asyncio.gather(going, *over, return_exceptions=True)
+
+
+async def _hung_up(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,64 @@
+"""What a command imports: it starts as quickly as what it uses. Counted in modules: time depends on the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = (
+    "rich",
+    "redis",
+    "hiredis",
+    "psycopg",
+    "pymongo",
+    "sqlite3",
+    "msgspec",
+    "starlette",
+    "uvicorn",
+    "solely.service",
+)
+LIST_MODULES = """
+import json, sys
+from solely.cli import main
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    code = end.code
+print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
+"""
+
+
+def imported(url: str, *words: str) -> set[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "SOLELY_URL": url}
+    told = subprocess.run(
+        [sys.executable, "-c", LIST_MODULES, *words], env=environment, capture_output=True, text=True, timeout=50
+    )
+    code, modules = json.loads(told.stderr.splitlines()[-1])
+    assert code == 0, told.stderr
+    return {heavy for heavy in HEAVY if any(name == heavy or name.startswith(heavy + ".") for name in modules)}
+
+
+@pytest.mark.parametrize("words", [("--help",), ("--version",), ("run", "--help"), ("locks", "--help")])
+def test_help_imports_nothing_that_it_does_not_use(words: tuple[str, ...]) -> None:
+    assert imported("redis://127.0.0.1", *words) == set()
+
+
+def test_run_imports_the_driver_of_its_store_and_no_more(tmp_path: Path) -> None:
+    assert imported(f"sqlite:///{tmp_path}/s.db", "run", "--lock", "a", "--", "true") == {"sqlite3"}
+
+
+def test_a_list_that_nobody_looks_at_needs_no_rich(tmp_path: Path) -> None:
+    assert imported(f"sqlite:///{tmp_path}/s.db", "locks", "list") == {"sqlite3"}
+
+
+def test_without_click_it_says_what_to_install(tmp_path: Path) -> None:
+    hide = "import sys; sys.modules['click'] = None; from solely.cli import main; main(['--help'])"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    told = subprocess.run([sys.executable, "-c", hide], env=environment, capture_output=True, text=True, timeout=50)
+    assert (told.returncode, told.stdout) == (1, "")
+    assert "pip install 'solely[cli]'" in told.stderr

@@ -1,0 +1,153 @@
+"""The service on loopback: on a thread of the test, with real connections; or as a process, with real signals."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx2
+import uvicorn
+
+from solely.service.app import App
+from solely.service.mounted import all_routes
+from solely.service.routes import Route
+from solely.service.serve import config
+from solely.service.service import Service
+from solely.service.settings import Settings, load
+
+T = TypeVar("T")
+END = 10.0  # seconds for a server to begin or end: it takes some tenths
+TOKENS = {scope: f"{scope}-token-of-these-tests" for scope in ("read", "write", "admin")}
+LINES = tuple(f"{scope}er:{scope}:{hashlib.sha256(token.encode()).hexdigest()}" for scope, token in TOKENS.items())
+
+
+def settings(**given: Any) -> Settings:
+    """Settings of a service on a store of its own, from these alone."""
+    return load(environ={}, flags={"url": "memory://", "port": 0, "stop_timeout": 2, **given}).settings
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+class Running:
+    """A service that runs on a thread, and a client that speaks to it."""
+
+    def __init__(self, app: App, port: int) -> None:
+        self.app = app
+        self.service = app.service
+        self.port = port
+        self.address = f"http://127.0.0.1:{port}"
+        self.http = httpx2.Client(base_url=self.address, timeout=20.0)
+        self.loop: asyncio.AbstractEventLoop
+
+    def post(self, path: str, body: object = None, **options: Any) -> httpx2.Response:
+        return self.http.post(path, json=body, **options)
+
+    def get(self, path: str, **options: Any) -> httpx2.Response:
+        return self.http.get(path, **options)
+
+    def connect(self) -> socket.socket:
+        """A bare connection."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20.0)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of what is awaited where the service runs."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(END)
+
+    def on_loop(self, work: Callable[[], Any]) -> None:
+        """Runs it where the service runs."""
+
+        async def there() -> None:
+            work()
+
+        self.run(there())
+
+
+@contextmanager
+def running(routes: Iterable[Route] | None = None, **given: Any) -> Iterator[Running]:
+    """The service with all routes, or with these, until the test is over."""
+    app = App(Service(settings(**given)), all_routes() if routes is None else routes)
+    listening = socket.create_server(("127.0.0.1", 0))
+    server: list[uvicorn.Server] = []
+    it: list[Running] = []
+    up = threading.Event()
+
+    async def serve() -> None:
+        server.append(uvicorn.Server(config(app.service.settings, app)))
+        it.append(Running(app, listening.getsockname()[1]))
+        it[0].loop = asyncio.get_running_loop()
+        up.set()
+        await server[0].serve(sockets=[listening])
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    assert up.wait(END)
+    try:
+        until(lambda: server[0].started or not thread.is_alive())
+        with it[0].http:
+            yield it[0]
+    finally:
+        server[0].should_exit = True
+        thread.join(END)
+        listening.close()
+        assert not thread.is_alive()
+
+
+def until(condition: Callable[[], Any], seconds: float = END) -> Any:
+    """What the condition answers as soon as that is true."""
+    ends = time.monotonic() + seconds
+    while not (answer := condition()):
+        assert time.monotonic() < ends, "it took too long"
+        time.sleep(0.01)
+    return answer
+
+
+class Process:
+    """`solely serve` as a process of its own."""
+
+    def __init__(self, folder: Path, *flags: str, **environ: str) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("SOLELY_")}
+        self.log = folder / "service.log"
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "solely.cli", "serve", "--port", "0", *flags],
+                stdout=subprocess.PIPE, stderr=log, text=True, cwd=folder,
+                env={**kept, "XDG_DATA_HOME": str(folder), **environ},
+            )  # fmt: skip
+        self.pid = self._process.pid
+
+    def address(self) -> str:
+        """Where it is, once that is printed."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert "http://" in line, self.log.read_text()
+        return next(word.rstrip("/") for word in line.split() if word.startswith("http://"))
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def wait(self, seconds: float = 20.0) -> int:
+        """Its exit code."""
+        return self._process.wait(seconds)
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *how: object) -> None:
+        if self._process.poll() is None:
+            self.signal(signal.SIGKILL)
+            self.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()

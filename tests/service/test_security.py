@@ -1,0 +1,305 @@
+"""Security: who may do what, from where; that nothing is open by mistake, and that secrets stay secret."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+
+from solely import InvalidInput
+from solely.service import security
+from solely.service.mounted import all_routes
+from solely.service.routes import ADMIN, PUBLIC, READ, WRITE, Answer, Bearer, Body, Call, Key, Reason, Route, Webhook
+from solely.service.security import Hosts, Scope, Sessions, Tokens, is_loopback, mint, same
+from tests.service.serving import LINES, TOKENS, Running, bearer, running
+
+# -- tokens
+
+
+def test_a_minted_token_is_known_by_its_digest() -> None:
+    token, line = mint("ci", Scope.WRITE)
+    assert token not in line
+    tokens = Tokens([line])
+    known = tokens.bearer(f"Bearer {token}".encode())
+    assert known is not None
+    assert (known.name, known.scope) == ("ci", Scope.WRITE)
+    assert known.digest == hashlib.sha256(token.encode()).digest()
+
+
+def test_two_tokens_of_a_name_are_valid_at_once_and_a_third_is_not() -> None:
+    (old, old_line), (new, new_line), (_, third) = (mint("ci", Scope.READ) for _ in range(3))
+    tokens = Tokens([old_line, new_line])
+    assert tokens.whose(old.encode()) is not None
+    assert tokens.whose(new.encode()) is not None
+    with pytest.raises(InvalidInput, match="2 may be valid at once"):
+        Tokens([old_line, new_line, third])
+
+
+@pytest.mark.parametrize("given", [b"", b"Bearer", b"Bearer ", b"Basic x", b"Bearer wrong", b"bearer\xff\xfe", b"\0"])
+def test_what_is_no_token(given: bytes) -> None:
+    assert Tokens(LINES).bearer(given) is None
+
+
+def test_compares_take_text_and_bytes_of_any_kind() -> None:
+    assert same("ä", "ä".encode())
+    assert not same("\udcff", "x")
+    assert not same(b"", "x")
+
+
+# -- sessions
+
+
+def test_a_session_ends_with_its_time_or_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = Tokens(LINES)
+    sessions = Sessions(b"k" * 32, tokens)
+    admin = tokens.whose(TOKENS["admin"].encode())
+    assert admin is not None
+    cookie = sessions.open(admin)
+    assert sessions.whose(cookie) == admin
+    assert Sessions(b"k" * 32, Tokens(LINES[:1])).whose(cookie) is None, "its token is gone"
+    assert Sessions(b"x" * 32, tokens).whose(cookie) is None, "signed by another"
+    text, _, signature = cookie.partition(".")
+    for forged in ("", ".", text, f"{text}.", f"{text}.{signature[:-1]}", f"{text[:-1]}.{signature}", "\udcff.x"):
+        assert sessions.whose(forged) is None
+    monkeypatch.setattr(security, "SESSION", -1.0)
+    assert sessions.whose(sessions.open(admin)) is None
+
+
+# -- hosts
+
+
+@pytest.mark.parametrize(
+    ("host", "ours"),
+    [
+        (b"localhost", True),
+        (b"localhost:8765", True),
+        (b"LOCALHOST:1", True),
+        (b"127.0.0.1:8765", True),
+        (b"[::1]:8765", True),
+        (b"10.1.2.3", True),
+        (b"solely.example", True),
+        (b"evil.example", False),
+        (b"localhost.evil.example", False),
+        (b"127.0.0.1.evil.example", False),
+        (b"", False),
+        (b"[::1", False),
+        (b"\xff", False),
+        (b"a b", False),
+    ],
+)
+def test_hosts(host: bytes, ours: bool) -> None:
+    assert Hosts(["solely.example"]).knows(host) is ours
+
+
+@pytest.mark.parametrize(
+    ("origin", "same_site"),
+    [(b"http://h:1", True), (b"https://H:1", True), (b"http://h", False), (b"http://evil", False), (b"null", False)],
+)
+def test_origins(origin: bytes, same_site: bool) -> None:
+    assert Hosts([]).same_site(origin, b"h:1") is same_site
+
+
+def test_loopback() -> None:
+    assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "::1", "localhost")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "example.com", "")))
+
+
+# -- the matrix
+
+SCOPES = {"none": 0, "garbage": 0, "read": 1, "write": 2, "admin": 3}
+
+
+@pytest.mark.parametrize("who", SCOPES)
+@pytest.mark.parametrize("route", all_routes(), ids=lambda route: f"{route.method} {route.path}")
+def test_no_route_answers_whom_it_should_not(route: Route, who: str, guarded: Running) -> None:
+    """Everybody asks for everything. The body is empty, so that nothing is done by who may."""
+    headers = {} if who == "none" else bearer(TOKENS.get(who, who))
+    path = route.path.replace("{", "").replace("}", "")
+    with guarded.http.stream(route.method, path, headers=headers) as answer:
+        status = answer.status_code
+    if route.auth == PUBLIC:
+        assert status not in (401, 403)
+    elif isinstance(route.auth, Webhook):
+        assert status == 401
+    else:
+        assert isinstance(route.auth, Bearer)
+        needed = int(route.auth.scope)
+        if SCOPES[who] == 0:
+            assert status == (303 if route.auth.page and route.method == "GET" else 401)
+        elif SCOPES[who] < needed:
+            assert status == 403
+        else:
+            assert status not in (401, 403)
+
+
+def test_every_route_declares_its_scheme() -> None:
+    assert all(isinstance(route.auth, Bearer | Webhook) or route.auth == PUBLIC for route in all_routes())
+    public = {route.path for route in all_routes() if route.auth == PUBLIC and not route.hidden}
+    assert public == {"/healthz", "/readyz", "/-/healthy", "/-/ready", "/openapi.json", "/policy"}
+
+
+# -- declarations
+
+
+class Said(Body):
+    key: Key = "k"
+
+
+class Reasoned(Body):
+    key: Key
+    reason: Reason
+
+
+class Done(Answer):
+    by: str
+
+
+async def done(call: Call[Any, None]) -> Done:
+    return Done(by=call.principal.name)
+
+
+@pytest.mark.parametrize(
+    ("route", "said"),
+    [
+        (Route("GET", "/x", None, done, "x"), "declares no scheme"),  # type: ignore[arg-type]
+        (Route("POST", "/x", ADMIN, done, "x", body=Said), "needs a `reason`"),
+        (Route("POST", "/x", ADMIN, done, "x"), "needs a `reason`"),
+        (Route("GET", "/x", READ, lambda call: None, "x"), "coroutine"),  # type: ignore[arg-type, return-value]
+    ],
+)
+def test_a_route_that_says_too_little_fails_at_start(route: Route, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said), running([route]):
+        raise AssertionError("it started")
+
+
+def test_a_route_cannot_be_declared_twice() -> None:
+    twice = [Route("GET", "/x", READ, done, "x"), Route("GET", "/x", PUBLIC, done, "x")]
+    with pytest.raises(InvalidInput, match="twice"), running(twice):
+        raise AssertionError("it started")
+
+
+# -- admin actions, webhooks, sessions
+
+ROUTES = [
+    Route("POST", "/act", ADMIN, done, "Act", body=Reasoned, answer=Done),
+    Route("POST", "/write", WRITE, done, "Write", body=Said, answer=Done),
+    Route("POST", "/form", WRITE, done, "A form", body=Said, answer=Done, form=True),
+    Route("GET", "/page", Bearer(Scope.READ, page=True), done, "A page", answer=Done),
+    Route(
+        "POST",
+        "/hook/{source}",
+        Webhook(lambda call: same(call.header("x-token"), f"secret-{call.params['source']}"), "X-Token"),
+        done,
+        "A webhook",
+        body=Said,
+        answer=Done,
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def acting() -> Any:
+    with running(ROUTES, tokens=LINES) as it:
+        yield it
+
+
+def test_an_admin_action_needs_a_reason_which_is_kept(acting: Running) -> None:
+    admin = bearer(TOKENS["admin"])
+    for body in ({"key": "a"}, {"key": "a", "reason": ""}, {"key": "a", "reason": "x"}, {"reason": "long enough"}):
+        assert acting.post("/act", body, headers=admin).status_code == 400
+    assert acting.post("/act", {"key": "a", "reason": "it hangs"}, headers=admin).json() == {"by": "adminer"}
+    assert acting.post("/act", {"key": "b", "reason": "it too"}, headers=admin).status_code == 200
+    records = acting.run(acting.service.audit.records())
+    assert [(each.who, each.action, each.key, each.reason) for each in records] == [
+        ("adminer", "act", "b", "it too"),
+        ("adminer", "act", "a", "it hangs"),
+    ]
+
+
+def test_a_webhook_has_a_check_of_its_own(acting: Running) -> None:
+    body = {"key": "a"}
+    assert acting.post("/hook/one", body, headers={"x-token": "secret-one"}).json() == {"by": "webhook"}
+    assert acting.post("/hook/one", body, headers={"x-token": "secret-two"}).status_code == 401
+    assert acting.post("/hook/one", body, headers=bearer(TOKENS["admin"])).status_code == 401
+
+
+def test_a_session_can_read_and_writes_only_with_the_token_against_forgery(acting: Running) -> None:
+    sessions, tokens = acting.service.sessions, acting.service.tokens
+    writer = tokens.whose(TOKENS["write"].encode())
+    assert writer is not None
+    cookie = sessions.open(writer)
+    mine = {"cookie": f"other=1; {sessions.COOKIE}={cookie}"}
+    assert acting.get("/page", headers=mine).json() == {"by": "writeer"}
+    assert acting.post("/write", {}, headers=mine).json()["type"] == "/policy#csrf"
+    assert acting.post("/write", {}, headers={**mine, "x-csrf-token": "x"}).status_code == 403
+    other = sessions.open(writer)
+    assert acting.post("/write", {}, headers={**mine, "x-csrf-token": sessions.csrf(other)}).status_code == 403
+    assert acting.post("/write", {}, headers={**mine, "x-csrf-token": sessions.csrf(cookie)}).status_code == 200
+    assert acting.http.post("/form", data={"key": "a"}, headers=mine).status_code == 403
+    form = {"key": "a", "csrf": sessions.csrf(cookie)}
+    assert acting.http.post("/form", data=form, headers=mine).status_code == 200
+    assert acting.http.post("/form", data={**form, "csrf": "x"}, headers=mine).status_code == 403
+    assert acting.http.post("/form", json=form, headers=mine).status_code == 415
+
+
+def test_a_browser_without_a_session_is_led_to_the_login(acting: Running) -> None:
+    answer = acting.get("/page?a=b")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/login?next=%2Fpage%3Fa%3Db"
+
+
+def test_a_form_needs_its_token_without_tokens_too() -> None:
+    with running(ROUTES) as it:
+        assert it.http.post("/form", data={"key": "a"}).status_code == 403
+        form = {"key": "a", "csrf": it.service.sessions.csrf("")}
+        assert it.http.post("/form", data=form).json() == {"by": "local"}
+
+
+# -- from where
+
+
+def test_hosts_and_origins_are_checked_on_loopback_too(open_service: Running) -> None:
+    body = {"keys": ["a"]}
+    assert open_service.post("/v1/marks/seen", body, headers={"host": "evil.example"}).status_code == 421
+    assert open_service.post("/v1/marks/seen", body, headers={"origin": "http://evil.example"}).status_code == 403
+    assert open_service.post("/v1/marks/seen", body, headers={"origin": "null"}).status_code == 403
+    assert open_service.post("/v1/marks/seen", body, headers={"origin": open_service.address}).status_code == 200
+    plain = open_service.http.post("/v1/marks/seen", content=json.dumps(body), headers={"content-type": "text/plain"})
+    assert plain.status_code == 415, "what a page may send without asking first is not taken for JSON"
+
+
+def test_every_answer_carries_the_security_headers(guarded: Running) -> None:
+    for answer in (
+        guarded.get("/healthz"),
+        guarded.get("/policy"),
+        guarded.get("/nothing"),
+        guarded.get("/metrics", headers=bearer(TOKENS["read"])),
+        guarded.post("/v1/marks", {}),
+    ):
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert "server" not in answer.headers
+
+
+# -- secrets
+
+
+async def breaks(call: Call[None, None]) -> Done:
+    secret = call.headers
+    raise RuntimeError("it broke") from ValueError(len(secret))
+
+
+def test_a_failure_tells_neither_the_caller_nor_the_log_a_secret(capfd: pytest.CaptureFixture[str]) -> None:
+    from solely.service import logs
+
+    with running([Route("GET", "/break", READ, breaks, "Break")], tokens=LINES, log_format="json") as it:
+        it.on_loop(lambda: logs.configure(it.service.settings))
+        answer = it.get("/break", headers=bearer(TOKENS["admin"]))
+    assert answer.status_code == 500
+    assert "it broke" not in answer.text
+    assert "Traceback" not in answer.text
+    logged = capfd.readouterr().err
+    assert "it broke" in logged
+    assert TOKENS["admin"] not in logged
