@@ -144,8 +144,28 @@ LACKING = {
 }
 
 
+# All stores keep the contract and serve locks and marks: those tests run on every one of the table. What stands on that
+# (claims, reservations, …) runs on one server of each kind, unless SOLELY_TEST_ALL_STORES says otherwise.
+SECOND_SERVERS = frozenset(("redis", "postgres-15", "mongo-standalone", "http"))
+ON_ONE_OF_EACH = (
+    "claims/", "reservations/", "http/", "integrations/", "client/test_breaker", "client/test_on_outage",
+    "test_dead_letters", "test_explain", "test_watermarks",
+)  # fmt: skip
+
+
+def _is_wanted(item: pytest.Item) -> bool:
+    if any(LACKING.get(name) for name in getattr(item, "fixturenames", ())):
+        return False
+    if "SOLELY_TEST_ALL_STORES" in os.environ or not item.nodeid.startswith(
+        tuple(f"tests/{n}" for n in ON_ONE_OF_EACH)
+    ):
+        return True
+    chosen = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return not any(isinstance(value, str) and value in SECOND_SERVERS for value in chosen)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items[:] = [item for item in items if not any(LACKING.get(name) for name in getattr(item, "fixturenames", ()))]
+    items[:] = [item for item in items if _is_wanted(item)]
 
 
 @pytest.fixture(params=STORES)
