@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -132,6 +133,9 @@ if DEBIAN_POSTGRES is None:
 if mongod_path() is None:
     del STORES["mongo"], STORES["mongo-standalone"]
     ABSENT["MongoDB"] = "no mongod for this platform"
+CHROMIUM = shutil.which("chromium")
+if CHROMIUM is None:
+    ABSENT["the dashboard in a browser"] = "chromium not installed"
 
 
 # Fixtures whose server this machine does not have: what needs one is not collected, and the summary names it.
@@ -141,6 +145,7 @@ LACKING = {
     "debian_postgres": DEBIAN_POSTGRES is None,
     "replica_set": mongod_path() is None,
     "standalone": mongod_path() is None,
+    "chromium": CHROMIUM is None,
 }
 
 

@@ -22,13 +22,21 @@ from solely.stores.memory import Memory
 from solely.testing.simulator.network import START, Network
 
 Planted = AbstractContextManager[object]
-BUGS: dict[str, Callable[[], Planted]] = {}
+Plant = Callable[[], Planted]
+BUGS: dict[str, Plant] = {}
 
 
-def bug(plant: Callable[[], Planted]) -> Callable[[], Planted]:
-    """Enters it into BUGS."""
-    BUGS[plant.__name__] = plant
-    return plant
+def into(bugs: dict[str, Plant]) -> Callable[[Plant], Plant]:
+    """Enters what it decorates there."""
+
+    def bug(plant: Plant) -> Plant:
+        bugs[plant.__name__] = plant
+        return plant
+
+    return bug
+
+
+bug = into(BUGS)
 
 
 @bug
@@ -202,7 +210,7 @@ def repeat_is_granted_anew() -> Planted:
 @bug
 def never_looks_again() -> Planted:
     """A waiter relies on its hint alone."""
-    return patch.object(lock, "_look_again", lambda entry, looks, terms: 3600.0)
+    return patch.object(lock, "look_again", lambda *looking: 3600.0)
 
 
 @bug
@@ -225,6 +233,19 @@ def mark_without_owner() -> Planted:
 
     def mark(record: t.Record, op: Mark, now: t.Now, next_fence: Callable[[], int]) -> bool:
         return t._over(record, now) and right(record, op, now, next_fence)
+
+    return patch.object(t, "mark", mark)
+
+
+@bug
+def check_then_insert_mark() -> Planted:
+    """Mark looks, then inserts 5 ms later: two who look at the same time are both first."""
+    right = t.mark
+
+    def mark(record: t.Record, op: Mark, now: t.Now, next_fence: Callable[[], int]) -> bool:
+        if record.state is State.DONE and now.wall - record.fence < 5_000:
+            t._let_go(record)
+        return right(record, op, now, next_fence)
 
     return patch.object(t, "mark", mark)
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from solely.service.mounted import all_routes
+from tests.http_service import HttpServices
 from tests.servers import Valkey
 
 ROOT = Path(__file__).parent.parent
@@ -49,6 +51,19 @@ def test_examples_of_pages_that_need_no_server(page: str, tmp_path: Path, monkey
     shared: dict[str, object] = {}
     for block in blocks(page):
         exec(block, shared)
+
+
+def test_examples_of_the_api_page(http_services: HttpServices) -> None:
+    url = http_services.url()
+    for block in blocks("docs/api.md"):
+        exec(block.replace("https://solely.example.org", url), {})
+
+
+def test_the_api_page_names_every_route() -> None:
+    told = (ROOT / "docs/api.md").read_text()
+    for route in all_routes():
+        if route.path.startswith("/v1/") and not route.hidden:
+            assert f"`{route.method} {route.path}`" in told
 
 
 def test_every_link_between_pages_leads_somewhere() -> None:

@@ -1,7 +1,8 @@
 """Clients of both kinds on every store of the table, closed when the test ends."""
 
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
@@ -110,6 +111,19 @@ def direct_url(server: Server) -> str:
 def nowhere_url(server: Server, direct_url: str) -> str:
     """The same URL with a port on which nobody listens."""
     return direct_url.replace(f":{server.port}", f":{free_port()}")
+
+
+@pytest.fixture
+def silent_url(server: Server, direct_url: str) -> Iterator[str]:
+    """The same URL with a port on which a connection is neither refused nor made."""
+    with ExitStack() as stack:
+        listener, *crowd = (stack.enter_context(socket.socket()) for _ in range(4))
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for one in crowd:  # whoever comes now finds no room
+            one.setblocking(False)
+            one.connect_ex(listener.getsockname())
+        yield direct_url.replace(f":{server.port}", f":{listener.getsockname()[1]}")
 
 
 @pytest.fixture

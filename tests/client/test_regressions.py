@@ -1,4 +1,4 @@
-"""Bugs that peers ship, by number, each shown absent: on a real Valkey through the fault proxy, or in processes."""
+"""Bugs that peers ship, by number, each shown absent: on real servers through the fault proxy, or in processes."""
 
 import asyncio
 import binascii
@@ -19,6 +19,8 @@ from solely.testing.proxy import FaultProxy
 from tests.client.faces import Observer
 from tests.client.wire import acquires, others
 from tests.client.worker import Worker
+from tests.conftest import in_collection
+from tests.mongo_server import Mongod
 
 PATIENT = 2.0  # seconds: two tries of 0.8 s, which no busy machine needs for one answer
 SOON = 8.0  # seconds: well below the ttl of 30 that a client blocked by its own key would wait for
@@ -262,6 +264,28 @@ async def test_a_late_copy_of_an_answered_try_takes_nothing_after_the_release(
     assert await lease.release() is Released.RELEASED
     proxy.heal()
     await _stays_free(beside, "a")
+
+
+# -- found by these tests
+
+
+async def test_many_first_calls_make_the_indexes_of_mongodb_once(
+    standalone: Mongod, open_client: Callable[..., Any]
+) -> None:
+    """Made by each caller at once they took seconds, so that what was cancelled meanwhile was not undone in time."""
+
+    def made() -> int:
+        return int(standalone.ask("serverStatus")["metrics"]["commands"]["createIndexes"]["total"])
+
+    async def late(turns: int) -> bool:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return bool(await once.first(f"mark {turns}"))
+
+    once = open_client(in_collection(standalone.url_of("solely")))
+    before = made()
+    assert all(await asyncio.gather(*map(late, range(24))))
+    assert made() == before + 1
 
 
 async def _stays_free(beside: Observer, key: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import httpx2
 import uvicorn
 
+import solely
 from solely.service.app import App
 from solely.service.mounted import all_routes
 from solely.service.routes import Route
@@ -114,17 +115,22 @@ def until(condition: Callable[[], Any], seconds: float = END) -> Any:
     return answer
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """The variables of a process that keeps its data in the folder and runs the code under test."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SOLELY_")}
+    return {**kept, "XDG_DATA_HOME": str(folder), "PYTHONPATH": str(Path(solely.__file__).parent.parent)}
+
+
 class Process:
     """`solely serve` as a process of its own."""
 
     def __init__(self, folder: Path, *flags: str, **environ: str) -> None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("SOLELY_")}
         self.log = folder / "service.log"
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "solely.cli", "serve", "--port", "0", *flags],
                 stdout=subprocess.PIPE, stderr=log, text=True, cwd=folder,
-                env={**kept, "XDG_DATA_HOME": str(folder), **environ},
+                env={**environment(folder), **environ},
             )  # fmt: skip
         self.pid = self._process.pid
 

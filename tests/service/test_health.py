@@ -9,7 +9,7 @@ import pytest
 import solely
 from solely.service import health
 from solely.service.health import Readiness
-from tests.servers import Valkey, free_port
+from tests.servers import Valkey
 from tests.service.serving import TOKENS, Running, bearer, running, until
 
 
@@ -35,16 +35,17 @@ def test_version_is_for_those_who_may_read(guarded: Running) -> None:
 
 def test_unready_while_the_store_is_away_and_ready_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "FRESH", 0.0)
-    port = free_port()
-    with running(url=f"redis://127.0.0.1:{port}", store_timeout="500ms") as it:
+    with Valkey() as server, running(url=server.url, store_timeout="500ms") as it:
+        assert it.get("/readyz").json()["checks"]["store"] != "error"
+        server.kill()
         away = it.get("/readyz")
         assert away.status_code == 503
         assert away.json() == {"status": "unready", "checks": {"store": "error", "granting": "ok"}}
         assert away.headers["retry-after"] == "1"
-        assert str(port) not in away.text
+        assert str(server.port) not in away.text
         assert it.get("/healthz").status_code == 200, "alive all the same"
-        with Valkey(port=port):
-            until(lambda: it.get("/readyz").status_code == 200)
+        server.start()
+        until(lambda: it.get("/readyz").status_code == 200)
 
 
 def test_unready_while_it_stops() -> None:

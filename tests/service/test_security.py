@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from solely import InvalidInput
-from solely.service import security
+from solely.cli.program import perform
+from solely.service import audit, logs, security
 from solely.service.mounted import all_routes
 from solely.service.routes import ADMIN, PUBLIC, READ, WRITE, Answer, Bearer, Body, Call, Key, Reason, Route, Webhook
 from solely.service.security import Hosts, Scope, Sessions, Tokens, is_loopback, mint, same
-from tests.service.serving import LINES, TOKENS, Running, bearer, running
+from solely.stores import open_async_store
+from tests.service.serving import LINES, TOKENS, Running, bearer, running, settings
 
 # -- tokens
 
@@ -26,6 +32,18 @@ def test_a_minted_token_is_known_by_its_digest() -> None:
     assert known is not None
     assert (known.name, known.scope) == ("ci", Scope.WRITE)
     assert known.digest == hashlib.sha256(token.encode()).digest()
+
+
+def test_the_command_that_makes_a_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "tokens"
+    assert perform(["token", "ci", "--scope", "write", "--file", str(file)]) == 0
+    token = capsys.readouterr().out.strip()
+    assert token not in file.read_text()
+    assert file.stat().st_mode & 0o077 == 0
+    known = Tokens(file.read_text().splitlines()).whose(token.encode())
+    assert known is not None
+    assert (known.name, known.scope) == ("ci", Scope.WRITE)
+    assert perform(["token", "a:b"]) == 2
 
 
 def test_two_tokens_of_a_name_are_valid_at_once_and_a_third_is_not() -> None:
@@ -218,6 +236,18 @@ def test_an_admin_action_needs_a_reason_which_is_kept(acting: Running) -> None:
     ]
 
 
+async def test_the_audit_log_keeps_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "KEPT", 10)
+    monkeypatch.setattr(audit, "_ROOM", 5)
+    log = audit.Audit(open_async_store("memory://"))
+    for number in range(31):
+        await log.record("me", "act", f"k{number}", "because")
+    kept = await log.records(limit=100)
+    assert [each.key for each in kept] == [f"k{number}" for number in range(30, 20, -1)]
+    page = await log.records(after=kept[3].id, limit=2)
+    assert [each.key for each in page] == ["k26", "k25"]
+
+
 def test_a_webhook_has_a_check_of_its_own(acting: Running) -> None:
     body = {"key": "a"}
     assert acting.post("/hook/one", body, headers={"x-token": "secret-one"}).json() == {"by": "webhook"}
@@ -286,14 +316,53 @@ def test_every_answer_carries_the_security_headers(guarded: Running) -> None:
 # -- secrets
 
 
+def test_secrets_are_kept_out_of_logs() -> None:
+    event = {
+        "event": "cannot reach redis://user:swordfish@host:1/0 with Authorization: Bearer swordfish",
+        "lease_token": "swordfish",
+        "Cookie": "swordfish",
+        "owner": "swordfish",
+        "url": "https://x:swordfish@host/path",
+        "count": 3,
+        "key": "deploy",
+    }
+    told = logs.without_secrets(None, "info", event)
+    assert "swordfish" not in str(told)
+    assert "redis://user:…@host:1/0" in told["event"]
+    assert (told["count"], told["key"]) == (3, "deploy")
+
+
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """What a test configures is undone: loggers are the process's own."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.mark.usefixtures("logging_as_before")
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_lines_of_libraries_are_told_with_their_facts(form: str, capfd: pytest.CaptureFixture[str]) -> None:
+    logs.configure(settings(log_format=form))
+    logging.getLogger("solely").warning("lease_lost", extra={"key": "lock/a", "fence": 7})
+    line = capfd.readouterr().err
+    assert "lease_lost" in line
+    assert "lock/a" in line
+    if form == "json":
+        told = json.loads(line)
+        assert (told["fence"], told["level"], told["logger"]) == (7, "warning", "solely")
+
+
 async def breaks(call: Call[None, None]) -> Done:
     secret = call.headers
     raise RuntimeError("it broke") from ValueError(len(secret))
 
 
+@pytest.mark.usefixtures("logging_as_before")
 def test_a_failure_tells_neither_the_caller_nor_the_log_a_secret(capfd: pytest.CaptureFixture[str]) -> None:
-    from solely.service import logs
-
     with running([Route("GET", "/break", READ, breaks, "Break")], tokens=LINES, log_format="json") as it:
         it.on_loop(lambda: logs.configure(it.service.settings))
         answer = it.get("/break", headers=bearer(TOKENS["admin"]))

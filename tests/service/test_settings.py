@@ -149,3 +149,9 @@ def test_every_setting_says_what_it_is() -> None:
     for field in msgspec.structs.fields(Settings):
         described: Any = msgspec.inspect.type_info(field.type)
         assert described.extra_json_schema["description"]
+
+
+def test_the_page_names_every_setting() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "service.md").read_text()
+    for field in msgspec.structs.fields(Settings):
+        assert f"`{field.name}`" in page

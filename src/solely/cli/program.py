@@ -34,6 +34,7 @@ COMMANDS = {
     "bench": "bench",
     "serve": "serve",
     "check-config": "check_config",
+    "token": "token",
     "completion": "completion",
 }
 

@@ -16,6 +16,7 @@ from ..errors import Busy
 from ..model import Allowance, Entry, State
 from ..ops import Acquire, Advance, Finish, Hit, Read
 from ..resilience.circuit import Circuit, Rule, refusal
+from ..rules import REMEMBER
 from .hold import Hold
 from .lock import Terms, acquire
 from .requests import Ask, Flow
@@ -89,7 +90,8 @@ def judge(name: str, rule: Rule, passed: Pass, worked: bool) -> Flow[Circuit | N
         if worked or not (yield from _too_many(name, rule, standing)):
             return None
     else:
-        ended: Entry = yield Finish(trial.key, trial.owner, b"", rule.cooldown)  # if we die now: a cooldown more
+        # Nobody tries again at this standing while a verdict on it, or a look that found it, may still be under way.
+        ended: Entry = yield Finish(trial.key, trial.owner, b"", max(rule.cooldown, REMEMBER))
         if ended.owner != trial.owner:
             return None  # it took too long: another trial has the verdict
     if worked:

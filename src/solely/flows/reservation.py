@@ -11,7 +11,7 @@ import json
 from typing import Any, NamedTuple
 
 from ..errors import Interrupted, ReservationMismatch, StoreError, UnknownReservation
-from ..model import Allowance, Entry, Gone, State
+from ..model import Allowance, Entry, Gone, Released, State
 from ..ops import Acquire, Clear, Finish, Hit, Read, Release, Renew, Unhit
 from ..rules import MIN_TTL
 from .hold import Hold
@@ -74,7 +74,7 @@ def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
     Who is refused because of another's hold or quiet window costs one round trip.
     """
     owner: str = yield Ask.OWNER
-    hits: list[Hit] = []
+    owners, hits = [owner], list[Hit]()
     try:
         entry: Entry = yield Acquire(key, owner, terms.hold, info, counted=True)
         sending: Sending = yield SENT
@@ -90,17 +90,17 @@ def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
             hold.doubtful = sending[1]
             refusals = [allowance.retry_after for allowance in allowances if not allowance.allowed]
             if refusals:
-                return (yield from _limited(hold, hits, max(refusals)))
+                return (yield from _limited(key, owners, hits, max(refusals)))
         if sending[2] >= hold.deadline:  # the answer came too late to be of use: another may have the key
-            yield from _undo(key, owner, hits, True)
+            yield _undoing(key, owners, hits, True)
             return Answer(reason=RESERVED)
     except Interrupted as why:
         if why.unanswered or hits:  # else nothing was sent
-            yield from _undo(key, owner, hits, why.unanswered)
+            yield _undoing(key, owners, hits, why.unanswered)
         raise
     except StoreError:
         sending = yield SENT
-        yield from _undo(key, owner, hits, sending[1])
+        yield from let_go(_undoing(key, owners, hits, sending[1]))
         raise
     ticket = Ticket(key, owner, hold.fence, terms.quiet, tuple(hit.key for hit in hits))
     return Answer(hold, ticket, suppressed=entry.refused)
@@ -111,19 +111,17 @@ def _suppressed(entry: Entry) -> Answer:
     return Answer(reason=reason, retry_after=entry.left, suppressed=entry.refused)
 
 
-def _undo(key: str, owner: str, hits: list[Hit], doubtful: bool, keep: float = 0.0) -> Flow[None]:
-    yield from let_go([Release(key, owner, doubtful, keep=keep), *(Unhit(hit.key, owner) for hit in hits)])
+def _undoing(key: str, owners: list[str], hits: list[Hit], doubtful: bool, keep: float = 0.0) -> list[Any]:
+    releases = [Release(key, owner, doubtful, keep=keep) for owner in owners]
+    return [*releases, *(Unhit(hit.key, hit.owner) for hit in hits)]
 
 
-def _limited(hold: Hold, hits: list[Hit], retry_after: float) -> Flow[Answer]:
+def _limited(key: str, owners: list[str], hits: list[Hit], retry_after: float) -> Flow[Answer]:
     """Lets go and gives the hits back. The refusal is counted like any other: as one that met our own hold."""
-    counter: str = yield Ask.OWNER
-    try:
-        entry: Entry = yield Acquire(hold.key, counter, MIN_TTL, counted=True)
-    except Interrupted:
-        yield Release(hold.key, counter, True)
-        raise
-    yield from _undo(hold.key, hold.owner, hits, hold.doubtful, keep=retry_after)
+    owners.append((yield Ask.OWNER))
+    entry: Entry = yield Acquire(key, owners[-1], MIN_TTL, counted=True)
+    sending: Sending = yield SENT
+    yield _undoing(key, owners, hits, sending[1], keep=retry_after)
     return Answer(reason=LIMITED, retry_after=retry_after, suppressed=entry.refused)
 
 
@@ -192,8 +190,8 @@ def _release(ticket: Ticket, revoke: bool) -> Flow[bool]:
     if entry is None or entry.owner != ticket.owner or entry.state is not State.HELD:
         return False
     unhits = [Unhit(hit, ticket.owner) for hit in ticket.hits]
-    whole((yield [Release(ticket.key, ticket.owner, revoke), *unhits]) or [])
-    return True
+    outcomes = whole((yield [Release(ticket.key, ticket.owner, revoke), *unhits]) or [])
+    return Released.RELEASED in outcomes[:1]
 
 
 def sent_key(key: str) -> str:

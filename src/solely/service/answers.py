@@ -28,32 +28,35 @@ GUARDS: tuple[Header, ...] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
+JSON: tuple[Header, ...] = ((b"content-type", b"application/json"), *GUARDS)
+PROBLEM: tuple[Header, ...] = ((b"content-type", b"application/problem+json"), *GUARDS)
 _encode = msgspec.json.Encoder().encode
 
 
 async def send_answer(send: Send, route: Route, answer: object) -> int:
     """Sends what a handler answered; the status."""
-    status, headers = route.status, GUARDS
+    status: int = route.status
+    more: tuple[Header, ...] = ()
     if type(answer) is Reply:
-        status, headers, answer = answer.status, (*GUARDS, *answer.headers), answer.body
+        status, more, answer = answer.status, answer.headers, answer.body
     if answer is None:
         status = 204 if status == 200 else status
-        await _write(send, status, headers, b"")
-        return status
-    await _write(send, status, ((b"content-type", route.media.encode()), *headers), _encode(answer))
+        await _write(send, status, (*GUARDS, *more), b"")
+    else:
+        await _write(send, status, (*JSON, *more) if more else JSON, _encode(answer))
     return status
 
 
 async def send_problem(send: Send, problem: Problem) -> int:
     """Sends a refusal; the status."""
-    kind = (b"content-type", b"application/problem+json")
-    await _write(send, problem.kind.status, (kind, *GUARDS, *problem.headers), _encode(problem.document))
+    await _write(send, problem.kind.status, (*PROBLEM, *problem.headers), _encode(problem.document))
     return problem.kind.status
 
 
 async def _write(send: Send, status: int, headers: tuple[Header, ...], body: bytes) -> None:
-    length = () if status == 204 else ((b"content-length", b"%d" % len(body)),)
-    await send({"type": "http.response.start", "status": status, "headers": [*length, *headers]})
+    if status != 204:
+        headers = ((b"content-length", b"%d" % len(body)), *headers)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 

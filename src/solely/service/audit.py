@@ -13,10 +13,10 @@ from ..errors import StoreError
 from ..model import Entry, item_key
 from ..ops import MAX_BATCH, Clear, Op, Push
 from ..stores import AsyncStore
+from .security import AUDIT_QUEUE as QUEUE
 
 log = structlog.get_logger("solely.audit")
 
-QUEUE = "audit"
 KEPT = 1000  # records: at ten interventions a day, a quarter of a year
 _ROOM = 50  # records over KEPT before the oldest are dropped, so that not every record costs a second look
 _END = 10**16  # µs: 2286. Ids count down from here, so that the newest comes first in key order

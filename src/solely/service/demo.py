@@ -1,18 +1,21 @@
 """Believable traffic, so that a newcomer sees a living dashboard: a small company's deployments, webhooks, payments,
-alerts and imports, each doing what its side of Solely is for. Every key begins with `demo:`."""
+backups, alerts and imports, each doing what its side of Solely is for. Every key begins with `demo:`. The dead letters
+of `demo-charges` can be replayed from the dashboard."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from ..client import AsyncClient
 from ..errors import Busy, SolelyError
 from .service import Service
 
 MINUTES = 600.0  # seconds that what the demo leaves behind is remembered: long enough to look at, and then it is gone
+PARKED = "demo-charges"  # the group of dead letters
 Scene = Callable[[AsyncClient, random.Random], Awaitable[None]]
 
 
@@ -41,8 +44,9 @@ async def payments(once: AsyncClient, chance: random.Random) -> None:
     if claim.won:
         await asyncio.sleep(chance.uniform(0.05, 1.0))
         if chance.random() < 0.05:
-            error = "the bank did not answer"
-            await once.dead_letters("demo-charges").push({"order": order}, error=error, key=order)
+            error = chance.choice(("TimeoutError: the bank did not answer", "CardDeclined: insufficient funds"))
+            payload = {"order": order, "amount": round(chance.uniform(5, 500), 2), "currency": "EUR"}
+            await once.dead_letters(PARKED).push(payload, error=error, key=order)
             await claim.release()
         else:
             await claim.publish({"charge": f"ch_{chance.getrandbits(32):08x}"})
@@ -66,19 +70,57 @@ async def tenants(once: AsyncClient, chance: random.Random) -> None:
 
 
 async def imports(once: AsyncClient, chance: random.Random) -> None:
-    """An import reads on from where the last one ended."""
-    await once.watermark(f"demo:import:{chance.choice(('orders', 'customers'))}").advance(datetime.now(UTC))
+    """Imports read on from where the last one ended; one of them is always some minutes behind."""
+    now = datetime.now(UTC)
+    await once.watermark("demo:import:orders").advance(now)
+    await once.watermark("demo:import:customers").advance(now - timedelta(minutes=4))
+    await once.watermark("demo:ledger:last-id").advance(int(now.timestamp()))
     await asyncio.sleep(chance.uniform(1.0, 3.0))
+
+
+async def backups(once: AsyncClient, chance: random.Random) -> None:
+    """A long job holds its lock for minutes, by renewing it again and again; two hosts want to run it."""
+    try:
+        async with once.lock("demo:backup:db", ttl=10, wait=20, purpose="nightly backup"):
+            await asyncio.sleep(chance.uniform(30.0, 90.0))
+    except Busy:
+        await asyncio.sleep(chance.uniform(5.0, 20.0))
+
+
+async def sleepers(once: AsyncClient, chance: random.Random) -> None:
+    """Now and then a worker does not come back in time: its lease is lost, and it hears of it."""
+    await asyncio.sleep(chance.uniform(60.0, 180.0))
+    lease = await once.try_lock("demo:report:weekly", ttl=2, renew=False, on_lost="flag", purpose="weekly report")
+    if lease is not None:
+        await asyncio.sleep(3.0)
+        await lease.release()
+
+
+async def support(once: AsyncClient, chance: random.Random) -> None:
+    """Somebody looks after what failed, a little slower than it fails."""
+    await asyncio.sleep(chance.uniform(10.0, 20.0))
+    for letter in await once.dead_letters(PARKED).list(limit=1):
+        await once.dead_letters(PARKED).replay(letter.id, charge_again)
+
+
+async def charge_again(payload: dict[str, Any]) -> dict[str, Any]:
+    """What a replay of a parked charge does: it succeeds most of the time."""
+    await asyncio.sleep(0.3)
+    if random.random() < 0.2:
+        raise RuntimeError("the bank declined again")
+    return {"charge": f"ch_{random.getrandbits(32):08x}", "order": payload["order"]}
 
 
 # How many of each are at it: enough that the first minute shows every side, and that locks are contended.
 CAST: tuple[tuple[Scene, int], ...] = (
-    (deployments, 6), (webhooks, 2), (payments, 3), (alerts, 3), (tenants, 2), (imports, 1),
+    (deployments, 6), (webhooks, 2), (payments, 3), (alerts, 3), (tenants, 2), (imports, 1), (backups, 2),
+    (sleepers, 1), (support, 1),
 )  # fmt: skip
 
 
 async def demo(service: Service) -> None:
     """Plays all scenes until the service stops."""
+    service.desk.replays[PARKED] = charge_again
     async with asyncio.TaskGroup() as scenes:
         for scene, actors in CAST:
             for _ in range(actors):

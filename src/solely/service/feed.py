@@ -6,7 +6,7 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -68,7 +68,7 @@ class Feed:
         for follower in self._followers:
             follower.end()
 
-    async def follow(self, after: int | None = None, prefix: str = "") -> AsyncIterator[Told]:
+    async def follow(self, after: int | None = None, prefix: str = "") -> AsyncGenerator[Told, None]:
         """Events as they happen; first those after the id `after`, as far as they are still known."""
         follower = _Follower(one for one in self._last if after is not None and one[0] > after)
         self._followers.add(follower)

@@ -44,6 +44,11 @@ class Version(Answer):
 _started = time.monotonic()
 
 
+def up() -> float:
+    """Seconds since the service began."""
+    return round(time.monotonic() - _started, 3)
+
+
 class Readiness:
     """What must be right before work may come: checks by name, each of which answers ok, warning or error.
 
@@ -104,7 +109,7 @@ async def metrics(call: Call[None, None]) -> Response:
 
 async def version(call: Call[None, None]) -> Version:
     """Which version runs."""
-    return Version(version=__version__, up=round(time.monotonic() - _started, 3))
+    return Version(version=__version__, up=up())
 
 
 ROUTES = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -135,9 +135,10 @@ class _TimedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def perform(self, ops: Sequence[Op]) -> Awaitable[Any]:
+    def perform(self, ops: Sequence[Op]) -> asyncio.Future[Any]:
         started = time.perf_counter()
-        answer = asyncio.ensure_future(self._store.perform(ops))
+        asked = self._store.perform(ops)
+        answer: asyncio.Future[Any] = asked if isinstance(asked, asyncio.Future) else asyncio.ensure_future(asked)
         if answer.done():  # a store in memory
             self._metrics.performed(ops, started, answer)
         else:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from . import health, openapi, policy
 from .api import claims, deadletters, entries, events, limits, locks, marks, ops, reservations, watermarks
+from .dashboard import pages
 from .routes import Route
 
 MODULES = (
     locks, marks, claims, reservations, limits, watermarks, deadletters, entries, events, ops, health, openapi, policy,
+    pages,
 )  # fmt: skip
 
 

@@ -19,15 +19,19 @@ _ALWAYS = (
 )  # fmt: skip
 
 
-def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """The OpenAPI document of these routes, but for pages."""
+def document(routes: Iterable[Route], *, guarded: bool = True) -> dict[str, Any]:
+    """The OpenAPI document of these routes, but for pages; `guarded`, if there are tokens."""
     shown = [route for route in routes if not route.hidden]
     types = _types(shown)
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     known = dict(zip(map(repr, types), schemas, strict=True))
+    for each in types:
+        if getattr(each, "EITHER", ()):
+            components[each.__name__]["oneOf"] = [{"required": [name]} for name in each.EITHER]
     paths: dict[str, dict[str, Any]] = {}
     for route in shown:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, known)
+        operation = paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, known)
+        operation["security"] = [{"bearer": []}] if guarded and isinstance(route.auth, Bearer) else []
     return {
         "openapi": "3.1.0",
         "info": {
@@ -68,7 +72,6 @@ def _operation(route: Route, known: dict[str, Any]) -> dict[str, Any]:
         "tags": [route.noun],
         "summary": route.summary,
         "responses": _responses(route, known),
-        "security": [{"bearer": []}] if isinstance(route.auth, Bearer) else [],
     }
     about = [*_who(route), *([f"Again: {route.again}"] if route.again else [])]
     if about:
@@ -140,8 +143,11 @@ def _in_query(route: Route) -> list[dict[str, Any]]:
 
 
 async def openapi(call: Call[None, None]) -> dict[str, Any]:
-    """The document of what is mounted here."""
-    return document(call.service.routes)
+    """The document of what is mounted here, which is made once: anybody may ask for it, as often as they like."""
+    service = call.service
+    if not service.openapi:
+        service.openapi = document(service.routes, guarded=bool(service.tokens))
+    return service.openapi
 
 
 ROUTES = [Route("GET", "/openapi.json", PUBLIC, openapi, "This document", answer=dict[str, Any])]

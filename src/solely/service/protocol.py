@@ -81,6 +81,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._timer = None
 
     def _too_slow(self) -> None:
+        if self.transport.is_closing():
+            return
         if self._refused or not (self._size or self._receiving()):  # does not hang up, or never said a word
             self.transport.close()
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -29,7 +29,10 @@ SMALL = 64 * KIB  # bytes of a body: some hundred keys
 
 # The types of which bodies and queries are made. Bounds are part of the type, so they are checked, documented, and
 # keep NaN and infinity out.
-Key = Annotated[str, msgspec.Meta(min_length=1, max_length=512, description="1 to 512 bytes, without NUL")]
+Key = Annotated[
+    str,
+    msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\u0000]*$", description="1 to 512 bytes, without NUL"),
+]
 Ttl = Annotated[float, msgspec.Meta(ge=0.01, le=366 * 86_400.0, description="seconds")]
 Wait = Annotated[float, msgspec.Meta(ge=0.0, le=86_400.0, description="seconds")]
 Token = Annotated[str, msgspec.Meta(min_length=1, max_length=2048, description="a secret: who has it can let go")]
@@ -40,18 +43,27 @@ PageSize = Annotated[int, msgspec.Meta(ge=1, le=1000, description="at most so ma
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is sent to us: fields that we do not know are refused, since they would be ignored."""
+    """What is sent to us: fields that we do not know are refused, since they would be ignored.
+
+    EITHER names fields of which exactly one must be given: they are UNSET by default.
+    """
+
+    EITHER: ClassVar[tuple[str, ...]] = ()
 
 
 class Answer(msgspec.Struct, kw_only=True):
     """What we send."""
 
 
-def one_or_many(name: str, one: T | None, many: list[T] | None) -> tuple[list[T], bool]:
+def one_or_many(name: str, one: T | msgspec.UnsetType, many: list[T] | msgspec.UnsetType) -> tuple[list[T], bool]:
     """What was given under `name` or `name`s, as a list, and whether it was one; InvalidInput unless it was one way."""
-    if (one is None) == (many is None):
-        raise InvalidInput(f"give either {name} or {name}s")
-    return ([one], True) if one is not None else (many or [], False)
+    if isinstance(one, msgspec.UnsetType):
+        if isinstance(many, msgspec.UnsetType):
+            raise InvalidInput(f"give {name} or {name}s")
+        return many, False
+    if not isinstance(many, msgspec.UnsetType):
+        raise InvalidInput(f"give either {name} or {name}s, not both")
+    return [one], True
 
 
 # -- schemes

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import hmac
 import ipaddress
+import re
 import secrets
 import time
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ AT_ONCE = (
     2  # tokens of one name that are valid at the same time: the old one and the new one, while clients change over
 )
 SESSION = 12 * 3600.0  # seconds: a working day, so that a forgotten browser is shut out by the next morning
+AUDIT_QUEUE = "audit"  # keeps the audit log: nobody but the service itself writes to it or clears it
 _KNOWN_HOSTS = 256  # spellings of accepted hosts that are remembered: names times ports, and no more than that
 
 
@@ -58,6 +60,8 @@ def _bytes(text: str | bytes) -> bytes:
 
 def mint(name: str, scope: Scope) -> tuple[str, str]:
     """(a fresh token of 256 bits, the line for the file of tokens): the token is told once, its digest is kept."""
+    if not re.fullmatch(r"[\w.@-]{1,64}", name):
+        raise InvalidInput(f"a token's name is 1 to 64 letters, digits, or any of . _ @ -, not {name!r:.80}")
     token = secrets.token_urlsafe(32)
     return token, f"{name}:{scope.name.lower()}:{hashlib.sha256(token.encode()).hexdigest()}"
 

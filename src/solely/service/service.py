@@ -59,6 +59,7 @@ class Service:
         self.holds = Holds(settings.max_holds)
         self.stopping = asyncio.Event()
         self.routes: tuple[Route, ...] = ()  # all that are mounted
+        self.openapi: dict[str, Any] = {}  # their document, once it was asked for
         self.desk = Desk(self.metrics)  # what the dashboard shows and can do
         self.companions: list[Callable[[Service], Coroutine[Any, Any, None]]] = [  # run beside the service, as tasks
             lambda service: service.desk.history.keep()

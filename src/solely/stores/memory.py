@@ -13,6 +13,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -89,7 +90,7 @@ class Memory:
             now = self.now()
             keys = sorted(key for key in self._records if key.startswith(prefix) and key > after)
             entries = (t.view(key, self._records[key], now, value=True) for key in keys)
-            return [e for e in entries if e.state is not State.FREE or e.fence][:limit]
+            return list(islice((e for e in entries if e.state is not State.FREE or e.fence), limit))
 
     def size(self) -> int:
         """How many records there are, of every kind."""

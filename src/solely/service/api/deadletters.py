@@ -91,6 +91,11 @@ class PurgeLetters(Body):
     id: Key | None = None
     all: bool = False
 
+    @property
+    def key(self) -> str:
+        """What the audit log names."""
+        return self.group if self.id is None else f"{self.group}/{self.id}"
+
 
 class LetterFacts(Answer):
     """A letter without its payload."""

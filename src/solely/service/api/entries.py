@@ -12,8 +12,8 @@ from ...flows.explain import Explanation, Side
 from ...model import State, item_key
 from ...ops import Clear
 from ...stores.http.wire import MAX_STORED_KEY
-from .. import audit
 from ..routes import ADMIN, READ, Answer, Body, Call, Key, Reason, Route
+from ..security import AUDIT_QUEUE
 from .times import lasting, moment
 
 StoredKey = Annotated[str, msgspec.Meta(min_length=3, max_length=MAX_STORED_KEY, description="kind/name")]
@@ -95,7 +95,7 @@ def _side(side: Side) -> ExplainedSide:
 async def clear(call: Call[ClearEntry, None]) -> ClearedEntry:
     """Removes the entry: who waits for it is woken, its holder learns of it at the next renewal."""
     wanted = call.body
-    if wanted.key.startswith(item_key(audit.QUEUE, "")):
+    if wanted.key.startswith(item_key(AUDIT_QUEUE, "")):
         raise InvalidInput("the audit log cannot be cleared")
     (reply,) = await call.service.store.perform([Clear(wanted.key, wanted.fence, wanted.reason)])
     if isinstance(reply, StoreError):

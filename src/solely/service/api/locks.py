@@ -9,13 +9,16 @@ import asyncio
 from typing import Annotated
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ...errors import LeaseLost
 from ...lease import AsyncLease, AsyncLeaseSet
+from ...token import read_token
 from ..problems import BUSY, LOST, TOO_MANY
-from ..routes import WRITE, Answer, Body, Call, Key, Purpose, Route, Token, Ttl, Wait, one_or_many
+from ..routes import KIB, WRITE, Answer, Body, Call, Key, Purpose, Route, Token, Ttl, Wait, one_or_many
 
 AT_ONCE = 128  # keys in one request: as many ops as a store takes in one batch
+CAP = AT_ONCE * 4 * KIB  # bytes: so many of the longest keys and tokens, however they are escaped
 SomeKeys = Annotated[list[Key], msgspec.Meta(min_length=1, max_length=AT_ONCE)]
 SomeTokens = Annotated[list[Token], msgspec.Meta(min_length=1, max_length=AT_ONCE)]
 
@@ -23,8 +26,9 @@ SomeTokens = Annotated[list[Token], msgspec.Meta(min_length=1, max_length=AT_ONC
 class Acquire(Body):
     """Give `key`, or `keys` to have all or none."""
 
-    key: Key | None = None
-    keys: SomeKeys | None = None
+    EITHER = ("key", "keys")
+    key: Key | UnsetType = UNSET
+    keys: SomeKeys | UnsetType = UNSET
     ttl: Ttl = 30.0
     wait: Wait = 0.0
     purpose: Purpose = ""
@@ -33,16 +37,18 @@ class Acquire(Body):
 class Renew(Body):
     """Give `token` or `tokens`; without a ttl, the one that each was taken with."""
 
-    token: Token | None = None
-    tokens: SomeTokens | None = None
+    EITHER = ("token", "tokens")
+    token: Token | UnsetType = UNSET
+    tokens: SomeTokens | UnsetType = UNSET
     ttl: Ttl | None = None
 
 
 class Release(Body):
     """Give `token` or `tokens`."""
 
-    token: Token | None = None
-    tokens: SomeTokens | None = None
+    EITHER = ("token", "tokens")
+    token: Token | UnsetType = UNSET
+    tokens: SomeTokens | UnsetType = UNSET
 
 
 class HeldLock(Answer):
@@ -113,11 +119,10 @@ def _handed_over(call: Call[Acquire, None], lease: AsyncLease, ttl: float) -> He
 async def renew(call: Call[Renew, None]) -> RenewedLock | RenewedLocks:
     """Extends one lease, or each of many: then a lost one does not stop the others."""
     wanted, service = call.body, call.service
-    if wanted.ttl is not None:
-        service.ttl(wanted.ttl)
 
     async def extended(token: str) -> RenewedLock:
-        left = await service.once.renew(token, ttl=wanted.ttl)
+        ttl = service.ttl(read_token(token).ttl if wanted.ttl is None else wanted.ttl)
+        left = await service.once.renew(token, ttl=ttl)
         service.holds.add(call.principal.name, token, left)
         return RenewedLock(left=left)
 
@@ -156,6 +161,7 @@ ROUTES = [
         acquire,
         "Take a key, or several: all or none",
         body=Acquire,
+        cap=CAP,
         answer=HeldLock | HeldLocks,
         refusals=(BUSY, TOO_MANY),
         grants=True,
@@ -169,6 +175,7 @@ ROUTES = [
         renew,
         "Extend leases by their tokens",
         body=Renew,
+        cap=CAP,
         answer=RenewedLock | RenewedLocks,
         refusals=(LOST,),
         again="Safe: extends again, never shortens.",
@@ -180,6 +187,7 @@ ROUTES = [
         release,
         "Let go of leases by their tokens",
         body=Release,
+        cap=CAP,
         answer=ReleasedLock | ReleasedLocks,
         again="Safe: answered as the first time, for a minute.",
     ),

@@ -16,10 +16,9 @@ from ...ops import Ack, Acquire, Clear, Finish, Hit, Op, Push, Read, Release, Re
 from ...owner import fresh_owner
 from ...stores import AsyncStore
 from ...stores.http.wire import GRANTING, MAX_STORED_KEY, Batch, Page, Replies, op_of, reply_of, wire_entry
-from .. import audit
 from ..problems import SCOPE, STOPPING, TOO_MANY, Problem, problem_of
 from ..routes import KIB, READ, WRITE, Body, Call, PageSize, Route
-from ..security import Scope
+from ..security import AUDIT_QUEUE, Scope
 from ..streams import EventStream, message
 
 CAP = 1024 * KIB  # bytes: 256 KiB of values in base64, and as much again for keys and the rest
@@ -58,9 +57,9 @@ def _check(call: Call[Batch, None], op: Op) -> None:
     if call.principal.scope < needed:
         raise Problem(SCOPE, f"the op {name} needs the scope {needed.name.lower()}")
     if isinstance(op, Push | Take | Ack | Return):
-        if op.queue == audit.QUEUE:
+        if op.queue == AUDIT_QUEUE:
             raise InvalidInput("the audit log is written by the service, and by nobody else")
-    elif isinstance(op, Clear) and op.key.startswith(item_key(audit.QUEUE, "")):
+    elif isinstance(op, Clear) and op.key.startswith(item_key(AUDIT_QUEUE, "")):
         raise InvalidInput("the audit log cannot be cleared")
     elif op.key.startswith(ITEMS) and not isinstance(op, Read | Clear):
         raise InvalidInput(f"{op.key!r:.80} is an item of a queue: push, take, ack or return it")

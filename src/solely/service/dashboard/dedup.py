@@ -6,7 +6,6 @@ from typing import Annotated
 
 import msgspec
 
-from ...errors import StoreError
 from ...model import Entry
 from ...ops import Read
 from ..api.entries import Explained, explained
@@ -14,7 +13,7 @@ from ..feed import Told
 from ..routes import Answer, Call, Route
 from .entries import MARKS
 from .rendering import READ_PAGE, show
-from .rows import ListQuery, Rows, result, rows
+from .rows import ListQuery, Rows, performed, result, rows
 
 LATELY = 20  # events of the key that are shown
 RESULT = 4000  # characters of a result that are shown: a screen
@@ -47,9 +46,7 @@ async def _marks(call: Call[None, DedupQuery]) -> Dedup:
 async def _explained(call: Call[None, DedupQuery]) -> Dedup:
     key = call.query.key
     told = explained(await call.service.once.explain(key))
-    (claim,) = await call.service.store.perform([Read(f"claim/{key}")])
-    if isinstance(claim, StoreError):
-        raise claim
+    claim = await performed(call, Read(f"claim/{key}"))
     kept = result(claim, RESULT) if isinstance(claim, Entry) else None
     return Dedup(explained=told, result=kept, events=events_of(call, key), marks=None)
 

@@ -15,6 +15,8 @@ T = TypeVar("T")
 SPARING = 10.0  # times as long as a look took it is used again: so all viewers together cost the store a tenth of it
 MOST_LOOKS = 200  # looks that are remembered: some viewers on some pages
 MOST_HOLDS = 20_000  # holds whose full time is remembered
+HALF = 0.5  # seconds: holders tell since when in whole ones, so that an age is too long by half of one, on average
+MOMENT = 2.0  # seconds between two looks at a list that is watched live
 JITTER = 0.25  # seconds that two looks at one hold may differ by the way: a longer step is a renewal
 
 
@@ -79,13 +81,24 @@ class Fulls:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, int], Seen] = {}
+        self._looked: dict[Hashable, float] = {}
+
+    def watched(self, what: Hashable) -> bool:
+        """True if this was looked at a moment ago too: what is new in it has just begun."""
+        now = time.monotonic()
+        before = self._looked.pop(what, -MOMENT)
+        self._looked[what] = now
+        if len(self._looked) > MOST_LOOKS:
+            del self._looked[next(iter(self._looked))]
+        return now < before + MOMENT
 
     def full(self, key: str, fence: int, left: float, age: float | None) -> float:
         """At least what is left. One that is seen for the first time, and younger than that, is taken for one that was
         never renewed: its age and what is left are its ttl."""
         ends, known = time.monotonic() + left, self._seen.pop((key, fence), None)
         if known is None:
-            known = Seen(left + age if age is not None and 0 <= age < left else left, ends, False)
+            young = age is not None and age < left
+            known = Seen(left + max(0.0, (age or 0.0) - HALF) if young else left, ends, False)
         elif ends > known.ends + JITTER:
             known = Seen(max(left, known.most if known.renewed else 0.0), ends, True)
         self._seen[key, fence] = known

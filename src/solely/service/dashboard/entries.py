@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-from urllib.parse import urlencode
+from typing import Any, NamedTuple
 
-from starlette.responses import RedirectResponse
+from starlette.responses import Response
 
-from ...errors import StoreError
 from ...model import State
 from ...ops import Clear, Read
 from ..api.entries import Fence
 from ..problems import UNKNOWN, Problem
 from ..routes import Answer, Body, Call, Key, Reason, Route
-from .rendering import ADMIN_PAGE, READ_PAGE, Page, View, show
-from .rows import ListQuery, Row, row, rows
+from .rendering import ADMIN_PAGE, READ_PAGE, Page, View, acted, show
+from .rows import ListQuery, Row, performed, row, rows
 
 
 class Side(NamedTuple):
@@ -69,6 +67,15 @@ class End(Body):
     reason: Reason
 
 
+class Ending(Answer):
+    """What is about to end."""
+
+    row: Row
+    verb: str
+    means: str
+    path: str
+
+
 def listing(side: Side) -> Route:
     """The list of a kind."""
 
@@ -85,24 +92,22 @@ def ending(side: Side) -> list[Route]:
 
     async def confirm(call: Call[None, EndQuery]) -> object:
         async def look() -> Ending:
-            (entry,) = await call.service.store.perform([Read(f"{side.kind}/{call.query.key}")])
-            if isinstance(entry, StoreError):
-                raise entry
-            known: Row = row(call, entry)  # type: ignore[arg-type]
+            entry: Any = await performed(call, Read(f"{side.kind}/{call.query.key}"))
+            known = row(call, entry)
             if known.state is State.FREE or known.fence != call.query.fence:
                 raise Problem(UNKNOWN, "It is no longer there, or another has it now: look at the list again.")
             return Ending(row=known, verb=side.verb, means=side.means, path=path)
 
         return await show(call, page, look)
 
-    async def end(call: Call[End, None]) -> RedirectResponse:
+    async def end(call: Call[End, None]) -> Response:
         wanted = call.body
-        (reply,) = await call.service.store.perform([Clear(f"{side.kind}/{wanted.key}", wanted.fence, wanted.reason)])
-        if isinstance(reply, StoreError):
-            raise reply
-        call.service.desk.looks.forget()
-        note = "ended" if reply is True else "moved-on"
-        return RedirectResponse(f"{side.page.place}?{urlencode({'note': note})}", 303)
+
+        async def act() -> str:
+            gone = await performed(call, Clear(f"{side.kind}/{wanted.key}", wanted.fence, wanted.reason))
+            return f"{side.page.place}?note={'ended' if gone is True else 'moved-on'}"
+
+        return await acted(call, page, act)
 
     return [
         Route("GET", path, ADMIN_PAGE, confirm, page.title, query=EndQuery, hidden=True),
@@ -110,17 +115,4 @@ def ending(side: Side) -> list[Route]:
     ]
 
 
-class Ending(Answer):
-    """What is about to end."""
-
-    row: Row
-    verb: str
-    means: str
-    path: str
-
-
-ROUTES = [
-    route
-    for side in (LOCKS, CLAIMS, RESERVATIONS)
-    for route in (listing(side), *ending(side))
-] + ending(MARKS)
+ROUTES = [route for side in (LOCKS, CLAIMS, RESERVATIONS) for route in (listing(side), *ending(side))] + ending(MARKS)

@@ -9,7 +9,7 @@ from ...flows.deadletter import queue_of
 from ...model import item_key
 from ..routes import Answer, Call
 
-COUNTED = 500  # letters of a group that are looked at for its count and its oldest; where there are more, it says so
+COUNTED = 200  # letters of a group that are looked at for its count and its oldest; where there are more, it says so
 MOST = 100  # groups
 _LAST = "\U0010ffff"  # sorts behind every id
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import pairwise
 
 from .. import metrics
 from ..figures import Counts, Figure
@@ -92,8 +93,7 @@ class History:
     def series(self) -> Series:
         """The lines of all that is kept."""
         told = Series(at=[], granted=[], spared=[], refused=[], op_p50=[], op_p99=[])
-        samples = list(self._samples)
-        for (began, before), (ended, after) in zip(samples, samples[1:], strict=False):
+        for (began, before), (ended, after) in pairwise(self._samples):
             told.at.append(round(ended, 1))
             for line, what in ((told.granted, GRANTED), (told.spared, SPARED), (told.refused, REFUSED)):
                 line.append(round(max(0.0, what(after) - what(before)) / (ended - began), 2))

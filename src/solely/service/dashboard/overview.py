@@ -9,11 +9,12 @@ from ...errors import SolelyError
 from ...model import Finding
 from .. import metrics
 from ..feed import Told
+from ..figures import Figure
 from ..health import PATIENCE, up
 from ..routes import Answer, Call, Route
 from . import history
 from .groups import Group, groups
-from .history import Series
+from .history import History, Series
 from .rendering import READ_PAGE, Page, View, show
 
 PAGE = Page("Overview", "solely:overview.html", "/")
@@ -88,7 +89,7 @@ async def _look(call: Call[None, View]) -> Overview:
         up=up(),
         health=health,
         attention=_attention(health, letters, lost, failed_open),
-        rates=Rates(granted=past.rate(history.GRANTED), spared=past.rate(history.SPARED), refused=past.rate(history.REFUSED)),
+        rates=_rates(past),
         op=_quantiles(call, metrics.OP_SECONDS),
         wait=_quantiles(call, metrics.WAITED),
         hold=_quantiles(call, metrics.HELD),
@@ -101,7 +102,12 @@ async def _look(call: Call[None, View]) -> Overview:
     )
 
 
-def _quantiles(call: Call[None, View], figure: metrics.Figure) -> Quantiles:
+def _rates(past: History) -> Rates:
+    granted, spared, refused = map(past.rate, (history.GRANTED, history.SPARED, history.REFUSED))
+    return Rates(granted=granted, spared=spared, refused=refused)
+
+
+def _quantiles(call: Call[None, View], figure: Figure) -> Quantiles:
     past = call.service.desk.history
     return Quantiles(p50=past.quantile(figure, 0.5), p99=past.quantile(figure, 0.99))
 
@@ -132,7 +138,7 @@ def _attention(health: StoreHealth, letters: list[Group], lost: int, failed_open
         if finding.level != "ok"
     ]
     if failed_open:
-        text = f"{failed_open} × went on without the store in the last five minutes (on_outage=\"proceed\")"
+        text = f'{failed_open} × went on without the store in the last five minutes (on_outage="proceed")'
         found.append(Attention(level="error", text=text, link="#events"))
     if lost:
         ended = "lease ended" if lost == 1 else "leases ended"

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
 from jinja2 import BaseLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ... import __version__
 from ...errors import SolelyError
@@ -48,6 +48,7 @@ _templates = Environment(
     lstrip_blocks=True,
 )  # fmt: skip
 _templates.filters.update(telling.FILTERS)
+_templates.globals["parts"] = _templates.get_template("solely:parts.html").module
 
 
 def add_templates(prefix: str, package: str) -> None:
@@ -55,7 +56,7 @@ def add_templates(prefix: str, package: str) -> None:
     _packages[prefix] = PackageLoader(package)
 
 
-class View(Body):
+class View(Body, kw_only=True):
     """The query of every view: in which form it is wanted, and what an action that led here has done."""
 
     format: Literal["", "html", "json", "live"] = ""
@@ -86,6 +87,18 @@ async def show(call: Call[Any, Any], page: Page, look: Look, status: int = 200) 
         return _refusal(call, page, problem)
     except SolelyError as error:
         return _refusal(call, page, told(error, call.path))
+
+
+async def acted(call: Call[Any, Any], page: Page, act: Callable[[], Awaitable[str]]) -> Response:
+    """Does it, and leads on to the address that it answers, where everything is looked at anew."""
+    try:
+        return RedirectResponse(await act(), 303)
+    except Problem as problem:
+        return _refusal(call, page, problem)
+    except SolelyError as error:
+        return _refusal(call, page, told(error, call.path))
+    finally:
+        call.service.desk.looks.forget()
 
 
 def _prefers_json(call: Call[Any, Any]) -> bool:

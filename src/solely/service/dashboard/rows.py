@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import msgspec
 
 from ... import values
-from ...errors import NotKept, StoreFailed, WorkFailed
+from ...errors import NotKept, StoreError, StoreFailed, WorkFailed
 from ...holder import describe
 from ...model import Entry, State
+from ...ops import Op, Reply
 from ..routes import Answer, Call, PageSize, Prefix
 from .rendering import View
 
@@ -60,9 +61,18 @@ class Rows(Answer):
     next: str | None
 
 
-async def rows(call: Call[Any, ListQuery], kind: str) -> Rows:
+async def performed(call: Call[Any, Any], op: Op) -> Reply:
+    """The store's reply to one op; raises its error."""
+    (reply,) = await call.service.store.perform([op])
+    if isinstance(reply, StoreError):
+        raise reply
+    return reply
+
+
+async def rows(call: Call[Any, Any], kind: str) -> Rows:
     """A page of what is held or done under this kind."""
-    asked, desk = call.query, call.service.desk
+    asked: ListQuery = call.query
+    desk = call.service.desk
     what = ("rows", kind, asked.prefix, asked.after, asked.limit)
     return await desk.looks.share(what, FRESH, lambda: _rows(call, kind, asked.prefix, asked.after, asked.limit))
 
@@ -78,8 +88,9 @@ async def _rows(call: Call[Any, Any], kind: str, prefix: str, after: str, limit:
             break
     shown = found[:limit]
     following = (shown[-1].name if len(found) > limit else last.partition("/")[2]) or None
-    contended = refusals(call)
-    return Rows(kind=kind, rows=[row(call, entry, contended[entry.key]) for entry in shown], next=following)
+    contended, watched = refusals(call), call.service.desk.fulls.watched((kind, prefix, after, limit))
+    told = [row(call, entry, contended[entry.key], watched) for entry in shown]
+    return Rows(kind=kind, rows=told, next=following)
 
 
 def refusals(call: Call[Any, Any]) -> Counter[str]:
@@ -88,12 +99,12 @@ def refusals(call: Call[Any, Any]) -> Counter[str]:
     return Counter(f"{told.kind}/{told.key}" for told in last if told.event in ("contended", "timed_out"))
 
 
-def row(call: Call[Any, Any], entry: Entry, contended: int = 0) -> Row:
-    """The entry as a row."""
+def row(call: Call[Any, Any], entry: Entry, contended: int = 0, watched: bool = False) -> Row:
+    """The entry as a row; `watched` if one that was not known a moment ago has begun since."""
     who, now = _who(entry.info), time.time()
     left = entry.left if math.isfinite(entry.left) and entry.left > 0 else None
     since = who.get("since")
-    age = now - since if since is not None else None
+    age = now - since if since is not None and not watched else None
     full = call.service.desk.fulls.full(entry.key, entry.fence, left, age) if left is not None else None
     return Row(
         kind=entry.kind,

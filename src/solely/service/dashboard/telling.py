@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 from markupsafe import Markup
 
 _UNITS = ((2 * 86_400.0, "days", 86_400.0), (2 * 3_600.0, "h", 3_600.0), (120.0, "min", 60.0))
@@ -66,6 +67,11 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
+def compact(value: Any) -> str:
+    """JSON, as it is computed with."""
+    return msgspec.json.encode(value).decode()
+
+
 def points(values: Sequence[float | None], most: float) -> Markup:
     """The points of a line through the values, for a drawing of WIDTH × HEIGHT."""
     step = WIDTH / max(1, len(values) - 1)
@@ -75,5 +81,5 @@ def points(values: Sequence[float | None], most: float) -> Markup:
 
 FILTERS = {
     "span": span, "at": at, "clock": clock, "rate": rate, "ms": ms, "facts": facts, "pretty": pretty,
-    "points": points, "query": urlencode,
+    "points": points, "json": compact, "query": urlencode,
 }  # fmt: skip

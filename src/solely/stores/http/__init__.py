@@ -3,7 +3,7 @@
 `https://host/` or, behind a proxy, `https://host/some/path`; the token stands in the URL (`https://:token@host/`) or in
 SOLELY_TOKEN. Read in this order: wire.py, address.py, blocking.py, aio.py. Time is the service's: its store's clock
 decides. (An injected clock is told along, and heeded by nobody but the services of tests.) Hints come as a stream of
-server-sent events while somebody waits; where that is cut, waiters ask again, which `polls` says.
+server-sent events while somebody waits; where that is cut, waiters look again every second.
 """
 
 from __future__ import annotations

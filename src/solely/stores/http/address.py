@@ -57,6 +57,7 @@ class Address:
             "headers": known,
             "timeout": timeout,
             "limits": httpx2.Limits(max_connections=CONNECTIONS, keepalive_expiry=KEPT_ALIVE),
+            "verify": self.url.startswith("https:"),  # else there is nothing to verify: spares reading certificates
             "trust_env": not _is_here(urlsplit(self.url).hostname or ""),
         }
 

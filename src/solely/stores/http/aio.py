@@ -24,7 +24,7 @@ _parents: list[object] = []  # what a forked child must not touch, not even by c
 class AsyncHttpStore:
     """A store for one event loop, on a service."""
 
-    polls = True  # hints come as well, unless the service has several workers or something cuts the stream
+    polls = False  # where hints are cut off, waiters look again every second: gentle with a service far away
     max_limit = MAX_LIMIT
 
     def __init__(self, address: Address, timeout: float) -> None:

@@ -25,7 +25,7 @@ _parents: list[object] = []  # what a forked child must not touch, not even by c
 class HttpStore:
     """A store for threads, on a service. Any number of threads may use it at once."""
 
-    polls = True  # hints come as well, unless the service has several workers or something cuts the stream
+    polls = False  # where hints are cut off, waiters look again every second: gentle with a service far away
     max_limit = MAX_LIMIT
 
     def __init__(self, address: Address, timeout: float) -> None:

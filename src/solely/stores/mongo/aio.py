@@ -54,6 +54,7 @@ class AsyncMongoStore:
         self._ear = AsyncEar(lambda: self._database()[self._settings.collection], self.client, self._timeout)
         self._opened: AsyncDatabase[dict[str, Any]] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._preparing: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<AsyncMongoStore {self._settings}>"
@@ -107,11 +108,14 @@ class AsyncMongoStore:
 
     def _kept(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """The result of a task that is kept until it ends; who cancels this stops only its own waiting."""
+        return asyncio.shield(self._start(work))
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(_told_if_closed(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return asyncio.shield(task)
+        return task
 
     async def _perform(self, ops: Sequence[Op]) -> Answers:
         if not self._prepared:
@@ -125,8 +129,16 @@ class AsyncMongoStore:
     # -- commands
 
     async def _prepare(self) -> None:
-        await self._drive(questions.prepare(self._commands, self._server))
-        self._prepared = True
+        """Those who come at the same time share one try: to make the same indexes many times at once takes seconds."""
+        if self._preparing is None:
+            self._preparing = self._start(self._drive(questions.prepare(self._commands, self._server)))
+        trying = self._preparing
+        try:
+            await asyncio.shield(trying)
+            self._prepared = True
+        finally:
+            if self._preparing is trying and trying.done():
+                self._preparing = None
 
     def _database(self) -> AsyncDatabase[dict[str, Any]]:
         if self._closed:

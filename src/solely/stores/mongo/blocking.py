@@ -49,6 +49,7 @@ class MongoStore:
         self._commands = Commands(self._settings.collection, self.client, clock=self._clock, timeout=self._timeout)
         self._ear = Ear(lambda: self._database()[self._settings.collection], self.client, self._timeout)
         self._opening = threading.Lock()
+        self._preparing = threading.Lock()
         self._opened: Database[dict[str, Any]] | None = None
 
     def __repr__(self) -> str:
@@ -105,8 +106,15 @@ class MongoStore:
     # -- commands
 
     def _prepare(self) -> None:
-        self._drive(questions.prepare(self._commands, self._server))
-        self._prepared = True
+        """One thread at a time, as long as that is quick: to make the same indexes many times at once takes seconds."""
+        in_turn = self._preparing.acquire(timeout=self._timeout)
+        try:
+            if not self._prepared:
+                self._drive(questions.prepare(self._commands, self._server))
+                self._prepared = True
+        finally:
+            if in_turn:
+                self._preparing.release()
 
     def _database(self) -> Database[dict[str, Any]]:
         opened = self._opened

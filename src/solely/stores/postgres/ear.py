@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from ...errors import StoreError
+from ...errors import ClientClosed, StoreError
 from ...rules import backoff
 from .. import Tell
 from .wire import Lost, Wire
@@ -71,7 +71,7 @@ class Ear:
                 self._settled.set()
                 failed = 0
                 self._hear(self._wire)
-            except (Lost, StoreError):
+            except (Lost, StoreError, ClientClosed):
                 pass  # those who send ops are told the reason; here only the hints are late
             self.ready = False
             wire, self._wire = self._wire, None

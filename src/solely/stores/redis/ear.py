@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hiredis import ReplyError
 
-from ...errors import StoreError
+from ...errors import ClientClosed, StoreError
 from ...rules import backoff
 from .. import Tell
 from .codec import packed
@@ -76,7 +76,7 @@ class Ear:
             try:
                 self._wire = self._connect()
                 failed = self._listen(self._wire, failed)
-            except (OSError, StoreError):
+            except (OSError, StoreError, ClientClosed):
                 pass  # those who send ops are told the reason; here only the hints are late
             self.ready = False
             if self._wire is not None:

@@ -18,6 +18,7 @@ from ...flows.publish import fail, let_go_of, publish, reset
 from ...model import Entry, State
 from ...ops import Clear, Push, Read
 from ...outcomes import ALWAYS_RELEASE, RELEASE, Outcome, Park, Replay, RetryAfter
+from ...rules import REMEMBER
 from .client import Doing, Script, SimulatedClient
 from .convergence import Call, Convergence
 from .history import History
@@ -136,11 +137,19 @@ class ClaimingClient(SimulatedClient):
             run: Run = yield Doing(publish(hold, kept, agreed.keep, agreed.terms, desk, ""), agreed.terms.wait)
             if run.error is None:
                 self.world.convergence.published(call, kept, *run.result)
+                self._check_revoked(hold, agreed.keep)
                 if self.chance() < 0.9:
                     return
             else:
                 self.nothing_left(run, [hold.key])
         self._drop(hold)
+
+    def _check_revoked(self, hold: Hold, keep: float) -> None:
+        """Where a copy of its acquire may outlive its outcome, that copy will be refused."""
+        truth = self.world.truth
+        revoked = (hold.key, hold.owner) in truth.revoked or hold.owner in truth.forgotten
+        if hold.doubtful and keep < REMEMBER and not revoked:
+            self.world.history.violated("no leaked hold", f"{hold.owner} may hold {hold.key} again, by a late copy")
 
     def _fail(self, hold: Hold, agreed: Agreement) -> Script:
         what: Outcome = self.pick(_FAILURES)

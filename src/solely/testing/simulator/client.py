@@ -64,7 +64,7 @@ class Task:
         assert isinstance(wish, Doing)
         self._doing, self._began, self._paused = wish, driver.timeline.now, driver.paused
         self.run = run = driver.run(wish.flow, self._done)
-        if self._waits():
+        if not run.over and self._waits():
             self.client.world.waiting.begins(wish.key, run)
         if self.client.chance() < self.client.world.manners.cancel:
             driver.after(self.client.chance() * (wish.wait or 0.02), run.cancel, Cancelled())

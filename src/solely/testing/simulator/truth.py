@@ -70,6 +70,7 @@ class Truth:
         self.holds: dict[tuple[str, str], Held] = {}
         self.latest: dict[str, Held] = {}
         self.forgotten: set[str] = set()  # owners from before the last loss of all data
+        self.revoked: set[tuple[str, str]] = set()  # keys and owners
         self._cleared: set[int] = set()
         self._offering: dict[str, int] = {}  # until when the key may be kept for a waiter
         self._wants: dict[Run, str] = {}
@@ -115,6 +116,7 @@ class Truth:
         self.marks.lost_everything()
         self.outcomes.lost_everything(now)
         self.forgotten.update(self.runs)
+        self.revoked.clear()
         self._offering.clear()
         for key in self.latest:
             self.waiting.opened(key, self.history.timeline.now, told=False)
@@ -131,7 +133,7 @@ class Truth:
         held, latest = self.holds.get((op.key, op.owner)), self.latest.get(op.key)
         if entry.owner != op.owner or entry.state is State.DONE:  # which may be its own
             self._refused(op, entry, now, held, latest)
-        elif held is not None and not held.forgotten:
+        elif held is not None and not held.forgotten and not self._comes_again(held):
             self._repeated(op, entry, now, held)
         else:
             self._granted(op, entry, now, latest)
@@ -181,7 +183,13 @@ class Truth:
     def _left(self, op: Acquire) -> bool:
         """True if nothing may be granted to this owner any more: its flow is over, and nothing kept it from undoing."""
         run = self.runs[op.owner]
-        return run.over and run.undone and not run.driver.dead and op.owner not in self.forgotten
+        over = run.over and run.undone and not run.driver.dead and op.owner not in self.forgotten
+        return over and not self._comes_again(self.holds.get((op.key, op.owner)))
+
+    def _comes_again(self, held: Held | None) -> bool:
+        """True if a late copy of its own acquire may take the key again. A known limit: who finished for less than
+        REMEMBER, and did not or could not revoke, may then hold the key for one ttl more."""
+        return held is not None and held.ended == "finished" and (held.key, held.owner) not in self.revoked
 
     def _seek_deadlock(self, first: Run, now: int) -> None:
         run, path = first, list[str]()
@@ -210,6 +218,8 @@ class Truth:
     def _released(self, op: Release, answer: Released, now: int) -> None:
         held = self.holds.get((op.key, op.owner))
         self._offering[op.key] = now + _OFFER
+        if op.revoke:
+            self.revoked.add((op.key, op.owner))
         right = {Released.RELEASED}
         if held is not None and held.forgotten:
             return

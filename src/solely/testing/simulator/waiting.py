@@ -44,7 +44,7 @@ class Waiting:
     def ends(self, key: str, run: Run) -> None:
         """Somebody got it, or gave up."""
         self.granted(key)
-        del self._waiters[key][run]
+        self._waiters.get(key, {}).pop(run, None)  # none, if it was told at once
 
     def granted(self, key: str) -> None:
         """The key is taken, or somebody stops waiting: was it free for too long before?"""

@@ -1,0 +1,232 @@
+// Makes the pages live. Without it they are complete, and as old as their last load.
+"use strict";
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const region = byId("region");
+  const clock = byId("clock");
+  const LOW = 0.2; // of the time a hold had: below it, it is about to end
+  const TICK = 200; // ms: a bar that runs smoothly, and costs next to nothing
+
+  // -- times: the server's clock, told with every message, runs on here between them
+
+  let ahead = 0; // seconds that the server's clock is ahead of ours
+  const serverNow = () => Date.now() / 1000 + ahead;
+  const told = (now) => { ahead = now - Date.now() / 1000; };
+  if (clock) told(Number(clock.dataset.now));
+
+  function span(seconds) {
+    for (const [least, unit, size] of [[172800, "days", 86400], [7200, "h", 3600], [120, "min", 60]]) {
+      if (seconds >= least) return `${(seconds / size).toFixed(0)} ${unit}`;
+    }
+    return `${Math.max(0, seconds).toFixed(1)} s`;
+  }
+
+  function tick() {
+    const now = serverNow();
+    if (clock) clock.textContent = `${new Date(now * 1000).toISOString().slice(11, 19)} UTC`;
+    for (const each of document.querySelectorAll("[data-since]")) {
+      each.textContent = span(now - Number(each.dataset.since));
+    }
+    for (const each of document.querySelectorAll("[data-ends]")) {
+      const left = Number(each.dataset.ends) - now;
+      const bar = each.querySelector("progress");
+      each.querySelector(".word").textContent = left > 0 ? span(left) : "over";
+      if (!bar) continue;
+      const share = Math.min(1, Math.max(0, left / Number(each.dataset.full)));
+      bar.value = share;
+      each.dataset.level = left <= 0 ? "over" : share < LOW ? "low" : "ok";
+    }
+  }
+
+  // -- the live region
+
+  const button = byId("live");
+  let source = null;
+  let waiting = null; // what came while the reader was selecting text
+
+  function state(name, word) {
+    button.dataset.state = name;
+    button.querySelector(".word").textContent = word;
+    byId("away").hidden = name !== "away";
+  }
+
+  function selecting() {
+    const selected = document.getSelection();
+    return selected && !selected.isCollapsed && region.contains(selected.anchorNode);
+  }
+
+  function put(html) {
+    if (selecting()) { waiting = html; return; }
+    waiting = null;
+    const focused = region.contains(document.activeElement) ? document.activeElement.id : "";
+    const known = new Set([...region.querySelectorAll("tr[data-key]")].map((row) => row.dataset.key));
+    const kept = new Map([...region.querySelectorAll("[data-keep]")].map((each) => [each.dataset.keep, each]));
+    region.innerHTML = html;
+    for (const each of region.querySelectorAll("[data-keep]")) {
+      if (kept.has(each.dataset.keep)) each.replaceWith(kept.get(each.dataset.keep));
+    }
+    if (known.size) {
+      for (const row of region.querySelectorAll("tr[data-key]")) {
+        if (!known.has(row.dataset.key)) row.classList.add("fresh");
+      }
+    }
+    if (focused) byId(focused)?.focus({ preventScroll: true });
+    tick();
+    draw();
+  }
+
+  function follow() {
+    source = new EventSource(region.dataset.live);
+    source.addEventListener("open", () => state("live", "Live"));
+    source.addEventListener("error", () => {
+      state("waiting", "Reconnecting");
+      if (source.readyState === EventSource.CLOSED) setTimeout(again, 2000); // refused: logged out, or too many
+    });
+    source.addEventListener("region", (message) => {
+      const { now, html } = JSON.parse(message.data);
+      told(now);
+      state("live", "Live");
+      put(html);
+    });
+    source.addEventListener("away", (message) => {
+      told(JSON.parse(message.data).now);
+      state("away", "Store away");
+    });
+  }
+
+  function again() {
+    if (source && source.readyState === EventSource.CLOSED) follow();
+  }
+
+  function rest() {
+    source.close();
+    source = null;
+    state("paused", "Paused");
+  }
+
+  if (region && button) {
+    button.hidden = false;
+    button.setAttribute("aria-label", "Live updates");
+    button.addEventListener("click", () => {
+      const on = button.getAttribute("aria-pressed") === "true";
+      button.setAttribute("aria-pressed", String(!on));
+      if (on) rest(); else follow();
+    });
+    document.addEventListener("selectionchange", () => { if (waiting !== null && !selecting()) put(waiting); });
+    follow();
+  }
+  if (location.search.includes("note=")) { // said once: not again on reload, and not in a link that is shared
+    const here = new URL(location.href);
+    here.searchParams.delete("note");
+    history.replaceState(null, "", here);
+  }
+
+  // -- confirming: the page that asks is shown in a dialog
+
+  const dialog = byId("dialog");
+  document.addEventListener("click", async (click) => {
+    const link = click.target.closest("a[data-dialog], a[data-close]");
+    if (!link || click.metaKey || click.ctrlKey || click.shiftKey || click.button) return;
+    if (link.matches("[data-close]")) {
+      if (dialog.open) { click.preventDefault(); dialog.close(); }
+      return;
+    }
+    click.preventDefault();
+    const answer = await fetch(link.href, { headers: { accept: "text/html" } });
+    const asked = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("asked");
+    if (!asked) { location.assign(link.href); return; }
+    dialog.replaceChildren(asked);
+    dialog.showModal();
+    asked.querySelector("[autofocus]")?.focus();
+  });
+  document.addEventListener("keydown", (key) => {
+    const writing = key.target.closest("input, textarea, dialog");
+    if (key.key === "/" && !writing && !key.ctrlKey && !key.metaKey && !key.altKey) {
+      key.preventDefault();
+      byId("search")?.focus();
+    }
+    if (key.key === " " && key.target.matches("a[role=button]")) { key.preventDefault(); key.target.click(); }
+  });
+
+  // -- colours
+
+  const theme = byId("theme");
+  const THEMES = { "": ["Auto", "as the system"], light: ["Light", "light"], dark: ["Dark", "dark"] };
+  function colour() {
+    const chosen = document.documentElement.dataset.theme || "";
+    theme.textContent = THEMES[chosen][0];
+    theme.setAttribute("aria-label", `Colours: ${THEMES[chosen][1]}`);
+  }
+  if (theme) {
+    theme.hidden = false;
+    theme.addEventListener("click", () => {
+      const order = Object.keys(THEMES);
+      const next = order[(order.indexOf(document.documentElement.dataset.theme || "") + 1) % order.length];
+      if (next) document.documentElement.dataset.theme = next; else delete document.documentElement.dataset.theme;
+      try { localStorage.setItem("solely-theme", next); } catch { /* for this page only */ }
+      colour();
+      redraw();
+    });
+    colour();
+  }
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw());
+
+  // -- charts
+
+  const charts = new Map();
+  const ink = (element) => getComputedStyle(element).color;
+
+  function made(figure, data) {
+    const plot = figure.querySelector(".plot");
+    const soft = ink(figure.querySelector("figcaption"));
+    const grid = { stroke: getComputedStyle(figure).borderTopColor, width: 1 };
+    const names = figure.dataset.lines.split(" ");
+    const font = `11px ${getComputedStyle(document.body).fontFamily}`;
+    const time = (_, ticks, axis, space, step) => ticks.map((at) => new Date(at * 1000).toISOString().slice(11, step < 60 ? 19 : 16));
+    plot.replaceChildren();
+    return new uPlot({
+      width: plot.clientWidth,
+      height: plot.clientHeight,
+      legend: { show: false },
+      cursor: { drag: { x: false, y: false }, points: { size: 6 } },
+      scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 1] } },
+      axes: [
+        { stroke: soft, grid: { show: false }, ticks: { show: false }, font, size: 24, space: 70, values: time },
+        { stroke: soft, grid, ticks: { show: false }, font, size: 40, space: 36 },
+      ],
+      series: [{}, ...names.map((name, index) => ({
+        label: name,
+        stroke: ink(figure.querySelector(`.legend .${name}`)),
+        width: 1.5,
+        dash: index && index === names.length - 1 ? [5, 4] : undefined,
+        points: { show: false },
+        spanGaps: true,
+      }))],
+    }, data, plot);
+  }
+
+  function draw() {
+    const series = byId("series");
+    if (!series || typeof uPlot === "undefined") return;
+    const lines = JSON.parse(series.value);
+    if (lines.at.length < 2) return;
+    for (const figure of document.querySelectorAll(".chart")) {
+      const data = [lines.at, ...figure.dataset.lines.split(" ").map((name) => lines[name])];
+      const chart = charts.get(figure.id);
+      if (chart) chart.setData(data); else charts.set(figure.id, made(figure, data));
+    }
+  }
+
+  function redraw() {
+    for (const chart of charts.values()) chart.destroy();
+    charts.clear();
+    draw();
+  }
+
+  let resized = 0;
+  addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(redraw, 150); });
+
+  tick();
+  draw();
+  setInterval(tick, TICK);
+})();

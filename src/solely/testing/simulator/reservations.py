@@ -1,0 +1,238 @@
+"""What clients do with reservations: reserve, send (some through a shared breaker), record, release, come late."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Generator
+from typing import Any
+
+from ...drivers.simulated import Run
+from ...errors import ReservationMismatch, UnknownReservation
+from ...flows import breaker, lock
+from ...flows.hold import Hold
+from ...flows.reservation import QUIET, RESERVED, Answer, Terms, Ticket, expire, record, release, reserve
+from ...ops import Acquire, Finish, Op, Reply
+from ...resilience.circuit import Rule
+from ...rules import REMEMBER
+from ...stores.transitions import us
+from .client import Doing, Script, SimulatedClient, Task
+from .history import History
+from .limits import Limits
+from .network import CALM, ROUGH
+from .trials import Trials
+from .truth import Truth
+from .world import BRISK, SLOW, Climate, Manners, World
+
+_HOLDS = (0.5, 1.0, 2.0, 5.0)
+_QUIETS = (0.0, 0.3, 1.0, 3.0)  # seconds: short, so that a key is sent several times
+_LIMITS = (None, (1, 2.0), (2, 5.0), (3, 10.0))
+_GROUPS = (None, ("group/g", 2, 3.0), ("group/g", 4, 10.0))
+_BREAKER = "smtp"
+_RULE = Rule(threshold=3, per=10.0, cooldown=0.4, successes=2, on=Exception)
+_SPELL = 2.0  # seconds that what the breaker guards is well, and then as long not
+_CLIMATES = (
+    Climate(0.35, (1, 2, 3), CALM, Manners(0.1, 0.0, BRISK, clears=True)),
+    Climate(0.65, (1, 2, 3), ROUGH, Manners(0.12, 0.0, SLOW, 0.04, 0.006, 0.008, 0.4, True)),
+)
+
+
+class ReservationTruth(Truth):
+    """Also sees the hits, the counts of what was sent, and the standing of the breaker."""
+
+    def __init__(self, world: ReservationWorld) -> None:
+        super().__init__(world.history, world.waiting, world.runs)
+        self.limits, self.trials = world.limits, world.trials
+        self._kinds |= dict.fromkeys(("hits", "group"), self.limits.performed)
+        self._kinds |= {"breaker": self.trials.performed, "failures": _unwatched, "sent": self._sent}
+
+    def lost_everything(self) -> None:
+        super().lost_everything()
+        self.limits.lost_everything()
+        self.trials.lost_everything()
+
+    def _left(self, op: Acquire) -> bool:
+        """A cooldown stays behind by intent."""
+        return op.info != breaker.COOLDOWN and super()._left(op)
+
+    def _sent(self, op: Op, reply: Reply, now: int) -> None:
+        if not self.forgotten and isinstance(op, Finish):
+            key = f"reservation/{op.key.partition('/')[2]}"
+            recorded = len({outcome.owner for outcome in self.outcomes.of.get(key, [])})
+            if json.loads(op.value)["sent"] > recorded:
+                self.history.violated("recorded once", f"{op.value!r} is counted of {key}, and {recorded} recorded")
+
+
+def _unwatched(op: Op, reply: Reply, now: int) -> None:
+    """The failures of a breaker are checked by what it makes of them."""
+
+
+class ReservingClient(SimulatedClient):
+    """One process that sends what it could reserve."""
+
+    world: ReservationWorld
+
+    def reserve(self) -> Script:
+        """Reserves one key; whoever may send does, and says so."""
+        if self.chance() < self.world.calls:
+            yield from self.call()
+            return
+        key, truth = self.pick(self.world.keys), self.world.truth
+        terms, began = self.world.terms[key], truth.now()
+        run: Run = yield Doing(reserve(key, terms, ""))
+        answer: Answer = run.result
+        if run.error is not None or answer.hold is None or answer.ticket is None:
+            self.nothing_left(run, [key])
+            self.world.limits.nothing_left(run)
+            if run.error is None:
+                self._check_reason(key, answer, began)
+            return
+        self.world.limits.granted(answer.ticket, terms)
+        answer.hold.keep(self.chance() < 0.6, math.inf)
+        self.core.keep(answer.hold)
+        self.relies_on(answer.hold)
+        yield from self._use(answer.hold, answer.ticket)
+
+    def _check_reason(self, key: str, answer: Answer, began: int) -> None:
+        truth = self.world.truth
+        stood = [outcome for outcome in truth.outcomes.of.get(key, []) if outcome.until > began]
+        held = [held for (name, _), held in truth.holds.items() if name == key]
+        held = [one for one in held if (one.ended_at if one.ended else one.until) >= began]
+        if (answer.reason == QUIET and not stood) or (answer.reason == RESERVED and not held):
+            self.world.history.violated("right refusals", f"{key} was refused as {answer.reason}; it was not")
+
+    def _use(self, hold: Hold, ticket: Ticket) -> Script:
+        sent = yield from self._send()
+        for _ in range(int(self.chance() * 2)):
+            yield self.chance() * self.pick(self.world.manners.work)
+            self.world.trouble(self)
+        self.world.beliefs.ends(hold)
+        chance = self.chance()
+        if chance < 0.1:  # forgotten, or left to another process
+            self.core.book.remove(hold)
+            heir = self.pick(self.world.clients)
+            if chance < 0.05 and not heir.driver.dead:
+                heir.tasks.append(Task(heir, heir.finish(hold, ticket, sent)))
+                heir.driver.after(self.chance() * 2.0, heir.tasks[-1].go_on)
+        else:
+            yield from self.finish(hold, ticket, sent)
+
+    def finish(self, hold: Hold, ticket: Ticket, sent: bool) -> Script:
+        """Says what became of it."""
+        self.core.book.remove(hold)
+        if sent:
+            yield from self._record(ticket)
+        else:
+            yield from self._release(ticket, hold.doubtful)
+
+    def _record(self, ticket: Ticket) -> Script:
+        for _ in range(3):
+            run: Run = yield Doing(record(ticket, "now"))
+            if run.error is None:
+                self._check_recorded(ticket, run.result)
+                if self.chance() < 0.8:
+                    return
+            elif isinstance(run.error, ReservationMismatch | UnknownReservation):
+                self._check_unknown(ticket, run.error)
+                return
+
+    def _check_recorded(self, ticket: Ticket, fresh: bool) -> None:
+        world, owner = self.world, ticket.owner
+        recorded = [outcome.owner for outcome in world.truth.outcomes.of.get(ticket.key, [])]
+        if owner not in recorded and not world.truth.holds[ticket.key, owner].forgotten:
+            world.history.violated("recorded once", f"{ticket} was said to be recorded; it never was")
+        if fresh and owner in world.recorded and world.weather == CALM:  # else the counts may have been lost
+            world.history.violated("recorded once", f"{ticket} was said to be recorded twice")
+        world.recorded.add(owner)
+
+    def _check_unknown(self, ticket: Ticket, error: Exception) -> None:
+        """It is refused only if it is over: another took the key, or it was let go, or that is long ago."""
+        truth = self.world.truth
+        held, latest = truth.holds[ticket.key, ticket.owner], truth.latest[ticket.key]
+        there = held is latest and not held.ended and truth.now() < held.until + us(REMEMBER)
+        wrong = isinstance(error, ReservationMismatch) and held is latest
+        if not held.forgotten and (there or wrong):
+            self.world.history.violated("right refusals", f"{ticket} was refused ({error}); it was {held.ended}")
+
+    def _release(self, ticket: Ticket, doubtful: bool) -> Script:
+        truth, limits = self.world.truth, self.world.limits
+        limits.given_up(ticket, truth.now())
+        for _ in range(2):
+            run: Run = yield Doing(release(ticket, doubtful))
+            held = truth.holds[ticket.key, ticket.owner]
+            if run.error is not None or held.forgotten:
+                continue
+            if run.result:
+                limits.gave_back(ticket.owner, ticket.hits)
+            if held.ended != "released" if run.result else held.live(truth.now()):
+                self.world.history.violated("right release answers", f"{ticket} was told {run.result}: {held.ended}")
+            return
+
+    # -- sending
+
+    def _send(self) -> Generator[Doing | float, Any, bool]:
+        """True if it was sent."""
+        works = int(self.driver.timeline.now / _SPELL) % 2 == 1 or self.chance() < 0.2
+        if self.chance() >= self.world.calls:
+            return works
+        trials = self.world.trials
+        stood = trials.stands
+        run: Run = yield Doing(breaker.admit(_BREAKER, self._trial, ""))
+        if run.error is not None:
+            return False
+        passed: breaker.Pass = run.result
+        trials.admitted(self.driver, passed, stood)
+        yield self.chance() * self.pick(self.world.manners.work)
+        self.world.trouble(self)
+        if passed.trial is not None:
+            self.core.book.remove(passed.trial)
+        began = self.driver.timeline.now
+        if passed.trial is not None and self.chance() < 0.1:  # nobody knows how it went
+            trials.dropped(passed.trial)
+            yield Doing(lock.release(passed.trial))
+            return False
+        trials.ends(passed, works)
+        run = yield Doing(breaker.judge(_BREAKER, _RULE, passed, works))
+        if run.error is None:
+            trials.judged(passed, works, began)
+        return works
+
+    def _trial(self, hold: Hold) -> Hold:
+        hold.keep(True, math.inf)
+        self.core.keep(hold)
+        return hold
+
+    def call(self) -> Script:
+        """Sends without a reservation."""
+        yield from self._send()
+
+    def expire(self) -> Script:
+        """An admin ends what is there."""
+        yield Doing(expire(self.pick(self.world.keys), "by hand"))
+
+
+ReservingClient.actions = ((0.93, ReservingClient.reserve), (1.00, ReservingClient.expire))
+
+
+class ReservationWorld(World):
+    """A world of reservations, limits and one shared breaker."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, "reservation", _CLIMATES)
+        group = self.chance.choice(_GROUPS)
+        self.terms = {key: self._terms(group) for key in self.keys}
+        self.calls = self.chance.choice((0.0, 0.2, 0.9))  # the share of what is sent through the breaker
+        self.recorded: set[str] = set()  # owners that were told so
+        self.limits = Limits(self.history, self.runs)
+        self.trials = Trials(self.history, _RULE)
+        self.watched_by(ReservationTruth(self))
+        self.peopled_by(ReservingClient)
+
+    def _terms(self, group: tuple[str, int, float] | None) -> Terms:
+        choice = self.chance.choice
+        return Terms(choice(_HOLDS), choice(_QUIETS), choice(_LIMITS), group)
+
+
+def simulate_reservations(seed: int) -> History:
+    """The history of this seed: the same every time."""
+    return ReservationWorld(seed).run()

@@ -1,0 +1,256 @@
+"""Bugs that reservations, limits and the shared breaker could have, each planted where it would really be made.
+
+`python -m solely.testing.simulator --of reservations --seed 0 --seeds 50 --bug tests.planted_reservation_bugs:NAME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+from solely.drivers.simulated import Run
+from solely.flows import breaker, reservation
+from solely.flows.breaker import Pass
+from solely.flows.hold import Hold
+from solely.flows.requests import SENT, Ask, Flow, Sending
+from solely.flows.reservation import QUIET, RESERVED, Answer, Terms, Ticket
+from solely.model import Allowance, Entry, State
+from solely.ops import Finish, Hit, Op, Read, Release, Unhit
+from solely.stores import transitions as t
+from solely.stores.memory import Memory
+from solely.testing.simulator import reservations
+from solely.testing.simulator.network import Network
+from tests.planted_bugs import Plant, Planted, cancelled_without_undoing, into, release_without_owner
+
+BUGS: dict[str, Plant] = {
+    "release_by_bare_key": release_without_owner,
+    "cancelled_without_undoing": cancelled_without_undoing,
+}
+bug = into(BUGS)
+
+
+@bug
+def check_outside_the_step() -> Planted:
+    """Reserve reads whether the key is free, and if so goes on: two who read at the same time both send."""
+    right = reservation.reserve
+
+    def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
+        entry: Entry = yield Read(key)
+        if entry.state is not State.FREE:
+            return Answer(reason=QUIET if entry.state is State.DONE else RESERVED, retry_after=entry.left)
+        answer = yield from right(key, terms, info)
+        if answer.reason != RESERVED:
+            return answer
+        owner: str = yield Ask.OWNER
+        sending: Sending = yield SENT
+        hold = Hold(key, owner, terms.hold, entry._replace(left=terms.hold), sending[0], False)
+        return Answer(hold, Ticket(key, owner, entry.fence, terms.quiet, ()))
+
+    return patch.object(reservations, "reserve", reserve)
+
+
+@bug
+def limit_checked_outside_the_step() -> Planted:
+    """A hit counts, and then enters itself 20 ms later: whoever counts meanwhile does not see it."""
+    right = Memory._hit
+
+    def hit(self: Memory, op: Hit, now: t.Now, hints: list[tuple[str, str]]) -> Allowance:
+        seen = self._hits.get(op.key, {})
+        late = {owner: at for owner, at in seen.items() if at > now.wall - 20_000 and owner != op.owner}
+        self._hits[op.key] = {owner: at for owner, at in seen.items() if owner not in late}
+        allowance = right(self, op, now, hints)
+        self._hits.setdefault(op.key, {}).update(late)
+        return allowance
+
+    return patch.object(Memory, "_hit", hit)
+
+
+@bug
+def fixed_windows() -> Planted:
+    """A limit counts from the last full period on: twice as many fit around its turn."""
+    right = Memory._hit
+
+    def hit(self: Memory, op: Hit, now: t.Now, hints: list[tuple[str, str]]) -> Allowance:
+        turn = now.wall - now.wall % t.us(op.per)
+        self._hits[op.key] = {owner: at for owner, at in self._hits.get(op.key, {}).items() if at >= turn}
+        return right(self, op, now, hints)
+
+    return patch.object(Memory, "_hit", hit)
+
+
+@bug
+def repeated_hit_counts_twice() -> Planted:
+    """A hit that was not answered counts again when it is repeated."""
+    right = Memory._hit
+
+    def hit(self: Memory, op: Hit, now: t.Now, hints: list[tuple[str, str]]) -> Allowance:
+        hits = self._hits.get(op.key, {})
+        if op.owner in hits:
+            hits[f"{op.owner} {len(hits)}"] = hits[op.owner]
+        return right(self, op, now, hints)
+
+    return patch.object(Memory, "_hit", hit)
+
+
+@bug
+def group_per_key() -> Planted:
+    """The limit of a group counts each of its keys alone."""
+    right = Terms.hits
+
+    def hits(self: Terms, key: str, owner: str) -> list[Hit]:
+        group = None if self.group is None else (f"{self.group[0]}:{key}", *self.group[1:])
+        return right(self._replace(group=group), key, owner)
+
+    return patch.object(Terms, "hits", hits)
+
+
+@bug
+def hit_not_given_back() -> Planted:
+    """Who is refused by one limit, or cancelled, lets go of the key and leaves its other hit behind."""
+
+    def undoing(key: str, owners: list[str], hits: list[Hit], doubtful: bool, keep: float = 0.0) -> list[Any]:
+        return [Release(key, owner, doubtful, keep=keep) for owner in owners]
+
+    return patch.object(reservation, "_undoing", undoing)
+
+
+@bug
+def release_keeps_the_hit() -> Planted:
+    """A reservation that is released for a retry has used up its limit all the same."""
+    right = reservation._release
+
+    def release(ticket: Ticket, revoke: bool) -> Flow[bool]:
+        return (yield from right(ticket._replace(hits=()), revoke))
+
+    return patch.object(reservation, "_release", release)
+
+
+@bug
+def record_releases() -> Planted:
+    """Recording just lets go of the key: nobody is quiet."""
+
+    def record(ticket: Ticket, now: str) -> Flow[bool]:
+        yield Release(ticket.key, ticket.owner)
+        return True
+
+    return patch.object(reservations, "record", record)
+
+
+@bug
+def record_by_bare_key() -> Planted:
+    """Recording finishes whatever reservation there is, also another's that is still being sent."""
+    right = t.finish
+
+    def finish(record: t.Record, op: Finish, now: t.Now, told: list[str]) -> None:
+        right(record, op._replace(owner=record.owner or op.owner), now, told)
+
+    return patch.object(t, "finish", finish)
+
+
+@bug
+def recorded_twice() -> Planted:
+    """A repeated record counts again."""
+    return patch.object(reservation, "sent_of", lambda entry: _sent_of(entry)._replace(fence=0))
+
+
+_sent_of = reservation.sent_of
+
+
+@bug
+def quiet_is_forgotten_by_expiry_of_the_hold() -> Planted:
+    """The quiet window ends with what was left of the hold."""
+    right = t.finish
+
+    def finish(record: t.Record, op: Finish, now: t.Now, told: list[str]) -> None:
+        until = record.until
+        right(record, op, now, told)
+        if record.state is State.DONE and record.owner == op.owner:
+            record.until = min(record.until, until)
+
+    return patch.object(t, "finish", finish)
+
+
+@bug
+def limits_before_the_hold() -> Planted:
+    """Limits are hit first: who then finds the key reserved has used one up for nothing."""
+    right = reservation.reserve
+
+    def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
+        owner: str = yield Ask.OWNER
+        if terms.own or terms.group:
+            yield terms.hits(key, owner)
+        return (yield from right(key, terms, info))
+
+    return patch.object(reservations, "reserve", reserve)
+
+
+@bug
+def breaker_per_process() -> Planted:
+    """Each process keeps a breaker of its own: together they fail many times the threshold, and all of them try."""
+    right = Network.send
+
+    def send(self: Network, run: Run, turn: int, ops: Sequence[Op]) -> None:
+        right(self, run, turn, [_own(op, run.driver.name) for op in ops])
+
+    return patch.object(Network, "send", send)
+
+
+def _own(op: Any, process: str) -> Any:
+    shared = op.key.startswith(("breaker/", "failures/", "trial/"))
+    return op._replace(key=f"{op.key}:{process}") if shared else op
+
+
+@bug
+def everybody_tries() -> Planted:
+    """A breaker that is half-open lets everyone through, not one at a time."""
+    right = breaker.admit
+
+    def admit(name: str, granted: Any, info: str) -> Flow[Pass]:
+        standing = yield from breaker._stands(name)
+        if standing.closed:
+            return (yield from right(name, granted, info))
+        owner: str = yield Ask.OWNER
+        entry: Entry = yield Read(breaker._trial(name, standing))
+        if entry.info == breaker.COOLDOWN:
+            return (yield from right(name, granted, info))
+        sending: Sending = yield SENT
+        own = entry._replace(left=breaker.TRIAL, fence=entry.fence or 1)
+        return Pass(standing, Hold(breaker._trial(name, standing), owner, breaker.TRIAL, own, sending[0], False))
+
+    return patch.object(breaker, "admit", admit)
+
+
+@bug
+def trial_key_reopens_too_early() -> Planted:
+    """Whoever looked before a verdict, and comes after it, tries at a standing that is over."""
+    return patch.object(breaker, "REMEMBER", 0.0)
+
+
+@bug
+def failures_are_not_counted_together() -> Planted:
+    """Failures that meet count as one: the breaker opens late, or never."""
+
+    def too_many(name: str, rule: Any, standing: Any) -> Flow[bool]:
+        allowance: Allowance = yield Hit(f"failures/{name}@{standing.number}", "somebody", rule.threshold, rule.per)
+        return bool(allowance.hits >= rule.threshold)
+
+    return patch.object(breaker, "_too_many", too_many)
+
+
+@bug
+def one_success_closes() -> Planted:
+    """The first trial that works closes the breaker."""
+    return patch.object(breaker.Standing, "after_success", lambda self, n: breaker.Standing(self.number + 1))
+
+
+@bug
+def unhit_without_owner() -> Planted:
+    """Giving back takes somebody's hit, not one's own: a limit then grants one too many."""
+    right = Memory._unhit
+
+    def unhit(self: Memory, op: Unhit, now: t.Now, hints: list[tuple[str, str]]) -> bool:
+        others = [owner for owner in self._hits.get(op.key, {}) if owner != op.owner]
+        return right(self, op._replace(owner=others[0]) if others else op, now, hints)
+
+    return patch.object(Memory, "_unhit", unhit)

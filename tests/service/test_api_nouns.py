@@ -1,0 +1,360 @@
+"""Every noun of the JSON API, against a service with its real connections, by way of the typed client."""
+
+import base64
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import httpx2
+import pytest
+
+import solely
+from solely.http import Client
+from solely.service.api.claims import BytesResult, Failure, JsonResult, Tombstone
+from solely.service.api.reservations import GroupLimit, OwnLimit
+from solely.testing.face import fresh
+from tests.service.serving import TOKENS, Running, bearer, until
+
+SOON = 5.0  # seconds: an upper bound for what takes milliseconds
+
+
+@pytest.fixture
+def api(guarded: Running) -> Iterator[Client]:
+    with Client(guarded.address, token=TOKENS["write"]) as client:
+        yield client
+
+
+@pytest.fixture
+def admin(guarded: Running) -> Iterator[Client]:
+    with Client(guarded.address, token=TOKENS["admin"]) as client:
+        yield client
+
+
+# -- locks and marks
+
+
+def test_locks(api: Client) -> None:
+    key = fresh("a")
+    held = api.locks.acquire(key, ttl=30, purpose="tests")
+    assert (held.key, held.fence > 0, 29 < held.left < 30) == (key, True, True)
+    with pytest.raises(solely.Busy) as busy:
+        api.locks.acquire(key)
+    assert (busy.value.key, "tests" in busy.value.holder) == (key, True)
+    assert api.locks.renew(held.token, ttl=60) == 60
+    assert api.locks.release(held.token) == "released"
+    both = api.locks.acquire_all([key, fresh("b")])
+    assert both[0].fence > held.fence
+    with pytest.raises(solely.LeaseLost):
+        api.locks.renew(held.token)
+    assert [api.locks.release(each.token) for each in both] == ["released"] * 2
+
+
+def test_marks(api: Client) -> None:
+    a, b = fresh("a"), fresh("b")
+    assert api.marks.first([a, b, a]) == [True, True, False]
+    assert api.marks.seen([a, fresh("c")]) == [True, False]
+    assert api.marks.forget([a, fresh("c")]) == [True, False]
+    assert api.marks.first([a, b]) == [True, False]
+
+
+# -- claims
+
+
+def test_a_claim_is_won_once_and_its_result_is_everybodys(api: Client) -> None:
+    key = fresh("charge")
+    won = api.claims.claim(key, fingerprint={"amount": 5})
+    assert (won.won, won.attempt, won.result) == (True, 1, None)
+    with pytest.raises(solely.TimedOut) as running:
+        api.claims.claim(key, fingerprint={"amount": 5})
+    assert (running.value.left or 0) > 20
+    with pytest.raises(solely.Mismatch):
+        api.claims.claim(key, fingerprint={"amount": 6})
+    assert api.claims.renew(won.token, ttl=60) == 60
+    published = api.claims.publish(won.token, JsonResult(value={"id": 7}))
+    assert (published.published, published.superseded, published.result) == (True, False, JsonResult(value={"id": 7}))
+    again = api.claims.claim(key, fingerprint={"amount": 5})
+    assert (again.won, again.token, again.result) == (False, "", JsonResult(value={"id": 7}))
+    assert api.claims.publish(won.token, JsonResult(value={"id": 7})).published  # its answer may have been lost
+    with pytest.raises(solely.Mismatch):
+        api.claims.claim(key, fingerprint={"amount": 6})
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        BytesResult(value=b"\x00\xff"),
+        Tombstone(why="too fluid"),
+        Failure(kind="CardDeclined", text="no"),
+        JsonResult(value=None),
+    ],
+    ids=lambda result: type(result).__name__,
+)
+def test_every_form_of_result_comes_back_and_can_be_reset(
+    api: Client, admin: Client, result: BytesResult | Tombstone | Failure | JsonResult
+) -> None:
+    key = fresh("form")
+    assert api.claims.publish(api.claims.claim(key).token, result).published
+    told = api.claims.claim(key).result
+    if isinstance(result, Tombstone):
+        assert isinstance(told, Tombstone)
+        assert "too fluid" in told.why
+    else:
+        assert told == result
+    assert not admin.claims.reset(key, JsonResult(value="something else"), reason="a test")
+    assert admin.claims.reset(key, result, reason="a test")
+    assert api.claims.claim(key).won
+
+
+def test_who_waits_for_a_claim_gets_the_result_as_soon_as_it_is_published(api: Client, guarded: Running) -> None:
+    key = fresh("waited")
+    won = api.claims.claim(key)
+    results: list[object] = []
+
+    def wait() -> None:
+        with Client(guarded.address, token=TOKENS["write"]) as other:
+            results.append(other.claims.claim(key, wait=20).result)
+
+    waiters = [threading.Thread(target=wait) for _ in range(3)]
+    for each in waiters:
+        each.start()
+    until(lambda: sum(guarded.service.waiters.now.values()) == 3)
+    started = time.monotonic()
+    api.claims.publish(won.token, JsonResult(value="done"))
+    for each in waiters:
+        each.join(SOON)
+    assert time.monotonic() - started < SOON
+    assert results == [JsonResult(value="done")] * 3
+
+
+def test_a_released_claim_is_the_next_ones(api: Client) -> None:
+    key = fresh("released")
+    assert api.claims.release(api.claims.claim(key).token) == "released"
+    assert api.claims.claim(key).won
+
+
+def test_a_late_winner_is_told_whose_result_stands(api: Client, admin: Client) -> None:
+    key = fresh("late")
+    late = api.claims.claim(key, ttl=0.02)
+    time.sleep(0.05)
+    taken = api.claims.claim(key, wait=SOON)
+    assert (taken.won, taken.attempt) == (True, 2)
+    pending = api.claims.publish(late.token, JsonResult(value="late"))
+    assert (pending.published, pending.superseded, pending.pending, pending.result) == (False, True, True, None)
+    api.claims.publish(taken.token, JsonResult(value="in time"))
+    superseded = api.claims.publish(late.token, JsonResult(value="late"))
+    assert (superseded.superseded, superseded.result) == (True, JsonResult(value="in time"))
+
+
+def test_a_lease_of_a_lock_is_no_claim(api: Client) -> None:
+    token = api.locks.acquire(fresh("lock")).token
+    with pytest.raises(solely.InvalidInput, match="of no claim"):
+        api.claims.publish(token, JsonResult(value=1))
+
+
+# -- reservations, limits, watermarks
+
+
+def test_reservations(api: Client, admin: Client) -> None:
+    key = fresh("cpu")
+    group = GroupLimit(name=fresh("mail"), limit=2, per=60)
+    granted = api.reservations.reserve(key, quiet=60, limit=OwnLimit(limit=5, per=60), group=group)
+    assert (granted.granted, granted.reason, 29 < granted.left <= 30) == (True, "", True)
+    refused = api.reservations.reserve(key)
+    assert (refused.granted, refused.reason, refused.id, 29 < refused.retry_after <= 30) == (
+        False,
+        "reserved",
+        "",
+        True,
+    )
+    api.reservations.record(granted.id)
+    assert api.reservations.reserve(key).reason == "quiet"
+    (listed,) = api.reservations.list(key)
+    assert (listed.key, listed.reason, listed.suppressed, listed.sent) == (key, "quiet", 2, 1)
+    assert admin.reservations.expire(key, reason="it is solved")
+    assert not admin.reservations.expire(key, reason="it is solved")
+    second = api.reservations.reserve(key, group=group)
+    assert second.granted
+    assert api.reservations.reserve(fresh("disk"), group=group).reason == "limited"
+    assert api.reservations.release(second.id)
+    assert not api.reservations.release(second.id)
+    with pytest.raises(solely.UnknownReservation):
+        api.reservations.record(second.id)
+
+
+def test_a_reservation_that_was_handed_over_is_not_told_as_lost(api: Client, guarded: Running) -> None:
+    key = fresh("handed-over")
+    api.reservations.reserve(key, hold=0.05)
+    time.sleep(0.2)
+    assert [told.event for told in guarded.service.feed.last(prefix=f"reservation/{key}")] == ["reserved"]
+
+
+def test_limits(api: Client) -> None:
+    key = fresh("tenant")
+    assert [api.limits.hit(key, limit=2, per=60) for _ in range(2)] == [1, 2]
+    with pytest.raises(solely.Limited) as limited:
+        api.limits.hit(key, limit=2, per=60)
+    assert 0 < (limited.value.left or 0) <= 60
+
+
+def test_watermarks(api: Client, admin: Client) -> None:
+    number, moment = fresh("a"), fresh("b")
+    assert api.watermarks.advance(number, 5) == 5
+    assert api.watermarks.advance(number, 3) == 5
+    when = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+    assert api.watermarks.advance(moment, when) == when
+    with pytest.raises(solely.InvalidInput, match="holds a number"):
+        api.watermarks.advance(number, when)
+    assert admin.watermarks.rewind(number, 2, reason="a test") == 2
+    listed = {each.key: each.value for each in api.watermarks.list()}
+    assert (listed[number], listed[moment]) == (2, when)
+
+
+# -- dead letters
+
+
+def test_dead_letters_are_parked_looked_at_and_purged(api: Client, admin: Client, guarded: Running) -> None:
+    group = fresh("signals/é")
+    for number in range(3):
+        api.dead_letters.push(group, {"n": number}, error="boom", id=f"letter {number}")
+    assert group in list(api.dead_letters.groups())
+    assert [each.id for each in api.dead_letters.list(group)] == ["letter 0", "letter 1", "letter 2"]
+    letter = api.dead_letters.inspect(group, "letter 1")
+    assert letter is not None
+    assert (letter.payload, letter.first_error, letter.attempts) == ({"n": 1}, "boom", 1)
+    assert abs(letter.first_at - time.time()) < 60
+    assert api.dead_letters.inspect(group, "letter 9") is None
+    assert admin.dead_letters.purge(group, "letter 1", reason="a test") == 1
+    assert guarded.run(guarded.service.audit.records(limit=1))[0].key == f"{group}/letter 1"
+    assert admin.dead_letters.purge(group, all=True, reason="a test") == 2
+    assert list(api.dead_letters.list(group)) == []
+
+
+def test_a_letter_of_bytes(api: Client, guarded: Running) -> None:
+    group = fresh("bytes")
+    guarded.run(guarded.service.once.dead_letters(group).push(b"\x00\xff", error="boom", id="raw"))
+    letter = api.dead_letters.inspect(group, "raw")
+    assert letter is not None
+    assert (letter.payload, letter.raw) == (None, b"\x00\xff")
+
+
+def test_a_letter_is_replayed_by_whoever_takes_it(api: Client) -> None:
+    group, key = fresh("group"), fresh("work")
+    api.dead_letters.push(group, [1], error="boom", key=key)
+    taken = api.dead_letters.take(group)
+    assert taken.letter is not None
+    assert (taken.outcome, taken.letter.payload) == ("taken", [1])
+    assert api.dead_letters.take(group, key).outcome == "busy"
+    assert api.dead_letters.take(group).outcome == "none"
+    assert api.locks.renew(taken.lease, ttl=90) == 90
+    assert api.dead_letters.fail(group, taken.token, error="boom again") == "failed"
+    again = api.dead_letters.take(group, key)
+    assert again.letter is not None
+    assert (again.letter.attempts, again.letter.last_error) == (2, "boom again")
+    assert api.dead_letters.ack(group, again.token, {"ok": True}) == "replayed"
+    assert api.dead_letters.ack(group, again.token, {"ok": True}) == "gone"
+    assert api.claims.claim(key).result == JsonResult(value={"ok": True})
+    assert api.marks.seen([key]) == [True]
+
+
+def test_a_failure_that_a_claim_had_kept_stands_again_when_the_replay_fails(api: Client) -> None:
+    group, key = fresh("group"), fresh("work")
+    api.claims.publish(api.claims.claim(key).token, Failure(kind="Boom", text="é" * 1000))
+    api.dead_letters.push(group, [1], error="boom", key=key)
+    taken = api.dead_letters.take(group, key)
+    with pytest.raises(solely.TimedOut):
+        api.claims.claim(key)
+    assert api.dead_letters.fail(group, taken.token, error="again") == "failed"
+    assert api.claims.claim(key).result == Failure(kind="Boom", text="é" * 1000)
+
+
+def test_a_token_that_is_none_is_refused(api: Client) -> None:
+    for token in ("x", base64.b64encode(b"[1,2,3,4]").decode(), base64.b64encode(b"[" * 900).decode()):
+        with pytest.raises(solely.InvalidInput, match="no token"):
+            api.dead_letters.ack(fresh("group"), token)
+
+
+# -- entries
+
+
+def test_entries_are_listed_explained_and_cleared(api: Client, admin: Client) -> None:
+    key = fresh("looked-at")
+    held = api.locks.acquire(key, purpose="deploying")
+    api.watermarks.advance(key, 3)
+    (entry,) = api.entries.list(f"lock/{key}")
+    assert (entry.key, entry.state, entry.fence, entry.owner) == (f"lock/{key}", "held", held.fence, "")
+    (mark,) = api.entries.list(f"watermark/{key}")
+    assert (mark.left, mark.value) == (None, None)
+    (mark,) = api.entries.list(f"watermark/{key}", values=True)
+    assert mark.value
+    told = api.entries.explain(key)
+    sides = {side.kind: side for side in told.sides}
+    assert "deploying" in sides["lock"].holder
+    assert "lock() waits" in sides["lock"].why
+    assert (sides["watermark"].left, sides["watermark"].since) == (None, None)
+    assert sides["watermark"].value == "it stands at 3"
+    assert key in told.text
+    assert not admin.entries.clear(f"lock/{key}", fence=held.fence - 1, reason="it moved on")
+    assert admin.entries.clear(f"lock/{key}", fence=held.fence, reason="its host is gone")
+    with pytest.raises(solely.LeaseLost, match="cleared"):
+        api.locks.renew(held.token)
+
+
+def test_what_an_admin_clears_is_in_the_audit_log_and_that_log_cannot_be_cleared(
+    admin: Client, guarded: Running
+) -> None:
+    reason = fresh("because")
+    admin.entries.clear(f"lock/{fresh('gone')}", fence=7, reason=reason)
+    record = guarded.run(guarded.service.audit.records(limit=1))[0]
+    assert (record.who, record.action, record.reason) == ("adminer", "entries.clear", reason)
+    (entry,) = [each for each in admin.entries.list("item/audit/") if each.key.endswith(record.id)]
+    with pytest.raises(solely.InvalidInput, match="cannot be cleared"):
+        admin.entries.clear(entry.key, fence=entry.fence, reason="to hide it")
+
+
+def test_a_tokens_scope_is_what_it_may_do(guarded: Running, api: Client) -> None:
+    with Client(guarded.address, token=TOKENS["read"]) as reader:
+        assert reader.marks.seen([fresh("a")]) == [False]
+        with pytest.raises(solely.StoreDenied):
+            reader.locks.acquire(fresh("a"))
+    with pytest.raises(solely.StoreDenied):
+        api.entries.clear("lock/a", fence=1, reason="a test")
+    with Client(guarded.address) as nobody, pytest.raises(solely.StoreDenied):
+        nobody.entries.explain("a")
+
+
+# -- events
+
+
+def test_events_are_followed_from_where_the_reader_was(api: Client, guarded: Running) -> None:
+    key = fresh("followed")
+    api.locks.release(api.locks.acquire(key).token)
+    following = api.events(f"lock/{key}", after=0)
+    acquired, released = next(following), next(following)
+    assert (acquired.event, acquired.kind, acquired.key) == ("acquired", "lock", key)
+    assert released.event == "released_lease"
+    with Client(guarded.address, token=TOKENS["write"]) as other:
+        other.locks.acquire(key)
+    live = next(following)
+    assert (live.event, live.id > released.id) == ("acquired", True)
+    following.close()  # type: ignore[attr-defined]
+    again = {"last-event-id": str(released.id), **bearer(TOKENS["read"])}
+    with guarded.http.stream("GET", "/v1/events", params={"prefix": f"lock/{key}"}, headers=again) as response:
+        assert next(iter(httpx2.EventSource(response))).id == str(live.id)
+    last = guarded.get("/v1/events/last", params={"prefix": f"lock/{key}", "count": 2}, headers=again).json()
+    assert [each["id"] for each in last["events"]] == [live.id, released.id]
+
+
+def test_a_reader_that_hangs_up_no_longer_counts(api: Client, guarded: Running) -> None:
+    key = fresh("hung-up")
+    api.locks.acquire(key)
+    following = api.events(f"lock/{key}", after=0)
+    next(following)
+    assert guarded.service.waiters.now["writeer"] == 1
+    following.close()  # type: ignore[attr-defined]
+    until(lambda: guarded.service.waiters.now["writeer"] == 0)
+
+
+def test_head_of_a_stream_ends_at_once(guarded: Running) -> None:
+    response = guarded.http.head("/v1/events", headers=bearer(TOKENS["read"]), timeout=SOON)
+    assert (response.status_code, response.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
