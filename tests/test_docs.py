@@ -38,6 +38,7 @@ def test_examples_of_the_testing_page(number: int, valkey: Valkey) -> None:
     "page",
     [
         "docs/claims.md",
+        "docs/dashboard.md",
         "docs/dead-letters.md",
         "docs/watermarks.md",
         "docs/http-idempotency.md",

@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 
-from solely.errors import Busy, Interrupted, StoreFull, StoreUnavailable
-from solely.flows import dedup, lock
+from solely.errors import Busy, Interrupted, Mismatch, StoreFull, StoreUnavailable
+from solely.flows import breaker, claim, dedup, lock, publish, reservation
+from solely.flows.flight import Desk, Done, Flights
 from solely.flows.hold import Hold
 from solely.flows.lock import Terms
-from solely.flows.requests import Ask, Flow, Join, Wait
-from solely.model import Entry, Released, State
-from solely.ops import Acquire, Mark, Release, Renew
-from solely.rules import MAX_GONE
+from solely.flows.renewal import Book
+from solely.flows.requests import Ask, Flow, Join, Tell, Wait
+from solely.model import Allowance, Entry, Released, State
+from solely.ops import Acquire, Finish, Hit, Mark, Release, Renew, Unhit
+from solely.resilience.circuit import Rule
+from solely.rules import MAX_GONE, REMEMBER
 from solely.stores.memory import Memory
 from solely.testing.clock import ManualClock
 
@@ -27,6 +30,7 @@ class Script:
     def __init__(self, flow: Flow[Any]) -> None:
         self.flow = flow
         self.now = 100.0
+        self.owner = "me"
         self.doubtful = False
         self.result: Any = None
 
@@ -40,9 +44,9 @@ class Script:
                 return None
             match request:
                 case Ask.OWNER:
-                    answer = "me"
+                    answer = self.owner
                 case Ask.ATTEMPT:
-                    answer = ("me", self.now)
+                    answer = (self.owner, self.now)
                 case Ask.NOW:
                     answer = self.now
                 case Ask.SENT:
@@ -125,3 +129,88 @@ def test_many_cancelled_attempts_do_not_make_the_store_forget_a_revoked_one() ->
     memory.perform([Release(KEY, f"owner-{n}", revoke=True) for n in range(MAX_GONE)])
     assert MAX_GONE >= 100
     assert memory.perform([Acquire(KEY, "owner-0", 1.0)])[0].owner == ""  # type: ignore[union-attr]
+
+
+# -- claims
+
+MINE = HELD._replace(owner="me", fence=8, left=10.0)
+
+
+def _desk() -> Desk:
+    return Desk(Book(lambda key: None, lambda hold, entry: None), Flights())
+
+
+@pytest.mark.parametrize(("heard", "undone"), [(5, [Release(KEY, "me")]), (7, None)])
+def test_a_waiter_that_hears_of_an_older_outcome_than_it_is_queued_behind_leaves_the_queue(
+    heard: int, undone: object
+) -> None:
+    desk = _desk()
+    script = Script(claim.claim(KEY, Terms(10.0, wait=60.0, client="C"), desk, "", ""))
+    assert type(script.go()) is Acquire
+    desk.flights.settle(KEY, Done(b"b", "", heard, 1), 60.0)  # by another of this process
+    assert script.go(HELD) == undone
+
+
+def test_who_is_refused_out_of_its_turn_has_the_first_of_the_line_take_the_place_in_the_queue_anew() -> None:
+    script = Script(claim.claim(KEY, Terms(10.0, wait=60.0, client="C"), _desk(), "one", ""))
+    script.go()
+    assert script.go(HELD._replace(fingerprint="two")) == [Release(KEY, "me")]
+    assert script.go([Released.RELEASED]) == Tell(KEY)
+    with pytest.raises(Mismatch):
+        script.go()
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_a_late_copy_of_a_winners_try_cannot_take_the_claim_once_its_outcome_is_forgotten(short: bool) -> None:
+    hold = Hold(KEY, "me", 10.0, MINE, 100.0, doubtful=True)
+    script = Script(publish.finish(hold, b"b", 5.0 if short else REMEMBER, _desk()))
+    assert type(script.go()) is Finish
+    assert script.go(MINE._replace(state=State.DONE)) == ([Release(KEY, "me", revoke=True)] if short else None)
+
+
+@pytest.mark.parametrize("error", [StoreFull("full"), Interrupted(StoreUnavailable("gone"), unanswered=True)])
+def test_a_late_publish_that_the_store_fails_leaves_no_claim_of_its_own(error: BaseException) -> None:
+    hold = Hold(KEY, "late", 10.0, HELD, 0.0, False)
+    script = Script(publish.publish(hold, b"b", 3600.0, Terms(10.0), _desk(), ""))
+    assert type(script.go()) is Finish
+    assert type(script.go(Entry(KEY, State.FREE, gone="expired"))) is Acquire
+    assert script.go(MINE) == Finish(KEY, "me", b"b", 3600.0)
+    assert script.go(error) == [Release(KEY, "me", revoke=True)]
+    with pytest.raises(type(error)):
+        script.go([Released.RELEASED])
+
+
+RESERVED = Entry("reservation/key", State.HELD, fence=8, left=10.0, owner="me")
+
+
+@pytest.mark.parametrize("doubtful", [True, False])
+def test_a_refusal_that_is_counted_under_an_id_of_its_own_leaves_no_hold_under_it(doubtful: bool) -> None:
+    script = Script(reservation.reserve("reservation/key", reservation.Terms(10.0, 60.0, own=(1, 5.0)), ""))
+    assert type(script.go()) is Acquire
+    assert script.go(RESERVED) == [Hit("hits/key", "me", 1, 5.0)]
+    script.owner = "counter"
+    assert type(script.go([Allowance(False, 1, 2.0)])) is Acquire
+    script.doubtful = doubtful
+    assert script.go(RESERVED._replace(owner="", refused=1)) == [
+        Release("reservation/key", "me", revoke=doubtful, keep=2.0),
+        Release("reservation/key", "counter", revoke=doubtful, keep=2.0),
+        Unhit("hits/key", "me"),
+    ]
+
+
+def test_a_reservation_that_ran_out_while_it_was_released_was_not_freed() -> None:
+    ticket = reservation.Ticket("reservation/key", "me", 8, 60.0, ("hits/key",))
+    script = Script(reservation.release(ticket, revoke=False))
+    assert type(script.go()) is Renew
+    assert script.go(RESERVED) == [Release("reservation/key", "me"), Unhit("hits/key", "me")]
+    assert script.go([Released.EXPIRED, True]) is None
+    assert script.result is False
+
+
+def test_nobody_tries_at_a_standing_on_which_a_verdict_may_be_under_way() -> None:
+    standing = breaker.Standing(1)
+    trial = Hold("trial/name@1.0", "me", 10.0, MINE, 100.0, False)
+    rule = Rule(threshold=3, per=60.0, cooldown=0.1, successes=2, on=Exception)
+    verdict = Script(breaker.judge("name", rule, breaker.Pass(standing, trial), worked=True)).go()
+    assert type(verdict) is Finish
+    assert verdict.keep >= REMEMBER

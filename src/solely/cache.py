@@ -20,9 +20,7 @@ class Cache:
     the default of 5 minutes is the longest that such a surprise should last.
     """
 
-    def __init__(
-        self, *, size: int = 10_000, ttl: Seconds = 300.0, clock: Callable[[], float] = local_clock
-    ) -> None:
+    def __init__(self, *, size: int = 10_000, ttl: Seconds = 300.0, clock: Callable[[], float] = local_clock) -> None:
         if size < 1:
             raise InvalidInput(f"a cache's size must be a whole number of entries, at least 1, not {size!r}")
         self.size = size

@@ -76,6 +76,9 @@ class Hold:
             return "max_hold" if now >= self.ends else "expired"
         return self.lost
 
+    def __repr__(self) -> str:  # without the owner, which is a secret
+        return f"<{type(self).__name__} {self.key!r} fence={self.fence} {self.lost}>"
+
 
 class Unguarded(Hold):
     """What a caller has in hand that went on without its store: nothing, under no owner; so nothing is renewed, lost

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from ..errors import Busy, SolelyError
 from .service import Service
 
 MINUTES = 600.0  # seconds that what the demo leaves behind is remembered: long enough to look at, and then it is gone
+MANY = 8  # dead letters: a list to look at, that does not grow without end
 PARKED = "demo-charges"  # the group of dead letters
 Scene = Callable[[AsyncClient, random.Random], Awaitable[None]]
 
@@ -39,7 +41,7 @@ async def webhooks(once: AsyncClient, chance: random.Random) -> None:
 
 async def payments(once: AsyncClient, chance: random.Random) -> None:
     """Orders are charged once, however often their request is repeated; a charge that fails is parked."""
-    order = f"demo:charge:order-{chance.randrange(1, 200)}"
+    order = f"demo:charge:order-{int(time.time() / 2) % 100_000 + chance.randrange(30)}"  # a new one every two seconds
     claim = await once.claim(order, ttl=10, wait=2, keep=MINUTES, purpose="charge")
     if claim.won:
         await asyncio.sleep(chance.uniform(0.05, 1.0))
@@ -97,10 +99,11 @@ async def sleepers(once: AsyncClient, chance: random.Random) -> None:
 
 
 async def support(once: AsyncClient, chance: random.Random) -> None:
-    """Somebody looks after what failed, a little slower than it fails."""
-    await asyncio.sleep(chance.uniform(10.0, 20.0))
-    for letter in await once.dead_letters(PARKED).list(limit=1):
-        await once.dead_letters(PARKED).replay(letter.id, charge_again)
+    """Somebody looks after what failed, but only when it becomes too much."""
+    await asyncio.sleep(30.0)
+    letters = await once.dead_letters(PARKED).list(limit=MANY)
+    if len(letters) == MANY:
+        await once.dead_letters(PARKED).replay_all(charge_again)
 
 
 async def charge_again(payload: dict[str, Any]) -> dict[str, Any]:

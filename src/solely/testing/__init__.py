@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from .machine import run_machine as run_machine
     from .proxy import FaultProxy as FaultProxy
     from .simulator import simulate as simulate
+    from .simulator import simulate_claims as simulate_claims
+    from .simulator import simulate_reservations as simulate_reservations
 
 _HOMES = {
     "ManualClock": "clock",
@@ -24,6 +26,8 @@ _HOMES = {
     "AsyncStoreContract": "contract",
     "run_machine": "machine",
     "simulate": "simulator",
+    "simulate_claims": "simulator",
+    "simulate_reservations": "simulator",
 }
 
 

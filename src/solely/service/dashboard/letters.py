@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -20,6 +21,7 @@ ONE = Page("Dead letter", "solely:letter.html", "/dead-letters")
 PURGE = Page("Purge dead letters", "solely:purge.html", "/dead-letters")
 FRESH = 0.3  # seconds that a list is shared: less than the pause between two looks of a live page
 RUNS = 5  # replays of a group, or of all, that are shown
+LATELY = 3600.0  # seconds after which a replay is no news: the audit log has it
 
 Text = Annotated[str, msgspec.Meta(max_length=512)]
 
@@ -156,8 +158,9 @@ async def _letters(call: Call[None, LettersQuery]) -> Letters:
 
 
 async def _reruns(call: Call[None, LettersQuery]) -> list[Rerun]:
+    recent = time.time() - LATELY
     known = await Reruns(call.service).last()
-    return [each for each in known if call.query.group in ("", each.group)][:RUNS]
+    return [each for each in known if each.at > recent and call.query.group in ("", each.group)][:RUNS]
 
 
 async def letter(call: Call[None, LetterQuery]) -> object:

@@ -141,8 +141,8 @@ def _attention(health: StoreHealth, letters: list[Group], lost: int, failed_open
         text = f'{failed_open} × went on without the store in the last five minutes (on_outage="proceed")'
         found.append(Attention(level="error", text=text, link="#events"))
     if lost:
-        ended = "lease ended" if lost == 1 else "leases ended"
-        text = f"{lost} {ended} under their holders in the last five minutes"
+        ended = "1 lease ended under its holder" if lost == 1 else f"{lost} leases ended under their holders"
+        text = f"{ended} in the last five minutes"
         found.append(Attention(level="warning", text=text, link="#events"))
     for group in letters:
         many = f"{group.letters}{'+' if group.more else ''}"

@@ -143,10 +143,12 @@ class RedisStore:
         except BaseException:  # KeyboardInterrupt, …: the answer is still to come, and nobody's
             wire.close()
             raise
-        if idle is None or self._closed:
+        if idle is None:
             self._give(wire)
         else:
             idle.append(wire)
+            if self._closed:  # perhaps just now, by another thread, which did not see this one
+                self._forget(self._idle)
         return answer
 
     def _reason(self, error: Exception) -> str:

@@ -1,10 +1,13 @@
 """A deterministic simulator: the real flows and the real memory store, on a virtual clock, under every fault.
 
-`simulate(seed)` runs about 200 ops of a few clients against one store and answers with the history; `invariant` in it
-names the first promise that was broken, or is empty. The same seed gives the same history.
+`simulate(seed)` runs about 200 ops of a few clients with locks and marks against one store and answers with the
+history; `invariant` in it names the first promise that was broken, or is empty. `simulate_claims` does so with claims,
+`simulate_reservations` with reservations, limits and a shared breaker. The same seed gives the same history.
 """
 
+from .claims import simulate_claims
 from .history import History
 from .locks import simulate
+from .reservations import simulate_reservations
 
-__all__ = ["History", "simulate"]
+__all__ = ["History", "simulate", "simulate_claims", "simulate_reservations"]

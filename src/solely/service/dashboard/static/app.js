@@ -59,14 +59,14 @@
     if (selecting()) { waiting = html; return; }
     waiting = null;
     const focused = region.contains(document.activeElement) ? document.activeElement.id : "";
-    const known = new Set([...region.querySelectorAll("tr[data-key]")].map((row) => row.dataset.key));
+    const known = new Set([...region.querySelectorAll(".cards tr[data-key]")].map((row) => row.dataset.key));
     const kept = new Map([...region.querySelectorAll("[data-keep]")].map((each) => [each.dataset.keep, each]));
     region.innerHTML = html;
     for (const each of region.querySelectorAll("[data-keep]")) {
       if (kept.has(each.dataset.keep)) each.replaceWith(kept.get(each.dataset.keep));
     }
     if (known.size) {
-      for (const row of region.querySelectorAll("tr[data-key]")) {
+      for (const row of region.querySelectorAll(".cards tr[data-key]")) {
         if (!known.has(row.dataset.key)) row.classList.add("fresh");
       }
     }
@@ -226,6 +226,7 @@
   let resized = 0;
   addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(redraw, 150); });
 
+  document.querySelector(".side [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
   tick();
   draw();
   setInterval(tick, TICK);

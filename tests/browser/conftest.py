@@ -1,0 +1,76 @@
+"""A real Chromium, Debian's, and a real service on Redis (Valkey) with something in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.conftest import CHROMIUM, isolated
+from tests.service.serving import LINES, TOKENS, Running, running
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+PATIENCE = 10_000  # ms until a page that does not come up fails its test: it takes some tenths of a second
+
+Enter = Callable[..., Page]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """The browser; tests that need it are not collected where there is none, and the summary names it."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def store(request: pytest.FixtureRequest) -> str:
+    """The URL of the Redis that the service and the other processes share."""
+    return isolated(request.getfixturevalue("valkey_url"))
+
+
+@pytest.fixture(scope="module")
+def service(store: str) -> Iterator[Running]:
+    """The service on it, with a token of each scope."""
+    with running(url=store, tokens=LINES) as it:
+        yield it
+
+
+@pytest.fixture
+def enter(chromium: Browser, service: Running) -> Iterator[Enter]:
+    """Opens a page of somebody who has logged in. In the end, no page may have complained about anything."""
+    contexts, complaints = [], list[str]()
+
+    def open_page(path: str = "/", scope: str = "admin", **options: Any) -> Page:
+        context = chromium.new_context(base_url=service.address, **options)
+        contexts.append(context)
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(path)
+        page.get_by_label("Token").fill(TOKENS[scope])
+        page.get_by_role("button", name="Log in").click()
+        page.wait_for_selector("header.top")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def shots(tmp_path: Path) -> Path:
+    """Where pictures go: SOLELY_TEST_SHOTS, to be looked at, or away."""
+    folder = Path(os.environ.get("SOLELY_TEST_SHOTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
