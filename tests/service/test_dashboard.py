@@ -18,9 +18,13 @@ import pytest
 
 from solely import AsyncClient
 from solely.errors import StoreUnavailable
-from solely.service.dashboard.desk import AppPage
+from solely.events import Acquired
+from solely.service.dashboard.desk import AppPage, Fulls
 from solely.service.dashboard.files import FILES
+from solely.service.dashboard.history import GRANTED, History, quantile
 from solely.service.dashboard.login import local
+from solely.service.figures import Figure
+from solely.service.metrics import Metrics
 from tests.service.serving import LINES, TOKENS, Process, Running, bearer, running, until
 
 VIEWS = (
@@ -565,3 +569,42 @@ def test_the_demo_brings_every_page_to_life(tmp_path: Path) -> None:
         ):  # fmt: skip
             assert until(lambda path=path, what=what: http.get(f"{path}?format=json").json()[what], 20.0)  # type: ignore[misc]
         assert until(lambda: http.get("/?format=json").json()["rates"]["spared"], 20.0) > 0
+
+
+# -- figures
+
+
+def test_a_quantile_is_estimated_as_prometheus_does() -> None:
+    figure = Figure("test_seconds", "", (), (1.0, 2.0, 4.0))
+    assert quantile(figure, [0, 0, 0, 0], 0.5) is None
+    assert quantile(figure, [10, 0, 0, 0], 0.5) == 0.5
+    assert quantile(figure, [0, 10, 10, 0], 0.75) == 3.0
+    assert quantile(figure, [0, 0, 0, 5], 0.5) == 4.0
+
+
+def test_rates_count_what_came_in_between_and_not_what_was_before() -> None:
+    figures = Metrics()
+    figures(Acquired("lock/a", 1, 0.0))
+    history = History(figures)
+    history.take()
+    for _ in range(3):
+        figures(Acquired("lock/a", 1, 0.0))
+    assert history.count(GRANTED) == 3
+    assert history.rate(GRANTED) > 0
+    history.take()
+    assert [line > 0 for line in history.series().granted] == [True]
+
+
+def test_the_bar_of_a_hold_is_full_at_the_most_that_was_seen() -> None:
+    fulls = Fulls()
+    assert fulls.full("lock/young", 1, 20.0, 10.5) == 30.0  # never renewed, it seems: what is left and its age
+    assert fulls.full("lock/old", 1, 20.0, 3600.0) == 20.0
+    assert fulls.full("lock/old", 1, 15.0, 3605.0) == 20.0  # runs down
+    assert fulls.full("lock/old", 1, 29.0, 3606.0) == 29.0  # renewed
+    assert fulls.full("lock/old", 1, 25.0, 3610.0) == 29.0
+    assert fulls.full("lock/old", 2, 10.0, None) == 10.0  # another holder
+
+
+def test_a_list_that_is_looked_at_again_and_again_is_watched() -> None:
+    fulls = Fulls()
+    assert [fulls.watched("locks"), fulls.watched("locks"), fulls.watched("claims")] == [False, True, False]
