@@ -130,8 +130,10 @@ class Away(MemoryStore):
 class AsyncAway(AsyncMemoryStore):
     """A store that does not answer."""
 
-    async def perform(self, ops: Sequence[Op]) -> Any:
-        raise solely.StoreUnavailable("away")
+    def perform(self, ops: Sequence[Op]) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer.set_exception(solely.StoreUnavailable("away"))
+        return answer
 
 
 async def test_without_its_store_an_advance_may_proceed_but_nothing_is_read(
