@@ -37,6 +37,7 @@ from .fingerprint import Fingerprint, fingerprint
 from .flows.deadletter import Letter
 from .flows.explain import Explanation
 from .flows.replay import LetterOutcome
+from .handout import LetterInHand
 from .lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
 from .model import Entry, Finding, Released, State
 from .outcomes import RELEASE, Failing, Park, Policy, Replay, RetryAfter
@@ -78,6 +79,7 @@ __all__ = [
     "LeaseLost",
     "LeaseSet",
     "Letter",
+    "LetterInHand",
     "LetterOutcome",
     "LetterReplay",
     "Limited",

@@ -1,0 +1,120 @@
+"""What one process wins, another may finish: claims, reservations and dead letters in the hands of others."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+import solely
+from solely.testing.clock import ManualClock
+from tests.both_faces import FACES, opening, told
+
+
+@pytest.fixture(params=FACES)
+def face(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def open_client(face: str) -> AsyncIterator[Callable[..., Any]]:
+    async with opening(face) as open_one:
+        yield open_one
+
+
+@pytest.fixture
+def clients(open_client: Callable[..., Any], store_url: str, clock: ManualClock) -> tuple[Any, Any]:
+    return open_client(store_url, clock=clock), open_client(store_url, clock=clock)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+async def test_a_claim_is_published_by_another_and_keeps_its_fingerprint(clients: tuple[Any, Any]) -> None:
+    here, there = clients
+    token = (await told(here.claim("a", fingerprint="payload", renew=False))).hand_over()
+    assert (await told(there.resume_claim(token).publish({"id": 7}))).published
+    assert (await told(here.claim("a", fingerprint="payload"))).value == {"id": 7}
+    with pytest.raises(solely.Mismatch):
+        await told(here.claim("a", fingerprint="another"))
+
+
+async def test_a_claim_that_ran_out_is_published_for_its_own_payload(
+    clients: tuple[Any, Any], clock: ManualClock
+) -> None:
+    here, there = clients
+    token = (await told(here.claim("a", ttl=5, fingerprint="payload", renew=False))).hand_over()
+    clock.advance(100)
+    assert (await told(there.resume_claim(token, wait=0).publish(1))).published
+    with pytest.raises(solely.Mismatch):
+        await told(here.claim("a", fingerprint="another"))
+
+
+async def test_a_claim_that_another_took_is_superseded(clients: tuple[Any, Any], clock: ManualClock) -> None:
+    here, there = clients
+    token = (await told(here.claim("a", ttl=5, renew=False))).hand_over()
+    clock.advance(6)
+    later = await told(there.claim("a"))
+    assert (later.won, (await told(later.publish("later"))).published) == (True, True)
+    late = await told(here.resume_claim(token).publish("late"))
+    assert (late.published, late.superseded, late.value) == (False, True, "later")
+
+
+async def test_a_failed_claim_is_dealt_with_as_the_policy_of_who_resumes_it_says(clients: tuple[Any, Any]) -> None:
+    here, there = clients
+    token = (await told(here.claim("a", renew=False))).hand_over()
+    policy = solely.Policy(default=solely.Replay())
+    assert await told(there.resume_claim(token, policy=policy).fail(ValueError("no"))) is solely.Failing.REPLAYED
+    assert (await told(here.claim("a"))).failed.kind == "ValueError"
+
+
+async def test_a_token_of_something_else_is_no_claim(clients: tuple[Any, Any]) -> None:
+    once, _ = clients
+    lease = await told(once.lock("a"))
+    for token in (lease.token, "nonsense", ""):
+        with pytest.raises(solely.InvalidInput):
+            once.resume_claim(token)
+
+
+async def test_a_reservation_that_was_handed_over_is_recorded_by_another(clients: tuple[Any, Any]) -> None:
+    here, there = clients
+    reserved = await told(here.reserve("a", renew=False))
+    await told(there.record_reservation(reserved.hand_over()))
+    assert (await told(here.reserve("a"))).reason == "quiet"
+    assert (await told(here.reserve("a"))).hand_over() == ""
+
+
+async def test_a_letter_is_run_by_another(clients: tuple[Any, Any], clock: ManualClock) -> None:
+    here, there = (once.dead_letters("g") for once in clients)
+    await told(here.push([1], error="boom", key="work"))
+    taken = await told(here.take("work"))
+    assert isinstance(taken, solely.LetterInHand)
+    assert taken.letter.payload == [1]
+    assert await told(there.take("work")) is solely.LetterOutcome.BUSY
+    assert await told(there.fail(taken.token, "boom again")) is solely.LetterOutcome.FAILED
+    again = await told(there.take("work"))
+    assert (again.letter.attempts, again.letter.last_error) == (2, "boom again")
+    clock.advance(20)
+    assert await told(clients[0].renew(again.lease)) == 30
+    clock.advance(20)
+    assert await told(there.take("work")) is solely.LetterOutcome.BUSY
+    assert await told(here.ack(again.token, "result")) is solely.LetterOutcome.REPLAYED
+    assert await told(here.ack(again.token, "result")) is solely.LetterOutcome.GONE
+    assert await told(here.take("work")) is solely.LetterOutcome.GONE
+    assert (await told(clients[1].claim("work"))).value == "result"
+
+
+async def test_a_letter_whose_taker_died_comes_back(clients: tuple[Any, Any], clock: ManualClock) -> None:
+    here, there = (once.dead_letters("g") for once in clients)
+    await told(here.push([1], error="boom", id="x"))
+    await told(here.take("x"))
+    clock.advance(31)
+    assert isinstance(await told(there.take("x")), solely.LetterInHand)
+
+
+async def test_what_is_no_token_of_a_letter_is_refused(clients: tuple[Any, Any]) -> None:
+    box = clients[0].dead_letters("g")
+    for token in ("", "nonsense", "W10=", "WzEsMiwzLDRd"):
+        with pytest.raises(solely.InvalidInput, match="no token"):
+            await told(box.ack(token))
