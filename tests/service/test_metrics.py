@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -114,40 +113,6 @@ def test_the_service_counts_requests_round_trips_and_work(guarded: Running) -> N
     assert told['solely_http_requests_total{"method": "any", "route": "unmatched", "status": "404"}'] >= 1
     assert "metered" not in answer.text
     assert "never" not in answer.text
-
-
-# -- what the documents name
-
-NAME = re.compile(r"\bsolely_[a-z_]+\b")
-
-
-def documented() -> dict[str, set[str]]:
-    dashboard = json.loads((DOCS / "grafana" / "solely.json").read_text())
-    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    rules = re.findall(r"^\s+expr: (.+)$", (DOCS / "prometheus" / "alerts.yml").read_text(), re.MULTILINE)
-    assert len(expressions) > 20
-    assert len(rules) >= 8
-    return {
-        "docs/grafana/solely.json": set(NAME.findall(" ".join(expressions))),
-        "docs/prometheus/alerts.yml": set(NAME.findall(" ".join(rules))),
-    }
-
-
-@pytest.mark.parametrize(("page", "names"), documented().items())
-def test_every_metric_that_the_documents_name_exists(page: str, names: set[str]) -> None:
-    known = {
-        figure.name + end
-        for figure in KNOWN
-        for end in (("_bucket", "_sum", "_count") if figure.bounds else ("_total",))
-    }
-    assert names <= known
-    assert names, page
-
-
-def test_the_dashboard_shows_every_figure() -> None:
-    shown = documented()["docs/grafana/solely.json"]
-    for figure in KNOWN:
-        assert any(name.startswith(figure.name + "_") for name in shown), f"{figure.name} is not on the dashboard"
 
 
 # -- the feed
