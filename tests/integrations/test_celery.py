@@ -1,5 +1,6 @@
 """Unique tasks: queued or running once at a time, with a real worker and an in-memory broker."""
 
+import logging
 import secrets
 import threading
 import time
@@ -63,9 +64,17 @@ def worker(app: Celery, concurrency: int = 2) -> Iterator[None]:
 
     stopped = threading.Event()
     waker = threading.Thread(target=keep_awake)
-    with start_worker(app, pool="threads", concurrency=concurrency, perform_ping_check=False, shutdown_timeout=SOON):
-        yield
-        waker.start()
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]  # which a worker sets as it likes
+    try:
+        with start_worker(
+            app, pool="threads", concurrency=concurrency, perform_ping_check=False, shutdown_timeout=SOON
+        ):
+            yield
+            waker.start()
+    finally:
+        root.setLevel(level)
+        root.handlers[:] = handlers
     stopped.set()
     waker.join(SOON)
 
