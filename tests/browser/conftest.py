@@ -22,9 +22,12 @@ PATIENCE = 10_000  # ms until a page that does not come up fails its test: it ta
 Enter = Callable[..., Page]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """The browser; tests that need it are not collected where there is none, and the summary names it."""
+    """The browser; tests that need it are not collected where there is none, and the summary names it.
+
+    It runs an event loop on this thread for as long as it is there: so not beyond its own tests.
+    """
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
