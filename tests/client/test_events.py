@@ -38,7 +38,7 @@ async def test_a_loss_is_told_once_with_how(
 ) -> None:
     told: list[events.Event] = []
     once = open_client(store_url, hooks=[told.append])
-    lease = await once.lock("a", ttl=0.3, on_lost="flag")
+    lease = await once.lock("a", ttl=1.0, on_lost="flag")
     observer.perform(Clear("lock/a", lease.fence, "test"))
     expiring = await once.lock("b", ttl=0.2, renew=False, on_lost="flag")
     async with asyncio.timeout(5):
