@@ -91,7 +91,8 @@ class Claims(Face):
                 )  # fmt: skip
                 if not claim.won:
                     return claim.result()  # type: ignore[no-any-return]
-                claim.payload = recipe.payload(args, kwargs)
+                if policy is not None:  # which may park it
+                    claim.payload = recipe.payload(args, kwargs)
                 try:
                     value = work(*args, **kwargs)
                 except BaseException as error:
@@ -197,7 +198,8 @@ class AsyncClaims(AsyncFace):
                 )  # fmt: skip
                 if not claim.won:
                     return claim.result()  # type: ignore[no-any-return]
-                claim.payload = recipe.payload(args, kwargs)
+                if policy is not None:  # which may park it
+                    claim.payload = recipe.payload(args, kwargs)
                 try:
                     value = await work(*args, **kwargs)
                 except BaseException as error:
