@@ -26,6 +26,7 @@ UNMATCHED = "unmatched"  # the path of requests without a route: not told apart,
 KIB = 1024
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that only look
 SMALL = 64 * KIB  # bytes of a body: some hundred keys
+AT_ONCE = 0.02  # seconds: what takes no longer, which is most, need not be watched while it goes on
 
 # The types of which bodies and queries are made. Bounds are part of the type, so they are checked, documented, and
 # keep NaN and infinity out.
@@ -167,13 +168,18 @@ class Call(Generic[B, Q]):
             return await self._waited(asyncio.ensure_future(work), undo)
 
     async def _waited(self, task: asyncio.Task[T], undo: Callable[[T], Awaitable[object]] | None) -> T:
-        gone = asyncio.ensure_future(self.receive())  # whose next message can only be that
-        stopping = asyncio.ensure_future(self.service.stopping.wait())
+        watched: list[asyncio.Future[Any]] = [task]
         try:
-            await asyncio.wait({task, gone, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(watched, timeout=AT_ONCE)
+            if not task.done():
+                watched += [
+                    asyncio.ensure_future(self.receive()),  # whose next message can only be that the caller is gone
+                    asyncio.ensure_future(self.service.stopping.wait()),
+                ]
+                await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            hung_up = gone.done()
-            for each in (task, gone, stopping):
+            hung_up = watched[1].done() if len(watched) > 1 else self._is_gone()
+            for each in watched:
                 each.cancel()
             await asyncio.wait({task})
         if hung_up:
@@ -183,6 +189,17 @@ class Call(Generic[B, Q]):
         if task.cancelled():
             raise Problem(STOPPING)
         return task.result()
+
+
+    def _is_gone(self) -> bool:
+        """True if the next message, which can only be that the caller is gone, is there already; waits for nothing."""
+        look = self.receive().__await__()
+        try:
+            next(look)
+        except StopIteration:
+            return True
+        look.close()
+        return False
 
 
 class ClientGone(Exception):
