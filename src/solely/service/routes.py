@@ -190,7 +190,6 @@ class Call(Generic[B, Q]):
             raise Problem(STOPPING)
         return task.result()
 
-
     def _is_gone(self) -> bool:
         """True if the next message, which can only be that the caller is gone, is there already; waits for nothing."""
         look = self.receive().__await__()
