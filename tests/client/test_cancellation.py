@@ -320,9 +320,10 @@ def _connections(server: Server) -> int:
 # -- many at once
 
 
-async def test_a_thousand_random_cancels_among_waiters_holders_and_releasers(direct_url: str) -> None:
-    """On each server a thousand: nothing stays held or queued, nobody hangs, no turn is lost."""
-    chance = random.Random(1)
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_a_thousand_random_cancels_among_waiters_holders_and_releasers(direct_url: str, seed: int) -> None:
+    """Two thousand on each server: nothing stays held or queued, nobody hangs, no turn is lost."""
+    chance = random.Random(seed)
     clients = [AsyncClient(direct_url) for _ in range(3)]
     keys = ["a", "b", "c"]
     inside: dict[str, int] = dict.fromkeys(keys, 0)
@@ -363,7 +364,7 @@ async def test_a_thousand_random_cancels_among_waiters_holders_and_releasers(dir
             assert not any(w.done() for w in workers)
         enough = True
         await asyncio.gather(*workers)
-    assert turns >= len(workers)
+    assert turns >= len(workers) * (3 if direct_url.startswith("redis") else 1)  # the slower ones have fewer meanwhile
     observer = Observer(direct_url)
     for key in keys:
         entry = observer.lock(key)
