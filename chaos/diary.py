@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from solely import Busy, Event, LeaseLost, SolelyError, StoreUnavailable
 from solely.events import Renewed, Retried
-from solely.lease import LeaseFace
+from solely.handles.lease import LeaseFace
 from solely.rules import local_clock
 
 Kind = Literal["write", "first", "result", "renewal", "error", "retry"]

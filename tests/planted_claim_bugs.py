@@ -10,10 +10,11 @@ from typing import Any
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
-from solely import cache, claiming
+from solely import cache
 from solely.drivers.lines import Lines
 from solely.drivers.simulated import Run
 from solely.errors import Interrupted
+from solely.faces import claiming
 from solely.flows import claim, flight, lock, publish
 from solely.flows.flight import Desk, Done
 from solely.flows.hold import Hold

@@ -1,10 +1,7 @@
 """Solely makes work that must happen once happen once: across tasks, threads, processes, hosts and stores."""
 
 from .cache import Cache
-from .claim import AsyncClaim, Claim
-from .claimface import ClaimOutcome, Publication
 from .client import AsyncClient, Client
-from .deadletter import AsyncDeadLetters, DeadLetters, LetterReplay
 from .errors import (
     BreakerOpen,
     Busy,
@@ -37,13 +34,16 @@ from .fingerprint import Fingerprint, fingerprint
 from .flows.deadletter import Letter
 from .flows.explain import Explanation
 from .flows.replay import LetterOutcome
-from .handout import LetterInHand
-from .lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
+from .handles.claim import AsyncClaim, Claim
+from .handles.claimface import ClaimOutcome, Publication
+from .handles.deadletter import AsyncDeadLetters, DeadLetters, LetterReplay
+from .handles.handout import LetterInHand
+from .handles.lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
+from .handles.reservation import AsyncReservation, Reservation, ReservationInfo
+from .handles.watermark import AsyncWatermark, Watermark
 from .model import Entry, Finding, Released, State
 from .outcomes import RELEASE, Failing, Park, Policy, Replay, RetryAfter
 from .policies import PolicyTable, ReservationPolicy
-from .reservation import AsyncReservation, Reservation, ReservationInfo
-from .watermark import AsyncWatermark, Watermark
 
 __version__ = "0.1.0"
 

@@ -17,15 +17,15 @@ from .flows.hold import FORKED, Hold, Unguarded
 from .flows.lock import Terms
 from .flows.renewal import Book
 from .flows.requests import Ask, Flow, Sending
+from .handles.lease import LeaseFace
+from .handles.token import Token, read_token
 from .holder import Signature
-from .lease import LeaseFace
 from .model import Entry, Released, State
 from .ops import Release, Renew
 from .resilience.breaker import Breaker
 from .resilience.guard import guarded
 from .rules import REMEMBER, Seconds, local_clock, seconds, stored_key, ttl_seconds, wait_seconds
 from .stores import StoreFace
-from .token import Token, read_token
 
 log = logging.getLogger("solely")
 L = TypeVar("L", bound=LeaseFace)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -32,6 +33,11 @@ MAX_GONE = 128  # displaced owners remembered per entry: two per second of REMEM
 
 DRIFT_RATE = 0.01  # local and store clock may run apart by 1 %: NTP slews at most 0.05 %, chrony rarely near 1 %
 DRIFT_FLOOR = 0.002  # seconds: the resolution of both clocks and of scheduling, for very short leases
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_SPAN = re.compile(rf"({_NUMBER.pattern})(ms|s|m|h|d)", re.ASCII)
+_SPANS = re.compile(rf"(?:{_NUMBER.pattern}(?:ms|s|m|h|d))+", re.ASCII)
 
 # A clock that counts suspend, so that a laptop that slept does not believe in its lease. macOS has no CLOCK_BOOTTIME;
 # its monotonic_raw stops in sleep, so there the store's refusal is the second line of defence.
@@ -70,6 +76,16 @@ def seconds(name: str, value: Seconds, *, least: float, most: float) -> float:
             raise InvalidInput(f"{name} is NaN; give a number of seconds from {least:g} to {most:g}")
         raise InvalidInput(f"{name}={value:g} is out of bounds; give a number of seconds from {least:g} to {most:g}")
     return value
+
+
+def duration(text: str) -> float:
+    """Seconds of "30s", "5m", "1h30m", "250ms", "7d" or "30"; else InvalidInput."""
+    wanted = text.strip()
+    if _NUMBER.fullmatch(wanted):
+        return float(wanted)
+    if not _SPANS.fullmatch(wanted):
+        raise InvalidInput(f"{text!r:.80} is no duration; write 30s, 5m, 1h30m, 250ms, 7d, or seconds")
+    return sum(float(number) * _UNITS[unit] for number, unit in _SPAN.findall(wanted))
 
 
 def ttl_seconds(value: Seconds, name: str = "ttl") -> float:

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .claim import AsyncClaim, Claim
 from .core import keys_of
 from .drivers.inside import run_inside, run_inside_async
 from .errors import InvalidInput
 from .flows import dedup
+from .handles.claim import AsyncClaim, Claim
 from .model import State
 from .rules import Seconds, stored_key, ttl_seconds
 from .stores import StoreFace

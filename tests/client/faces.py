@@ -9,7 +9,7 @@ from typing import Any
 
 from solely.client import Client
 from solely.faces.locks import Pending
-from solely.lease import Lease, LeaseSet
+from solely.handles.lease import Lease, LeaseSet
 from solely.model import Entry
 from solely.ops import Op, Read
 from solely.stores import open_store

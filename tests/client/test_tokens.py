@@ -11,8 +11,8 @@ import pytest
 import solely
 from solely import Released, State
 from solely.events import Event, ReleasedLease, Renewed
+from solely.handles.token import read_token, write_token
 from solely.testing import ManualClock
-from solely.token import read_token, write_token
 from tests.client.faces import Observer
 
 

@@ -10,13 +10,13 @@ import solely
 from solely import Client
 from solely.flows import reservation as flows
 from solely.flows.requests import Ask, Flow
+from solely.handles.tickets import id_of
 from solely.model import State
 from solely.ops import Read
 from solely.owner import fresh_owner
 from solely.rules import local_clock
 from solely.stores import open_store
 from solely.testing.clock import ManualClock
-from solely.tickets import id_of
 
 HOUR = 3_600
 TERMS = flows.Terms(hold=30.0, quiet=300.0, own=(3, HOUR), group=("group/all", 3, HOUR))

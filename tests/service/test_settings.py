@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from solely import InvalidInput
+from solely.rules import duration
 from solely.service.security import Scope, mint
-from solely.service.settings import Settings, as_toml, duration, load, shown
+from solely.service.settings import Settings, as_toml, load, shown
 from tests.service.serving import LINES
 
 

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from ..events import Event, Lost, Renewed
-from ..lease import LeaseFace
+from ..handles.lease import LeaseFace
 from ..rules import local_clock
 from .guard import Guard
 from .tail import Tail

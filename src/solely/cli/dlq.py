@@ -13,9 +13,9 @@ from urllib.parse import unquote
 
 import click
 
-from ..deadletter import DeadLetters
 from ..flows.deadletter import Letter, queue_of
 from ..flows.replay import LetterOutcome
+from ..handles.deadletter import DeadLetters
 from ..model import item_key
 from ..stores import Store
 from .entries import not_found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -16,11 +15,9 @@ from ..client import Client, default_url
 from ..drivers.trying import ONE_TRY
 from ..errors import InvalidInput
 from ..events import Hook
+from ..rules import duration
 from ..stores import Store, open_store
 from .output import FORMS, Form
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
 class Duration(click.ParamType[float]):
@@ -29,13 +26,10 @@ class Duration(click.ParamType[float]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        text = str(value).strip()
-        if re.fullmatch(r"\d+(\.\d+)?", text):
-            return float(text)
-        parts = _PART.findall(text)
-        if not parts or "".join(map("".join, parts)) != text:
-            self.fail(f"{text!r} is no duration; write 30s, 5m, 1h30m, 250ms, 7d, or seconds", param, ctx)
-        return float(sum(float(number) * _UNITS[unit] for number, unit in parts))
+        try:
+            return duration(str(value))
+        except InvalidInput as error:
+            self.fail(str(error), param, ctx)
 
 
 DURATION = Duration()

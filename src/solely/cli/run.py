@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..errors import Busy, StoreError
-from ..lease import Lease
+from ..handles.lease import Lease
 from ..model import Released
 from .command import NOT_EXECUTABLE, Ended, Keeper, letting_go, run_command, unusable
 from .exits import Exit, leave

@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from ..claim import AsyncClaim, Claim
-from ..claimface import Agreement
-from ..claiming import agreement, claiming, claiming_many, digest, recalled, resetting, resumed
 from ..core import keys_of
 from ..flows.claim import Result
-from ..idempotent import Key, Recipe
+from ..handles.claim import AsyncClaim, Claim
+from ..handles.claimface import Agreement
 from ..outcomes import DAY, Policy
 from ..rules import Seconds, stored_key
 from . import AsyncFace, Face
+from .claiming import agreement, claiming, claiming_many, digest, recalled, resetting, resumed
+from .recipe import Key, Recipe
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..deadletter import AsyncDeadLetters, DeadLetters
+from ..handles.deadletter import AsyncDeadLetters, DeadLetters
 from . import AsyncFace, Face
 
 

@@ -10,10 +10,10 @@ from typing import Any, Generic, Literal, TypeVar
 from ..core import keys_of
 from ..errors import Busy, InvalidInput
 from ..flows.hold import Hold
-from ..lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
+from ..handles.lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
+from ..handles.token import read_token
 from ..model import Released
 from ..rules import Seconds, seconds, stored_key
-from ..token import read_token
 from . import AsyncFace, Face
 
 log = logging.getLogger("solely")

@@ -8,8 +8,7 @@ from typing import Any
 
 from ..errors import InvalidInput, UnknownReservation
 from ..flows.reservation import Ticket, clear, expire
-from ..policies import Group, checked_terms
-from ..reservation import (
+from ..handles.reservation import (
     AsyncReservation,
     Reservation,
     ReservationInfo,
@@ -19,8 +18,9 @@ from ..reservation import (
     releasing,
     reserving,
 )
+from ..handles.tickets import ticket_of
+from ..policies import Group, checked_terms
 from ..rules import MIN_TTL, Seconds, seconds, stored_key
-from ..tickets import ticket_of
 from . import AsyncFace, Face
 
 log = logging.getLogger("solely")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..watermark import AsyncWatermark, Lookback, Watermark
+from ..handles.watermark import AsyncWatermark, Lookback, Watermark
 from . import AsyncFace, Face
 
 

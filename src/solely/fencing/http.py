@@ -21,7 +21,7 @@ from ..stores import AsyncStore, Store, open_async_store
 from .order import DIGITS, encoded, stale, valid_fence
 
 if TYPE_CHECKING:
-    from ..lease import AsyncLease, Lease
+    from ..handles.lease import AsyncLease, Lease
 
 HEADER = "Solely-Fence"
 SCOPE_KEY = "solely.fence"

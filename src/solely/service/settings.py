@@ -17,6 +17,7 @@ import msgspec
 
 from ..client import default_url
 from ..errors import InvalidInput
+from ..rules import duration
 from .security import Tokens, is_loopback
 
 PREFIX = "SOLELY_"
@@ -24,9 +25,6 @@ PREFIX = "SOLELY_"
 NOT_OURS = ("SOLELY_CONFIG", "SOLELY_FENCE", "SOLELY_TOKEN", "SOLELY_KEY", "SOLELY_OUTPUT")
 NOT_OURS_PREFIXES = ("SOLELY_TEST_", "SOLELY_RUN_", "_SOLELY_")
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _SECRETS = ("tokens", "session_secret")
 _URLS = ("url", "data_url")
 
@@ -194,17 +192,6 @@ def _value(wanted: Any, value: Any) -> Any:
     elif isinstance(value, str) and isinstance(kind.type, msgspec.inspect.VarTupleType):
         value = [part for part in re.split(r"[,\s]+", value) if part]
     return msgspec.convert(value, wanted, strict=not isinstance(value, str))
-
-
-def duration(text: str) -> float:
-    """Seconds of "30s", "5m", "1h30m", "250ms" or "30"; else ValueError."""
-    wanted = text.strip()
-    if _DURATION.fullmatch(wanted):
-        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(wanted))
-    try:
-        return float(wanted)
-    except ValueError:
-        raise ValueError("is no duration; write 30s, 5m, 1h30m, or seconds") from None
 
 
 # -- showing

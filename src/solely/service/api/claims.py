@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ...claim import AsyncClaim
 from ...errors import NotKept, WorkFailed
+from ...handles.claim import AsyncClaim
 from ...outcomes import DAY, Failing, Policy, Replay
 from ..problems import LOST, MISMATCH, RUNNING, TOO_MANY
 from ..routes import ADMIN, KIB, WRITE, Answer, Body, Call, Key, Purpose, Reason, Route, Token, Ttl, Wait

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ...errors import LeaseLost
-from ...lease import AsyncLease, AsyncLeaseSet
-from ...token import read_token
+from ...handles.lease import AsyncLease, AsyncLeaseSet
+from ...handles.token import read_token
 from ..problems import BUSY, LOST, TOO_MANY
 from ..routes import KIB, WRITE, Answer, Body, Call, Key, Purpose, Route, Token, Ttl, Wait, one_or_many
 

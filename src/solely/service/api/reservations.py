@@ -6,10 +6,10 @@ from typing import Annotated
 
 import msgspec
 
+from ...handles.reservation import ReservationInfo
+from ...handles.tickets import MAX_ID
 from ...ops import MAX_LIMIT
-from ...reservation import ReservationInfo
 from ...rules import MAX_TTL
-from ...tickets import MAX_ID
 from ..problems import OVERTAKEN, TOO_MANY, UNKNOWN
 from ..routes import ADMIN, READ, WRITE, Answer, Body, Call, Key, PageSize, Prefix, Purpose, Reason, Route, Ttl
 from .times import moment

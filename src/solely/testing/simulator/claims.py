@@ -6,15 +6,15 @@ import math
 from typing import Any
 
 from ...cache import Cache
-from ...claimface import Agreement
-from ...claiming import claiming, recalled
 from ...drivers.simulated import Run, SimulatedDriver
 from ...errors import Mismatch
+from ...faces.claiming import claiming, recalled
 from ...flows.claim import Result, claim_many
 from ...flows.flight import Done
 from ...flows.hold import Hold
 from ...flows.lock import Terms
 from ...flows.publish import fail, let_go_of, publish, reset
+from ...handles.claimface import Agreement
 from ...model import Entry, State
 from ...ops import Clear, Push, Read
 from ...outcomes import ALWAYS_RELEASE, RELEASE, Outcome, Park, Replay, RetryAfter

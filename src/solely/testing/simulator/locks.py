@@ -9,7 +9,7 @@ from ...drivers.simulated import Run
 from ...flows.hold import Hold
 from ...flows.lock import Terms
 from ...flows.requests import Flow
-from ...lease import LeaseFace
+from ...handles.lease import LeaseFace
 from ...model import Entry, State
 from ...ops import Clear, Read
 from .client import Doing, Script, SimulatedClient, Task

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self
 
-from . import values
+from .. import values
+from ..errors import ClientClosed, StoreError
+from ..flows.claim import Result
+from ..flows.requests import Flow
+from ..model import Released
+from ..outcomes import Failing
+from ..rules import Seconds
 from .claimface import Agreement, ClaimFace, Publication
-from .errors import ClientClosed, StoreError
-from .flows.claim import Result
-from .flows.requests import Flow
 from .lease import AsyncLease, Lease
-from .model import Released
-from .outcomes import Failing
-from .rules import Seconds
 
 if TYPE_CHECKING:
-    from .core import Core
+    from ..core import Core
 
 
 class Claim(ClaimFace, Lease):

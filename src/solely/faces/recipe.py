@@ -6,7 +6,7 @@ from collections.abc import Callable
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
 from typing import Any
 
-from .errors import InvalidInput
+from ..errors import InvalidInput
 
 Key = str | Callable[..., str]
 

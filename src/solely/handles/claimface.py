@@ -9,24 +9,24 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from . import events, values
-from .errors import Interrupted, InvalidInput, StoreError, TimedOut, WorkFailed
-from .flows import publish
-from .flows.claim import Result
-from .flows.deadletter import letter, queue_of
-from .flows.flight import Done
-from .flows.hold import FORKED, Hold
-from .flows.lock import Terms
-from .flows.requests import Flow
-from .holder import describe
+from .. import events, values
+from ..errors import Interrupted, InvalidInput, StoreError, TimedOut, WorkFailed
+from ..flows import publish
+from ..flows.claim import Result
+from ..flows.deadletter import letter, queue_of
+from ..flows.flight import Done
+from ..flows.hold import FORKED, Hold
+from ..flows.lock import Terms
+from ..flows.requests import Flow
+from ..holder import describe
+from ..model import Entry, State, item_key
+from ..ops import Finish, Push
+from ..outcomes import Failing, Park, Policy
+from ..rules import Seconds, ttl_seconds, wait_seconds
 from .lease import LeaseFace
-from .model import Entry, State, item_key
-from .ops import Finish, Push
-from .outcomes import Failing, Park, Policy
-from .rules import Seconds, ttl_seconds, wait_seconds
 
 if TYPE_CHECKING:
-    from .core import Core
+    from ..core import Core
 
 log = logging.getLogger("solely")
 T = TypeVar("T")

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 from time import time
 from typing import TYPE_CHECKING, Any, Self
 
-from .errors import ClientClosed, InvalidInput, LeaseLost, StoreError
-from .flows.hold import Hold
-from .flows.requests import Flow
-from .model import Released
-from .rules import MAX_TTL, Seconds, deadline, local_clock, seconds
+from ..errors import ClientClosed, InvalidInput, LeaseLost, StoreError
+from ..flows.hold import Hold
+from ..flows.requests import Flow
+from ..model import Released
+from ..rules import MAX_TTL, Seconds, deadline, local_clock, seconds
 from .token import Token, write_token
 
 if TYPE_CHECKING:
-    from .core import Core
+    from ..core import Core
 
 
 class LeaseFace:

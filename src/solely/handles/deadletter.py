@@ -11,21 +11,21 @@ from datetime import UTC, datetime
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
-from .errors import InvalidInput
-from .events import DeadLettered
-from .flows import deadletter
-from .flows import replay as replays
-from .flows.deadletter import Letter, Where
-from .flows.replay import LetterOutcome, Taken
-from .flows.requests import Flow
+from ..errors import InvalidInput
+from ..events import DeadLettered
+from ..flows import deadletter
+from ..flows import replay as replays
+from ..flows.deadletter import Letter, Where
+from ..flows.replay import LetterOutcome, Taken
+from ..flows.requests import Flow
+from ..holder import describe
+from ..model import item_key
+from ..rules import stored_key
 from .handout import LetterInHand, in_hand, taken_again
-from .holder import describe
-from .model import item_key
-from .rules import stored_key
 
 if TYPE_CHECKING:
-    from .core import Core
-    from .faces import AsyncRun, Run
+    from ..core import Core
+    from ..faces import AsyncRun, Run
 
 log = logging.getLogger("solely")
 

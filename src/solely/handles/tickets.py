@@ -7,9 +7,9 @@ import json
 import re
 from typing import Any
 
-from .errors import InvalidInput, UnknownReservation
-from .flows.reservation import Ticket
-from .rules import MAX_TTL, stored_key
+from ..errors import InvalidInput, UnknownReservation
+from ..flows.reservation import Ticket
+from ..rules import MAX_TTL, stored_key
 
 MAX_ID = 16 * 1024  # characters: three keys of 512 bytes with every byte escaped; what is longer is no id of ours
 _OWNER = re.compile("[0-9a-f]{32}")

@@ -7,8 +7,8 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import NamedTuple
 
-from .errors import InvalidInput
-from .rules import MAX_TTL, MIN_TTL, stored_key
+from ..errors import InvalidInput
+from ..rules import MAX_TTL, MIN_TTL, stored_key
 
 _OWNER = re.compile(r"[!-9;-~]{1,64}")
 _KIND = re.compile(r"[a-z]{1,16}")

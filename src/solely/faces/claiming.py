@@ -7,21 +7,21 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from . import events
-from .claimface import Agreement, ClaimFace
-from .core import Core
-from .errors import InvalidInput, Mismatch, NotKept, WorkFailed
-from .fingerprint import Fingerprint, fingerprint
-from .flows.claim import Result, claim, claim_many, refuse_other
-from .flows.flight import Done
-from .flows.hold import Hold, Unguarded
-from .flows.publish import reset
-from .flows.requests import Flow
-from .model import Entry, State
-from .outcomes import ALWAYS_RELEASE, Policy
-from .rules import Seconds, local_clock, stored_key, ttl_seconds
-from .token import read_token
-from .values import encode, is_expected
+from .. import events
+from ..core import Core
+from ..errors import InvalidInput, Mismatch, NotKept, WorkFailed
+from ..fingerprint import Fingerprint, fingerprint
+from ..flows.claim import Result, claim, claim_many, refuse_other
+from ..flows.flight import Done
+from ..flows.hold import Hold, Unguarded
+from ..flows.publish import reset
+from ..flows.requests import Flow
+from ..handles.claimface import Agreement, ClaimFace
+from ..handles.token import read_token
+from ..model import Entry, State
+from ..outcomes import ALWAYS_RELEASE, Policy
+from ..rules import Seconds, local_clock, stored_key, ttl_seconds
+from ..values import encode, is_expected
 
 C = TypeVar("C", bound=ClaimFace)
 R = TypeVar("R")

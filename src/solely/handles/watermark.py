@@ -7,16 +7,16 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from .errors import InvalidInput
-from .events import Rewound
-from .flows import watermark
-from .flows.requests import Flow
-from .flows.watermark import Rewinding, Value
-from .rules import stored_key
+from ..errors import InvalidInput
+from ..events import Rewound
+from ..flows import watermark
+from ..flows.requests import Flow
+from ..flows.watermark import Rewinding, Value
+from ..rules import stored_key
 
 if TYPE_CHECKING:
-    from .core import Core
-    from .faces import AsyncRun, Run
+    from ..core import Core
+    from ..faces import AsyncRun, Run
 
 log = logging.getLogger("solely")
 

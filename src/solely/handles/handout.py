@@ -7,13 +7,13 @@ import json
 from time import time
 from typing import NamedTuple
 
-from .errors import InvalidInput
-from .flows.deadletter import Letter, inspect
-from .flows.hold import Hold
-from .flows.replay import TTL, Taken
-from .flows.requests import Flow
-from .model import Entry, State
-from .rules import local_clock
+from ..errors import InvalidInput
+from ..flows.deadletter import Letter, inspect
+from ..flows.hold import Hold
+from ..flows.replay import TTL, Taken
+from ..flows.requests import Flow
+from ..model import Entry, State
+from ..rules import local_clock
 from .token import Token, read_token, write_token
 
 MAX_TOKEN = 32 * 1024  # characters: a lease's token, two names of 512 bytes, and a failure of 2,000 characters, escaped

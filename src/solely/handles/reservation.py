@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from . import events
-from .errors import (
+from .. import events
+from ..errors import (
     Busy,
     ClientClosed,
     Limited,
@@ -17,17 +17,17 @@ from .errors import (
     StoreError,
     UnknownReservation,
 )
-from .flows import reservation as flows
-from .flows.hold import FORKED, Hold, Unguarded
-from .flows.requests import Flow
-from .flows.reservation import LIMITED, QUIET, RESERVED, Answer, Ticket
-from .holder import describe
-from .model import Entry, State
-from .rules import local_clock
+from ..flows import reservation as flows
+from ..flows.hold import FORKED, Hold, Unguarded
+from ..flows.requests import Flow
+from ..flows.reservation import LIMITED, QUIET, RESERVED, Answer, Ticket
+from ..holder import describe
+from ..model import Entry, State
+from ..rules import local_clock
 from .tickets import id_of
 
 if TYPE_CHECKING:
-    from .core import Core
+    from ..core import Core
 
 log = logging.getLogger("solely")
 
