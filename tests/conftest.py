@@ -3,11 +3,14 @@
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from solely.testing.clock import ManualClock
+from tests.both_faces import FACES, opening
 from tests.http_service import HttpServices
 from tests.mongo_server import Mongod, mongod_path
 from tests.postgres_server import DEBIAN_POSTGRES, PYPI_POSTGRES, Postgres
@@ -171,6 +174,25 @@ def _is_wanted(item: pytest.Item) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if _is_wanted(item)]
+
+
+@pytest.fixture(params=FACES)
+def face(request: pytest.FixtureRequest) -> str:
+    """blocking, then asyncio."""
+    return str(request.param)
+
+
+@pytest.fixture
+async def open_client(face: str) -> AsyncIterator[Callable[..., Any]]:
+    """Opens a client of the face at hand, closed when the test ends: `open_client(url, **options)`."""
+    async with opening(face) as open_one:
+        yield open_one
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """A clock that stands still until the test moves it."""
+    return ManualClock()
 
 
 @pytest.fixture(params=STORES)

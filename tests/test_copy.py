@@ -41,11 +41,6 @@ MakeStore = Callable[..., Store]
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MakeStore]:
     """Opens fresh stores by name, on an injected clock, and closes them at the end."""
     stores: list[Store] = []

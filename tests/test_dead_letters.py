@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,21 +20,10 @@ from solely.rules import local_clock
 from solely.stores import open_store
 from solely.stores.memory import AsyncMemoryStore, Memory, MemoryStore
 from solely.testing.clock import ManualClock
-from tests.both_faces import FACES, opening, told, untouchable
+from tests.both_faces import told, untouchable
 
 DAY = 86_400.0
 PARKED = values.failure(ValueError("parked"))
-
-
-@pytest.fixture(params=FACES)
-def face(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-async def open_client(face: str) -> AsyncIterator[Callable[..., Any]]:
-    async with opening(face) as open_one:
-        yield open_one
 
 
 @pytest.fixture

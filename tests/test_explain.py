@@ -1,7 +1,7 @@
 """explain says who has a name, since when, until when, and why a call would be refused; on every store."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,20 +12,9 @@ from solely import Client, State, StoreError, values
 from solely.ops import Acquire, Finish, Op, Release, Reply
 from solely.stores import open_store
 from solely.stores.memory import Memory, MemoryStore
-from tests.both_faces import FACES, opening, told, untouchable
+from tests.both_faces import told, untouchable
 
 DAY = 86_400.0
-
-
-@pytest.fixture(params=FACES)
-def face(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-async def open_client(face: str) -> AsyncIterator[Callable[..., Any]]:
-    async with opening(face) as open_one:
-        yield open_one
 
 
 @pytest.fixture

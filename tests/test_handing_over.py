@@ -1,34 +1,18 @@
 """What one process wins, another may finish: claims, reservations and dead letters in the hands of others."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import solely
 from solely.testing.clock import ManualClock
-from tests.both_faces import FACES, opening, told
-
-
-@pytest.fixture(params=FACES)
-def face(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-async def open_client(face: str) -> AsyncIterator[Callable[..., Any]]:
-    async with opening(face) as open_one:
-        yield open_one
+from tests.both_faces import told
 
 
 @pytest.fixture
 def clients(open_client: Callable[..., Any], store_url: str, clock: ManualClock) -> tuple[Any, Any]:
     return open_client(store_url, clock=clock), open_client(store_url, clock=clock)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
 
 
 async def test_a_claim_is_published_by_another_and_keeps_its_fingerprint(clients: tuple[Any, Any]) -> None:

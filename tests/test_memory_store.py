@@ -17,11 +17,6 @@ from solely.testing.face import Face
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def small(clock: ManualClock) -> Face:
     return Face(MemoryStore(Memory(clock=clock, max_size=3)))
 

@@ -53,11 +53,6 @@ def shared_url(server: Postgres) -> str:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def store(shared_url: str, clock: ManualClock) -> Iterator[Store]:
     opened = open_blocking(shared_url, clock=clock, timeout=5.0)
     yield opened

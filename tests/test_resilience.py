@@ -139,11 +139,6 @@ def test_any_pauses_will_do(tried: Callable[..., str]) -> None:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def breaker(clock: ManualClock) -> Breaker:
     return Breaker("smtp", threshold=3, per=60, cooldown=30, successes=2, clock=clock)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from typing import Any
@@ -17,21 +17,10 @@ from solely.errors import Interrupted
 from solely.flows import watermark as flow
 from solely.ops import Advance, Op, Read
 from solely.stores.memory import AsyncMemoryStore, Memory, MemoryStore
-from tests.both_faces import FACES, opening, told, untouchable
+from tests.both_faces import told, untouchable
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 EAST = timezone(timedelta(hours=5, minutes=30))
-
-
-@pytest.fixture(params=FACES)
-def face(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-async def open_client(face: str) -> AsyncIterator[Callable[..., Any]]:
-    async with opening(face) as open_one:
-        yield open_one
 
 
 async def test_numbers_go_forward_and_never_back(open_client: Callable[..., Any], store_url: str) -> None:

@@ -36,9 +36,10 @@ from .flows.explain import Explanation
 from .flows.replay import LetterOutcome
 from .handles.claim import AsyncClaim, Claim
 from .handles.claimface import ClaimOutcome, Publication
-from .handles.deadletter import AsyncDeadLetters, DeadLetters, LetterReplay
+from .handles.deadletter import AsyncDeadLetters, DeadLetters
 from .handles.handout import LetterInHand
 from .handles.lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
+from .handles.lettering import LetterReplay
 from .handles.reservation import AsyncReservation, Reservation, ReservationInfo
 from .handles.watermark import AsyncWatermark, Watermark
 from .model import Entry, Finding, Released, State

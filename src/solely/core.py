@@ -11,7 +11,7 @@ from typing import TypeVar
 from . import events
 from .cache import Cache
 from .errors import Busy, Interrupted, InvalidInput, LeaseLost, SolelyError, StoreUnavailable
-from .flows import dedup, lock
+from .flows import lock
 from .flows.flight import Desk, Flights
 from .flows.hold import FORKED, Hold, Unguarded
 from .flows.lock import Terms
@@ -20,7 +20,7 @@ from .flows.requests import Ask, Flow, Sending
 from .handles.lease import LeaseFace
 from .handles.token import Token, read_token
 from .holder import Signature
-from .model import Entry, Released, State
+from .model import Entry, Released
 from .ops import Release, Renew
 from .resilience.breaker import Breaker
 from .resilience.guard import guarded
@@ -295,78 +295,6 @@ class Core:
         if holds:
             log.warning("client_closed_with_leases", extra={"count": len(holds), "key": holds[0].key})
             yield [Release(hold.key, hold.owner, hold.doubtful) for hold in holds]
-
-    # -- dedup
-
-    def first(self, key: str, ttl: float) -> Flow[bool]:
-        """True for exactly one caller per ttl."""
-        return self.or_proceed(key, "first", self._first(key, ttl), lambda: True)
-
-    def _first(self, key: str, ttl: float) -> Flow[bool]:
-        fresh = yield from dedup.first(key, ttl)
-        if self.cache is not None:
-            yield from self._remember([(key, ttl)] if fresh else [(key, (yield from dedup.seen(key)).left)])
-        self._marked(key, fresh)
-        return fresh
-
-    def first_many(self, keys: Sequence[str], ttl: float) -> Flow[list[bool]]:
-        """One answer per key; keys that the cache knows are not asked for."""
-
-        def unasked() -> list[bool]:
-            fresh = {key: self.cache is None or not self.cache.has(key) for key in keys}
-            return [fresh.pop(key, False) for key in keys]
-
-        return self.or_proceed(keys[0], "first_many", self._first_many(keys, ttl), unasked)
-
-    def _first_many(self, keys: Sequence[str], ttl: float) -> Flow[list[bool]]:
-        if self.cache is None:
-            answers, _ = yield from dedup.first_many(keys, ttl)
-        else:
-            known = [self.cache.has(key) for key in keys]
-            unknown = [key for key, hit in zip(keys, known, strict=True) if not hit]
-            asked, entries = (yield from dedup.first_many(unknown, ttl, learn=True)) if unknown else ([], [])
-            yield from self._remember([(entry.key, entry.left) for entry in entries])
-            told = iter(asked)
-            answers = [not hit and next(told) for hit in known]
-        if self.hook is not None:
-            for key, fresh in zip(keys, answers, strict=True):
-                self._marked(key, fresh)
-        return answers
-
-    def seen(self, key: str) -> Flow[bool]:
-        """True if the key is marked."""
-        return self.or_proceed(key, "seen", self._seen(key), lambda: False)
-
-    def _seen(self, key: str) -> Flow[bool]:
-        entry = yield from dedup.seen(key)
-        if entry.state is not State.DONE:
-            return False
-        yield from self._remember([(key, entry.left)])
-        return True
-
-    def _remember(self, marks: list[tuple[str, float]]) -> Flow[None]:
-        """Keys and the time they had left when the store was last asked go into the cache, if there is one."""
-        if self.cache is not None and marks:
-            sending: Sending = yield Ask.SENT
-            for key, left in marks:
-                self.cache.add(key, left - (sending[2] - sending[0]))
-
-    def forget(self, key: str) -> Flow[bool]:
-        """True if there was a mark, which is gone now."""
-        if self.cache is not None:
-            self.cache.drop(key)
-        return (yield from dedup.forget(key))
-
-    def known(self, key: str) -> bool:
-        """True if the cache knows that the key is marked."""
-        if self.cache is None or not self.cache.has(key):
-            return False
-        self._marked(key, False, cached=True)
-        return True
-
-    def _marked(self, key: str, fresh: bool, cached: bool = False) -> None:
-        if self.hook is not None:
-            self.hook(events.Marked(key, fresh, cached))
 
 
 def keys_of(kind: str, keys: Iterable[str]) -> list[str]:

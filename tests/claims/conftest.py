@@ -13,11 +13,6 @@ from tests.client.conftest import kind, shared_url  # noqa: F401
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 async def open_client(kind: str) -> AsyncIterator[Callable[..., Any]]:  # noqa: F811
     """Opens a client of the kind at hand: `open_client(url, **options)`."""
     opened: list[Any] = []

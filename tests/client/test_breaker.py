@@ -71,11 +71,6 @@ async def under_way(client: Any, ends: Callable[[], Awaitable[Any]] = works) -> 
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def once(open_client: Callable[..., Any], store_url: str, clock: ManualClock) -> Any:
     return open_client(store_url, clock=clock)
 

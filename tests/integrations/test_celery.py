@@ -23,11 +23,6 @@ SOON = 10.0  # seconds: a task takes milliseconds, but a test machine can be ver
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def once(store_url: str, clock: ManualClock) -> Iterator[solely.Client]:
     with solely.Client(store_url, clock=clock) as client:
         yield client

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,23 +11,7 @@ import pytest
 import solely
 from solely.integrations.cron import one_host
 from solely.testing.clock import ManualClock
-from tests.both_faces import FACES, opening, told, untouchable
-
-
-@pytest.fixture(params=FACES)
-def face(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-async def open_client(face: str) -> AsyncIterator[Callable[..., Any]]:
-    async with opening(face) as open_one:
-        yield open_one
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+from tests.both_faces import told, untouchable
 
 
 @pytest.fixture

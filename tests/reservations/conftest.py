@@ -1,13 +1,13 @@
 """Clients of both kinds on every store of the table, on a clock that the test moves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from solely.testing.clock import ManualClock
-from tests.both_faces import FACES, opening, told
+from tests.both_faces import told
 from tests.client.conftest import start_worker
 from tests.client.faces import Observer, in_thread
 
@@ -15,24 +15,6 @@ __all__ = ["start_worker"]
 
 Together = Callable[[Sequence[Callable[[], Any]]], Awaitable[list[Any]]]
 Guarded = Callable[..., Awaitable[Any]]
-
-
-@pytest.fixture(params=FACES)
-def face(request: pytest.FixtureRequest) -> str:
-    """blocking, then asyncio."""
-    return str(request.param)
-
-
-@pytest.fixture
-async def open_client(face: str) -> AsyncIterator[Callable[..., Any]]:
-    """Opens a client of the face at hand: `open_client(url, **options)`."""
-    async with opening(face) as open_one:
-        yield open_one
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
 
 
 @pytest.fixture

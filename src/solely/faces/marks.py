@@ -8,7 +8,7 @@ from typing import Any
 from ..core import keys_of
 from ..rules import Seconds, stored_key, ttl_seconds
 from ..within import DAY, AsyncWithin, Within
-from . import AsyncFace, Face
+from . import AsyncFace, Face, marking
 
 
 class Marks(Face):
@@ -17,18 +17,18 @@ class Marks(Face):
     def first(self, key: str, *, ttl: Seconds = DAY) -> bool:
         """True for exactly one caller per `ttl`, across all processes: the one that should do the work."""
         stored = stored_key("mark", key)
-        if self._core.known(stored):
+        if marking.known(self._core, stored):
             return False
-        return self._run(self._core.first(stored, ttl_seconds(ttl)))
+        return self._run(marking.first(self._core, stored, ttl_seconds(ttl)))
 
     def first_many(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[bool]:
         """`first` for many keys in few round trips; one answer per key, in order."""
-        return self._run(self._core.first_many(keys_of("mark", keys), ttl_seconds(ttl)))
+        return self._run(marking.first_many(self._core, keys_of("mark", keys), ttl_seconds(ttl)))
 
     def seen(self, key: str) -> bool:
         """True if the key is marked; marks nothing."""
         stored = stored_key("mark", key)
-        return self._core.known(stored) or self._run(self._core.seen(stored))
+        return marking.known(self._core, stored) or self._run(marking.seen(self._core, stored))
 
     def mark(self, key: str, *, ttl: Seconds = DAY) -> None:
         """Marks the key as seen, whoever was first: for work that is recorded after it was done."""
@@ -36,7 +36,7 @@ class Marks(Face):
 
     def forget(self, key: str) -> bool:
         """Removes the mark, so that the next caller is first again; False if there was none."""
-        return self._run(self._core.forget(stored_key("mark", key)))
+        return self._run(marking.forget(self._core, stored_key("mark", key)))
 
     def within(self, connection: Any) -> Within:
         """`first`, `first_many`, `seen`, `mark` and `forget` inside the transaction of your own connection.
@@ -53,18 +53,18 @@ class AsyncMarks(AsyncFace):
     async def first(self, key: str, *, ttl: Seconds = DAY) -> bool:
         """True for exactly one caller per `ttl`, across all processes: the one that should do the work."""
         stored = stored_key("mark", key)
-        if self._core.known(stored):
+        if marking.known(self._core, stored):
             return False
-        return await self._run(self._core.first(stored, ttl_seconds(ttl)))
+        return await self._run(marking.first(self._core, stored, ttl_seconds(ttl)))
 
     async def first_many(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[bool]:
         """`first` for many keys in few round trips; one answer per key, in order."""
-        return await self._run(self._core.first_many(keys_of("mark", keys), ttl_seconds(ttl)))
+        return await self._run(marking.first_many(self._core, keys_of("mark", keys), ttl_seconds(ttl)))
 
     async def seen(self, key: str) -> bool:
         """True if the key is marked; marks nothing."""
         stored = stored_key("mark", key)
-        return self._core.known(stored) or await self._run(self._core.seen(stored))
+        return marking.known(self._core, stored) or await self._run(marking.seen(self._core, stored))
 
     async def mark(self, key: str, *, ttl: Seconds = DAY) -> None:
         """Marks the key as seen, whoever was first: for work that is recorded after it was done."""
@@ -72,7 +72,7 @@ class AsyncMarks(AsyncFace):
 
     async def forget(self, key: str) -> bool:
         """Removes the mark, so that the next caller is first again; False if there was none."""
-        return await self._run(self._core.forget(stored_key("mark", key)))
+        return await self._run(marking.forget(self._core, stored_key("mark", key)))
 
     def within(self, connection: Any) -> AsyncWithin:
         """`first`, `first_many`, `seen`, `mark` and `forget`, awaited, inside the transaction of your own connection.

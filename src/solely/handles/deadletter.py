@@ -2,170 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidInput
-from ..events import DeadLettered
 from ..flows import deadletter
-from ..flows import replay as replays
 from ..flows.deadletter import Letter, Where
 from ..flows.replay import LetterOutcome, Taken
-from ..flows.requests import Flow
-from ..holder import describe
-from ..model import item_key
-from ..rules import stored_key
-from .handout import LetterInHand, in_hand, taken_again
+from .handout import LetterInHand
+from .lettering import DeadLettersFace, Handler, LetterReplay, Letters, Progress, checked_name
 
 if TYPE_CHECKING:
     from ..core import Core
     from ..faces import AsyncRun, Run
-
-log = logging.getLogger("solely")
-
-Handler = Callable[[Any], Any]
-Progress = Callable[[int, int], object]  # is told how many are done, of how many
-Letters = list[Letter]
-_AT_ONCE = 1_000  # letters removed in one batch
-
-
-@dataclass(frozen=True, slots=True)
-class LetterReplay:
-    """What became of one letter: `value` is what its handler returned, `error` what it raised."""
-
-    id: str
-    outcome: LetterOutcome
-    value: Any = None
-    error: Exception | None = None
-
-
-class DeadLettersFace:
-    """What both handles decide alike; asking and running is theirs."""
-
-    def __init__(self, core: Core, group: str) -> None:
-        self.group = _name("group", group)
-        self._core = core
-
-    def _pushing(self, payload: Any, error: Any, key: str, attempts: Any, origin: str, id: str | None) -> Flow[Letter]:
-        if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
-            raise InvalidInput(f"attempts must be a whole number, at least 1, not {attempts!r:.80}")
-        if not isinstance(error, BaseException | str):
-            raise InvalidInput(f"error must be an exception or a text, not {type(error).__name__}: {error!r:.80}")
-        facts: dict[str, Any] = {
-            "key": _name("key", key) if key else "",
-            "attempts": attempts,
-            "origin": origin or describe(self._core.info("")).partition(" since ")[0],
-            "id": "" if id is None else _name("id", id),
-            "error": error,
-            "at": datetime.now(UTC),
-        }
-        op = deadletter.letter(self.group, payload, **facts)
-        flow = self._telling(deadletter.push(self.group, payload, **facts))
-        return self._core.or_proceed(
-            item_key(op.queue, op.id), "dead_letter", flow, lambda: deadletter.as_pushed(op)
-        )  # fmt: skip
-
-    def _telling(self, flow: Flow[Letter]) -> Flow[Letter]:
-        letter = yield from flow
-        key = item_key(deadletter.queue_of(self.group), letter.id)
-        facts = {"key": key, "group": self.group, "attempts": letter.attempts, "error": letter.last_error}
-        log.warning("dead_lettered", extra=facts)
-        if self._core.hook is not None:
-            self._core.hook(DeadLettered(key, self.group, letter.attempts))
-        return letter
-
-    def _listing(self, after: str, limit: Any, where: Where | None) -> Flow[list[Letter]]:
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise InvalidInput(f"limit must be a whole number, at least 1, not {limit!r:.80}")
-        found: list[Letter] = []
-
-        def visit(letter: Letter) -> bool:
-            if where is None or where(letter):
-                found.append(letter)
-            return len(found) < limit
-
-        yield from deadletter.each(self.group, visit, after)
-        return found
-
-    def _all(self, where: Where | None) -> Flow[list[Letter]]:
-        """All of them without their payloads, which together may be larger than what a process should hold."""
-        found: list[Letter] = []
-
-        def visit(letter: Letter) -> bool:
-            if where is None or where(letter):
-                found.append(replace(letter, payload=None))
-            return True
-
-        yield from deadletter.each(self.group, visit)
-        return found
-
-    def _counting(self, where: Where | None) -> Flow[int]:
-        return len((yield from self._all(where)))
-
-    def _purging(self, id: str | None, where: Where | None, all: bool, reason: str) -> Flow[int]:
-        if (id is not None) + (where is not None) + bool(all) != 1:
-            raise InvalidInput("purge what? Give one of: an id, where=…, all=True")
-        if id is None:
-            letters = yield from self._all(where)
-        else:
-            known = yield from deadletter.inspect(self.group, _name("id", id))
-            letters = [] if known is None else [known]
-        removed = 0
-        for start in range(0, len(letters), _AT_ONCE):
-            removed += yield from deadletter.remove(letters[start : start + _AT_ONCE], reason)
-        log.warning("dead_letters_purged", extra={"group": self.group, "count": removed, "reason": reason})
-        return removed
-
-    # -- replay
-
-    def _taking(self, id: str, listed: Letter | None) -> Flow[Taken | LetterOutcome]:
-        info = self._core.info(f"replays a dead letter of {self.group}")
-        taken = yield from replays.take(self.group, _name("id", id), info, listed)
-        if isinstance(taken, Taken):
-            taken.hold.keep(True, math.inf)
-            self._core.keep(taken.hold)
-        return taken
-
-    def _succeeding(self, taken: Taken, value: Any) -> Flow[LetterReplay]:
-        self._core.book.remove(taken.hold)
-        self._core.desk.flights.forget(taken.hold.key)  # a failure that the cache of claims may remember
-        if not (yield from replays.succeeded(taken, value)):
-            log.warning("replay_superseded", extra={"key": taken.hold.key, "fence": taken.hold.fence})
-        return LetterReplay(taken.letter.id, LetterOutcome.REPLAYED, value)
-
-    def _failing(self, taken: Taken, error: Exception | str) -> Flow[LetterReplay]:
-        self._core.book.remove(taken.hold)
-        yield from replays.failed(taken, error, datetime.now(UTC))
-        told = None if isinstance(error, str) else error
-        return LetterReplay(taken.letter.id, LetterOutcome.FAILED, error=told)
-
-    def _giving_back(self, taken: Taken) -> Flow[None]:
-        self._core.book.remove(taken.hold)
-        return replays.give_back(taken)
-
-    # -- replay by another process
-
-    def _handing_out(self, id: str) -> Flow[LetterInHand | LetterOutcome]:
-        info = self._core.info(f"replays a dead letter of {self.group}")
-        taken = yield from replays.take(self.group, _name("id", id), info)
-        return in_hand(taken) if isinstance(taken, Taken) else taken
-
-    def _acking(self, token: str, value: Any) -> Flow[LetterOutcome]:
-        taken = yield from taken_again(self.group, token)
-        return LetterOutcome.GONE if taken is None else (yield from self._succeeding(taken, value)).outcome
-
-    def _refusing(self, token: str, error: Any) -> Flow[LetterOutcome]:
-        taken = yield from taken_again(self.group, token)
-        return LetterOutcome.GONE if taken is None else (yield from self._failing(taken, error)).outcome
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.group!r}>"
 
 
 class DeadLetters(DeadLettersFace):
@@ -202,7 +52,7 @@ class DeadLetters(DeadLettersFace):
 
     def inspect(self, id: str) -> Letter | None:
         """The letter of this id; None if there is none."""
-        return self._run(deadletter.inspect(self.group, _name("id", id)))
+        return self._run(deadletter.inspect(self.group, checked_name("id", id)))
 
     def replay(self, id: str, handler: Handler) -> LetterReplay:
         """Runs `handler(payload)`, as the only one, if the work has not succeeded meanwhile; never raises its error.
@@ -292,7 +142,7 @@ class AsyncDeadLetters(DeadLettersFace):
 
     async def inspect(self, id: str) -> Letter | None:
         """The letter of this id; None if there is none."""
-        return await self._run(deadletter.inspect(self.group, _name("id", id)))
+        return await self._run(deadletter.inspect(self.group, checked_name("id", id)))
 
     async def replay(self, id: str, handler: Callable[[Any], Awaitable[Any]] | Handler) -> LetterReplay:
         """Runs `handler(payload)`, as the only one, if the work has not succeeded meanwhile; never raises its error.
@@ -352,12 +202,3 @@ class AsyncDeadLetters(DeadLettersFace):
             await self._run(self._giving_back(taken))
             raise
         return await self._run(self._succeeding(taken, value))
-
-
-def _name(what: str, text: str) -> str:
-    """The text if it can be (a part of) a key; else InvalidInput."""
-    try:
-        stored_key("item", text)
-    except InvalidInput as error:
-        raise InvalidInput(f"{what}: {error}") from None
-    return text

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ...drivers.simulated import Run
+from ...faces import marking
 from ...flows.hold import Hold
 from ...flows.lock import Terms
 from ...flows.requests import Flow
@@ -136,7 +137,9 @@ class LockingClient(SimulatedClient):
         """Marks one key, or several at once."""
         keys = self.world.marks if self.chance() < 0.5 else [self.pick(self.world.marks)]
         ttl = self.pick(_MARK_TTLS)
-        flow: Flow[Any] = self.core.first(keys[0], ttl) if len(keys) == 1 else self.core.first_many(keys, ttl)
+        flow: Flow[Any] = (
+            marking.first(self.core, keys[0], ttl) if len(keys) == 1 else marking.first_many(self.core, keys, ttl)
+        )
         run: Run = yield Doing(flow)
         truth = self.world.truth
         answers = run.result if isinstance(run.result, list) else [run.result] * len(keys)
@@ -148,7 +151,7 @@ class LockingClient(SimulatedClient):
 
     def forget(self) -> Script:
         """Takes away the mark that is there."""
-        yield Doing(self.core.forget(self.pick(self.world.marks)))
+        yield Doing(marking.forget(self.core, self.pick(self.world.marks)))
 
     # -- admin
 

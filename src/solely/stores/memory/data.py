@@ -1,13 +1,7 @@
-"""memory:// — the reference store, for tests and for one process: a mutex around `transitions`.
-
-`memory://` is a fresh store per client; `memory://name` is shared by all clients of the process that name it.
-`?max_size=` bounds it (default 10,000): finished entries make room for new ones, oldest first; held entries, queue
-items, watermarks and limits never do, and when only those are left a new key is answered StoreFull.
-"""
+"""The data of a memory store and the mutex around it: a batch of ops is one step, as `transitions` says."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 import time
@@ -15,16 +9,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote
 
-from .. import ops as op_types
-from ..errors import InvalidInput, StoreError, StoreFull
-from ..model import Allowance, Entry, Finding, Item, State, item_key
-from ..ops import MAX_LIMIT, Op, Reply
-from ..owner import fresh_owner
-from ..rules import local_clock
-from . import Clock, Tell
-from . import transitions as t
+from ... import ops as op_types
+from ...errors import StoreError, StoreFull
+from ...model import Allowance, Entry, Item, State, item_key
+from ...ops import Op, Reply
+from ...rules import local_clock
+from .. import Clock, Tell
+from .. import transitions as t
 from .expiries import Expiries
 
 log = logging.getLogger("solely")
@@ -282,82 +275,3 @@ class Memory:
         items.pop(id, None)
         if not items:
             self._queues.pop(queue, None)
-
-
-class _Handle:
-    """One client's view of a Memory: its name in the queues, and its ear."""
-
-    polls = False
-    max_limit = MAX_LIMIT
-
-    def __init__(self, memory: Memory) -> None:
-        self.memory = memory
-        self.client = fresh_owner()
-
-    def listen(self, tell: Tell) -> None:
-        self.memory.listeners[self.client] = tell
-
-    def forked(self) -> None:
-        """The child has a copy of the data under a mutex of its own."""
-        self.memory._mutex = threading.Lock()
-        self.client = fresh_owner()
-
-
-class MemoryStore(_Handle):
-    """The blocking face of a Memory."""
-
-    def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
-        return self.memory.perform(ops)
-
-    def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
-        return self.memory.scan(prefix, after, limit)
-
-    def check(self) -> list[Finding]:
-        return [Finding("ok", "memory", f"{self.memory.size()} of at most {self.memory.max_size} entries")]
-
-    def close(self) -> None:
-        self.memory.listeners.pop(self.client, None)
-
-
-class AsyncMemoryStore(_Handle):
-    """The asyncio face of a Memory."""
-
-    def perform(self, ops: Sequence[Op]) -> asyncio.Future[list[Reply | StoreError]]:
-        answer: asyncio.Future[list[Reply | StoreError]] = asyncio.get_running_loop().create_future()
-        answer.set_result(self.memory.perform(ops))
-        return answer
-
-    async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
-        return self.memory.scan(prefix, after, limit)
-
-    async def check(self) -> list[Finding]:
-        return MemoryStore(self.memory).check()
-
-    async def close(self) -> None:
-        self.memory.listeners.pop(self.client, None)
-
-
-_shared: dict[str, Memory] = {}
-_sharing = threading.Lock()
-
-
-def _open(url: str, clock: Clock | None) -> Memory:
-    parts = urlsplit(url)
-    options = parse_qs(parts.query, keep_blank_values=True)
-    size = options.pop("max_size", [str(DEFAULT_MAX_SIZE)])[0]
-    if options or not size.isdigit() or int(size) < 1:
-        raise InvalidInput(f"memory:// takes max_size=<entries, at least 1>, not {parts.query!r}")
-    if not parts.netloc:
-        return Memory(clock=clock, max_size=int(size))
-    with _sharing:
-        return _shared.setdefault(parts.netloc, Memory(clock=clock, max_size=int(size)))
-
-
-def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> MemoryStore:
-    """A blocking store on the memory that the URL names."""
-    return MemoryStore(_open(url, clock))
-
-
-def open_async(url: str, *, clock: Clock | None, timeout: float) -> AsyncMemoryStore:
-    """An asyncio store on the memory that the URL names."""
-    return AsyncMemoryStore(_open(url, clock))

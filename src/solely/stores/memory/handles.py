@@ -1,0 +1,67 @@
+"""The two faces of a Memory: who a client is in its queues, and how it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+from ...errors import StoreError
+from ...model import Entry, Finding
+from ...ops import MAX_LIMIT, Op, Reply
+from ...owner import fresh_owner
+from .. import Tell
+from .data import Memory
+
+
+class _Handle:
+    """One client's view of a Memory: its name in the queues, and its ear."""
+
+    polls = False
+    max_limit = MAX_LIMIT
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.client = fresh_owner()
+
+    def listen(self, tell: Tell) -> None:
+        self.memory.listeners[self.client] = tell
+
+    def forked(self) -> None:
+        """The child has a copy of the data under a mutex of its own."""
+        self.memory._mutex = threading.Lock()
+        self.client = fresh_owner()
+
+
+class MemoryStore(_Handle):
+    """The blocking face of a Memory."""
+
+    def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        return self.memory.perform(ops)
+
+    def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
+        return self.memory.scan(prefix, after, limit)
+
+    def check(self) -> list[Finding]:
+        return [Finding("ok", "memory", f"{self.memory.size()} of at most {self.memory.max_size} entries")]
+
+    def close(self) -> None:
+        self.memory.listeners.pop(self.client, None)
+
+
+class AsyncMemoryStore(_Handle):
+    """The asyncio face of a Memory."""
+
+    def perform(self, ops: Sequence[Op]) -> asyncio.Future[list[Reply | StoreError]]:
+        answer: asyncio.Future[list[Reply | StoreError]] = asyncio.get_running_loop().create_future()
+        answer.set_result(self.memory.perform(ops))
+        return answer
+
+    async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
+        return self.memory.scan(prefix, after, limit)
+
+    async def check(self) -> list[Finding]:
+        return MemoryStore(self.memory).check()
+
+    async def close(self) -> None:
+        self.memory.listeners.pop(self.client, None)
