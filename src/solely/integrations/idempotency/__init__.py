@@ -1,4 +1,4 @@
-"""HTTP idempotency keys (draft-ietf-httpapi-idempotency-key-header-07): pure rules, for `asgi` and `wsgi` alike."""
+"""HTTP idempotency keys (draft-ietf-httpapi-idempotency-key-header): pure rules, for `asgi` and `wsgi` alike."""
 
 from .guard import Guard, Ticket
 from .key import parse_key

@@ -18,7 +18,7 @@ code {{ background: #8882 }} dt {{ margin-top: 1rem; font-weight: bold }}</style
 <h1>Idempotency policy</h1>
 <p>Send <code>Idempotency-Key: "8e03978e-40d5-43e8-bc93-6894a57f9324"</code> (a fresh UUID of your own, in double
 quotes) with a request, and the same one with every retry of it: it is processed once, and every retry gets the same
-response, marked <code>Idempotent-Replayed: true</code>. See draft-ietf-httpapi-idempotency-key-header-07.</p>
+response, marked <code>Idempotent-Replayed: true</code>. See draft-ietf-httpapi-idempotency-key-header.</p>
 <ul>
 <li>Methods: {methods}. The key is {required}.</li>
 <li>Form of a key: <code>{form}</code>, as a Structured Field String (RFC 9651).</li>

@@ -7,7 +7,7 @@ or, in pytest:
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
     def test_conformance(check): check(Target(url="http://127.0.0.1:8000/orders"))
 
-Its checklist is draft-ietf-httpapi-idempotency-key-header-07, the Structured Fields of RFC 9651, and what a careful
+Its checklist is draft-ietf-httpapi-idempotency-key-header-06, the Structured Fields of RFC 9651, and what a careful
 service adds ("safety"). It needs the standard library only.
 """
 
