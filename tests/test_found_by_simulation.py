@@ -171,7 +171,7 @@ def test_a_late_copy_of_a_winners_try_cannot_take_the_claim_once_its_outcome_is_
 @pytest.mark.parametrize("error", [StoreFull("full"), Interrupted(StoreUnavailable("gone"), unanswered=True)])
 def test_a_late_publish_that_the_store_fails_leaves_no_claim_of_its_own(error: BaseException) -> None:
     hold = Hold(KEY, "late", 10.0, HELD, 0.0, False)
-    script = Script(publish.publish(hold, b"b", 3600.0, Terms(10.0), _desk(), ""))
+    script = Script(publish.publish(hold, b"b", 3600.0, Terms(10.0), _desk(), lambda: ""))
     assert type(script.go()) is Finish
     assert type(script.go(Entry(KEY, State.FREE, gone="expired"))) is Acquire
     assert script.go(MINE) == Finish(KEY, "me", b"b", 3600.0)

@@ -33,13 +33,16 @@ from .faces.limits import Admission, AsyncAdmission
 from .fingerprint import Fingerprint, fingerprint
 from .flows.deadletter import Letter
 from .flows.explain import Explanation
+from .flows.queue import ItemInfo
 from .flows.replay import LetterOutcome
 from .handles.claim import AsyncClaim, Claim
 from .handles.claimface import ClaimOutcome, Publication
 from .handles.deadletter import AsyncDeadLetters, DeadLetters
 from .handles.handout import LetterInHand
+from .handles.item import AsyncItem, Item
 from .handles.lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
 from .handles.lettering import LetterReplay
+from .handles.queue import AsyncQueue, Queue
 from .handles.reservation import AsyncReservation, Reservation, ReservationInfo
 from .handles.watermark import AsyncWatermark, Watermark
 from .model import Entry, Finding, Released, State
@@ -55,8 +58,10 @@ __all__ = [
     "AsyncClaim",
     "AsyncClient",
     "AsyncDeadLetters",
+    "AsyncItem",
     "AsyncLease",
     "AsyncLeaseSet",
+    "AsyncQueue",
     "AsyncReservation",
     "AsyncSharedBreaker",
     "AsyncWatermark",
@@ -76,6 +81,8 @@ __all__ = [
     "Fingerprint",
     "Hook",
     "InvalidInput",
+    "Item",
+    "ItemInfo",
     "Lease",
     "LeaseLost",
     "LeaseSet",
@@ -91,6 +98,7 @@ __all__ = [
     "Policy",
     "PolicyTable",
     "Publication",
+    "Queue",
     "Refused",
     "Released",
     "Replay",

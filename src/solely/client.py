@@ -24,6 +24,7 @@ from .faces.explaining import AsyncExplaining, Explaining
 from .faces.limits import AsyncLimits, Limits
 from .faces.locks import AsyncLocks, Locks
 from .faces.marks import AsyncMarks, Marks
+from .faces.queues import AsyncQueues, Queues
 from .faces.reservations import AsyncReservations, Reservations
 from .faces.watermarks import AsyncWatermarks, Watermarks
 from .flows.renewal import keep_renewing, keep_watching
@@ -70,13 +71,14 @@ def _cache(cache: Cache | bool) -> Cache | None:
     return cache if isinstance(cache, Cache) else Cache() if cache else None
 
 
-class Client(Locks, Marks, Claims, Reservations, Limits, Watermarks, Letters, Breakers, Explaining):
+class Client(Locks, Marks, Claims, Reservations, Limits, Watermarks, Queues, Letters, Breakers, Explaining):
     """Makes work happen once, from threads. Usable from any number of threads; close it, or use it in `with`.
 
     `timeout` is how long an unanswered store is asked again before StoreUnavailable; `cache` remembers finished marks
     locally; `hooks` are told every event. `on_outage="proceed"` goes on without a store that is away, as if the caller
-    were the first: counted in `failed_open`, logged and told. With a `breaker`, a store that keeps being away is not
-    asked for a while: StoreUnavailable at once, instead of after the timeout.
+    were the first: counted in `failed_open`, logged and told; but for queues, whose work would be lost. With a
+    `breaker`, a store that keeps being away is not asked for a while: StoreUnavailable at once, instead of after the
+    timeout.
     """
 
     def __init__(
@@ -149,6 +151,7 @@ class AsyncClient(
     AsyncReservations,
     AsyncLimits,
     AsyncWatermarks,
+    AsyncQueues,
     AsyncLetters,
     AsyncBreakers,
     AsyncExplaining,
@@ -157,8 +160,9 @@ class AsyncClient(
 
     `timeout` is how long an unanswered store is asked again before StoreUnavailable; `cache` remembers finished marks
     locally; `hooks` are told every event. `on_outage="proceed"` goes on without a store that is away, as if the caller
-    were the first: counted in `failed_open`, logged and told. With a `breaker`, a store that keeps being away is not
-    asked for a while: StoreUnavailable at once, instead of after the timeout.
+    were the first: counted in `failed_open`, logged and told; but for queues, whose work would be lost. With a
+    `breaker`, a store that keeps being away is not asked for a while: StoreUnavailable at once, instead of after the
+    timeout.
     """
 
     def __init__(

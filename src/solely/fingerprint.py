@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Any
 
 from .errors import InvalidInput
@@ -23,12 +23,12 @@ class Fingerprint:
 
     def __init__(self, source: bytes, secret: bytes = b"") -> None:
         self._source = source
-        self._secret = hashlib.blake2b(secret).digest() if len(secret) > _KEY_BYTES else secret
+        self._secret = blake2b(secret).digest() if len(secret) > _KEY_BYTES else secret
 
     def of(self, key: str) -> str:
         """The digest, as 32 hex digits."""
-        inner = hashlib.blake2b(key.encode(), digest_size=32, key=self._secret).digest()
-        return hashlib.blake2b(self._source, digest_size=_DIGEST_BYTES, key=inner).hexdigest()
+        text = key.encode() + b"\0" + self._source  # no key has a NUL
+        return blake2b(text, digest_size=_DIGEST_BYTES, key=self._secret).hexdigest()
 
 
 def fingerprint(
@@ -39,6 +39,8 @@ def fingerprint(
     `include` and `exclude` name fields by their path ("customer.id"; through a list, in each of its elements): only
     the included count, less the excluded; text is then read as JSON. InvalidInput if the payload cannot be read so.
     """
+    if type(payload) is str and not include and not exclude and not secret:  # the usual case
+        return Fingerprint(b"=" + payload.encode(errors="surrogatepass"))
     if isinstance(include, str) or isinstance(exclude, str):
         raise InvalidInput("give include and exclude as lists of paths, not as one text")
     wanted, unwanted = [_path(one) for one in include], [_path(one) for one in exclude]

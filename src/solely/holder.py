@@ -39,3 +39,11 @@ def describe(info: str) -> str:
         return f"{facts['host']} pid {facts['pid']}{purpose} since {since}"
     except (ValueError, KeyError, TypeError, OverflowError):
         return info
+
+
+def purpose_of(info: str) -> str:
+    """What the holder said it is for; "" if nothing, or if the info is not ours."""
+    try:
+        return str(json.loads(info).get("purpose", "")) if info else ""
+    except (ValueError, AttributeError):
+        return ""

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
 from ..flows.requests import ATTEMPT, NOW, SENT, Ask, Flow, Join, Scan, Tell, Wait
-from ..ops import Release, Unhit
+from ..ops import Release
 from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
 from ..stores import AsyncStore
 from .batcher import Batcher
 from .lines import Lines
-from .trying import CLOSING_LOOK, IS_OP, answered, ended, given_up, interruption, pause, retried
+from .trying import CLOSING_LOOK, IS_OP, PATIENT, answered, ended, given_up, interruption, pause, retried
 
 T = TypeVar("T")
 log = logging.getLogger("solely")
@@ -129,9 +129,8 @@ class AsyncDriver:
                         thrown = stopped = interruption(error, request, run.doubtful)
         finally:
             self.running.discard(run)
-            if run.joined is not None:
-                for key in run.joined:
-                    self.lines.leave(key, run)
+            for key in run.joined:
+                self.lines.leave(key, run)
 
     async def close(self, last: Flow[None]) -> None:
         """Refuses new ops, waits until the flows under way have ended, then runs the last; each within COMPENSATE."""
@@ -163,7 +162,7 @@ class _Run:
 
     driver: AsyncDriver
     batcher: Batcher
-    joined: list[str] | None = None
+    joined: tuple[str, ...] = ()
     sleep: asyncio.Future[None] | None = None
     woken = False
     sent = 0.0
@@ -173,10 +172,7 @@ class _Run:
 
     def join(self, key: str) -> bool:
         """True if this flow is the first of the line at once."""
-        if self.joined is None:
-            self.joined = [key]
-        else:
-            self.joined.append(key)
+        self.joined = (*self.joined, key) if self.joined else (key,)
         return self.driver.lines.join(key, self)
 
     async def turn(self, request: Join) -> bool:
@@ -191,9 +187,8 @@ class _Run:
 
     def wake(self) -> None:
         """Ends the rest, or the next one."""
-        if self.joined is not None:
-            self.woken = True
-            self.doze()
+        self.woken = True
+        self.doze()
 
     def doze(self) -> None:
         if self.sleep is not None and not self.sleep.done():
@@ -265,8 +260,8 @@ class _Run:
         return worker.result()
 
     async def _undo(self, request: Any) -> Any:
-        if type(request) is list and any(type(op) is Unhit for op in request):
-            # It cannot revoke, so it must not overtake its Hit.
+        ops = request if type(request) is list else (request,)
+        if any(type(op) in PATIENT for op in ops):
             await self.batcher.landed(COMPENSATE / 2)
         with suppress(TimeoutError):
             async with asyncio.timeout(COMPENSATE):

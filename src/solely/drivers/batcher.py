@@ -43,7 +43,7 @@ class Batcher:
     def submit_all(self, ops: list[Op]) -> asyncio.Future[Any]:
         """A future of (replies, when they were sent) for a batch that is one already; it goes out at once."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._perform(ops, lambda sent, done: self._all_answered(ops, future, sent, done))
+        self._perform(ops, lambda sent, done: self._all_answered(ops, future, sent, done), awaited=True)
         return future
 
     def _all_answered(self, ops: list[Op], future: asyncio.Future[Any], sent: float, done: asyncio.Future[Any]) -> None:
@@ -90,10 +90,16 @@ class Batcher:
     def _send(self, batch: list[tuple[Op, asyncio.Future[Any]]]) -> None:
         self._perform([op for op, _ in batch], lambda sent, done: self._answered(batch, sent, done))
 
-    def _perform(self, ops: list[Op], then: Callable[[float, asyncio.Future[Any]], None]) -> None:
-        """Performs the ops, whoever still waits for them, and hands the outcome on."""
+    def _perform(
+        self, ops: list[Op], then: Callable[[float, asyncio.Future[Any]], None], *, awaited: bool = False
+    ) -> None:
+        """Performs the ops, whoever still waits for them, and hands the outcome on; if `awaited`, in a later turn of
+        the loop, so that a task that asks again and again lets others run."""
         sent = local_clock()
         answer = asyncio.ensure_future(self._store.perform(ops))
+        if answer.done() and not awaited:  # a store in memory
+            then(sent, answer)
+            return
         self._flying.add(answer)  # the loop itself keeps only weak references
 
         def answered(done: asyncio.Future[Any]) -> None:

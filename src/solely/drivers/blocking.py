@@ -105,9 +105,8 @@ class BlockingDriver:
                         thrown = stopped = interruption(error, request, run.doubtful)
         finally:
             self.running.discard(run)
-            if run.joined is not None:
-                for key in run.joined:
-                    self.lines.leave(key, run)
+            for key in run.joined:
+                self.lines.leave(key, run)
 
     def close(self, last: Flow[None]) -> None:
         """Refuses new ops, waits until the flows under way have ended, then runs the last; each within COMPENSATE."""
@@ -146,11 +145,13 @@ class BlockingDriver:
 
 
 class _Run:
-    """One flow under way, on one thread, and its place in the lines: a lock used as a flag remembers one wake-up."""
+    """One flow under way, on one thread, and its place in the lines. It remembers one wake-up; only one that sleeps
+    needs a flag for it, which is a lock."""
 
     driver: BlockingDriver
-    flag: LockType
-    joined: list[str] | None = None
+    flag: LockType | None = None
+    woken = False
+    joined: tuple[str, ...] = ()
     sent = 0.0
     doubtful = False
 
@@ -158,13 +159,9 @@ class _Run:
 
     def join(self, request: Join) -> bool:
         """True once this flow is the first of the line; False if that took too long."""
-        if self.joined is None:
-            self.flag = allocate_lock()
-            self.flag.acquire()
-            self.joined = [request.key]
-        else:
-            self.joined.append(request.key)
-        return self.driver.lines.join(request.key, self) or self.turn(request)
+        key = request[0]
+        self.joined = (*self.joined, key) if self.joined else (key,)
+        return self.driver.lines.join(key, self) or self.turn(request)
 
     def turn(self, request: Join) -> bool:
         ends, first, settled = local_clock() + request.at_most, False, request.settled
@@ -177,13 +174,22 @@ class _Run:
 
     def wake(self) -> None:
         """Ends the sleep, or the next one."""
-        if self.joined is not None:
+        self.woken = True
+        flag = self.flag
+        if flag is not None:
             with suppress(RuntimeError):  # it was awake already
-                self.flag.release()
+                flag.release()
 
     def sleep(self, seconds: float) -> bool:
         """True if woken, False after that many seconds."""
-        return self.flag.acquire(timeout=max(0.0, min(seconds, threading.TIMEOUT_MAX)))
+        if self.flag is None:
+            flag = allocate_lock()
+            flag.acquire()
+            self.flag = flag  # before the look at `woken`: who wakes us from now on sees it
+        rest = 0.0 if self.woken else max(0.0, min(seconds, threading.TIMEOUT_MAX))
+        woken = self.flag.acquire(timeout=rest) or self.woken
+        self.woken = False  # who wakes us at this very moment has released the flag: the next sleep ends at once
+        return woken
 
     # -- ops
 

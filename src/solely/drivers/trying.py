@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import Interrupted, StoreUnavailable
 from ..events import Retried
 from ..flows.requests import Flow
-from ..ops import OPS, Finish, Push, Release, Renew
+from ..ops import OPS, Finish, Push, Release, Renew, Return, Take, Unhit
 from ..rules import backoff
 
 ONE_TRY = 0.4  # of the timeout: so that at least two full tries fit into it, with pauses
@@ -16,6 +16,7 @@ CLOSING_LOOK = 0.002  # seconds between looks whether all flows have ended: abou
 IS_OP = frozenset(OPS)
 URGENT = frozenset((Renew, Release))  # go first in a batch: they keep or free what others wait for
 HEAVY = frozenset((Finish, Push))  # carry a body
+PATIENT = frozenset((Unhit, Take, Return))  # cannot revoke what they undo, a Hit or a Take: must not overtake it
 
 
 def pause(tries: int, chance: float) -> float:

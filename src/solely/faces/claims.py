@@ -40,11 +40,7 @@ class Claims(Face):
         A won claim is renewed at half its ttl until it is published or released. If its holder fails or dies, one who
         waits takes over. `fingerprint`: the payload; the same key with another one raises Mismatch.
         """
-        stored = stored_key("claim", key)
-        agreed = agreement(self._core, ttl, wait, keep, policy, purpose, renew)
-        print = digest(fingerprint, stored)
-        known = recalled(self._core, stored, print, agreed, self._claimed)
-        return known or self._run(claiming(self._core, stored, print, agreed, self._claimed))
+        return self._claim(key, fingerprint, agreement(self._core, ttl, wait, keep, policy, purpose, renew))
 
     def claim_many(
         self,
@@ -78,17 +74,14 @@ class Claims(Face):
         `key`: a function of the call, or text such as "charge:{order.id}". Raises TimedOut if it still runs after
         `wait`, NotKept if the result could not be kept, WorkFailed if the policy replays a failure.
         """
-        agreement(self._core, ttl, wait, keep, policy, purpose, True)
+        agreed = agreement(self._core, ttl, wait, keep, policy, purpose, True)
 
         def guard(work: Callable[P, T]) -> Callable[P, T]:
             recipe = Recipe(work, key, fingerprint, awaited=False)
 
             @wraps(work)
             def once(*args: P.args, **kwargs: P.kwargs) -> T:
-                claim = self.claim(
-                    recipe.key(args, kwargs), ttl=ttl, wait=wait, keep=keep,
-                    fingerprint=recipe.fingerprint(args, kwargs), purpose=purpose, policy=policy,
-                )  # fmt: skip
+                claim = self._claim(recipe.key(args, kwargs), recipe.fingerprint(args, kwargs), agreed.now(self._core))
                 if not claim.won:
                     return claim.result()  # type: ignore[no-any-return]
                 if policy is not None:  # which may park it
@@ -120,6 +113,12 @@ class Claims(Face):
         """
         return self._run(resetting(self._core, stored_key("claim", key), expected))
 
+    def _claim(self, key: str, payload: Any, agreed: Agreement) -> Claim:
+        stored = stored_key("claim", key)
+        print = digest(payload, stored)
+        known = recalled(self._core, stored, print, agreed, self._claimed)
+        return known or self._run(claiming(self._core, stored, print, agreed, self._claimed))
+
     def _claimed(self, key: str, result: Result, waited: float, agreed: Agreement) -> Claim:
         return Claim(self._core, self._run, key, result, waited, agreed)
 
@@ -144,13 +143,7 @@ class AsyncClaims(AsyncFace):
         A won claim is renewed at half its ttl until it is published or released. If its holder fails or dies, one who
         waits takes over. `fingerprint`: the payload; the same key with another one raises Mismatch.
         """
-        stored = stored_key("claim", key)
-        agreed = agreement(self._core, ttl, wait, keep, policy, purpose, renew)
-        print = digest(fingerprint, stored)
-        known = recalled(self._core, stored, print, agreed, self._claimed)
-        if known is not None:
-            return known
-        return await self._run(claiming(self._core, stored, print, agreed, self._claimed))
+        return await self._claim(key, fingerprint, agreement(self._core, ttl, wait, keep, policy, purpose, renew))
 
     async def claim_many(
         self,
@@ -185,17 +178,15 @@ class AsyncClaims(AsyncFace):
         `key`: a function of the call, or text such as "charge:{order.id}". Raises TimedOut if it still runs after
         `wait`, NotKept if the result could not be kept, WorkFailed if the policy replays a failure.
         """
-        agreement(self._core, ttl, wait, keep, policy, purpose, True)
+        agreed = agreement(self._core, ttl, wait, keep, policy, purpose, True)
 
         def guard(work: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
             recipe = Recipe(work, key, fingerprint, awaited=True)
 
             @wraps(work)
             async def once(*args: P.args, **kwargs: P.kwargs) -> T:
-                claim = await self.claim(
-                    recipe.key(args, kwargs), ttl=ttl, wait=wait, keep=keep,
-                    fingerprint=recipe.fingerprint(args, kwargs), purpose=purpose, policy=policy,
-                )  # fmt: skip
+                payload = recipe.fingerprint(args, kwargs)
+                claim = await self._claim(recipe.key(args, kwargs), payload, agreed.now(self._core))
                 if not claim.won:
                     return claim.result()  # type: ignore[no-any-return]
                 if policy is not None:  # which may park it
@@ -226,6 +217,14 @@ class AsyncClaims(AsyncFace):
         `expected`: the value, or the WorkFailed or NotKept that `claim.result()` raises instead of one.
         """
         return await self._run(resetting(self._core, stored_key("claim", key), expected))
+
+    async def _claim(self, key: str, payload: Any, agreed: Agreement) -> AsyncClaim:
+        stored = stored_key("claim", key)
+        print = digest(payload, stored)
+        known = recalled(self._core, stored, print, agreed, self._claimed)
+        if known is not None:
+            return known
+        return await self._run(claiming(self._core, stored, print, agreed, self._claimed))
 
     def _claimed(self, key: str, result: Result, waited: float, agreed: Agreement) -> AsyncClaim:
         return AsyncClaim(self._core, self._run, key, result, waited, agreed)

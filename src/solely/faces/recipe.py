@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
+from inspect import Parameter, isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
 from typing import Any
 
 from ..errors import InvalidInput
@@ -32,6 +32,9 @@ class Recipe:
         self._key: Key = key
         self._print: Callable[..., Any] | None = print
         self._signature = signature(work)
+        self._places = tuple(self._signature.parameters)
+        kinds = {each.kind for each in self._signature.parameters.values()}
+        self._plain = kinds <= {Parameter.POSITIONAL_OR_KEYWORD}
 
     def key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The claim's key for this call."""
@@ -51,6 +54,8 @@ class Recipe:
         return self._arguments(args, kwargs)
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        if self._plain and not kwargs and len(args) == len(self._places):  # the usual call, without the work of a bind
+            return dict(zip(self._places, args, strict=True))
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return dict(bound.arguments)

@@ -4,6 +4,7 @@ learns, everyone in the line learns at once, from their `Flight`."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ..errors import Interrupted, Mismatch, SolelyError
 from ..model import Entry, State
@@ -32,9 +33,12 @@ def claim(
     looks = 0
     try:
         if wait:
-            blocked = yield from _in_line(key, start, wait, desk, flight, fingerprint)
-            if blocked is not None:
-                return blocked, (yield NOW) - start
+            here = desk.book.here
+            first = yield make(Join, (key, wait, partial(_no_use, key, flight, here, fingerprint)))
+            if not first or key in here or flight.held_as or flight.done is not None:  # else nobody is before us
+                blocked = yield from _behind(key, start + wait, desk, flight, fingerprint, first)
+                if blocked is not None:
+                    return blocked, (yield NOW) - start
         while flight.done is None:
             asked = True
             queued = client if wait else ""
@@ -47,7 +51,8 @@ def claim(
                 if now < hold.deadline:
                     hold.waited = now - start
                     won(hold)
-                    yield from heard(key, flight, fingerprint)
+                    if flight.mixed:
+                        yield from heard(key, flight, fingerprint)
                     return hold, hold.waited
             elif entry.state is State.DONE:
                 flight.done = yield from settled(entry, desk)
@@ -83,31 +88,34 @@ def claim(
             yield from let_go([Release(key, owner, sending[1])])
             yield Tell(key)  # if that gave up this process's place in the queue, the first of the line asks anew
         raise
+    finally:
+        if wait:
+            desk.flights.leave(key, flight)
 
 
-def _in_line(key: str, start: float, wait: float, desk: Desk, flight: Flight, fingerprint: str) -> Flow[Entry | None]:
+def _behind(key: str, until: float, desk: Desk, flight: Flight, fingerprint: str, first: bool) -> Flow[Entry | None]:
     """None once it is this caller's turn to ask the store, or the outcome is known; the entry if the wait is over.
 
     A caller that knows to be of another payload than what it waits for does not wait: it looks, and is refused.
     """
     here = desk.book.here
-
-    def no_use() -> bool:
-        return flight.done is not None or _differs(fingerprint, _held_as(key, flight, here))
-
-    first = yield Join(key, wait, no_use)
     if flight.done is not None:
         return None
-    if not first or no_use():
+    if not first or _no_use(key, flight, here, fingerprint):
         entry: Entry = yield Read(key)
         sending: Sending = yield SENT
         if entry.state is State.DONE:
             flight.done = yield from settled(entry, desk)
         refuse_other(key, fingerprint, entry.fingerprint)
-        return entry if sending[2] >= start + wait and flight.done is None else None
+        return entry if sending[2] >= until and flight.done is None else None
     if key in here:
-        yield from let_pass(key, start + wait, here)
+        yield from let_pass(key, until, here)
     return None
+
+
+def _no_use(key: str, flight: Flight, here: Here, fingerprint: str) -> bool:
+    """True if waiting tells nothing new: the outcome is known, or it will be another payload's."""
+    return flight.done is not None or _differs(fingerprint, _held_as(key, flight, here))
 
 
 def _held_as(key: str, flight: Flight, here: Here) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from typing import NamedTuple
-from weakref import WeakValueDictionary
 
 from ..cache import Cache
 from ..model import Entry
@@ -24,9 +23,10 @@ class Done(NamedTuple):
 class Flight:
     """Those of this process who want one claim, and what they know: its outcome, or of whom they wait to hear it."""
 
-    __slots__ = ("__weakref__", "asked_as", "done", "held_as", "mixed")
+    __slots__ = ("aboard", "asked_as", "done", "held_as", "mixed")
 
     def __init__(self, fingerprint: str) -> None:
+        self.aboard = 1
         self.done: Done | None = None
         self.asked_as = fingerprint  # by the first on board
         self.held_as = ""  # the fingerprint of the holder, as the first of the line last heard it
@@ -39,18 +39,27 @@ class Flights:
 
     def __init__(self, cache: Cache | None = None) -> None:
         self._cache = cache
-        self._mutex = threading.Lock()
-        self._under_way: WeakValueDictionary[str, Flight] = WeakValueDictionary()
+        self._mutex = threading.RLock()  # a flow that is garbage may leave while this very thread boards
+        self._under_way: dict[str, Flight] = {}
 
     def board(self, key: str, fingerprint: str) -> Flight:
-        """The flight of this key."""
+        """The flight of this key; who boards it must leave it."""
         with self._mutex:
             flight = self._under_way.get(key)
             if flight is None:
                 flight = self._under_way[key] = Flight(fingerprint)
-            elif flight.asked_as != fingerprint:
+                return flight
+            flight.aboard += 1
+            if flight.asked_as != fingerprint:
                 flight.mixed = True
             return flight
+
+    def leave(self, key: str, flight: Flight) -> None:
+        """One less on board; the last one ends the flight."""
+        with self._mutex:
+            flight.aboard -= 1
+            if not flight.aboard and self._under_way.get(key) is flight:
+                del self._under_way[key]
 
     def known(self, key: str) -> Done | None:
         """The outcome, if the cache remembers it."""
@@ -60,6 +69,10 @@ class Flights:
         """The cache remembers it no more."""
         if self._cache is not None:
             self._cache.drop(key)
+
+    def cares_for(self, key: str) -> bool:
+        """True if anyone, or the cache, wants to hear the outcome of this key."""
+        return self._cache is not None or key in self._under_way
 
     def settle(self, key: str, done: Done, left: float) -> bool:
         """The outcome is known, for as long as it has left; False if nobody is on board to hear it."""
@@ -92,8 +105,9 @@ class Desk(NamedTuple):
 
 def settled(entry: Entry, desk: Desk) -> Flow[Done]:
     """The outcome that was just answered, which everyone of this process who waits for it now knows as well."""
-    sending: Sending = yield SENT
     done = Done(entry.value, entry.fingerprint, entry.fence, entry.attempts)
-    if desk.flights.settle(entry.key, done, entry.left - (sending[2] - sending[0])):
-        yield Tell(entry.key)
+    if desk.flights.cares_for(entry.key):
+        sending: Sending = yield SENT
+        if desk.flights.settle(entry.key, done, entry.left - (sending[2] - sending[0])):
+            yield Tell(entry.key)
     return done

@@ -51,7 +51,7 @@ def finish(hold: Hold, kept: bytes, keep: float, desk: Desk) -> Flow[Entry]:
 
 
 def publish(
-    hold: Hold, kept: bytes, keep: float, terms: Terms, desk: Desk, info: str
+    hold: Hold, kept: bytes, keep: float, terms: Terms, desk: Desk, info: Callable[[], str]
 ) -> Flow[tuple[bool, Done | Entry]]:
     """(True, _) if this outcome stands; else (False, what stands instead), waited for within terms.wait.
 
@@ -67,7 +67,7 @@ def publish(
         refuse_other(hold.key, hold.fingerprint, entry.fingerprint)
         if entry.state is State.DONE:
             return False, Done(entry.value, entry.fingerprint, entry.fence, entry.attempts)
-        result, _ = yield from claim(hold.key, terms, desk, hold.fingerprint, info)
+        result, _ = yield from claim(hold.key, terms, desk, hold.fingerprint, info())
     except Mismatch:  # the key is another payload's by now: there is nothing to converge to
         return False, entry._replace(state=State.FREE)
     if not isinstance(result, Hold):

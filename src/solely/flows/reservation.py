@@ -51,13 +51,15 @@ class Ticket(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Granted, with a hold and its ticket; or why not, when to ask again, and how many were suppressed so far."""
+    """Granted, with a hold and its ticket; or why not, when to ask again, how many were suppressed so far, and what the
+    one in the way said of itself."""
 
     hold: Hold | None = None
     ticket: Ticket | None = None
     reason: str = ""
     retry_after: float = 0.0
     suppressed: int = 0
+    info: str = ""
 
 
 class Sent(NamedTuple):
@@ -108,7 +110,7 @@ def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
 
 def _suppressed(entry: Entry) -> Answer:
     reason = QUIET if entry.state is State.DONE else RESERVED
-    return Answer(reason=reason, retry_after=entry.left, suppressed=entry.refused)
+    return Answer(reason=reason, retry_after=entry.left, suppressed=entry.refused, info=entry.info)
 
 
 def _undoing(key: str, owners: list[str], hits: list[Hit], doubtful: bool, keep: float = 0.0) -> list[Any]:

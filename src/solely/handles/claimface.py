@@ -51,6 +51,12 @@ class Agreement(NamedTuple):
     purpose: str
     renew: bool
 
+    def now(self, core: Core) -> Agreement:
+        """The same on the client's present terms: after a fork it has another name, and its store may have to poll."""
+        old = self.terms
+        terms = core.terms(old.ttl, old.wait, old.delay)
+        return self if terms is old else self._replace(terms=terms)
+
 
 @dataclass(frozen=True, slots=True)
 class Publication:
@@ -198,20 +204,27 @@ class ClaimFace(LeaseFace):
         return values.tombstone(why)
 
     def _recording(self, value: Any, kept: bytes, keep: float, terms: Terms) -> Flow[Publication]:
-        core, hold = self._core, self._hold
-        if not hold.owner:
+        if not self._hold.owner:
             return self._unrecorded(value)
-        info = core.info(self._agreed.purpose)
-        stands, result = yield from publish.publish(hold, kept, keep, terms, core.desk, info)
-        self._over = True
-        if core.hook is not None:
-            core.hook(events.Published(hold.key, hold.fence, not stands, self.held()))
+        stands, result = yield from self._standing(kept, keep, terms)
         if stands:
             return Publication(True, value, tombstone=values.is_tombstone(kept))
         if not isinstance(result, Done):
             return Publication(False, superseded=True, pending=result.state is not State.FREE)
         theirs = values.decoded(result.kept, self.key)
         return Publication(False, theirs, superseded=True, tombstone=values.is_tombstone(result.kept))
+
+    def _standing(self, kept: bytes, keep: float, terms: Terms) -> Flow[tuple[bool, Done | Entry]]:
+        """Whether what is kept is ours, and what is kept instead if it is not; told to the hook."""
+        core, hold = self._core, self._hold
+        stands, result = yield from publish.publish(hold, kept, keep, terms, core.desk, self._info_again)
+        self._over = True
+        if core.hook is not None:
+            core.hook(events.Published(hold.key, hold.fence, not stands, self.held()))
+        return stands, result
+
+    def _info_again(self) -> str:
+        return self._core.info(self._agreed.purpose)
 
     def _unrecorded(self, value: Any) -> Publication:
         self._core.drop(self, "store away")

@@ -21,7 +21,7 @@ from ..flows import reservation as flows
 from ..flows.hold import FORKED, Hold, Unguarded
 from ..flows.requests import Flow
 from ..flows.reservation import LIMITED, QUIET, RESERVED, Answer, Ticket
-from ..holder import describe
+from ..holder import describe, purpose_of
 from ..model import Entry, State
 from ..rules import local_clock
 from .tickets import id_of
@@ -35,7 +35,8 @@ log = logging.getLogger("solely")
 class ReservationFace:
     """Granted, and then truthy: this caller may send. Or suppressed: falsy, and `reason` is reserved, quiet or limited.
 
-    `retry_after` says in how many seconds asking again may help, `count` how many were suppressed in this window.
+    `retry_after` says in how many seconds asking again may help, `count` how many were suppressed in this window;
+    `holder` is who is in the way, as a phrase, and `purpose` what that one said it is for, where that is known.
     """
 
     def __init__(self, key: str, answer: Answer, core: Core) -> None:
@@ -43,6 +44,7 @@ class ReservationFace:
         self.reason = answer.reason
         self.retry_after = answer.retry_after
         self.count = answer.suppressed
+        self._info = answer.info
         self._hold = answer.hold
         self._ticket = answer.ticket
         self._core = core
@@ -66,6 +68,21 @@ class ReservationFace:
     def fence(self) -> int:
         """Grows with every reservation of the key; 0 if nothing is reserved."""
         return self._hold.fence if self._hold is not None else 0
+
+    @property
+    def attempts(self) -> int:
+        """1, or more if the holds before ran out or met their limit; 0 if nothing is reserved."""
+        return self._hold.attempts if self._hold is not None else 0
+
+    @property
+    def holder(self) -> str:
+        """Who is in the way, as a phrase; "" if nobody is, or if it is not known."""
+        return describe(self._info) if self._info else ""
+
+    @property
+    def purpose(self) -> str:
+        """What the one in the way said it is for; "" if nothing."""
+        return purpose_of(self._info)
 
     @property
     def unguarded(self) -> bool:

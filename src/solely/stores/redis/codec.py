@@ -127,9 +127,39 @@ class Codec:
         self._plain = "c" if cluster else ""
         self.bases = [f"{prefix}{{b{number}}}" for number in range(BUCKETS)] if cluster else [prefix]
         self._counters = [base + "#fence" for base in self.bases]
+        self._quick: dict[type, Callable[[Any], bytes | None]] = {}
+        if clock is None and not cluster and prefix.isascii():
+            self._quick = {Acquire: self._quick_acquire, Release: self._quick_release}
+            words = packed("EVALSHA", SHA, "2", self._counters[0]).decode().partition("\r\n")[2] + "$"
+            self._acquire_head, self._release_head = f"*11\r\n{words}", f"*8\r\n{words}"
+
+    # The two commonest calls, written out: half the time of packing their words one by one. Only what is ASCII, where
+    # characters are bytes.
+
+    def _quick_acquire(self, op: Acquire) -> bytes | None:
+        key, owner, ttl, info, client, delay, fingerprint, counted, value = op
+        if delay or fingerprint or counted or value:
+            return None
+        name, span = self.prefix + key, str(int(ttl * 1_000_000 + 0.5) or 1)
+        text = (
+            f"{self._acquire_head}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\na\r\n${len(owner)}\r\n{owner}\r\n"
+            f"${len(span)}\r\n{span}\r\n${len(info)}\r\n{info}\r\n${len(client)}\r\n{client}\r\n"
+        )
+        return text.encode() if text.isascii() else None
+
+    def _quick_release(self, op: Release) -> bytes | None:
+        key, owner, revoke, delay, keep = op
+        if revoke or delay or keep:
+            return None
+        name = self.prefix + key
+        text = f"{self._release_head}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\nr\r\n${len(owner)}\r\n{owner}\r\n"
+        return text.encode() if text.isascii() else None
 
     def command(self, ops: Sequence[Op], bucket: int = 0) -> bytes:
         """One call of the script that performs `ops`, all of this bucket."""
+        quick = self._quick.get(type(ops[0])) if len(ops) == 1 else None
+        if quick is not None and (text := quick(ops[0])) is not None:
+            return text
         base, now = self.bases[bucket], self._plain
         command: bytes
         if self._clock is not None:
@@ -214,8 +244,9 @@ def _acquired(op: Acquire, raw: Any) -> Entry:
 
 
 def _finished(op: Finish, raw: Any) -> Entry:
-    entry = _entry(op.key, op.owner, raw)
-    return entry._replace(value=op.value) if raw[9] == 1 else entry
+    if raw[9] == 1:
+        raw[9] = op.value
+    return _entry(op.key, op.owner, raw)
 
 
 def _item(op: Take, raw: Any) -> Item | None:

@@ -134,7 +134,7 @@ class ClaimingClient(SimulatedClient):
         kept, desk = b"b" + hold.owner.encode(), self.core.desk
         call = self._call(hold.key, hold.fingerprint)
         for _ in range(3):
-            run: Run = yield Doing(publish(hold, kept, agreed.keep, agreed.terms, desk, ""), agreed.terms.wait)
+            run: Run = yield Doing(publish(hold, kept, agreed.keep, agreed.terms, desk, lambda: ""), agreed.terms.wait)
             if run.error is None:
                 self.world.convergence.published(call, kept, *run.result)
                 self._check_revoked(hold, agreed.keep)

@@ -1,0 +1,222 @@
+"""Replies that are lost, stores that are away: repeated under one owner, given back, and never told as done."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+import solely
+from solely import State
+from solely.errors import Unanswered
+from solely.flows.queue import queue_of
+from solely.model import item_key
+from solely.ops import Op, Push, Read, Take
+from solely.resilience import Breaker
+from solely.stores.memory import AsyncMemoryStore, Memory, MemoryStore
+from tests.both_faces import told
+from tests.client.away import switched
+from tests.reservations.test_lost_replies import AsyncLosingStore, LosingStore
+
+MOST_REQUESTS = 5  # no story here has as many
+PATIENCE = 0.1  # seconds that an unanswered store is asked again
+
+
+@pytest.fixture
+def memory() -> Memory:
+    return Memory()
+
+
+@pytest.fixture(params=range(1, MOST_REQUESTS))
+def losing(request: pytest.FixtureRequest, face: str, memory: Memory) -> Any:
+    """A client that does not hear the answer to its n-th request."""
+    store = LosingStore(memory) if face == "blocking" else AsyncLosingStore(memory)
+    store.lose = request.param
+    return store
+
+
+def entry(memory: Memory, id: str = "a") -> Any:
+    return memory.perform([Read(item_key(queue_of("jobs"), id))])[0]
+
+
+# -- one reply is lost
+
+
+async def test_push_take_and_give_back(open_client: Callable[..., Any], losing: Any, memory: Memory) -> None:
+    queue = open_client(store=losing).queue("jobs")
+    assert await told(queue.push("a", 1)) is True
+    item = await told(queue.take(ttl=1_000))
+    assert (item.payload, item.attempts) == (1, 1)
+    assert await told(item.give_back(delay=1_000)) is True
+    assert entry(memory).state is State.CLOSED
+
+
+async def test_push_held_and_ack(open_client: Callable[..., Any], losing: Any, memory: Memory) -> None:
+    queue = open_client(store=losing).queue("jobs")
+    item = await told(queue.push_held("a", 1, ttl=1_000))
+    assert (item.payload, item.attempts, item.fresh) == (1, 1, True)
+    assert await told(item.ack()) is True
+    assert entry(memory).value is None
+
+
+async def test_a_push_of_what_another_put_in(open_client: Callable[..., Any], losing: Any, memory: Memory) -> None:
+    """The same payload is no proof that it is one's own."""
+    other = open_client(store=MemoryStore(memory) if isinstance(losing, MemoryStore) else AsyncMemoryStore(memory))
+    await told(other.queue("jobs").push("a", 1))
+    queue = open_client(store=losing).queue("jobs")
+    assert await told(queue.push("a", 1)) is False
+    assert (await told(queue.push_held("a", 1, ttl=1_000))).fresh is False
+
+
+# -- no reply comes at all
+
+
+def _takes(ops: Sequence[Op]) -> bool:
+    return any(type(op) is Take and op.id != op.owner for op in ops)
+
+
+class DeafStore(MemoryStore):
+    """Takes what it is asked to take, and nobody hears of it."""
+
+    def perform(self, ops: Sequence[Op]) -> Any:
+        replies = self.memory.perform(ops)
+        if _takes(ops):
+            raise Unanswered("the reply was lost")
+        return replies
+
+
+class AsyncDeafStore(AsyncMemoryStore):
+    """Takes what it is asked to take, and nobody hears of it."""
+
+    def perform(self, ops: Sequence[Op]) -> Any:
+        return asyncio.ensure_future(self._perform(ops))
+
+    async def _perform(self, ops: Sequence[Op]) -> Any:
+        replies = self.memory.perform(ops)
+        if _takes(ops):
+            raise Unanswered("the reply was lost")
+        return replies
+
+
+@pytest.fixture
+def deaf(open_client: Callable[..., Any], face: str, memory: Memory) -> Any:
+    store = DeafStore(memory) if face == "blocking" else AsyncDeafStore(memory)
+    return open_client(store=store, timeout=PATIENCE).queue("jobs")
+
+
+@pytest.mark.parametrize("id", ["", "a"])
+async def test_an_unanswered_take_gives_back_what_it_took(deaf: Any, memory: Memory, id: str) -> None:
+    for one in ("a", "b"):
+        await told(deaf.push(one, one))
+    with pytest.raises(solely.StoreUnavailable, match="may or may not have happened"):
+        await told(deaf.take(ttl=1_000, id=id))
+    assert (entry(memory).state, entry(memory).attempts) == (State.FREE, 1)
+    assert (entry(memory, "b").state, entry(memory, "b").attempts) == (State.FREE, 0)
+
+
+async def test_what_an_unanswered_call_pushed_and_held_stays_in_the_queue(deaf: Any, memory: Memory) -> None:
+    with pytest.raises(solely.StoreUnavailable):
+        await told(deaf.push_held("a", 1, ttl=1_000))
+    assert (entry(memory).state, entry(memory).attempts) == (State.FREE, 1)
+
+
+# -- a batch in another order
+
+
+class BackwardStore(MemoryStore):
+    """Performs the last op of a batch first."""
+
+    def perform(self, ops: Sequence[Op]) -> Any:
+        return self.memory.perform(ops[::-1])[::-1]
+
+
+class AsyncBackwardStore(AsyncMemoryStore):
+    """Performs the last op of a batch first."""
+
+    def perform(self, ops: Sequence[Op]) -> Any:
+        return asyncio.ensure_future(self._perform(ops))
+
+    async def _perform(self, ops: Sequence[Op]) -> Any:
+        return self.memory.perform(ops[::-1])[::-1]
+
+
+async def test_push_held_needs_no_order_of_the_batch(
+    open_client: Callable[..., Any], memory: Memory, face: str
+) -> None:
+    store = BackwardStore(memory) if face == "blocking" else AsyncBackwardStore(memory)
+    queue = open_client(store=store).queue("jobs")
+    item = await told(queue.push_held("a", 1, ttl=1_000))
+    assert (item.id, item.attempts, item.fresh) == ("a", 1, True)
+
+
+# -- an answer that is of no use
+
+
+async def test_an_item_that_came_too_late_is_given_back(
+    open_client: Callable[..., Any], memory: Memory, face: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore(memory) if face == "blocking" else AsyncMemoryStore(memory)
+    queue = open_client(store=store).queue("jobs")
+    await told(queue.push("a", 1))
+    monkeypatch.setattr("solely.flows.queue.deadline", lambda sent, left: sent)  # no time was left when it came
+    assert await told(queue.take(ttl=1_000)) is None
+    assert (entry(memory).state, entry(memory).attempts) == (State.FREE, 1)
+
+
+async def test_an_item_that_nobody_can_read_is_named_and_given_back(
+    open_client: Callable[..., Any], memory: Memory, face: str
+) -> None:
+    store = MemoryStore(memory) if face == "blocking" else AsyncMemoryStore(memory)
+    queue = open_client(store=store).queue("jobs")
+    for id, kept in (("a", b""), ("b", b"0" * 32 + b"x"), ("c", b"0" * 32 + b"j{"), ("d", b"0" * 32 + b"j\xff")):
+        memory.perform([Push(queue_of("jobs"), id, kept)])
+        with pytest.raises(solely.StoreFailed, match=f"item '{id}' of 'queue:jobs' was put in by a newer version"):
+            await told(queue.take(ttl=1_000, id=id))
+        assert entry(memory, id).state is State.FREE
+
+
+# -- the store is away
+
+
+async def test_nothing_goes_on_without_its_store(open_client: Callable[..., Any], face: str) -> None:
+    store = switched(face, "memory://")
+    queue = open_client(store=store, timeout=PATIENCE, on_outage="proceed").queue("jobs")
+    store.away = True
+    calls: list[Callable[[], Any]] = [
+        lambda: queue.push("a", 1),
+        lambda: queue.push_held("a", 1, ttl=10),
+        lambda: queue.take(ttl=10),
+        lambda: queue.read("a"),
+    ]
+    for call in calls:
+        with pytest.raises(solely.StoreUnavailable, match="it did not happen"):
+            await told(call())
+    store.away = False
+    assert await told(queue.list()) == []
+
+
+async def test_a_breaker_that_is_open_is_heard_at_once(open_client: Callable[..., Any], face: str) -> None:
+    store = switched(face, "memory://")
+    queue = open_client(store=store, timeout=PATIENCE, breaker=Breaker(threshold=1)).queue("jobs")
+    store.away = True
+    with pytest.raises(solely.StoreUnavailable):
+        await told(queue.push("a", 1))
+    asked = len(store.asked)
+    calls: list[Callable[[], Any]] = [lambda: queue.push("a", 1), lambda: queue.take(ttl=10)]
+    for call in calls:
+        with pytest.raises(solely.StoreUnavailable, match="the store was not asked"):
+            await told(call())
+    assert len(store.asked) == asked
+
+
+async def test_a_body_keeps_its_own_error_if_its_item_cannot_be_given_back(
+    open_client: Callable[..., Any], face: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    once = open_client("memory://")
+    item = await told(once.queue("jobs").push_held("a", 1, ttl=10))
+    await told(once.close())
+    leave = item.__exit__ if face == "blocking" else item.__aexit__
+    with caplog.at_level(logging.WARNING, "solely"):
+        assert await told(leave(OSError, OSError("its own"), None)) is None
+    assert "give_back_failed" in caplog.messages

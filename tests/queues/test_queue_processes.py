@@ -1,0 +1,52 @@
+"""Processes that die or fork with an item in hand."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from solely import Client, State
+from tests.client.test_fork import in_child
+from tests.client.worker import Worker
+
+TTL = 0.5  # seconds: long enough for the killed one to have it still when another looks
+Start = Callable[..., Worker]
+
+
+def test_what_a_killed_process_had_is_taken_over_after_its_ttl(shared_url: str, start_worker: Start) -> None:
+    killed = start_worker(shared_url)
+    with Client(shared_url) as once:
+        queue = once.queue("jobs")
+        before = time.monotonic()
+        assert killed.run(f"(item := once.queue('jobs').push_held('a', 'work', ttl={TTL})).fresh") is True
+        killed.kill()
+        ends = time.monotonic() + 10
+        while (item := queue.take(ttl=30)) is None and time.monotonic() < ends:
+            time.sleep(0.02)
+        assert item is not None
+        assert time.monotonic() - before >= TTL
+        assert (item.id, item.payload, item.attempts) == ("a", "work", 2)
+        assert item.ack() is True
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_the_end_of_the_block_in_a_forked_child_is_not_the_parents(tmp_path: Path) -> None:
+    with Client(f"sqlite:///{tmp_path / 'solely.sqlite3'}") as once:
+        queue = once.queue("jobs")
+        queue.push("a", 1)
+        item = queue.take(ttl=30)
+        assert item is not None
+
+        def child() -> None:
+            assert item.remaining() == 0.0
+            item.__exit__(None, None, None)
+            item.__exit__(OSError, OSError(), None)
+
+        with item:
+            in_child(child)
+            known = queue.read("a")
+            assert known is not None
+            assert known.state is State.HELD
+            assert item.remaining() > 0
+        assert queue.read("a") is None
