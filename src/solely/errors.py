@@ -17,6 +17,8 @@
     ├── LeaseLost                      the lease ended while its holder believed to hold it
     ├── StaleFence                     a guarded resource has seen a later holder: nothing was written
     ├── ClientClosed                   the client was closed
+    ├── DataError                      the SQL database of applications could not do what was asked
+    │   └── DataUnavailable            no answer, or not now; also a StoreUnavailable, as which it is told and retried
     └── StoreError                     the store could not do what was asked
         ├── StoreUnavailable           no answer: nothing was granted, and what was asked may or may not have happened
         │   └── Unanswered             one try was sent and no answer came (drivers repeat it under the same owner)
@@ -146,6 +148,14 @@ class StoreDenied(StoreMisconfigured):
 
 class StoreFailed(StoreError):
     """The store answered with an error of its own."""
+
+
+class DataError(SolelyError):
+    """The SQL database of applications could not do what was asked: the statement is wrong, or does not fit."""
+
+
+class DataUnavailable(DataError, StoreUnavailable):
+    """The SQL database of applications did not answer, or cannot now: it may work later, or may have been done."""
 
 
 class Interrupted(BaseException):

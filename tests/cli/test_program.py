@@ -131,11 +131,16 @@ def test_migrate_brings_postgres_up_to_date(postgres: object, solely: Run, reque
     from tests.conftest import STORES
 
     url = STORES["postgres"](request)
-    dry = solely(url, "migrate", "--dry-run")
+    dry = solely(url, "migrate", "--data-url", url, "--dry-run")
     assert (dry.code, dry.out) == (0, "")
     assert "is missing" in dry.err
-    assert int(solely(url, "migrate").out) > 0
-    assert "up to date" in solely(url, "migrate", "--dry-run").err
+    assert "alerts: to be applied: 001_" in dry.err
+    done = solely(url, "migrate", "--data-url", url)
+    assert int(done.out) > 0
+    assert "alerts: applied: 001_" in done.err
+    again = solely(url, "migrate", "--data-url", url, "--dry-run")
+    assert "the schema is up to date" in again.err
+    assert "alerts: the tables are up to date" in again.err
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -21,7 +21,7 @@ import uvicorn
 
 import solely
 from solely.service.app import App
-from solely.service.mounted import all_routes
+from solely.service.mounted import mount
 from solely.service.routes import Route
 from solely.service.serve import config
 from solely.service.service import Service
@@ -34,8 +34,9 @@ LINES = tuple(f"{scope}er:{scope}:{hashlib.sha256(token.encode()).hexdigest()}" 
 
 
 def settings(**given: Any) -> Settings:
-    """Settings of a service on a store of its own, from these alone."""
-    return load(environ={}, flags={"url": "memory://", "port": 0, "stop_timeout": 2, **given}).settings
+    """Settings of a service on a store and a database of its own, from these alone."""
+    alone = {"url": "memory://", "data_url": "sqlite:///:memory:", "port": 0, "stop_timeout": 2}
+    return load(environ={}, flags={**alone, **given}).settings
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -78,8 +79,9 @@ class Running:
 
 @contextmanager
 def running(routes: Iterable[Route] | None = None, **given: Any) -> Iterator[Running]:
-    """The service with all routes, or with these, until the test is over."""
-    app = App(Service(settings(**given)), all_routes() if routes is None else routes)
+    """The service with all applications and routes, or with these routes alone, until the test is over."""
+    service = Service(settings(**given))
+    app = App(service, mount(service) if routes is None else routes)
     listening = socket.create_server(("127.0.0.1", 0))
     server: list[uvicorn.Server] = []
     it: list[Running] = []

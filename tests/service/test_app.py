@@ -10,10 +10,12 @@ from typing import Any
 import httpx2
 import pytest
 
+from solely.service.mounted import mount
 from solely.service.problems import KINDS
 from solely.service.routes import READ, Answer, Call, PageSize, Prefix, Reply, Route
+from solely.service.service import Service
 from tests.servers import free_port
-from tests.service.serving import LINES, TOKENS, Running, bearer, running, until
+from tests.service.serving import LINES, TOKENS, Running, bearer, running, settings, until
 
 # -- locks and marks
 
@@ -246,9 +248,8 @@ def test_the_policy_page_states_what_a_repeat_does_and_every_problem(open_servic
 
 
 def test_every_write_says_what_a_repeat_does() -> None:
-    from solely.service.mounted import all_routes
-
-    silent = [route.path for route in all_routes() if route.method == "POST" and not route.hidden and not route.again]
+    routes = mount(Service(settings()))
+    silent = [route.path for route in routes if route.method == "POST" and not route.hidden and not route.again]
     assert silent == []
 
 

@@ -15,9 +15,10 @@ import structlog
 from solely import InvalidInput
 from solely.cli.program import perform
 from solely.service import audit, logs, security
-from solely.service.mounted import all_routes
+from solely.service.mounted import all_routes, mount
 from solely.service.routes import ADMIN, PUBLIC, READ, WRITE, Answer, Bearer, Body, Call, Key, Reason, Route, Webhook
 from solely.service.security import Hosts, Scope, Sessions, Tokens, is_loopback, mint, same
+from solely.service.service import Service
 from solely.stores import open_async_store
 from tests.service.serving import LINES, TOKENS, Running, bearer, running, settings
 
@@ -130,7 +131,7 @@ SCOPES = {"none": 0, "garbage": 0, "read": 1, "write": 2, "admin": 3}
 
 
 @pytest.mark.parametrize("who", SCOPES)
-@pytest.mark.parametrize("route", all_routes(), ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.parametrize("route", mount(Service(settings())), ids=lambda route: f"{route.method} {route.path}")
 def test_no_route_answers_whom_it_should_not(route: Route, who: str, guarded: Running) -> None:
     """Everybody asks for everything. The body is empty, so that nothing is done by who may."""
     headers = {} if who == "none" else bearer(TOKENS.get(who, who))
@@ -153,7 +154,7 @@ def test_no_route_answers_whom_it_should_not(route: Route, who: str, guarded: Ru
 
 
 def test_every_route_declares_its_scheme() -> None:
-    assert all(isinstance(route.auth, Bearer | Webhook) or route.auth == PUBLIC for route in all_routes())
+    assert all(isinstance(route.auth, Bearer | Webhook) or route.auth == PUBLIC for route in mount(Service(settings())))
     public = {route.path for route in all_routes() if route.auth == PUBLIC and not route.hidden}
     assert public == {"/healthz", "/readyz", "/-/healthy", "/-/ready", "/openapi.json", "/policy"}
 

@@ -1,11 +1,13 @@
-"""solely migrate: brings the schema of the store up to date."""
+"""solely migrate: brings the schema of the store, and the tables of applications, up to date."""
 
 from __future__ import annotations
 
+import asyncio
 from urllib.parse import urlsplit
 
 import click
 
+from ..apps import APPS
 from ..errors import StoreMisconfigured
 from .options import Place, at_store
 from .output import talk
@@ -13,12 +15,25 @@ from .output import talk
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Change nothing; say whether something is to be done.")
+@click.option(
+    "--data-url",
+    envvar="SOLELY_DATA_URL",
+    show_envvar=True,
+    metavar="URL",
+    help="The SQL database of applications; without one, a file beside the embedded store's.",
+)
 @at_store
-def command(place: Place, dry_run: bool) -> None:
-    """Brings the schema of the store up to date: for a PostgreSQL whose everyday user may not change it.
+def command(place: Place, data_url: str | None, dry_run: bool) -> None:
+    """Brings schemas up to date: for a PostgreSQL whose everyday user may not change them.
 
-    The other stores have nothing to migrate: they make what they need when they are first used.
+    That of the store, if it has one: the others make what they need when they are first used. And the tables of all
+    applications, which else are made when `solely serve` starts.
     """
+    _migrate_store(place, dry_run)
+    asyncio.run(_migrate_data(place, data_url, dry_run))
+
+
+def _migrate_store(place: Place, dry_run: bool) -> None:
     scheme = urlsplit(place.url).scheme
     if scheme not in ("postgresql", "postgres"):
         place.store().close()  # InvalidInput if it cannot be
@@ -39,3 +54,16 @@ def _look(place: Place) -> None:
         talk("the schema is up to date")
     except StoreMisconfigured as error:
         talk(str(error))
+
+
+async def _migrate_data(place: Place, data_url: str | None, dry_run: bool) -> None:
+    from ..data import beside, migrate, open_database, pending
+
+    database = open_database(data_url or beside(place.url), timeout=place.timeout)
+    try:
+        for app, package in APPS.items():
+            found = await (pending if dry_run else migrate)(database, app, package)
+            word = "to be applied" if dry_run else "applied"
+            talk(f"{app}: {word}: {', '.join(found)}" if found else f"{app}: the tables are up to date")
+    finally:
+        await database.close()

@@ -11,7 +11,8 @@ from importlib import import_module
 import click
 
 from .. import __version__
-from ..errors import SolelyError
+from ..apps import APPS, has, module_of
+from ..errors import MissingExtra, SolelyError
 from .exits import Exit, code_of
 
 INTERRUPTED = 130  # 128 and SIGINT, as shells say it
@@ -40,16 +41,45 @@ COMMANDS = {
 
 
 class Program(click.Group):
-    """Imports a command when it is asked for."""
+    """Imports a command when it is asked for; an application's is in its `cli.py`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, *_nouns()]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Our own commands with what they do; applications by name, since to import them all takes a while."""
+        room = formatter.width - max(map(len, COMMANDS)) - 6  # click's own margins
+        with formatter.section("Commands"):
+            commands = {name: self.get_command(ctx, name) for name in COMMANDS}
+            formatter.write_dl([(name, each.get_short_help_str(room)) for name, each in commands.items() if each])
+        if nouns := _nouns():
+            with formatter.section("Applications"):
+                formatter.write_dl([(name, f"See: solely {name} --help") for name in nouns])
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
+        if name in COMMANDS:
+            module = f"{__package__}.{COMMANDS[name]}"
+        elif name in _nouns():
+            module = f"{module_of(name)}.cli"
+        else:
             return None
-        command: click.Command = import_module(f"{__package__}.{COMMANDS[name]}").command
+        try:
+            command: click.Command = import_module(module).command
+        except ImportError as error:
+            raise missing(error, name) from None
         return command
+
+
+def _nouns() -> list[str]:
+    """The applications that have commands."""
+    return [name for name in APPS if has(name, "cli.py")]
+
+
+def missing(error: ImportError, what: str) -> ImportError:
+    """What to install where a module of another's is missing; the error itself where it is one of ours."""
+    if isinstance(error, SolelyError) or (error.name or "").startswith("solely"):
+        return error
+    return MissingExtra(f"{what} needs {error.name}; install it with: pip install 'solely[service]'")
 
 
 @click.command(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})

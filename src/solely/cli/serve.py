@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import MissingExtra
 from .exits import leave
+from .program import missing
 
 if TYPE_CHECKING:
     from ..service.settings import Loaded
@@ -28,7 +28,9 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--demo", is_flag=True, default=None, help="Run believable traffic, so that there is something to see."
     )
-    @click.option("--set", "others", multiple=True, metavar="KEY=VALUE", help="Any other setting (repeatable).")
+    @click.option(
+        "--set", "others", multiple=True, metavar="KEY=VALUE", help="Any other setting, or APP.KEY (repeatable)."
+    )
     @wraps(function)
     def given(*args: Any, config: str | None, others: tuple[str, ...], **flags: Any) -> Any:
         named = {name: flags.pop(name) for name in ("url", "data_url", "host", "port", "workers", "demo")}
@@ -41,7 +43,7 @@ def _load(config: str | None, flags: dict[str, Any]) -> Loaded:
     try:
         from ..service.settings import load
     except ImportError as error:
-        raise _missing(error) from None
+        raise missing(error, "the service") from None
     return load(config, os.environ, flags)
 
 
@@ -50,12 +52,6 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals:
         raise click.UsageError(f"--set {text}: write KEY=VALUE")
     return name.strip(), value.strip()
-
-
-def _missing(error: ImportError) -> ImportError:
-    if (error.name or "").startswith("solely"):
-        return error  # ours, and no extra brings it
-    return MissingExtra(f"the service needs {error.name}; install it with: pip install 'solely[service]'")
 
 
 @click.command()
@@ -68,5 +64,5 @@ def command(loaded: Loaded) -> None:
     try:
         from ..service.serve import serve
     except ImportError as error:
-        raise _missing(error) from None
+        raise missing(error, "the service") from None
     leave(serve(loaded.settings, click.echo))

@@ -18,8 +18,9 @@ from .endpoints import Endpoint, Table
 from .keyed import Keyed, is_keyed
 from .problems import Problem
 from .receiving import read_body
-from .routes import UNMATCHED, Call, ClientGone, Route
+from .routes import UNMATCHED, Call, Route
 from .service import Service
+from .watching import ClientGone
 
 log = structlog.get_logger("solely.http")
 

@@ -11,9 +11,14 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import structlog
+
+from ..apps.app import App
 from ..client import AsyncClient
 from ..errors import Busy, SolelyError
 from .service import Service
+
+log = structlog.get_logger("solely.demo")
 
 MINUTES = 600.0  # seconds that what the demo leaves behind is remembered: long enough to look at, and then it is gone
 MANY = 8  # dead letters: a list to look at, that does not grow without end
@@ -128,6 +133,15 @@ async def demo(service: Service) -> None:
         for scene, actors in CAST:
             for _ in range(actors):
                 scenes.create_task(_play(scene, service))
+        for app in service.apps.values():
+            scenes.create_task(_show(app))
+
+
+async def _show(app: App[Any]) -> None:
+    try:
+        await app.demo()
+    except Exception:  # the other scenes go on
+        log.exception("demo_failed", app=app.name)
 
 
 async def _play(scene: Scene, service: Service) -> None:

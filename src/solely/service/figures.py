@@ -1,38 +1,52 @@
-"""Figures: counters and histograms, cheap enough to be kept on every event and request; summed over all workers.
+"""Figures: counters, histograms and gauges, cheap enough for every event and request; summed over all workers.
 
 Each worker counts in its own memory. Where there are several, each also leaves its figures in a shared folder once a
-second, so that any of them can tell those of all; what a worker that ended has counted stays counted.
+second, so that any of them can tell those of all; what a worker that ended has counted stays counted, and what its
+gauges said does not.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import add
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
+import structlog
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
+
+from ..errors import InvalidInput
+
+log = structlog.get_logger("solely.figures")
 
 # Seconds. From a tenth of a millisecond (the memory store) in steps of about 3 to half a minute (a store that is away,
 # a long wait); holds go on to an hour, which is a long batch job.
 LATENCY = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 HOLD = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 3600.0)
+GONE = 5.0  # seconds without a word from a worker, which leaves one every second, after which its gauges are not told
 
 Labels = tuple[str, ...]
 
 
 class Figure(NamedTuple):
-    """What is counted: its name, what it means, the names of its labels, and, for a histogram, its bounds."""
+    """What is counted: its name, what it means, the names of its labels, and, for a histogram, its bounds.
+
+    A gauge is read when figures are told: the workers' are summed, since each has a part of it. Of a shared gauge each
+    worker sees the same whole, such as what lies in the store, so that the greatest is told.
+    """
 
     name: str
     help: str
     labels: Labels = ()
     bounds: tuple[float, ...] = ()
+    kind: Literal["", "gauge", "shared gauge"] = ""
 
 
 class Counts(msgspec.Struct):
@@ -40,9 +54,10 @@ class Counts(msgspec.Struct):
 
     counters: dict[str, dict[Labels, float]] = {}
     histograms: dict[str, dict[Labels, list[float]]] = {}
+    gauges: dict[str, dict[Labels, float]] = {}
 
     def add(self, other: Counts) -> None:
-        """Takes another worker's counts in."""
+        """Takes another worker's counts in; its gauges are another matter."""
         for name, counted in other.counters.items():
             mine = self.counters.setdefault(name, {})
             for labels, value in counted.items():
@@ -61,14 +76,24 @@ class Figures:
     """The figures of this worker, and of its neighbours where `folder` is shared."""
 
     def __init__(self, known: tuple[Figure, ...], folder: str = "") -> None:
-        self._known = known
+        self._known: dict[str, Figure] = {}
         self._folder = Path(folder) if folder else None
-        self._own = Counts(
-            {each.name: {} for each in known if not each.bounds}, {each.name: {} for each in known if each.bounds}
-        )
-        for each in known:
-            if not each.labels and not each.bounds:
-                self._own.counters[each.name][()] = 0.0  # so that a rate is there before the first of them
+        self._own = Counts({}, {}, {})
+        self._reads: dict[str, dict[Labels, Callable[[], float]]] = {}
+        self.add(known)
+
+    def add(self, figures: Iterable[Figure]) -> None:
+        """Keeps these figures too; InvalidInput if there is one of that name."""
+        for each in figures:
+            if each.name in self._known:
+                raise InvalidInput(f"there are two figures named {each.name}: give one of them another name")
+            self._known[each.name] = each
+            if each.kind:
+                self._reads[each.name] = {}
+            elif each.bounds:
+                self._own.histograms[each.name] = {}
+            else:  # one without labels is told before the first of them, so that there is a rate
+                self._own.counters[each.name] = {} if each.labels else {(): 0.0}
 
     def count(self, figure: Figure, *labels: str) -> None:
         """One more."""
@@ -83,8 +108,22 @@ class Figures:
         observed[bisect_left(figure.bounds, seconds)] += 1.0
         observed[-1] += seconds
 
+    def gauge(self, figure: Figure, read: Callable[[], float], *labels: str) -> None:
+        """From now on `read`, which must be quick, says how much it is, whenever the figures are told."""
+        self._reads[figure.name][labels] = read
+
+    def _read_gauges(self) -> None:
+        for name, reads in self._reads.items():
+            told = self._own.gauges[name] = {}
+            for labels, read in reads.items():
+                try:
+                    told[labels] = float(read())
+                except Exception:  # one that fails hides no other figure
+                    log.exception("gauge_failed", figure=name)
+
     def save(self) -> None:
         """Leaves this worker's figures where the others find them."""
+        self._read_gauges()
         if self._folder is not None:
             unfinished = self._folder / f"{os.getpid()}.new"
             unfinished.write_bytes(_encode(self._own))
@@ -93,31 +132,47 @@ class Figures:
     def counts(self) -> Counts:
         """What all workers have counted together, as a copy."""
         self.save()
-        together = Counts({}, {})
+        together = Counts({}, {}, {name: dict(told) for name, told in self._own.gauges.items()})
         together.add(self._own)
         if self._folder is not None:
             for file in self._folder.glob("*.counts"):
                 if file.stem != str(os.getpid()):
-                    together.add(_counts.decode(file.read_bytes()))
+                    theirs = _counts.decode(file.read_bytes())
+                    together.add(theirs)
+                    if time.time() - file.stat().st_mtime < GONE:
+                        self._join_gauges(together, theirs)
         return together
+
+    def _join_gauges(self, together: Counts, theirs: Counts) -> None:
+        for name, told in theirs.gauges.items():
+            join = max if self._known[name].kind == "shared gauge" else add
+            ours = together.gauges.setdefault(name, {})
+            for labels, value in told.items():
+                ours[labels] = join(ours[labels], value) if labels in ours else value
 
     def text(self) -> bytes:
         """All figures of all workers, in Prometheus's text format."""
         registry = CollectorRegistry()
-        registry.register(_Told(self._known, self.counts()))
+        registry.register(_Told(self._known.values(), self.counts()))
         return generate_latest(registry)
 
 
 class _Told(Collector):
     """Counts as Prometheus's library wants them."""
 
-    def __init__(self, known: tuple[Figure, ...], counts: Counts) -> None:
+    def __init__(self, known: Iterable[Figure], counts: Counts) -> None:
         self._known = known
         self._counts = counts
 
     def collect(self) -> Iterator[Metric]:
         for each in self._known:
-            yield self._histogram(each) if each.bounds else self._counter(each)
+            yield self._gauge(each) if each.kind else self._histogram(each) if each.bounds else self._counter(each)
+
+    def _gauge(self, figure: Figure) -> Metric:
+        family = GaugeMetricFamily(figure.name, figure.help, labels=figure.labels)
+        for labels, value in self._counts.gauges.get(figure.name, {}).items():
+            family.add_metric(labels, value)
+        return family
 
     def _counter(self, figure: Figure) -> Metric:
         family = CounterMetricFamily(figure.name, figure.help, labels=figure.labels)

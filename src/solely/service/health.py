@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from .. import __version__
 from ..client import AsyncClient
+from ..data import Database
 from ..errors import SolelyError
 from .routes import PUBLIC, READ, Answer, Call, Reply, Route
 
@@ -87,6 +88,12 @@ async def store_level(once: AsyncClient) -> str:
     if worst == "error":
         log.warning("unready", check="store", error=found[worst].text)
     return worst
+
+
+async def data_level(data: Database) -> str:
+    """Whether the database of applications answers."""
+    await data.check()
+    return "ok"
 
 
 async def healthz(call: Call[None, None]) -> Alive:

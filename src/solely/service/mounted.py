@@ -1,11 +1,17 @@
-"""What is mounted: every module that has ROUTES, in the order of the documents. A new noun adds one line."""
+"""What is mounted: every module that has ROUTES, in the order of the documents, and the applications that the settings
+name. A new noun adds one line."""
 
 from __future__ import annotations
 
+from ..apps import find, has, module_of
+from ..errors import InvalidInput
 from . import health, openapi, policy
 from .api import claims, deadletters, entries, events, limits, locks, marks, ops, reservations, watermarks
 from .dashboard import pages
+from .dashboard.rendering import add_templates
+from .jobs import FAILURES
 from .routes import Route
+from .service import Service
 
 MODULES = (
     locks, marks, claims, reservations, limits, watermarks, deadletters, entries, events, ops, health, openapi, policy,
@@ -14,5 +20,24 @@ MODULES = (
 
 
 def all_routes() -> list[Route]:
-    """The routes of all modules."""
+    """The routes of all modules: what the service serves without any application."""
     return [route for module in MODULES for route in module.ROUTES]
+
+
+def mount(service: Service) -> list[Route]:
+    """Makes the applications of this service, which are started when it opens; the routes of all modules and theirs.
+
+    InvalidInput if there is no such application, or if two of them want the same figure.
+    """
+    if service.settings.mounted:
+        service.metrics.add((FAILURES,))
+    for name in service.settings.mounted:
+        kind = find(name)
+        if kind.name != name:
+            raise InvalidInput(f"the application {name} calls itself {kind.name}: it must have the name it is known by")
+        service.metrics.add(kind.figures)
+        service.desk.pages += kind.pages
+        if has(name, "templates"):
+            add_templates(name, module_of(name))
+        service.apps[name] = kind(service, service.settings.section(name))
+    return [*all_routes(), *(route for app in service.apps.values() for route in app.routes())]

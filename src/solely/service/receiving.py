@@ -10,8 +10,9 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from .problems import CSRF, INVALID, NOT_JSON, TOO_LARGE, Problem
-from .routes import Call, ClientGone, Route
+from .routes import Call, Route
 from .security import same
+from .watching import ClientGone
 
 MAX_DEPTH = 32  # of JSON: a value that people can still read; far from what a decoder's recursion can bear
 _TEXTS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 import msgspec
 
 from ..errors import InvalidInput
-from .problems import STOPPING, Kind, Problem
+from .problems import Kind
 from .security import LOCAL, Principal, Scope
+from .watching import ClientGone, Watch
 
 if TYPE_CHECKING:
     from .service import Service
@@ -26,7 +26,6 @@ UNMATCHED = "unmatched"  # the path of requests without a route: not told apart,
 KIB = 1024
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that only look
 SMALL = 64 * KIB  # bytes of a body: some hundred keys
-AT_ONCE = 0.02  # seconds: what takes no longer, which is most, need not be watched while it goes on
 
 # The types of which bodies and queries are made. Bounds are part of the type, so they are checked, documented, and
 # keep NaN and infinity out.
@@ -164,31 +163,13 @@ class Call(Generic[B, Q]):
         """
         if self.service.waiters.full(self.principal.name):
             work.close()  # it is never begun
-        with self.service.waiters.one_more(self.principal.name):
-            return await self._waited(asyncio.ensure_future(work), undo)
-
-    async def _waited(self, task: asyncio.Task[T], undo: Callable[[T], Awaitable[object]] | None) -> T:
-        watched: list[asyncio.Future[Any]] = [task]
-        try:
-            await asyncio.wait(watched, timeout=AT_ONCE)
-            if not task.done():
-                watched += [
-                    asyncio.ensure_future(self.receive()),  # whose next message can only be that the caller is gone
-                    asyncio.ensure_future(self.service.stopping.wait()),
-                ]
-                await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            hung_up = watched[1].done() if len(watched) > 1 else self._is_gone()
-            for each in watched:
-                each.cancel()
-            await asyncio.wait({task})
-        if hung_up:
-            if undo is not None and not task.cancelled() and task.exception() is None:
-                await undo(task.result())
+        with self.service.waiters.one_more(self.principal.name), Watch(self) as watch:
+            result = await work
+        if watch.hung_up or self._is_gone():
+            if undo is not None:
+                await undo(result)
             raise ClientGone
-        if task.cancelled():
-            raise Problem(STOPPING)
-        return task.result()
+        return result
 
     def _is_gone(self) -> bool:
         """True if the next message, which can only be that the caller is gone, is there already; waits for nothing."""
@@ -199,10 +180,6 @@ class Call(Generic[B, Q]):
             return True
         look.close()
         return False
-
-
-class ClientGone(Exception):
-    """The caller hung up: nobody waits for an answer."""
 
 
 @dataclass(frozen=True, slots=True)

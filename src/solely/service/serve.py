@@ -25,7 +25,7 @@ from ..errors import InvalidInput
 from . import logs
 from .app import App
 from .demo import demo
-from .mounted import all_routes
+from .mounted import mount
 from .protocol import BoundedProtocol
 from .service import Service
 from .settings import Settings, verify, without_password
@@ -38,7 +38,7 @@ FILES = 65_536  # open files at most: connections, and those of the store
 
 
 def serve(settings: Settings, announce: Callable[[str], object] = print) -> int:
-    """Runs the service until SIGTERM or SIGINT, and answers the exit code; InvalidInput if it cannot begin.
+    """Runs the service until SIGTERM or SIGINT, and answers the exit code; a SolelyError if it cannot begin.
 
     `announce` is told where it can be reached as soon as connections are taken there.
     """
@@ -49,6 +49,8 @@ def serve(settings: Settings, announce: Callable[[str], object] = print) -> int:
         if not settings.session_secret:  # the workers must know each other's sessions
             settings = msgspec.structs.replace(settings, session_secret=secrets.token_hex(32))
         _allow_more_files()
+        if settings.workers > 1:
+            asyncio.run(_rehearse(settings))
         stack.enter_context(_ending_well())
         announce(f"Solely is at {address(settings, listening)}  (store: {without_password(settings.store_url)})")
         shared = stack.enter_context(TemporaryDirectory(prefix="solely-")) if settings.workers > 1 else ""
@@ -63,6 +65,15 @@ def serve(settings: Settings, announce: Callable[[str], object] = print) -> int:
         return 0
 
 
+async def _rehearse(settings: Settings) -> None:
+    """Opens the service once and closes it: what keeps it from starting is raised here, where it ends the program;
+    a worker would be replaced by another, again and again."""
+    service = Service(settings)
+    mount(service)
+    await service.open()
+    await service.close()
+
+
 def build(settings: Settings, parent: int, shared: str) -> App:
     """The app of one worker. With `parent`, which started it, it ends; `shared` is the folder of all workers."""
     logs.configure(settings)
@@ -72,7 +83,7 @@ def build(settings: Settings, parent: int, shared: str) -> App:
         service.companions += [partial(_watch_parent, parent), lambda service: service.metrics.keep_saving()]
     if settings.demo:
         service.companions.append(demo)
-    return App(service, all_routes())
+    return App(service, mount(service))
 
 
 def address(settings: Settings, listening: socket.socket) -> str:

@@ -14,14 +14,17 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from ..apps import has, module_of
 from ..client import AsyncClient
-from ..errors import InvalidInput
+from ..data import Database, migrate, open_database
+from ..errors import InvalidInput, SolelyError
 from ..events import Hook
 from ..stores import AsyncStore, open_async_store
 from .audit import Audit
 from .dashboard.desk import Desk
 from .feed import Feed
-from .health import Readiness, store_level
+from .health import Readiness, data_level, store_level
+from .jobs import keep_doing
 from .metrics import Metrics, timed
 from .problems import TOO_MANY, Problem
 from .routes import Route
@@ -29,11 +32,13 @@ from .security import Hosts, Sessions, Tokens
 from .settings import Settings
 
 if TYPE_CHECKING:
+    from ..apps.app import App
     from .telemetry import Telemetry
 
 log = structlog.get_logger("solely.service")
 
 ONE_TRY = 0.4  # of the store's timeout: as the client has it, so that a lost answer leaves time to ask once more
+CLOSING = 15.0  # seconds for an application to stop, or the store to close: some tries at a store that is away
 
 
 class Service:
@@ -44,6 +49,7 @@ class Service:
 
     once: AsyncClient
     store: AsyncStore
+    data: Database  # of applications; opened only if one that is mounted has migrations
 
     def __init__(self, settings: Settings, *, shared: str = "") -> None:
         self.settings = settings
@@ -58,6 +64,7 @@ class Service:
         self.waiters = Waiters(settings.max_waiters)
         self.holds = Holds(settings.max_holds)
         self.stopping = asyncio.Event()
+        self.apps: dict[str, App[Any]] = {}  # those that are mounted, by name
         self.routes: tuple[Route, ...] = ()  # all that are mounted
         self.openapi: dict[str, Any] = {}  # their document, once it was asked for
         self.desk = Desk(self.metrics)  # what the dashboard shows and can do
@@ -65,9 +72,20 @@ class Service:
             lambda service: service.desk.history.keep()
         ]
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing: list[Callable[[], Coroutine[Any, Any, None]]] = []  # of what is open, in the order of opening
 
     async def open(self) -> None:
-        """Opens the store; what is wrong with its URL is raised here."""
+        """Opens the store, and starts the applications; what keeps them from it is raised here, and nothing is open."""
+        try:
+            self._open_store()
+            await self._start_apps()
+        except BaseException:
+            await self.close()
+            raise
+        for companion in self.companions:
+            self.run(companion(self))
+
+    def _open_store(self) -> None:
         settings = self.settings
         if settings.telemetry:
             from .telemetry import Telemetry  # an extra
@@ -77,10 +95,27 @@ class Service:
         self._store_url = _shareable(settings.store_url)
         self.store = timed(self.another_store(), self.metrics)
         self.once = AsyncClient(store=self.store, timeout=settings.store_timeout, hooks=self.hooks)
+        self._closing.append(self.once.close)
         self.audit = Audit(self.store)
         self.readiness.checks["store"] = partial(store_level, self.once)
-        for companion in self.companions:
-            self.run(companion(self))
+
+    async def _start_apps(self) -> None:
+        keeping = [name for name in self.apps if has(name, "migrations")]
+        if keeping:
+            self.data = open_database(self.settings.database_url, timeout=self.settings.store_timeout)
+            self._closing.append(self.data.close)
+            self.readiness.checks["data"] = partial(data_level, self.data)
+        for name in keeping:
+            await migrate(self.data, name, module_of(name))
+        for name, app in self.apps.items():
+            try:
+                await app.start()
+            except Exception as error:
+                raise SolelyError(f"the application {name} did not start: {error}") from error
+            self._closing.append(app.stop)
+        for app in self.apps.values():
+            for job in app.jobs():
+                self.run(keep_doing(self, app, job))
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs it beside the service, at most until that closes; should it fail, the log says so."""
@@ -99,12 +134,18 @@ class Service:
         self.feed.close()
 
     async def close(self) -> None:
-        """Lets go of the store. Leases that were handed out stay with those who have their tokens."""
+        """Stops the applications and lets go of the store. Leases that were handed out stay with who has the tokens."""
         self.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.once.close()
+        while self._closing:
+            close = self._closing.pop()
+            try:
+                async with asyncio.timeout(CLOSING):
+                    await close()
+            except Exception:  # what else is open is closed all the same
+                log.exception("not_closed", what=getattr(close, "__qualname__", str(close)))
 
     def ttl(self, wanted: float) -> float:
         """The lease's ttl if it is within the cap; else InvalidInput."""

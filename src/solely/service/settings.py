@@ -1,32 +1,29 @@
 """Settings: defaults, then a TOML file, then SOLELY_* of the environment, then flags; the later wins.
 
-Keys that are not known are an error, with the one that was meant. What is shown has no secrets in it.
+Keys that are not known are an error, with the one that was meant. What is shown has no secrets in it. Each application
+has a section of its own, whose fields it declares.
 """
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from ..apps import APPS, find
 from ..client import default_url
+from ..data.place import MEMORY, beside
 from ..errors import InvalidInput
-from ..rules import duration
+from .reading import ENVIRONMENT, by_section, checked, read_environment, read_file
 from .security import Tokens, is_loopback
-
-PREFIX = "SOLELY_"
-# Variables that are not the service's: where the file is, what `solely run` exports, what commands and tests read.
-NOT_OURS = ("SOLELY_CONFIG", "SOLELY_FENCE", "SOLELY_TOKEN", "SOLELY_KEY", "SOLELY_OUTPUT")
-NOT_OURS_PREFIXES = ("SOLELY_TEST_", "SOLELY_RUN_", "_SOLELY_")
 
 _SECRETS = ("tokens", "session_secret")
 _URLS = ("url", "data_url")
+NO_APPS = "none"  # in the place of names: an empty variable of the environment looks like one that was not set
+HIDDEN = "…"
 
 
 def _described(text: str, **bounds: Any) -> msgspec.Meta:
@@ -42,6 +39,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     url: Annotated[str, _described("the store; without one, an embedded SQLite file")] = ""
     data_url: Annotated[str, _described("the SQL database of applications: sqlite or postgresql")] = ""
+    apps: Annotated[tuple[str, ...], _described("applications to mount: all, unless some are named, or none")] = (
+        msgspec.field(default_factory=lambda: tuple(APPS))
+    )
+    sections: Annotated[dict[str, Any], _described("of applications: [name] in a file, SOLELY_NAME_FIELD outside")] = {}
     host: Annotated[str, _described("the address to bind; one that others can reach needs tokens")] = "127.0.0.1"
     port: Annotated[int, _described("0 takes a free one", ge=0, le=65_535)] = 8765
     workers: Annotated[int, _described("processes; more than one needs a store that they share", ge=1, le=64)] = 1
@@ -76,6 +77,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """The URL of the store, of which there always is one."""
         return self.url or default_url()
 
+    @property
+    def database_url(self) -> str:
+        """The URL of the applications' database, of which there always is one."""
+        return self.data_url or beside(self.store_url)
+
+    @property
+    def mounted(self) -> tuple[str, ...]:
+        """The names of the applications to mount."""
+        return () if self.apps == (NO_APPS,) else self.apps
+
+    def section(self, app: str) -> Any:
+        """The settings of the application; InvalidInput if it has some that must be given and were not."""
+        return self.sections[app] if app in self.sections else _section(app, {})
+
     def token_lines(self) -> list[str]:
         """The lines of all tokens, from here and from the file; InvalidInput if that cannot be read."""
         if not self.tokens_file:
@@ -106,20 +121,31 @@ def load(
     """
     environ = environ or {}
     file = file or environ.get("SOLELY_CONFIG") or None
-    values: dict[str, Any] = {}
+    values: dict[str, dict[str, Any]] = {"": {}}
     sources: dict[str, str] = {}
-    given = {name: value for name, value in (flags or {}).items() if value is not None}
     for source, part in (
-        (f"file {file}", _read(file)),
-        ("environment", dict(_from(environ))),
-        ("flag", given),
+        (f"file {file}", read_file(file)),
+        (ENVIRONMENT, dict(read_environment(environ, Settings.__struct_fields__))),
+        ("flag", {name: value for name, value in (flags or {}).items() if value is not None}),
     ):
-        checked = _checked(source, part)
-        values.update(checked)
-        sources.update(dict.fromkeys(checked, source))
-    settings = Settings(**values)
+        for section, given in by_section(source, part).items():
+            shape, hidden = (find(section).Settings, find(section).secrets) if section else (Settings, _SECRETS + _URLS)
+            read = checked(source, given, shape, section=section, hidden=hidden)
+            values.setdefault(section, {}).update(read)
+            sources.update({f"{section}.{name}" if section else name: source for name in read})
+    own = values.pop("")
+    settings = Settings(**own, sections={app: _section(app, fields) for app, fields in values.items()})
     verify(settings)
     return Loaded(settings, sources)
+
+
+def _section(app: str, fields: Mapping[str, Any]) -> Any:
+    """The settings of an application from these fields; InvalidInput if they do not go together."""
+    shape = find(app).Settings
+    try:
+        return shape(**fields)
+    except (TypeError, ValueError) as error:  # a TypeError names a field that has no default and was not given
+        raise InvalidInput(f"[{app}]: {error}") from None
 
 
 def verify(settings: Settings) -> None:
@@ -142,70 +168,43 @@ def _complaints(settings: Settings) -> Iterator[str]:
         )
     if settings.workers > 1 and urlsplit(settings.store_url).scheme == "memory":
         yield f"{settings.workers} workers cannot share memory://; use sqlite:// or a server, or one worker"
+    if settings.workers > 1 and settings.data_url.endswith(f"/{MEMORY}"):
+        yield f"{settings.workers} workers cannot share a data_url in memory; give a file, a server, or one worker"
     if settings.data_url and urlsplit(settings.data_url).scheme not in ("sqlite", "postgresql", "postgres"):
         yield "data_url must begin with sqlite:/// or postgresql://"
+    if settings.data_url == settings.url and settings.url.startswith("sqlite:"):
+        yield "data_url and url name one file: give the data of applications a file of their own"
+    yield from _complaints_of_apps(settings)
     if settings.session_secret and len(settings.session_secret) < 32:
         yield "session_secret must have 32 characters or more"
 
 
-# -- reading
-
-
-def _read(file: str | Path | None) -> dict[str, Any]:
-    if file is None:
-        return {}
-    try:
-        return tomllib.loads(Path(file).read_text())
-    except (OSError, ValueError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
-        raise InvalidInput(f"settings file {str(file)!r} cannot be read: {error}") from None
-
-
-def _from(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for name, value in environ.items():
-        if name.startswith(PREFIX) and name not in NOT_OURS and not name.startswith(NOT_OURS_PREFIXES):
-            yield name.removeprefix(PREFIX).lower(), value
-
-
-def _checked(source: str, part: Mapping[str, Any]) -> dict[str, Any]:
-    """The part with its values as they should be; InvalidInput that names the key and the source."""
-    types = {field.name: field.type for field in msgspec.structs.fields(Settings)}
-    checked = {}
-    for name, value in part.items():
-        if name not in types:
-            meant = get_close_matches(name, types, 1)
-            spelt = f"{PREFIX}{name.upper()}" if source == "environment" else name
-            hint = f"; did you mean {meant[0]}?" if meant else f"; known are {', '.join(types)}"
-            raise InvalidInput(f"{source}: unknown key {spelt!r}{hint}")
+def _complaints_of_apps(settings: Settings) -> Iterator[str]:
+    if len(set(settings.apps)) < len(settings.apps):
+        yield f"apps: {', '.join(settings.apps)} names one twice"
+    for app in settings.mounted:
         try:
-            checked[name] = _value(types[name], value)
-        except ValueError as error:
-            shown = "" if name in _SECRETS or name in _URLS else f" {value!r}"
-            raise InvalidInput(f"{source}: {name}{shown}: {error}") from None
-    return checked
-
-
-def _value(wanted: Any, value: Any) -> Any:
-    """The value as its type; text (all that an environment has) is read as what is wanted."""
-    kind: Any = msgspec.inspect.type_info(wanted)
-    if isinstance(value, str) and isinstance(kind.type, msgspec.inspect.FloatType):
-        value = duration(value)  # all that is no whole number is a duration
-    elif isinstance(value, str) and isinstance(kind.type, msgspec.inspect.VarTupleType):
-        value = [part for part in re.split(r"[,\s]+", value) if part]
-    return msgspec.convert(value, wanted, strict=not isinstance(value, str))
+            settings.section(app)
+        except InvalidInput as error:
+            yield f"apps: {error}, or {NO_APPS} alone" if app not in APPS else str(error)
 
 
 # -- showing
 
 
 def shown(loaded: Loaded) -> dict[str, Any]:
-    """The merged settings as plain data, without secrets."""
+    """The merged settings as plain data, without secrets; those of each mounted application under its name."""
     settings = loaded.settings
-    plain: dict[str, Any] = msgspec.to_builtins(settings)
+    plain: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(settings, sections={}))
+    del plain["sections"]
     tokens = Tokens(settings.token_lines())
-    plain["tokens"] = [f"{each.name}:{each.scope.name.lower()}:…" for each in tokens.principals]
-    plain["session_secret"] = "…" if settings.session_secret else ""
+    plain["tokens"] = [f"{each.name}:{each.scope.name.lower()}:{HIDDEN}" for each in tokens.principals]
+    plain["session_secret"] = HIDDEN if settings.session_secret else ""
     plain["url"] = without_password(settings.store_url)
-    plain["data_url"] = without_password(settings.data_url)
+    plain["data_url"] = without_password(settings.database_url)
+    for app in settings.mounted:
+        fields = msgspec.to_builtins(settings.section(app))
+        plain[app] = {name: HIDDEN if name in find(app).secrets else value for name, value in fields.items()}
     return plain
 
 
@@ -221,8 +220,25 @@ def without_password(url: str) -> str:
 
 def as_toml(loaded: Loaded) -> str:
     """The merged settings as a TOML file that could be read again (but for its secrets), each with its source."""
-    lines = []
-    for name, value in shown(loaded).items():
-        text = msgspec.json.encode(value).decode()
-        lines.append(f"{name} = {text}".ljust(44) + f"  # {loaded.sources.get(name, 'default')}")
+    plain = shown(loaded)
+    sections = {app: plain.pop(app) for app in loaded.settings.mounted}
+    lines = [_line(name, value, loaded.sources.get(name)) for name, value in plain.items()]
+    for app, fields in sections.items():
+        lines += ["", f"[{app}]".ljust(44) + f"  # {find(app).about or find(app).title}"]
+        lines += [_line(name, value, loaded.sources.get(f"{app}.{name}")) for name, value in fields.items()]
     return "\n".join(lines) + "\n"
+
+
+def _line(name: str, value: Any, source: str | None) -> str:
+    start = f"# {name} =" if value is None else f"{name} = {_as_toml(value)}"
+    return start.ljust(44) + f"  # {source or 'default'}"
+
+
+def _as_toml(value: Any) -> str:
+    """A value on one line; TOML has no word for nothing, so that fields without a value are left out."""
+    if isinstance(value, dict):
+        fields = (f"{_as_toml(str(name))} = {_as_toml(each)}" for name, each in value.items() if each is not None)
+        return f"{{ {', '.join(fields)} }}" if value else "{}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_as_toml, value))}]"
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,5 @@
+"""Alerts: one notification per alert, under any concurrency."""
+
+from .app import App
+
+__all__ = ["App"]

@@ -1,0 +1,94 @@
+"""Publishers: the ways on which people are told. Each has its own timeout, quick retries and breaker inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from ....client import AsyncClient
+from ....errors import InvalidInput
+from ..model import Alert, Notification
+from .command import CommandSender
+from .failure import PublishFailed
+from .log import LogPublisher
+from .mail import EmailSender
+from .settings import (
+    CommandSettings,
+    EmailSettings,
+    LogSettings,
+    Match,
+    PublisherSettings,
+    SlackSettings,
+    WebhookSettings,
+)
+from .slack import SlackSender
+from .steady import SteadyPublisher
+from .webhook import WebhookSender
+
+__all__ = [
+    "CommandSettings",
+    "EmailSettings",
+    "LogSettings",
+    "Match",
+    "PublishFailed",
+    "Publisher",
+    "PublisherSettings",
+    "SlackSettings",
+    "WebhookSettings",
+    "build",
+]
+
+MAX_PUBLISHERS = 32  # each is a label of metrics and a call per alert; who needs more has a router behind one of them
+
+
+class Publisher(Protocol):
+    """A way on which people are told."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in the settings."""
+
+    def wants(self, alert: Alert) -> bool:
+        """True if the settings send alerts like this one here."""
+
+    async def publish(self, notification: Notification) -> None:
+        """Returns when the receiver has it; else raises PublishFailed, within its timeout or little more."""
+
+    async def close(self) -> None:
+        """Lets go of connections; safe to call twice."""
+
+
+def build(settings: Sequence[PublisherSettings], *, once: AsyncClient) -> list[Publisher]:
+    """The publishers, in the order of their settings; InvalidInput if these cannot be."""
+    if len(settings) > MAX_PUBLISHERS:
+        raise InvalidInput(f"{len(settings)} publishers; the most is {MAX_PUBLISHERS}")
+    names = [each.name for each in settings]
+    double = sorted({name for name in names if names.count(name) > 1})
+    if double:
+        raise InvalidInput(f"publishers have the same name: {', '.join(double)}; give each its own")
+    return [_publisher(_checked(each), once) for each in settings]
+
+
+def _checked(settings: PublisherSettings) -> PublisherSettings:
+    """The settings with their bounds checked, also if they were made in Python instead of being read."""
+    try:
+        checked: PublisherSettings = msgspec.convert(msgspec.to_builtins(settings), PublisherSettings)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"publisher {settings.name!r}: {error}") from None
+    return checked
+
+
+def _publisher(settings: PublisherSettings, once: AsyncClient) -> Publisher:
+    match settings:
+        case WebhookSettings():
+            return SteadyPublisher(settings, WebhookSender(settings), once)
+        case SlackSettings():
+            return SteadyPublisher(settings, SlackSender(settings), once)
+        case CommandSettings():
+            return SteadyPublisher(settings, CommandSender(settings), once)
+        case EmailSettings():
+            return SteadyPublisher(settings, EmailSender(settings), once)
+        case LogSettings():
+            return LogPublisher(settings)

@@ -1,0 +1,155 @@
+"""E-mail: one message to all recipients, under the same Message-ID however often it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+import smtplib
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime
+from itertools import islice
+from typing import Any
+
+import structlog
+
+from ..model import Notification
+from .failure import PublishFailed, said
+from .settings import EmailSettings, trusted
+
+log = structlog.get_logger("solely.alerts")
+
+MAX_LINES = 100  # labels and annotations each: beyond that nobody reads
+
+
+class EmailSender:
+    """Sends mails on threads of its own, since the protocol is spoken by the standard library, which blocks."""
+
+    def __init__(self, settings: EmailSettings) -> None:
+        self._settings = settings
+        self._tls = trusted(settings.name, settings.ca_file)
+        self._threads = ThreadPoolExecutor(settings.at_once, thread_name_prefix=f"mail-{settings.name}")
+
+    async def send(self, notification: Notification, attempt: int) -> None:
+        """Returns when the server has it; else raises PublishFailed. A server that refuses some of the recipients has
+        it for the others, who are not told twice for that: those are logged."""
+        delivery = _Delivery(self._settings, self._tls, message(notification, self._settings))
+        try:
+            refused = await asyncio.get_running_loop().run_in_executor(self._threads, delivery.run)
+        except asyncio.CancelledError:
+            delivery.end()
+            raise
+        except smtplib.SMTPNotSupportedError as error:
+            raise self._failed(f"cannot do what is asked of it: {error}", permanent=True) from None
+        except smtplib.SMTPRecipientsRefused as error:
+            answers = list(error.recipients.values())
+            raise self._failed(f"refused all recipients: {_texts(answers)}", permanent=_for_good(answers)) from None
+        except smtplib.SMTPResponseException as error:
+            answer = (error.smtp_code, error.smtp_error)
+            raise self._failed(f"answered {_texts([answer])}", permanent=_for_good([answer])) from None
+        except (smtplib.SMTPException, OSError) as error:
+            raise self._failed(f"did not answer: {str(error) or type(error).__name__}") from None
+        if refused:
+            log.warning("mail_recipients_refused", publisher=self._settings.name, recipients=sorted(refused))
+
+    async def close(self) -> None:
+        """Lets the threads end; safe to call twice."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _failed(self, how: str, permanent: bool = False) -> PublishFailed:
+        settings = self._settings
+        text = f"{settings.name}: {settings.host} {said(how, settings.secret_texts())}"
+        return PublishFailed(text, permanent=permanent)
+
+
+class _Delivery:
+    """One conversation with the server, on a thread; whoever gives it up ends it."""
+
+    def __init__(self, settings: EmailSettings, tls: ssl.SSLContext, mail: EmailMessage) -> None:
+        self._settings = settings
+        self._tls = tls
+        self._mail = mail
+        self._server: smtplib.SMTP | None = None
+
+    def run(self) -> dict[str, tuple[int, bytes]]:
+        """The recipients that the server refused, while it took the mail for others."""
+        settings = self._settings
+        server = self._connected()
+        try:
+            if settings.security == "starttls":
+                server.starttls(context=self._tls)
+            if settings.username:
+                server.login(settings.username, settings.password)
+            refused = server.send_message(self._mail, settings.sender, list(settings.to))
+            with suppress(OSError, smtplib.SMTPException):  # it has the mail, whatever becomes of the good-bye
+                server.putcmd("quit")
+            return refused
+        finally:
+            server.close()
+
+    def met(self, server: smtplib.SMTP) -> None:
+        """Says whom we speak to, before anything is said."""
+        self._server = server
+
+    def end(self) -> None:
+        """Breaks the connection, at whatever point it is: else one that says a letter a second never ends."""
+        if self._server is not None and self._server.sock is not None:
+            with suppress(OSError):
+                self._server.sock.shutdown(socket.SHUT_RDWR)
+
+    def _connected(self) -> smtplib.SMTP:
+        where, here = (self._settings.host, self._settings.port), socket.gethostname()
+        if self._settings.security == "tls":
+            return _SecureServer(self.met, *where, here, timeout=self._settings.timeout, context=self._tls)
+        return _Server(self.met, *where, here, timeout=self._settings.timeout)
+
+
+class _Server(smtplib.SMTP):
+    """A server that is known to others while it is still being connected to."""
+
+    def __init__(self, met: Callable[[smtplib.SMTP], None], *where: Any, **options: Any) -> None:
+        met(self)
+        super().__init__(*where, **options)
+
+
+class _SecureServer(smtplib.SMTP_SSL):
+    """The same, with TLS from the start."""
+
+    def __init__(self, met: Callable[[smtplib.SMTP], None], *where: Any, **options: Any) -> None:
+        met(self)
+        super().__init__(*where, **options)
+
+
+def message(notification: Notification, settings: EmailSettings) -> EmailMessage:
+    """The mail: the alert as lines of plain text, in which a label is no more than text."""
+    alert = notification.alert
+    mail = EmailMessage(policy=SMTP)
+    mail["From"] = settings.sender
+    mail["To"] = ", ".join(settings.to)
+    mail["Subject"] = said(f"[{alert.status.upper()}] {alert.severity}: {alert.name}")
+    mail["Date"] = format_datetime(datetime.fromtimestamp(notification.at, UTC))
+    mail["Message-ID"] = f"<{notification.id}@solely.invalid>"
+    mail["Auto-Submitted"] = "auto-generated"  # so that nobody's holiday answers
+    facts = (("name", alert.name), ("severity", alert.severity), ("source", alert.source))
+    parts = ((*facts, ("fingerprint", alert.fingerprint)), alert.annotations.items(), alert.labels.items())
+    mail.set_content("\n".join(map(_lines, parts)), cte="quoted-printable")
+    return mail
+
+
+def _lines(facts: Iterable[tuple[str, str]]) -> str:
+    return "".join(f"{said(name)}: {said(value)}\n" for name, value in islice(facts, MAX_LINES))
+
+
+def _texts(answers: Iterable[tuple[int, bytes | str]]) -> str:
+    told = (f"{code} {text.decode(errors='replace') if isinstance(text, bytes) else text}" for code, text in answers)
+    return "; ".join(dict.fromkeys(told))
+
+
+def _for_good(answers: Sequence[tuple[int, bytes | str]]) -> bool:
+    """True if all are refusals of the kind that stays: 5xx. With -1 a server says that it is not one."""
+    return bool(answers) and all(code >= 500 for code, _ in answers)

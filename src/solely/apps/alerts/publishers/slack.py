@@ -1,0 +1,75 @@
+"""Slack's incoming webhooks, in the form that others (Mattermost, Rocket.Chat, Discord) take as well: a text and an
+attachment with a colour."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ..model import RESOLVED, Notification
+from .posting import Poster
+from .settings import SlackSettings
+
+COLOURS = {"critical": "#d32f2f", "error": "#f57c00", "warning": "#fbc02d", "info": "#1976d2"}
+OTHER_COLOUR = "#757575"
+OVER_COLOUR = "#388e3c"
+MAX_TITLE = 150  # characters, before they are escaped: a line that a telephone shows
+MAX_VALUE = 500  # of a label or an annotation
+MAX_FIELDS = 20  # labels and annotations each: beyond that nobody reads, and Slack cuts
+
+_SPECIAL = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_TO_ALL = re.compile(r"@(?=(?:all|channel|everyone|here)\b)", re.IGNORECASE)
+_APART = "@\u200b"  # a space of no width: it reads the same, and calls nobody
+
+
+class SlackSender:
+    """Posts the notification as a message."""
+
+    def __init__(self, settings: SlackSettings) -> None:
+        self._poster = Poster(settings)
+
+    async def send(self, notification: Notification, attempt: int) -> None:
+        """Returns when the receiver has it; else raises PublishFailed."""
+        await self._poster.post(msgspec.json.encode(message(notification)), {}, attempt)
+
+    async def close(self) -> None:
+        """Closes all connections; safe to call twice."""
+        await self._poster.close()
+
+
+def message(notification: Notification) -> dict[str, Any]:
+    """The message of a notification. Receivers of this form know no ids, so the id is there for people to see."""
+    alert = notification.alert
+    over = alert.status == RESOLVED
+    title = f"[{alert.status.upper()}] {escaped(alert.severity, MAX_TITLE)}: {escaped(alert.name, MAX_TITLE)}"
+    return {
+        "text": title,
+        "attachments": [
+            {
+                "color": OVER_COLOUR if over else COLOURS.get(alert.severity.lower(), OTHER_COLOUR),
+                "fallback": title,
+                "text": "\n".join(f"*{name}*: {value}" for name, value in _bounded(alert.annotations)),
+                "fields": [
+                    {"title": name, "value": value, "short": True}
+                    for name, value in (("source", escaped(alert.source, MAX_VALUE)), *_bounded(alert.labels))
+                ],
+                "mrkdwn_in": ["text"],
+                "footer": f"{escaped(alert.fingerprint, MAX_VALUE)} · {notification.id}",
+                "ts": int(notification.at),
+            }
+        ],
+    }
+
+
+def escaped(text: str, most: int) -> str:
+    """The text, cut to its bound, in which nothing is a link or a command and nobody is called."""
+    cut = text if len(text) <= most else f"{text[: most - 1]}…"
+    return _TO_ALL.sub(_APART, cut).translate(_SPECIAL)
+
+
+def _bounded(labels: Mapping[str, str]) -> list[tuple[str, str]]:
+    kept = list(labels.items())[:MAX_FIELDS]
+    return [(escaped(name, MAX_TITLE), escaped(value, MAX_VALUE)) for name, value in kept]

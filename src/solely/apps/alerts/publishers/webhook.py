@@ -1,0 +1,56 @@
+"""Any receiver of Standard Webhooks: the id stays the same however often it is sent, and each try is signed anew."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import time
+from datetime import UTC, datetime
+
+import msgspec
+
+from ..model import Notification
+from .posting import Poster
+from .settings import WebhookSettings, secret_bytes
+
+_TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # a traceparent; it came from a stranger
+
+
+class WebhookSender:
+    """Posts the notification as a signed event."""
+
+    def __init__(self, settings: WebhookSettings) -> None:
+        self._keys = [secret_bytes(settings.name, secret) for secret in settings.secrets]
+        self._headers = settings.headers
+        self._poster = Poster(settings)
+
+    async def send(self, notification: Notification, attempt: int) -> None:
+        """Returns when the receiver has it; else raises PublishFailed."""
+        body = event(notification)
+        headers = {**self._headers, **signed(notification.id, int(time.time()), body, self._keys)}
+        if _TRACE.fullmatch(notification.trace):
+            headers["traceparent"] = notification.trace
+        await self._poster.post(body, headers, attempt)
+
+    async def close(self) -> None:
+        """Closes all connections; safe to call twice."""
+        await self._poster.close()
+
+
+def event(notification: Notification) -> bytes:
+    """The JSON of a notification: its type, when it came up, and the alert. The same bytes at every try."""
+    alert = notification.alert
+    at = datetime.fromtimestamp(notification.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return msgspec.json.encode({"type": f"alert.{alert.status}", "timestamp": at, "data": alert})
+
+
+def signed(identity: str, moment: int, body: bytes, keys: list[bytes]) -> dict[str, str]:
+    """The headers of the specification; without a key there is nothing to sign with, and no signature."""
+    content = f"{identity}.{moment}.".encode() + body
+    signatures = [base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode() for key in keys]
+    headers = {"webhook-id": identity, "webhook-timestamp": str(moment)}
+    if signatures:
+        headers["webhook-signature"] = " ".join(f"v1,{signature}" for signature in signatures)
+    return headers

@@ -1,0 +1,91 @@
+"""The settings of the alert receiver: the section [alerts]. What cannot be is told when they are read."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from ... import InvalidInput, PolicyTable, ReservationPolicy
+from ...resilience import Backoff
+from ...service.api.reservations import Limit, Quiet
+from ...service.routes import Ttl
+from .publishers import LogSettings, PublisherSettings
+
+DEFAULT = "default"  # the name of the policy of all severities that have none of their own
+_FIELDS = ("name", "source", "severity", "labels")  # of which a fingerprint can be made, as a whole
+_INSIDE = ("labels.", "annotations.")  # or one of these by its name
+MOST = 10_000  # of a limit: what every store keeps exactly
+_MONTH = 30 * 86_400.0
+
+
+class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What differs for one severity from the usual: what is left out stays as it is by default. A `limit` of 0 is none.
+
+    `hold` is how long a publisher that died keeps others from taking over, `quiet` how long nobody is told again.
+    """
+
+    hold: Ttl | None = None
+    quiet: Quiet | None = None
+    limit: Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None = None
+    per: Ttl | None = None
+
+
+class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """At most `limit` in any `per` seconds."""
+
+    limit: Limit
+    per: Ttl = 3600.0
+
+
+class AlertsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How alerts are received, held back and told. Durations are seconds."""
+
+    publishers: tuple[PublisherSettings, ...] = (LogSettings(),)
+    policies: dict[str, PolicySettings] = {}  # severity → what differs; "default" is for all others
+    severity_limits: dict[str, LimitSettings] = {}  # severity → over all alerts of this severity together
+    fingerprint_fields: tuple[str, ...] = ("name", "source", "labels")
+    # Seconds: longer than a healthy receiver needs, and shorter than senders wait for their answer (often 10).
+    answer_within: Annotated[float, msgspec.Meta(ge=0.0, le=300.0)] = 5.0
+    # Of one token, per worker: more than a worker can do, so that it bounds a sender that has gone wild and no other.
+    request_limit: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 10_000
+    request_per: Annotated[float, msgspec.Meta(ge=0.1, le=3600.0)] = 1.0
+    max_active: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1_000  # reservations under way in one worker
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 8  # publishes before it becomes a dead letter
+    # Seconds between these: the first outlast a restart, all eight together ten minutes of a receiver that is away.
+    backoff: Annotated[tuple[Quiet, ...], msgspec.Meta(min_length=1, max_length=100)] = (1, 3, 10, 30, 60, 180, 300)
+    retention: Annotated[float, msgspec.Meta(ge=3600.0, le=10 * 366 * 86_400.0)] = _MONTH  # of the history
+
+    def __post_init__(self) -> None:
+        for field in self.fingerprint_fields:
+            if field not in _FIELDS and not (field.startswith(_INSIDE) and field.partition(".")[2]):
+                known = ", ".join((*_FIELDS, *(f"{each}<name>" for each in _INSIDE)))
+                raise InvalidInput(f"fingerprint_fields: {field!r:.80} is none of {known}")
+        if not self.fingerprint_fields:
+            raise InvalidInput("fingerprint_fields: name at least one, else all alerts are the same")
+        if not self.publishers:
+            raise InvalidInput('publishers: name at least one, else nobody is ever told; type = "log" writes a line')
+        table(self)
+        Backoff(self.backoff)
+
+
+def table(settings: AlertsSettings) -> PolicyTable:
+    """The policies of all severities: the library's own, with what differs; InvalidInput if they cannot be."""
+    usual = PolicyTable()
+    others = _merged(usual.default, settings.policies.get(DEFAULT, PolicySettings()))
+    named = {severity: usual[severity] for severity in ("critical", "warning")}
+    for severity, policy in settings.policies.items():
+        if severity != DEFAULT:
+            named[severity] = _merged(named.get(severity.casefold(), others), policy)
+    return PolicyTable(named, default=others)
+
+
+def _merged(usual: ReservationPolicy, given: PolicySettings) -> ReservationPolicy:
+    limit = usual.limit if given.limit is None else given.limit
+    per = usual.per if given.per is None else given.per
+    return ReservationPolicy(
+        hold=usual.hold if given.hold is None else given.hold,
+        quiet=usual.quiet if given.quiet is None else given.quiet,
+        limit=limit or None,
+        per=per if limit else None,
+    )

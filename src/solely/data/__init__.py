@@ -1,0 +1,39 @@
+"""Data: the SQL database in which applications keep what is no entry: history, targets, runs.
+
+`open_database(url)` is the only way to reach one. One text of SQL serves both dialects: values are named `:like_this`,
+and tables are written in the subset that both know (TEXT, BIGINT, INTEGER, DOUBLE PRECISION).
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from ..errors import InvalidInput, MissingExtra
+from .database import Database, Row
+from .migrations import migrate, pending
+from .place import beside
+
+__all__ = ["Database", "Row", "beside", "migrate", "open_database", "pending"]
+
+TIMEOUT = 5.0  # seconds for a statement: as long as the service waits for its store
+
+
+def open_database(url: str, *, timeout: float = TIMEOUT) -> Database:
+    """The database that the URL names, which is opened by its first statement.
+
+    sqlite:///relative/path, sqlite:////absolute/path, sqlite:///:memory: or postgresql://…; InvalidInput for all else,
+    MissingExtra if its driver is not installed. To be used by one event loop, and not across a fork.
+    """
+    scheme = urlsplit(url).scheme
+    if scheme == "sqlite":
+        from .sqlite import open_sqlite
+
+        return open_sqlite(url, timeout)
+    if scheme in ("postgresql", "postgres"):
+        try:
+            from .postgres import open_postgres
+        except ImportError as error:
+            raise MissingExtra(f"{scheme}:// needs {error.name}; pip install 'solely[postgres]'") from error
+        return open_postgres(url, timeout)
+    shown = f"{scheme}://…" if scheme else "a URL without a scheme"  # the rest may hold a password
+    raise InvalidInput(f"no database of applications serves {shown}; write sqlite:///path or postgresql://…")

@@ -1,0 +1,217 @@
+"""PostgreSQL: a few connections of psycopg, lent for one statement or one transaction.
+
+The URL is the store's, with the same options: `solely_schema` names the schema of the tables, which is made with the
+first of them. A statement that gets no answer in time ends its connection, so that nobody meets a late answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import psycopg
+
+from ..errors import DataError, DataUnavailable, InvalidInput
+from ..stores.postgres.settings import Settings, parse
+from ..stores.postgres.wire import shut
+from .database import NESTED, OVER, Database, Row, Speaker, failed
+from .dialect import for_psycopg
+from .pool import Connection, Pool
+
+T = TypeVar("T")
+Talk = Callable[[Connection], Coroutine[Any, Any, T]]
+
+MIGRATING = 60.0  # seconds for a migration, and to wait for another process's: a large table takes some
+LOCK = 0x736F6C656C79  # "solely": the advisory lock of all migrations of a database
+# Classes and codes of SQLSTATE that may work later: no connection, no login, no resources, an operator at work, a
+# replica, a deadlock or another transaction in the way. All else is the statement's own fault.
+_LATER = ("08", "28", "3D", "53", "57", "58", "40", "25006", "55P03")
+# What a connection has prepared no longer fits the tables, which a later version has changed: a new one is needed.
+_STALE = ("0A000", "26000")
+
+
+def open_postgres(url: str, timeout: float) -> PostgresDatabase:
+    """The database that the URL names; InvalidInput if it cannot be."""
+    settings = parse(url)
+    if settings.pgbouncer:
+        raise InvalidInput(
+            f"{settings}: a pooler that lends a connection per transaction (pgbouncer=true) does not serve the data of "
+            "applications; give the server's own address, or a pooler's that lends per session"
+        )
+    return PostgresDatabase(Pool(settings, timeout), settings, timeout)
+
+
+class PostgresDatabase(Speaker):
+    """For one event loop."""
+
+    dialect = "postgresql"
+
+    def __init__(self, pool: Pool, settings: Settings, timeout: float) -> None:
+        self._pool, self._settings, self._timeout = pool, settings, timeout
+        self._owners: set[asyncio.Task[Any] | None] = set()  # tasks in a transaction
+
+    async def rows(self, sql: str, **values: Any) -> list[Row]:
+        return await self._perform(lambda connection: _rows(connection, sql, values), sql)
+
+    async def run(self, sql: str, **values: Any) -> int:
+        return await self._perform(lambda connection: _run(connection, sql, values), sql)
+
+    async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        if rows:
+            await self._perform(lambda connection: _run_together(connection, sql, rows), sql)
+
+    @asynccontextmanager
+    async def transaction(self, *, timeout: float | None = None) -> AsyncIterator[Database]:
+        self._check_owner()
+        task = asyncio.current_task()
+        async with self._pool.lend() as connection:
+            inside = Inside(connection, self._pool.where, timeout or self._timeout)
+            self._owners.add(task)
+            try:
+                await inside.begin(longer=timeout is not None)
+                yield inside
+                await inside.end("COMMIT")
+            except BaseException:
+                if not connection.closed:
+                    with suppress(DataError):  # then the connection is over, and the server undoes it by itself
+                        await inside.end("ROLLBACK")
+                raise
+            finally:
+                inside.over = True
+                self._owners.discard(task)
+
+    @asynccontextmanager
+    async def migrating(self) -> AsyncIterator[Database]:
+        if not self._settings.migrates:
+            raise failed(DataError, self._pool.where, "migrate=never forbids to change tables; run `solely migrate`")
+        schema = f'"{self._settings.schema}"'
+        async with self.transaction(timeout=MIGRATING) as inside:
+            await inside.rows("SELECT pg_advisory_xact_lock(:lock)", lock=LOCK)
+            if await inside.row("SELECT 1 AS answer WHERE to_regnamespace(:schema) IS NULL", schema=schema):
+                await inside.run(f"CREATE SCHEMA {schema}")
+            yield inside
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def _perform(self, talk: Talk[T], sql: str) -> T:
+        self._check_owner()
+        async with self._pool.lend() as connection:
+            return await converse(connection, talk, sql, self._pool.where, self._timeout)
+
+    def _check_owner(self) -> None:
+        if self._owners and asyncio.current_task() in self._owners:
+            raise InvalidInput(NESTED)
+
+
+class Inside(Speaker):
+    """A transaction, to the task that has it."""
+
+    dialect = "postgresql"
+
+    def __init__(self, connection: Connection, where: str, patience: float) -> None:
+        self._connection, self._where, self._patience = connection, where, patience
+        self.over = False
+
+    async def begin(self, *, longer: bool) -> None:
+        await self.end("BEGIN")
+        if longer:
+            await self.run(f"SET LOCAL statement_timeout = {self._patience * 1000:.0f}")
+
+    async def end(self, word: str) -> None:
+        await self._perform(lambda connection: _run(connection, word, {}), word)
+
+    async def rows(self, sql: str, **values: Any) -> list[Row]:
+        return await self._perform(lambda connection: _rows(connection, sql, values), sql)
+
+    async def run(self, sql: str, **values: Any) -> int:
+        return await self._perform(lambda connection: _run(connection, sql, values), sql)
+
+    async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        if rows:
+            await self._perform(lambda connection: _run_many(connection, sql, rows), sql)
+
+    def transaction(self, *, timeout: float | None = None) -> Any:
+        raise InvalidInput(NESTED)
+
+    def migrating(self) -> Any:
+        raise InvalidInput(NESTED)
+
+    async def close(self) -> None:
+        raise InvalidInput("a transaction is closed by the end of its block")
+
+    async def _perform(self, talk: Talk[T], sql: str) -> T:
+        if self.over:
+            raise InvalidInput(OVER)
+        return await converse(self._connection, talk, sql, self._where, self._patience)
+
+
+async def converse(connection: Connection, talk: Talk[T], sql: str, where: str, patience: float) -> T:
+    """What the server answers, within so many seconds; a DataError else. A cancelled caller leaves no reply behind."""
+    task = asyncio.ensure_future(talk(connection))
+    try:
+        await asyncio.wait([task], timeout=patience)
+    finally:
+        late = not task.done()
+        if late:  # also if we are cancelled: the connection is ended, and the task with it
+            shut(connection.pgconn)
+            await asyncio.gather(task, return_exceptions=True)
+            await connection.close()
+    try:
+        return task.result()
+    except psycopg.Error as error:
+        if error.sqlstate in _STALE:
+            await connection.close()
+        why = f"no answer within {patience:g} s" if late else _told(error)
+        raise failed(DataUnavailable if late else _kind(error), where, why, sql) from None
+
+
+def _kind(error: psycopg.Error) -> type[DataError]:
+    if error.sqlstate is None:
+        return DataUnavailable if isinstance(error, psycopg.OperationalError) else DataError
+    return DataUnavailable if error.sqlstate.startswith(_LATER + _STALE) else DataError
+
+
+def _told(error: psycopg.Error) -> str:
+    return " ".join((error.diag.message_primary or str(error)).split())
+
+
+# -- with a connection
+
+
+def _prepared(sql: str, rows: Sequence[Mapping[str, Any]]) -> tuple[bytes, list[dict[str, Any]]]:
+    """The statement and its values, of which none may be missing; True and False as the numbers that are kept."""
+    text, names = for_psycopg(sql)
+    values = []
+    for row in rows:
+        if missing := names - row.keys():
+            raise psycopg.ProgrammingError(f"no value was given for :{min(missing)}")
+        values.append({name: int(row[name]) if isinstance(row[name], bool) else row[name] for name in names})
+    return text, values
+
+
+async def _asked(connection: Connection, sql: str, values: Mapping[str, Any]) -> psycopg.AsyncCursor[Row]:
+    text, (known,) = _prepared(sql, [values])
+    return await connection.execute(text, known or None)
+
+
+async def _rows(connection: Connection, sql: str, values: Mapping[str, Any]) -> list[Row]:
+    cursor = await _asked(connection, sql, values)
+    return await cursor.fetchall() if cursor.description else []
+
+
+async def _run(connection: Connection, sql: str, values: Mapping[str, Any]) -> int:
+    return max(0, (await _asked(connection, sql, values)).rowcount)
+
+
+async def _run_many(connection: Connection, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    text, values = _prepared(sql, rows)
+    async with connection.cursor() as cursor:
+        await cursor.executemany(text, values)
+
+
+async def _run_together(connection: Connection, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    async with connection.pipeline(), connection.transaction():  # BEGIN, all of them and COMMIT in one round trip
+        await _run_many(connection, sql, rows)

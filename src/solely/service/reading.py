@@ -1,0 +1,163 @@
+"""Reading settings: each value as its field wants it, wherever it comes from; else an error that names the source, the
+key, and what was meant. Sections of applications are `name.field` here."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from ..apps import APPS
+from ..errors import InvalidInput
+from ..rules import duration
+
+PREFIX = "SOLELY_"
+ENVIRONMENT = "environment"
+# Variables that are not the service's: where the file is, what `solely run` exports, what commands and tests read.
+NOT_OURS = ("SOLELY_CONFIG", "SOLELY_FENCE", "SOLELY_TOKEN", "SOLELY_KEY", "SOLELY_OUTPUT")
+NOT_OURS_PREFIXES = ("SOLELY_TEST_", "SOLELY_RUN_", "_SOLELY_")
+
+_LISTS = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType)
+_TABLES = (inspect.StructType, inspect.DictType)
+
+
+def read_file(file: str | Path | None) -> dict[str, Any]:
+    """What the TOML file says; InvalidInput if it cannot be read."""
+    if file is None:
+        return {}
+    try:
+        return tomllib.loads(Path(file).read_text())
+    except (OSError, ValueError) as error:  # TOMLDecodeError and UnicodeDecodeError are ValueErrors
+        raise InvalidInput(f"settings file {str(file)!r} cannot be read: {error}") from None
+
+
+def read_environment(environ: Mapping[str, str], own: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Keys and values of our variables: SOLELY_ALERTS_KEEP is `alerts.keep`, unless the service has that name."""
+    for name, value in environ.items():
+        if name.startswith(PREFIX) and name not in NOT_OURS and not name.startswith(NOT_OURS_PREFIXES):
+            key = name.removeprefix(PREFIX).lower()
+            app = next((app for app in APPS if key.startswith(f"{app}_")), "")
+            yield f"{app}.{key[len(app) + 1 :]}" if app and key not in own else key, value
+
+
+def by_section(source: str, part: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The part with the service's own under "", and that of each application under its name."""
+    sections: dict[str, dict[str, Any]] = {"": {}}
+    for key, value in part.items():
+        app, dot, field = key.partition(".")
+        if app not in APPS:
+            sections[""][key] = value
+        elif dot:
+            sections.setdefault(app, {})[field] = value
+        elif isinstance(value, Mapping):
+            sections.setdefault(app, {}).update(value)
+        else:
+            raise InvalidInput(f"{source}: {app} is an application: write its settings into a section [{app}]")
+    return sections
+
+
+def checked(
+    source: str, part: Mapping[str, Any], shape: type[msgspec.Struct], *, section: str, hidden: Collection[str]
+) -> dict[str, Any]:
+    """The part with its values as they should be; InvalidInput that names key and source, and hides what is secret."""
+    types = {field.name: field.type for field in msgspec.structs.fields(shape) if section or field.name != "sections"}
+    values = {}
+    for name, value in part.items():
+        key = f"{section}.{name}" if section else name
+        if name not in types:
+            spelt = f"{PREFIX}{key.upper().replace('.', '_')}" if source == ENVIRONMENT else key
+            raise InvalidInput(f"{source}: unknown key {spelt!r}{_hint(name, [*types, *(() if section else APPS)])}")
+        try:
+            values[name] = _value(types[name], value)
+        except (ValueError, msgspec.DecodeError) as error:
+            shown = "" if name in hidden else f" {value!r}"
+            raise InvalidInput(f"{source}: {key}{shown}: {_why(error, value if name in hidden else '')}") from None
+    return values
+
+
+def _why(error: Exception, secret: Any) -> str:
+    """What is wrong, unless that repeats a text of the secret."""
+    why = str(error)
+    return "a value in it cannot be, which is not repeated here" if any(text in why for text in _texts(secret)) else why
+
+
+def _texts(secret: Any) -> Iterator[str]:
+    if isinstance(secret, Mapping):
+        secret = list(secret.values())
+    if isinstance(secret, list | tuple):
+        for each in secret:
+            yield from _texts(each)
+    elif isinstance(secret, str) and secret:
+        yield secret
+        with suppress(msgspec.DecodeError):
+            if not isinstance(inner := msgspec.json.decode(secret), str):
+                yield from _texts(inner)
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    meant = get_close_matches(name, known, 1)
+    return f"; did you mean {meant[0]}?" if meant else f"; known are {', '.join(known)}"
+
+
+def _value(wanted: Any, value: Any) -> Any:
+    """The value as its type; text (all that an environment has) is read as what is wanted."""
+    kind = inspect.type_info(wanted)
+    if isinstance(value, str):
+        many = _alternative(kind, _LISTS)
+        if many and isinstance(_plain(many.item_type), inspect.StrType) and not value.lstrip().startswith("["):
+            value = [part for part in re.split(r"[,\s]+", value) if part]
+        elif many or _alternative(kind, _TABLES):
+            value = msgspec.json.decode(value)
+    return msgspec.convert(_shaped(kind, value), wanted, strict=not isinstance(value, str))
+
+
+def _plain(kind: inspect.Type) -> inspect.Type:
+    """The type without its bounds."""
+    return _plain(kind.type) if isinstance(kind, inspect.Metadata) else kind
+
+
+def _alternative(kind: inspect.Type, kinds: tuple[type[Any], ...]) -> Any:
+    """The first of the alternatives that is of these kinds, or None."""
+    kind = _plain(kind)
+    among = map(_plain, kind.types) if isinstance(kind, inspect.UnionType) else (kind,)
+    return next((each for each in among if isinstance(each, kinds)), None)
+
+
+def _shaped(kind: inspect.Type, value: Any) -> Any:
+    """The value, in which text stands for seconds ("30s") no more wherever a float is wanted, however deep it lies."""
+    if isinstance(value, str):
+        wants_seconds = _alternative(kind, (inspect.FloatType,)) and not _alternative(kind, (inspect.StrType,))
+        return duration(value) if wants_seconds else value
+    if isinstance(value, list | tuple) and (many := _alternative(kind, _LISTS)):
+        return [_shaped(many.item_type, each) for each in value]
+    if isinstance(value, Mapping):
+        return _table(kind, value)
+    return value
+
+
+def _table(kind: inspect.Type, value: Mapping[Any, Any]) -> Any:
+    kind = _plain(kind)
+    among = [_plain(each) for each in kind.types] if isinstance(kind, inspect.UnionType) else [kind]
+    for each in among:
+        if isinstance(each, inspect.DictType):
+            return {name: _shaped(each.value_type, inner) for name, inner in value.items()}
+        if isinstance(each, inspect.StructType) and (not each.tag_field or value.get(each.tag_field) == each.tag):
+            return _struct(each, value)
+    return value
+
+
+def _struct(kind: inspect.StructType, value: Mapping[Any, Any]) -> dict[Any, Any]:
+    fields = {field.encode_name: field.type for field in kind.fields}
+    shaped = {}
+    for name, inner in value.items():
+        if name not in fields and name != kind.tag_field:
+            raise InvalidInput(f"unknown key {name!r}{_hint(str(name), fields)}")
+        shaped[name] = _shaped(fields[name], inner) if name in fields else inner
+    return shaped

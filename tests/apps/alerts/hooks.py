@@ -1,0 +1,137 @@
+"""A receiver of webhooks on loopback that answers as it is told: it fails, hangs, trickles, redirects and floods."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import NamedTuple
+
+FLOOD = 10 << 20  # bytes: a hundred times what a socket takes that nobody reads
+
+
+class Received(NamedTuple):
+    """A request as it came."""
+
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Answer(NamedTuple):
+    """How to answer. `how`: plainly, by hanging, by dropping the connection, or slowly, in the head or in the body."""
+
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+    how: str = "plain"
+
+
+HANG = Answer(how="hang")
+DROP = Answer(how="drop")
+SLOW_HEAD = Answer(how="slow head")
+SLOW_BODY = Answer(body=b"x" * 1000, how="slow body")
+
+
+class Hooks:
+    """The server: `answers` are given one after the other, then it is 200 for all."""
+
+    def __init__(self) -> None:
+        self.received: list[Received] = []
+        self.answers: deque[Answer] = deque()
+        self.connections = 0
+        self.broken = 0  # connections that the caller closed before it had the answer
+        self.port = 0
+        self._ended = asyncio.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/hook/of-the-test"
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while await self._one(reader, writer):
+                pass
+        except (ConnectionError, asyncio.IncompleteReadError):
+            self.broken += 1
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError, ssl.SSLError):
+                await writer.wait_closed()
+
+    async def _one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        except asyncio.IncompleteReadError:
+            return False
+        first, *lines = head.strip().split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        body = await reader.readexactly(int(headers["content-length"]))
+        self.received.append(Received(first.split()[1], headers, body))
+        answer = self.answers.popleft() if self.answers else Answer()
+        if answer.how == "drop":
+            return False
+        if answer.how == "hang":
+            await self._ended_or_left(reader)
+            return False
+        await self._answered(answer, writer)
+        return True
+
+    async def _ended_or_left(self, reader: asyncio.StreamReader) -> None:
+        both = [asyncio.ensure_future(self._ended.wait()), asyncio.ensure_future(reader.read())]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        for each in both:
+            each.cancel()
+
+    async def _answered(self, answer: Answer, writer: asyncio.StreamWriter) -> None:
+        lines = [f"HTTP/1.1 {answer.status} Told", f"Content-Length: {len(answer.body)}"]
+        lines += [f"{name}: {value}" for name, value in answer.headers]
+        head = ("\r\n".join(lines) + "\r\n\r\n").encode()
+        await self._write(writer, head, slowly=answer.how == "slow head")
+        await self._write(writer, answer.body, slowly=answer.how == "slow body")
+
+    async def _write(self, writer: asyncio.StreamWriter, data: bytes, slowly: bool) -> None:
+        """All at once, or a byte every 50 ms: always within what a timeout per read would bear."""
+        if not slowly:
+            writer.write(data)
+            await writer.drain()
+            return
+        for place in range(len(data)):
+            writer.write(data[place : place + 1])
+            await writer.drain()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), 0.05)
+            if self._ended.is_set():
+                return
+
+    def end(self) -> None:
+        self._ended.set()
+
+
+@contextlib.asynccontextmanager
+async def hooks(tls: ssl.SSLContext | None = None) -> AsyncIterator[Hooks]:
+    """A receiver, on the loop of the test."""
+    receiver = Hooks()
+    serving: set[asyncio.Task[None]] = set()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(receiver.serve(reader, writer))
+        serving.add(task)
+        task.add_done_callback(serving.discard)
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    patience = 0.5 if tls else None  # with a caller that does not say good-bye
+    server = await asyncio.start_server(connected, sock=listening, ssl=tls, ssl_shutdown_timeout=patience)
+    receiver.port = listening.getsockname()[1]
+    try:
+        yield receiver
+    finally:
+        receiver.end()
+        server.close()
+        for task in list(serving):
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)

@@ -1,0 +1,170 @@
+"""The pages of the alert receiver without a browser: what they show to whom, and what may be done on them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from urllib.parse import quote
+
+import httpx2
+import pytest
+
+from tests.apps.alerts.operating import BECAUSE, BROKEN, LOG, Operator, operating
+from tests.service.serving import TOKENS
+
+NASTY = "<script>alert('x')</script>&\"/ü"
+VIEWS = (
+    "/alerts", "/alerts/history", "/alerts/history?severity=critical", "/alerts/why", "/alerts/why?fingerprint=never",
+    f"/alerts/why?fingerprint={quote(NASTY)}",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def desk() -> Iterator[Operator]:
+    """A service that has something of every kind to show, written by somebody who means no good."""
+    with operating([LOG, BROKEN]) as it:
+        labels = {"to": "broken", NASTY: NASTY}
+        it.send(NASTY, name=NASTY, source=NASTY, labels=labels, annotations={NASTY: NASTY})
+        it.send(NASTY, name=NASTY)
+        it.send(NASTY, "warning", name=NASTY)
+        it.send("other")
+        it.post("/api/alerts/silences", {"matchers": [f"name={NASTY}"], "lasts": 600.0, "reason": NASTY})
+        it.send(NASTY, name=NASTY)
+        it.history(3)
+        yield it
+
+
+class Elements(HTMLParser):
+    """The elements of a page, with their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+@contextmanager
+def logged_in(desk: Operator, scope: str) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=desk.service.address, timeout=20.0) as client:
+        fields = {"csrf": csrf_of(client.get("/login").text), "token": TOKENS[scope], "next": "/alerts"}
+        assert client.post("/login", data=fields).status_code == 303
+        yield client
+
+
+def csrf_of(page: str) -> str:
+    found = re.search(r'name="csrf" value="([0-9a-f]{64})"', page)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.parametrize("path", VIEWS)
+def test_a_view_is_a_page_that_shows_what_people_wrote_as_text(desk: Operator, path: str) -> None:
+    page = desk.service.get(path, headers={"authorization": f"Bearer {TOKENS['admin']}"})
+    assert page.status_code == 200
+    assert "script-src 'self'" in page.headers["content-security-policy"]
+    assert "<script>alert" not in page.text
+    found = Elements(page.text).found
+    assert all(attrs.get("src") for tag, attrs in found if tag == "script")
+    assert not [attrs for _, attrs in found if any(name == "style" or name.startswith("on") for name in attrs)]
+    assert ("a", {"href": "/alerts", "aria-current": "page"}) in found
+
+
+@pytest.mark.parametrize("path", VIEWS)
+def test_a_view_is_also_json_and_needs_a_token(desk: Operator, path: str) -> None:
+    joined = f"{path}{'&' if '?' in path else '?'}format=json"
+    answer = desk.service.get(joined, headers={"authorization": f"Bearer {TOKENS['read']}"})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert desk.service.get(path).status_code == 303  # to the login
+
+
+def test_the_overview_shows_what_is_going_on(desk: Operator) -> None:
+    view = desk.ask("/alerts", format="json")
+    assert {(each["fingerprint"], each["severity"]) for each in view["windows"]} == {
+        (NASTY, "critical"), (NASTY, "warning"), ("other", "critical"),
+    }  # fmt: skip
+    assert all(each["left"] <= each["full"] for each in view["windows"])
+    assert [each["silence"]["reason"] for each in view["silences"]] == [NASTY]
+    assert {each["name"] for each in view["publishers"]} == {"log", "broken"}
+    (broken,) = [each for each in view["publishers"] if each["name"] == "broken"]
+    assert broken["failures"] >= 1
+    assert len(view["recent"]) == 3
+    assert view["figures"]["told"] >= 3
+
+
+def test_buttons_are_only_for_those_who_may(desk: Operator) -> None:
+    for path in ("/alerts", f"/alerts/why?fingerprint={quote(NASTY)}"):
+        with logged_in(desk, "admin") as admin:
+            assert "/alerts/expire?" in admin.get(path).text
+        with logged_in(desk, "write") as writer:
+            page = writer.get(path).text
+            assert "/alerts/expire" not in page
+            assert "/alerts/silences" not in page
+    with logged_in(desk, "write") as writer:
+        csrf = csrf_of(writer.get("/alerts").text)
+        fields = {"csrf": csrf, "matchers": "severity=x", "lasts": "1h", "reason": BECAUSE}
+        assert writer.post("/alerts/silences", data=fields).status_code == 403
+
+
+def test_an_admin_ends_a_window_on_the_page(desk: Operator) -> None:
+    desk.send("to-end")
+    desk.send("to-end", "warning")
+    with logged_in(desk, "admin") as admin:
+        asked = admin.get("/alerts/expire", params={"fingerprint": "to-end", "severity": "critical"})
+        assert "End this window?" in asked.text
+        fields = {"csrf": csrf_of(asked.text), "fingerprint": "to-end", "severity": "critical", "reason": BECAUSE}
+        assert admin.post("/alerts/expire", data=fields | {"csrf": "0" * 64}).status_code == 403
+        done = admin.post("/alerts/expire", data=fields)
+        assert done.headers["location"] == "/alerts/why?fingerprint=to-end&note=ended"
+        assert [each["severity"] for each in desk.why("to-end")["windows"]] == ["warning"]
+        assert "moved-on" in admin.post("/alerts/expire", data=fields).headers["location"]
+        asked = admin.get("/alerts/expire", params={"fingerprint": "to-end", "which": "all"})
+        assert 'name="which" value="all"' in asked.text
+        admin.post("/alerts/expire", data=fields | {"severity": "", "which": "all"})
+        assert desk.why("to-end")["windows"] == []
+        gone = admin.get("/alerts/expire", params={"fingerprint": "to-end", "which": "all"})
+        assert gone.status_code == 404
+
+
+def test_an_admin_makes_and_ends_a_silence_on_the_page(desk: Operator) -> None:
+    with logged_in(desk, "admin") as admin:
+        csrf = csrf_of(admin.get("/alerts").text)
+        fields = {"csrf": csrf, "matchers": "\r\nseverity=quiet\r\nname=~On.*\r\n", "lasts": "1h30m", "reason": BECAUSE}
+        done = admin.post("/alerts/silences", data=fields)
+        assert (done.status_code, done.headers["location"]) == (303, "/alerts?note=ended#silences")
+        (made,) = [each for each in desk.ask("/api/alerts/silences")["silences"] if each["reason"] == BECAUSE]
+        assert made["matchers"] == ['severity="quiet"', 'name=~"On.*"']
+        assert made["ends"] - made["starts"] == pytest.approx(5400, abs=1)
+        asked = admin.get("/alerts/silences/end", params={"id": made["id"]})
+        assert "End this silence?" in asked.text
+        end = {"csrf": csrf, "id": made["id"], "reason": BECAUSE}
+        assert admin.post("/alerts/silences/end", data=end).headers["location"] == "/alerts?note=ended#silences"
+        assert "moved-on" in admin.post("/alerts/silences/end", data=end).headers["location"]
+        assert admin.get("/alerts/silences/end", params={"id": made["id"]}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"lasts": "soon"}, "no duration"),
+        ({"matchers": "name=~["}, "cannot be"),
+        ({"lasts": "999d"}, "within 366 days"),
+    ],
+)
+def test_what_cannot_be_is_told_as_a_page(desk: Operator, wrong: dict[str, str], says: str) -> None:
+    with logged_in(desk, "admin") as admin:
+        fields = {
+            "matchers": "severity=x",
+            "lasts": "1h",
+            "reason": BECAUSE,
+            "csrf": csrf_of(admin.get("/alerts").text),
+        }
+        refused = admin.post("/alerts/silences", data=fields | wrong)
+        assert refused.status_code == 400
+        assert says in refused.text
+        assert 'id="asked"' in refused.text

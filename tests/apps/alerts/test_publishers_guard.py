@@ -1,0 +1,192 @@
+"""The guard against places that only we can reach: what is refused, and that the address that was checked is called."""
+
+import asyncio
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+import solely
+from solely.apps.alerts.model import Alert, Notification
+from solely.apps.alerts.publishers import Publisher, PublishFailed, WebhookSettings, build
+from solely.apps.alerts.publishers.address import is_public
+from tests.apps.alerts.certificates import make_certificate, server_side
+from tests.apps.alerts.hooks import DROP, hooks
+
+ALERT = Alert(name="n", severity="critical", source="s", fingerprint="f")
+NOTIFICATION = Notification(id="msg_1", alert=ALERT, at=0.0)
+LOOPBACK = ("127.0.0.0/8",)
+
+Making = Callable[..., Publisher]
+
+
+@pytest.fixture
+async def guarded() -> AsyncIterator[Making]:
+    """Makes webhooks that are guarded, and closes them."""
+    made: list[Publisher] = []
+    async with solely.AsyncClient(f"memory://{secrets.token_hex(8)}") as once:
+
+        def make(url: str, **given: Any) -> Publisher:
+            made.extend(build([WebhookSettings(url=url, guard=True, **given)], once=once))
+            return made[-1]
+
+        yield make
+        for publisher in made:
+            await publisher.close()
+
+
+class Resolver:
+    """Answers each question about hooks.example with the next of these addresses, and the last of them for ever."""
+
+    def __init__(self, *answers: tuple[str, ...]) -> None:
+        self._answers = list(answers)
+        self.asked = 0
+        self._real = socket.getaddrinfo
+
+    def __call__(self, host: Any, port: Any, *rest: Any, **options: Any) -> list[Any]:
+        if host not in ("hooks.example", b"hooks.example"):
+            return self._real(host, port, *rest, **options)
+        answer = self._answers[min(self.asked, len(self._answers) - 1)]
+        self.asked += 1
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in answer]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "127.9.9.9",
+        "10.0.0.1",
+        "172.16.0.1",
+        "192.168.1.1",
+        "100.64.0.1",  # shared by customers of a provider
+        "169.254.169.254",  # where clouds keep credentials
+        "224.0.0.1",
+        "239.1.2.3",
+        "240.0.0.1",
+        "255.255.255.255",
+        "0.0.0.0",
+        "::",
+        "::1",
+        "fe80::1",
+        "fe80::1%eth0",
+        "fc00::1",
+        "ff02::1",
+        "ff0e::1",
+        "::ffff:127.0.0.1",
+        "::ffff:8.8.8.8",
+        "64:ff9b::7f00:1",  # NAT64 of 127.0.0.1
+        "2002:7f00:1::1",  # 6to4 of 127.0.0.1
+        "2001:0:808:808::1",  # Teredo
+        "2001:db8::1",
+    ],
+)
+def test_what_is_not_public(address: str) -> None:
+    assert not is_public(ip_address(address))
+
+
+@pytest.mark.parametrize("address", ["8.8.8.8", "93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c"])
+def test_what_is_public(address: str) -> None:
+    assert is_public(ip_address(address))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "0.0.0.0"])
+async def test_however_it_is_written_it_is_not_called(guarded: Making, host: str) -> None:
+    async with hooks() as receiver:
+        with pytest.raises(PublishFailed, match=r"no public address: not called; .* guard_allow") as raised:
+            await guarded(f"http://{host}:{receiver.port}/").publish(NOTIFICATION)
+        assert raised.value.permanent
+        assert receiver.connections == 0
+
+
+async def test_one_bad_address_among_good_ones_is_refused(guarded: Making, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", Resolver(("93.184.215.14", "10.0.0.7")))
+    with pytest.raises(PublishFailed, match=r"hooks.example is at 10\.0\.0\.7"):
+        await guarded("http://hooks.example/").publish(NOTIFICATION)
+
+
+async def test_the_address_that_was_checked_is_called(guarded: Making, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The resolver's second answer would be refused, and a connection by name would go there: nobody asks for it."""
+    resolver = Resolver(("127.0.0.1",), ("10.255.255.1",))
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
+    async with hooks() as receiver:
+        await guarded(f"http://hooks.example:{receiver.port}/in?x=1", guard_allow=LOOPBACK).publish(NOTIFICATION)
+        (came,) = receiver.received
+        assert (came.path, came.headers["host"]) == ("/in?x=1", f"hooks.example:{receiver.port}")
+        assert resolver.asked == 1
+
+
+async def test_each_try_is_checked_anew(guarded: Making, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", Resolver(("127.0.0.1",), ("10.255.255.1",)))
+    async with hooks() as receiver:
+        receiver.answers.append(DROP)
+        with pytest.raises(PublishFailed, match=r"is at 10\.255\.255\.1"):
+            await guarded(f"http://hooks.example:{receiver.port}/", guard_allow=LOOPBACK).publish(NOTIFICATION)
+        assert len(receiver.received) == 1
+
+
+async def test_the_next_try_goes_to_the_next_address(guarded: Making, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", Resolver(("127.0.0.9", "127.0.0.1")))
+    async with hooks() as receiver:  # listens at the second one only
+        await guarded(f"http://hooks.example:{receiver.port}/", guard_allow=LOOPBACK).publish(NOTIFICATION)
+        assert len(receiver.received) == 1
+
+
+async def test_a_host_that_cannot_be_resolved_may_come_back(guarded: Making, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: Any, **__: Any) -> list[Any]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(PublishFailed, match=r"hooks\.example cannot be resolved: .*not known") as raised:
+        await guarded("http://hooks.example/").publish(NOTIFICATION)
+    assert not raised.value.permanent
+
+
+def test_it_guards_on_the_loop_of_the_service_too() -> None:
+    async def guarding() -> None:
+        async with hooks() as receiver, solely.AsyncClient("memory://") as once:
+            allowed = WebhookSettings(
+                url=f"http://localhost:{receiver.port}/", guard=True, guard_allow=(*LOOPBACK, "::1")
+            )
+            strict = WebhookSettings(name="strict", url=allowed.url, guard=True)
+            good, bad = build([allowed, strict], once=once)
+            await good.publish(NOTIFICATION)
+            with pytest.raises(PublishFailed, match="no public address"):
+                await bad.publish(NOTIFICATION)
+            await good.close()
+            await bad.close()
+            assert len(receiver.received) == 1
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(guarding())
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificate(tmp_path_factory.mktemp("tls"), "hooks.example")
+
+
+async def test_the_certificate_must_be_of_the_name(
+    guarded: Making, monkeypatch: pytest.MonkeyPatch, certificate: Path
+) -> None:
+    tls = server_side(certificate)
+    asked: list[str | None] = []
+    tls.sni_callback = lambda _, name, __: asked.append(name)
+    monkeypatch.setattr(socket, "getaddrinfo", Resolver(("127.0.0.1",)))
+    async with hooks(tls) as receiver:
+        trusting = {"guard_allow": LOOPBACK, "ca_file": str(certificate)}
+        await guarded(f"https://hooks.example:{receiver.port}/", **trusting).publish(NOTIFICATION)
+        assert receiver.received[0].headers["host"] == f"hooks.example:{receiver.port}"
+        assert asked == ["hooks.example"]
+        with pytest.raises(PublishFailed, match="certificate"):
+            await guarded(f"https://127.0.0.1:{receiver.port}/", name="other", **trusting).publish(NOTIFICATION)
+        with pytest.raises(PublishFailed, match="certificate"):
+            await guarded(f"https://hooks.example:{receiver.port}/", name="strict", guard_allow=LOOPBACK).publish(
+                NOTIFICATION
+            )
+        assert len(receiver.received) == 1
