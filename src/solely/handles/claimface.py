@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .. import events, values
@@ -20,7 +19,7 @@ from ..flows.lock import Terms
 from ..flows.requests import Flow
 from ..holder import describe
 from ..model import Entry, State, item_key
-from ..ops import Finish, Push
+from ..ops import Finish, Push, make
 from ..outcomes import Failing, Park, Policy
 from ..rules import Seconds, ttl_seconds, wait_seconds
 from .lease import LeaseFace
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("solely")
 T = TypeVar("T")
+_UNREAD = object()
 NOT_WON = "not won"  # how a claim is "lost" that was never held
 _REPR_CHARS = 2_000  # of a payload that a dead letter cannot hold as it is: enough to find out what it was
 
@@ -79,11 +79,12 @@ class ClaimFace(LeaseFace):
 
     _core: Core
     payload: Any = None  # what a dead letter is to hold, should the policy park this claim
+    _kept: bytes | None = None
+    _value: Any = _UNREAD
+    _info, retry_after = "", 0.0
 
     def _answered(self, key: str, result: Result, waited: float, agreed: Agreement) -> None:
         self._agreed = agreed
-        self._kept: bytes | None = None
-        self._info, self.retry_after = "", 0.0
         if isinstance(result, Hold):
             self.outcome = ClaimOutcome.WON
             self._hold = result
@@ -91,7 +92,8 @@ class ClaimFace(LeaseFace):
         if isinstance(result, Done):
             self.outcome = ClaimOutcome.CACHED
             self._kept = result.kept
-            result = Entry(key, State.DONE, result.fence, attempts=result.attempts)
+            fence, attempts = result.fence, result.attempts
+            result = make(Entry, (key, State.DONE, fence, 0.0, "", attempts, 0, 0, "", "", None, ""))
         else:
             self.outcome = ClaimOutcome.TIMED_OUT
             self._info, self.retry_after = result.info, result.left  # until the holder's time is up, or the delay over
@@ -135,10 +137,12 @@ class ClaimFace(LeaseFace):
         """Who runs it, as a phrase, if timed out; "" if nobody does."""
         return describe(self._info)
 
-    @cached_property
+    @property
     def value(self) -> Any:
         """The winner's value; None if there is none (won, timed out, a tombstone, a failure)."""
-        return values.decoded(self._kept, self.key) if self.cached else None
+        if self._value is _UNREAD:
+            self._value = values.decoded(self._kept, self.key) if self.cached else None
+        return self._value
 
     @property
     def tombstone(self) -> bool:
@@ -237,8 +241,14 @@ class ClaimFace(LeaseFace):
         except InvalidInput as error:
             log.warning("result_not_kept", extra={"key": self._hold.key, "why": str(error)})
             kept = values.tombstone(str(error))
-        told = yield from self._or_drop(self._publishing(value, kept))
-        return told.value if told.superseded and told.value is not None else value
+        if not self._core.fails_closed or not self._hold.owner:
+            told = yield from self._or_drop(self._publishing(value, kept))
+            return told.value if told.superseded and told.value is not None else value
+        self._check_mine()  # the usual case, as `_publishing` has it, without a Publication for nobody
+        agreed = self._agreed
+        stands, result = yield from self._or_drop(self._standing(self._fitting(kept), agreed.keep, agreed.terms))
+        theirs = None if stands or not isinstance(result, Done) else values.decoded(result.kept, self.key)
+        return value if theirs is None else theirs
 
     def _failing(self, error: BaseException) -> Flow[Failing]:
         """Ends the claim as its policy says."""

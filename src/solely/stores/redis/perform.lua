@@ -9,8 +9,10 @@
 --   r owner                    a Release of nothing more
 --   m owner ttl count          a run of Marks on the next `count` keys
 --   name count arguments…      any op: the name and the arguments of its function in entries.lua or queues.lua
--- Answers one reply per op: what that function answers; a fence alone for a fresh hold; for a run of marks a string of
--- 1 (first) and 0 (seen), or an array if some failed. An error in the place of what failed.
+-- Answers one reply per op: what that function answers; a fence alone for a fresh hold; {done, fence, left, refused,
+-- rest} for a plain refusal of A and {fence, refused, rest} for a plain Finish, whose rest is what the record holds behind
+-- the owner: fingerprint, info and, of what is done, the value if it was asked for, with NULs between them; for a run of
+-- marks a string of 1 (first) and 0 (seen), or an array if some failed. An error in the place of what failed.
 --
 -- Times are µs, exact in a Lua number until 2^53 (the year 2255).
 
@@ -66,12 +68,15 @@ while arg <= #ARGV do
           local set = counted and redis.pcall('SET', name,
             form .. struct.pack('>ddd', under, ends, refused + 1) .. string.sub(stored, 26), 'KEEPTTL')
           if not (set and set.err) then
-            local first = string.find(stored, '\0', 26, true)
-            local second = string.find(stored, '\0', first + 1, true)
-            local third = form == 'd' and string.find(stored, '\0', second + 1, true)
-            reply = {form == 'd' and 'd' or 'h', under, ends - now, 0, 1, counted and refused + 1 or refused, 0,
-              string.sub(stored, first + 1, second - 1), string.sub(stored, second + 1, third and third - 1 or -1),
-              third and ARGV[arg + 7] == '1' and string.sub(stored, third + 1), ''}
+            local tail = string.find(stored, '\0', 26, true) + 1
+            refused = counted and refused + 1 or refused
+            if form == 'd' and ARGV[arg + 7] ~= '1' then
+              local info = string.find(stored, '\0', tail, true) + 1
+              local last = string.find(stored, '\0', info, true) - 1
+              reply = {1, under, ends - now, refused, string.sub(stored, tail, last)}
+            else
+              reply = {form == 'd' and 1 or 0, under, ends - now, refused, string.sub(stored, tail)}
+            end
           end
         end
       end
@@ -87,10 +92,7 @@ while arg <= #ARGV do
         'd' .. struct.pack('>ddd', under, now + three, refused) .. string.sub(stored, 26) .. '\0' .. two,
         'PX', math.floor(three / 1000) + slack)
       if set and not set.err then
-        local first = string.find(stored, '\0', 26, true)
-        local second = string.find(stored, '\0', first + 1, true)
-        reply = {'d', under, tonumber(three), 1, 1, refused, 0, string.sub(stored, first + 1, second - 1),
-          string.sub(stored, second + 1), 1, ''} -- 1: the value that was given
+        reply = {under, refused, string.sub(stored, string.find(stored, '\0', 26, true) + 1)}
       end
     end
   elseif code == 'r' then
