@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import threading
 from contextlib import suppress
 from itertools import count
+from threading import get_ident
 from typing import Any, TypeVar
 
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
@@ -42,7 +42,7 @@ class AsyncDriver:
 
     def tell(self, key: str) -> None:
         """A hint for this key, from any thread."""
-        if threading.get_ident() == self._thread:
+        if get_ident() == self._thread:
             self.lines.tell(key)
         elif self.loop is not None and not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.lines.tell, key)
@@ -53,7 +53,7 @@ class AsyncDriver:
         if self._batcher is None or self.loop is not loop:
             if self._batcher is not None:
                 raise ClientClosed("an AsyncClient belongs to the event loop of its first use; open one per loop")
-            self.loop, self._thread = loop, threading.get_ident()
+            self.loop, self._thread = loop, get_ident()
             self._batcher = Batcher(self.store, loop)
         return self._batcher
 
@@ -70,9 +70,9 @@ class AsyncDriver:
         """The flow's result. An interruption (cancellation, no answer) is thrown into the flow, which may undo."""
         run = _Run()
         run.driver = self
-        batcher = self._batcher
-        if batcher is None or self.loop is not asyncio.get_running_loop():
-            batcher = self.batcher()
+        batcher, loop = self._batcher, self.loop
+        if batcher is None or loop is None or get_ident() != self._thread or not loop.is_running():
+            batcher = self.batcher()  # else it is our loop that runs here, as only one can; asking for it is dearer
         run.batcher = batcher
         submit, send = batcher.submit, flow.send
         request: Any = None
