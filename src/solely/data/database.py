@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from ..errors import DataError
+from ..errors import DataError, InvalidInput
 
 Row = dict[str, Any]
 
-
+NESTED = "this task is in a transaction of this database already: use what transaction() gave it, and no other"
+OVER = "this transaction is over: use what transaction() gives only inside its block"
 SHORT = 200  # characters of a statement that an error repeats: enough to find it
 
 
@@ -66,11 +67,27 @@ class Speaker(ABC):
         await self.rows("SELECT 1 AS answer")
 
 
+class Transaction(Speaker):
+    """What is given inside the block of a transaction; there is none in it."""
+
+    over = False
+
+    def check_open(self) -> None:
+        """InvalidInput if its block has ended."""
+        if self.over:
+            raise InvalidInput(OVER)
+
+    def transaction(self, *, timeout: float | None = None) -> Any:
+        raise InvalidInput(NESTED)
+
+    def migrating(self) -> Any:
+        raise InvalidInput(NESTED)
+
+    async def close(self) -> None:
+        raise InvalidInput("a transaction is closed by the end of its block")
+
+
 def failed(kind: type[DataError], where: str, why: object, sql: str = "") -> DataError:
     """The error that names the database, the reason and the statement, whose values it does not tell."""
     statement = " ".join(sql.split())
     return kind(f"{where}: {why}" + (f" (in: {statement:.{SHORT}})" if statement else ""))
-
-
-NESTED = "this task is in a transaction of this database already: use what transaction() gave it, and no other"
-OVER = "this transaction is over: use what transaction() gives only inside its block"

@@ -6,22 +6,26 @@ import os
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
-NAME = "data.db"
+from ..folder import data_folder
+
+NAME = "data.db"  # in the user's data folder, with a store that is no file
 MEMORY = ":memory:"  # what SQLite calls a database that is gone when it is closed
 
 
 def beside(store_url: str) -> str:
-    """The URL of the database that goes with this store: beside its file, in memory as it is, else in the user's data
-    folder, which is made if need be. Services on several hosts need one that they share, and must name it."""
+    """The URL of the database that goes with this store: a file beside its own, named after it, so that two stores in
+    one folder share nothing; in memory as it is; else a file in the user's data folder, which is made if need be.
+
+    Services on several hosts need one that they share, and must name it.
+    """
     parts = urlsplit(store_url)
     if parts.scheme == "memory":
         return f"sqlite:///{MEMORY}"
     if parts.scheme == "sqlite":
-        return _url(Path(os.path.abspath(unquote(parts.path[1:]))).parent)
-    folder = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "solely"
-    folder.mkdir(parents=True, exist_ok=True)
-    return _url(folder)
+        file = Path(os.path.abspath(unquote(parts.path[1:])))
+        return _url(file.parent / f"{file.stem}-data{file.suffix or '.db'}")
+    return _url(data_folder() / NAME)
 
 
-def _url(folder: Path) -> str:
-    return f"sqlite:///{quote(str(folder / NAME))}"
+def _url(file: Path) -> str:
+    return f"sqlite:///{quote(str(file))}"

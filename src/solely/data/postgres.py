@@ -16,7 +16,7 @@ import psycopg
 from ..errors import DataError, DataUnavailable, InvalidInput
 from ..stores.postgres.settings import Settings, parse
 from ..stores.postgres.wire import shut
-from .database import NESTED, OVER, Database, Row, Speaker, failed
+from .database import NESTED, Database, Row, Speaker, Transaction, failed
 from .dialect import for_psycopg
 from .pool import Connection, Pool
 
@@ -106,14 +106,13 @@ class PostgresDatabase(Speaker):
             raise InvalidInput(NESTED)
 
 
-class Inside(Speaker):
+class Inside(Transaction):
     """A transaction, to the task that has it."""
 
     dialect = "postgresql"
 
     def __init__(self, connection: Connection, where: str, patience: float) -> None:
         self._connection, self._where, self._patience = connection, where, patience
-        self.over = False
 
     async def begin(self, *, longer: bool) -> None:
         await self.end("BEGIN")
@@ -133,18 +132,8 @@ class Inside(Speaker):
         if rows:
             await self._perform(lambda connection: _run_many(connection, sql, rows), sql)
 
-    def transaction(self, *, timeout: float | None = None) -> Any:
-        raise InvalidInput(NESTED)
-
-    def migrating(self) -> Any:
-        raise InvalidInput(NESTED)
-
-    async def close(self) -> None:
-        raise InvalidInput("a transaction is closed by the end of its block")
-
     async def _perform(self, talk: Talk[T], sql: str) -> T:
-        if self.over:
-            raise InvalidInput(OVER)
+        self.check_open()
         return await converse(self._connection, talk, sql, self._where, self._patience)
 
 

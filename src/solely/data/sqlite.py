@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from ..errors import DataError, DataUnavailable, InvalidInput
 from ..stores.sqlite.connection import BUSY_SLICE
 from ..stores.sqlite.faults import is_busy, primary_code
-from .database import NESTED, OVER, Database, Row, Speaker, failed
+from .database import NESTED, Database, Row, Speaker, Transaction, failed
 from .place import MEMORY
 
 T = TypeVar("T")
@@ -178,14 +178,13 @@ class SqliteDatabase(Speaker):
             connection.close()
 
 
-class Inside(Speaker):
+class Inside(Transaction):
     """A transaction, to the task that has it."""
 
     dialect = "sqlite"
 
     def __init__(self, database: SqliteDatabase, patience: float) -> None:
         self._database, self._patience = database, patience
-        self.over = False
 
     async def rows(self, sql: str, **values: Any) -> list[Row]:
         return await self._perform(lambda connection: _rows(connection, sql, values), sql)
@@ -196,18 +195,8 @@ class Inside(Speaker):
     async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
         await self._perform(lambda connection: _run_many(connection, sql, rows), sql)
 
-    def transaction(self, *, timeout: float | None = None) -> Any:
-        raise InvalidInput(NESTED)
-
-    def migrating(self) -> Any:
-        raise InvalidInput(NESTED)
-
-    async def close(self) -> None:
-        raise InvalidInput("a transaction is closed by the end of its block")
-
     async def _perform(self, work: Work[T], sql: str) -> T:
-        if self.over:
-            raise InvalidInput(OVER)
+        self.check_open()
 
         def inside(connection: sqlite3.Connection) -> T:
             if not connection.in_transaction:  # SQLite undoes it by itself when the disk is full, or the time is over
