@@ -10,8 +10,10 @@ import pytest
 from solely.service.mounted import all_routes
 from tests.http_service import HttpServices
 from tests.servers import Valkey
+from tests.service.serving import running
 
 ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -27,6 +29,21 @@ def test_first_example_of_the_readme(
     deploying, *others = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r"deploying under fence \d+", deploying)
     assert others == ["sending the invoice", "already sent: nothing to do", "paging somebody"]
+
+
+def test_the_alert_of_the_readme_is_told_once() -> None:
+    (call,) = re.findall(r"^curl -s localhost:8765(/api/alerts) -H '(.*?): (.*?)' -d '(.*?)'$", README, re.MULTILINE)
+    path, header, value, body = call
+    with running() as service:
+        told = [service.http.post(path, content=body, headers={header: value}).json() for _ in range(10)]
+    assert [each["outcome"] for each in told] == ["published", *["suppressed"] * 9]
+
+
+def test_the_lock_of_the_readme() -> None:
+    (call,) = re.findall(r"^curl -s localhost:8765(/v1/\S+) -H '(.*?): (.*?)' -d '(.*?)'$", README, re.MULTILINE)
+    path, header, value, body = call
+    with running() as service:
+        assert service.http.post(path, content=body, headers={header: value}).json()["fence"] > 0
 
 
 @pytest.mark.parametrize("number", range(len(blocks("docs/testing.md"))))

@@ -7,7 +7,6 @@ import os
 import threading
 import weakref
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Literal, Self
 
 from .cache import Cache
@@ -28,6 +27,7 @@ from .faces.queues import AsyncQueues, Queues
 from .faces.reservations import AsyncReservations, Reservations
 from .faces.watermarks import AsyncWatermarks, Watermarks
 from .flows.renewal import keep_renewing, keep_watching
+from .folder import data_folder
 from .model import Finding
 from .resilience.breaker import Breaker
 from .rules import Seconds, seconds
@@ -52,9 +52,7 @@ def default_url() -> str:
     url = os.environ.get("SOLELY_URL")
     if url:
         return url
-    folder = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "solely"
-    folder.mkdir(parents=True, exist_ok=True)
-    return f"sqlite:///{folder / 'solely.db'}"
+    return f"sqlite:///{data_folder() / 'solely.db'}"
 
 
 def _timeout(timeout: Seconds) -> float:

@@ -18,7 +18,7 @@
     ├── StaleFence                     a guarded resource has seen a later holder: nothing was written
     ├── ClientClosed                   the client was closed
     ├── DataError                      the SQL database of applications could not do what was asked
-    │   └── DataUnavailable            no answer, or not now; also a StoreUnavailable, as which it is told and retried
+    │   └── DataUnavailable            no answer, or not now; also a StoreUnavailable: the same call may work later
     └── StoreError                     the store could not do what was asked
         ├── StoreUnavailable           no answer: nothing was granted, and what was asked may or may not have happened
         │   └── Unanswered             one try was sent and no answer came (drivers repeat it under the same owner)

@@ -135,7 +135,7 @@ def test_an_application_runs_from_start_to_stop(made: Made, tmp_path: Path) -> N
         until(lambda: told.count("stumbled") >= 2 and told.count("walked") >= 2)
         figures = it.get("/metrics", headers=reader).text
         assert f"solely_{made.name}_seats 7.0" in figures
-        failures = rf'solely_job_failures_total{{app="{made.name}",job="stumble"}} (\d+)'
+        failures = rf'solely_job_failures_total{{app="{made.name}",what="stumble"}} (\d+)'
         found = re.search(failures, figures)
         assert found is not None
         assert int(found[1]) >= 1
@@ -327,7 +327,9 @@ def test_a_wrong_secret_is_not_repeated(made: Made) -> None:
     ("url", "data"),
     [
         ("memory://", "sqlite:///:memory:"),
-        ("sqlite:////var/lib/so%20lely/store.db", "sqlite:////var/lib/so%20lely/data.db"),
+        ("sqlite:////var/lib/so%20lely/store.db", "sqlite:////var/lib/so%20lely/store-data.db"),
+        ("sqlite:////var/lib/other.db", "sqlite:////var/lib/other-data.db"),
+        ("sqlite:////var/lib/plain", "sqlite:////var/lib/plain-data.db"),
         ("redis://host", "sqlite:///{home}/solely/data.db"),
     ],
 )

@@ -10,8 +10,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+import solely.http
 from solely.apps import APPS
 from tests.service.serving import LINES, TOKENS, Running, bearer, running
 
@@ -19,6 +21,12 @@ PAGE = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
 BLOCKS = re.findall(
     r"^```(?:python|sql)\n(?:#|--) src/solely/apps/greetings/(\S+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL
 )
+
+
+class Visitor(msgspec.Struct):
+    """What a client sends."""
+
+    name: str
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +61,13 @@ def test_it_greets_each_visitor_once(greetings: Running) -> None:
     assert "solely_greetings_suppressed_total 1.0" in greetings.get("/metrics", headers=reader).text
     assert greetings.post("/api/greetings", {"name": "Eve"}, headers=reader).status_code == 403
     assert greetings.post("/api/greetings", {"nam": "Eve"}, headers=writer).status_code == 400
-    assert "/api/greetings" in greetings.get("/openapi.json").json()["paths"]
+    document = greetings.get("/openapi.json").json()["paths"]
+    assert document["/api/greetings"]["post"]["tags"] == ["greetings"]
+    assert (
+        "The database of applications does not answer"
+        in (document["/api/greetings"]["post"]["responses"]["503"]["description"])
+    )
+    assert "database" not in document["/v1/locks/acquire"]["post"]["responses"]["503"]["description"]
 
 
 def test_it_forgets_what_is_old(greetings: Running) -> None:
@@ -69,7 +83,11 @@ def test_while_the_database_is_away_nothing_is_lost(greetings: Running) -> None:
     with closing(sqlite3.connect(greetings.service.settings.data_url.removeprefix("sqlite:///"))) as other:
         other.execute("BEGIN IMMEDIATE")  # and nobody else can write
         away = greetings.post("/api/greetings", {"name": "Max"}, headers=writer)
+        client = solely.http.Client(greetings.address, token=TOKENS["write"])
+        with client, pytest.raises(solely.DataUnavailable):
+            client.post("/api/greetings", Visitor(name="Max"), dict[str, str])
     assert (away.status_code, away.headers["retry-after"]) == (503, "1")
+    assert away.json()["type"] == "/policy#data-away"
     assert "data.db" not in away.text, "what the database says is for the log"
     assert greetings.post("/api/greetings", {"name": "Max"}, headers=writer).json() == {"words": "Hi Max"}
 

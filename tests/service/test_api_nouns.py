@@ -182,6 +182,33 @@ def test_reservations(api: Client, admin: Client) -> None:
         api.reservations.record(second.id)
 
 
+def test_a_reservation_is_renewed_by_its_id(api: Client, guarded: Running) -> None:
+    key = fresh("slow")
+    granted = api.reservations.reserve(key, hold=20)
+    assert 19 < api.reservations.renew(granted.id) <= 20, "as long as it was reserved for"
+    assert 39 < api.reservations.renew(granted.id, hold=40) <= 40
+    assert 39 < api.reservations.renew(granted.id, hold=1) <= 40, "never shortened"
+    assert [told.event for told in guarded.service.feed.last(prefix=f"reservation/{key}")].count("renewed") == 3
+    with pytest.raises(solely.InvalidInput, match="max_ttl"):
+        api.reservations.renew(granted.id, hold=100_000)
+    with pytest.raises(solely.InvalidInput):
+        api.reservations.renew(granted.id, hold=-1)
+    api.reservations.record(granted.id)
+    with pytest.raises(solely.UnknownReservation, match="recorded"):
+        api.reservations.renew(granted.id)
+    with pytest.raises(solely.UnknownReservation, match="no reservation id"):
+        api.reservations.renew("made-up")
+
+
+def test_a_reservation_that_another_has_is_not_renewed(api: Client, admin: Client) -> None:
+    key = fresh("overtaken")
+    first = api.reservations.reserve(key)
+    assert admin.reservations.expire(key, reason="it hangs")
+    assert api.reservations.reserve(key).granted
+    with pytest.raises(solely.ReservationMismatch):
+        api.reservations.renew(first.id)
+
+
 def test_a_reservation_that_was_handed_over_is_not_told_as_lost(api: Client, guarded: Running) -> None:
     key = fresh("handed-over")
     api.reservations.reserve(key, hold=0.05)

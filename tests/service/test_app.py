@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from solely.service.mounted import mount
+from solely.service.openapi import openapi
 from solely.service.problems import KINDS
 from solely.service.routes import READ, Answer, Call, PageSize, Prefix, Reply, Route
 from solely.service.service import Service
@@ -251,6 +252,30 @@ def test_every_write_says_what_a_repeat_does() -> None:
     routes = mount(Service(settings()))
     silent = [route.path for route in routes if route.method == "POST" and not route.hidden and not route.again]
     assert silent == []
+
+
+def test_routes_are_listed_by_what_they_are_about(open_service: Running) -> None:
+    paths = open_service.get("/openapi.json").json()["paths"]
+    tags = {path: {tag for operation in each.values() for tag in operation["tags"]} for path, each in paths.items()}
+    assert tags["/v1/locks/acquire"] == {"locks"}
+    for path in ("/-/healthy", "/metrics", "/openapi.json", "/policy"):
+        assert tags[path] == {"service"}
+    for path in ("/api/alerts", "/api/v2/alerts", "/v2/enqueue"):
+        assert tags[path] == {"alerts"}
+
+
+@pytest.mark.parametrize(
+    ("path", "tag", "noun"),
+    [
+        ("/api/orders/{id}", "", "orders"),
+        ("/api/v2/orders", "", "orders"),
+        ("/v2/orders", "", "orders"),
+        ("/orders", "shop", "shop"),
+        ("/", "", "dashboard"),
+    ],
+)
+def test_the_noun_of_a_path(path: str, tag: str, noun: str) -> None:
+    assert Route("GET", path, READ, openapi, "", tag=tag).noun == noun
 
 
 # -- caps

@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from solely.apps import APPS, find
+from solely.service.figures import Figure
+from solely.service.jobs import FAILURES
 from solely.service.metrics import KNOWN
+from tests.service.serving import Running
 
 GRAFANA = Path(__file__).parent.parent.parent / "docs" / "grafana"
 METRIC = re.compile(r"\bsolely_[a-z_]+\b")
@@ -20,13 +24,21 @@ MATCHER = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"")
 OF_PROMETHEUS = {"instance", "job", "le"}
 
 
+def figures() -> list[Figure]:
+    """All that /metrics can tell: of the service, and of every application that there is."""
+    return [*KNOWN, FAILURES, *(figure for name in APPS for figure in find(name).figures)]
+
+
+def suffixes(figure: Figure) -> tuple[str, ...]:
+    """What its name ends with at /metrics."""
+    if figure.kind:
+        return ("",)
+    return ("_bucket", "_sum", "_count") if figure.bounds else ("_total",)
+
+
 def names() -> dict[str, set[str]]:
     """Each name that /metrics tells, and its labels."""
-    told = {}
-    for figure in KNOWN:
-        for suffix in ("_bucket", "_sum", "_count") if figure.bounds else ("_total",):
-            told[figure.name + suffix] = set(figure.labels)
-    return told
+    return {figure.name + suffix: set(figure.labels) for figure in figures() for suffix in suffixes(figure)}
 
 
 def rules() -> list[dict[str, Any]]:
@@ -58,8 +70,19 @@ def test_every_metric_and_label_exists(expression: str) -> None:
 
 def test_every_metric_is_drawn() -> None:
     drawn = {name for expression in expressions() for name in METRIC.findall(expression)}
-    for figure in KNOWN:
-        assert any(name.startswith(figure.name) for name in drawn), figure.name
+    for figure in figures():
+        assert any(figure.name + suffix in drawn for suffix in suffixes(figure)), figure.name
+
+
+def test_the_names_are_those_that_the_service_tells(open_service: Running) -> None:
+    told = re.findall(r"^# TYPE (solely_\w+) ", open_service.get("/metrics").text, re.MULTILINE)
+    known = [figure.name if figure.bounds or figure.kind else f"{figure.name}_total" for figure in figures()]
+    assert sorted(told) == sorted(known)
+
+
+def test_no_label_is_one_that_prometheus_sets() -> None:
+    for figure in figures():
+        assert not OF_PROMETHEUS & set(figure.labels), "Prometheus would rename ours to exported_…"
 
 
 def test_every_rule_says_what_it_means_and_what_to_do() -> None:

@@ -18,6 +18,7 @@ from ..flows.replay import LetterOutcome
 from ..handles.deadletter import DeadLetters
 from ..model import item_key
 from ..stores import Store
+from .audited import Audit
 from .entries import not_found
 from .exits import Exit, leave
 from .options import Place, at_store, by_reason, confirm, in_form
@@ -48,6 +49,10 @@ def _where(id: str, error: str | None, everything: bool) -> Callable[[Letter], b
     if bool(id) + (error is not None) + everything != 1:
         raise click.UsageError("Which letters? Give an ID, --error TEXT or --all.")
     return lambda letter: letter.id == id if id else _failed_by(error or "", letter)
+
+
+def _which(id: str, error: str | None) -> str:
+    return id or ("all" if error is None else f"those with {error!r:.{_SAID}}")
 
 
 def _failed_by(error: str, letter: Letter) -> bool:
@@ -134,11 +139,13 @@ def replay(
     failed again, 3 if there is no such letter, 5 if somebody else was at one of them.
     """
     where = _where(id, error, everything)
-    with place.client() as once:
+    store = place.store()
+    with place.client(store=store) as once:
         letters = once.dead_letters(group)
         if dry_run:
             _say_which(letters, where, "replay")
             return
+        Audit(place.url, store).record("dead-letters.replay", group, f"replay of {_which(id, error)}")
         outcomes = Counter[LetterOutcome]()
         if id:
             outcomes[letters.replay(id, partial(_hand_over, handler)).outcome] += 1
@@ -177,7 +184,8 @@ def purge(
 ) -> None:
     """Removes letters for good; prints how many. Exits with 3 if there is none."""
     where = _where(id, error, everything)
-    with place.client() as once:
+    store = place.store()
+    with place.client(store=store) as once:
         letters = once.dead_letters(group)
         count = letters.count(where)
         if not count:
@@ -186,6 +194,7 @@ def purge(
             _say_which(letters, where, "purge")
             return
         confirm(f"Purge {count} of the dead letters of {group!r}", yes)
+        Audit(place.url, store).record("dead-letters.purge", f"{group}/{id}" if id else group, reason)
         click.echo(letters.purge(where=where, reason=reason))
 
 

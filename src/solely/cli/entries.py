@@ -17,6 +17,7 @@ from ..model import Entry, State
 from ..ops import Clear, Op, Read, Reply
 from ..rules import stored_key
 from ..stores import Store
+from .audited import Audit
 from .exits import Exit, leave
 from .options import Place, at_store, by_reason, confirm, in_form, paged
 from .output import Form, Row, talk
@@ -137,6 +138,7 @@ def add_clear(group: click.Group, noun: Noun, meaning: str) -> None:
     @at_store
     def command(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool, yes: bool) -> None:
         with closing(place.store()) as store:
+            audit = Audit(place.url, store)
             found = [read(store, noun.kind, key) for key in keys]
             for entry in found:
                 if entry.state is State.FREE:
@@ -147,6 +149,7 @@ def add_clear(group: click.Group, noun: Noun, meaning: str) -> None:
                     talk(f"would clear {what}")
                     continue
                 confirm(f"Clear {what}", yes)
+                audit.record(f"{noun.kind}s.clear", entry.name, reason)
                 if not perform(store, Clear(entry.key, entry.fence, reason)):
                     talk(f"not cleared: {what}: it has moved on since it was looked at")
                     leave(Exit.BUSY)

@@ -19,6 +19,8 @@ from ..rules import duration
 from ..stores import Store, open_store
 from .output import FORMS, Form
 
+REASON = (3, 500)  # characters of a reason: as the service has it, a word at least and no more than a paragraph
+
 
 class Duration(click.ParamType[float]):
     """30s, 5m, 1h30m, 250ms, 7d; a bare number is seconds."""
@@ -92,10 +94,16 @@ def paged(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def _reason(context: click.Context, parameter: click.Parameter, text: str) -> str:
+    if not REASON[0] <= len(text.strip()) <= REASON[1]:
+        raise click.BadParameter(f"say why in {REASON[0]} to {REASON[1]} characters, not in {len(text.strip())}")
+    return text.strip()
+
+
 def by_reason(function: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --reason, --dry-run and --yes, which everything has that takes something away."""
     for option in (
-        click.option("--reason", required=True, metavar="TEXT", help="Why: it goes into the log of the store's users."),
+        click.option("--reason", required=True, metavar="TEXT", callback=_reason, help="Why: the audit log keeps it."),
         click.option("--dry-run", is_flag=True, help="Change nothing; say what would be done."),
         click.option("-y", "--yes", is_flag=True, help="Do not ask."),
     ):

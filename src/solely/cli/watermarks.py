@@ -9,6 +9,7 @@ import click
 
 from ..flows.watermark import Value, decode
 from ..model import Entry
+from .audited import Audit
 from .entries import Facts, Noun, add_clear, add_list, add_show, not_found
 from .options import Place, at_store, by_reason, confirm
 from .output import cell, talk
@@ -71,7 +72,8 @@ def advance(place: Place, name: str, value: Value) -> None:
 @at_store
 def rewind(place: Place, name: str, value: Value, reason: str, dry_run: bool, yes: bool) -> None:
     """Takes it back to VALUE, so that what came after is done again; prints what then stands."""
-    with place.client() as once:
+    store = place.store()
+    with place.client(store=store) as once:
         mark = once.watermark(name)
         stands = mark.read()
         if stands is None:
@@ -81,6 +83,7 @@ def rewind(place: Place, name: str, value: Value, reason: str, dry_run: bool, ye
             talk(f"would rewind {what}")
             return
         confirm(f"Rewind {what}", yes)
+        Audit(place.url, store).record("watermarks.rewind", name, reason)
         click.echo(_said(mark.rewind(value, reason=reason)))
 
 

@@ -7,20 +7,12 @@ import math
 from typing import Any
 
 from ..errors import InvalidInput, UnknownReservation
-from ..flows.reservation import Ticket, clear, expire
-from ..handles.reservation import (
-    AsyncReservation,
-    Reservation,
-    ReservationInfo,
-    clearing,
-    listing,
-    recording,
-    releasing,
-    reserving,
-)
+from ..flows.reservation import HOLD, Ticket, clear, expire
+from ..handles.reservation import AsyncReservation, Reservation, ReservationInfo, clearing, listing
+from ..handles.reserving import recording, releasing, renewing, reserving
 from ..handles.tickets import ticket_of
 from ..policies import Group, checked_terms
-from ..rules import MIN_TTL, Seconds, seconds, stored_key
+from ..rules import MIN_TTL, Seconds, seconds, stored_key, ttl_seconds
 from . import AsyncFace, Face
 
 log = logging.getLogger("solely")
@@ -35,6 +27,11 @@ def _recordable(id: str) -> Ticket:
     except UnknownReservation:
         log.warning("Attempted to record with unknown reservation ID: %r", id[:40])
         raise
+
+
+def _renewal(id: str, hold: Seconds | None) -> tuple[Ticket, float]:
+    ticket = ticket_of(id)
+    return ticket, ticket.hold if hold is None else ttl_seconds(hold, "hold")
 
 
 def _longest(max_hold: Seconds | None) -> float:
@@ -64,7 +61,7 @@ class Reservations(Face):
         self,
         key: str,
         *,
-        hold: Seconds = 30.0,
+        hold: Seconds = HOLD,
         quiet: Seconds = 300.0,
         limit: int | None = None,
         per: Seconds | None = None,
@@ -83,6 +80,15 @@ class Reservations(Face):
         terms = checked_terms(hold, quiet, limit, per, group, self._store.max_limit)
         answer = self._run(reserving(self._core, stored, terms, purpose, renew, _longest(max_hold)))
         return Reservation(key, answer, self._core, self._run)
+
+    def renew_reservation(self, id: str, *, hold: Seconds | None = None) -> float:
+        """Holds the reservation of this id for `hold` seconds from now, or as long as it was reserved for, and never
+        shorter than it is: the seconds it now has, from before the call.
+
+        Raises ReservationMismatch if another has the key since, UnknownReservation if it was recorded or released, or
+        ran out. To be called by whoever goes on with a reservation that was handed over: nobody else renews it.
+        """
+        return self._run(renewing(self._core, *_renewal(id, hold)))
 
     def record_reservation(self, id: str) -> None:
         """What the reservation of this id was for was sent, by whatever process; as `Reservation.record`."""
@@ -115,7 +121,7 @@ class AsyncReservations(AsyncFace):
         self,
         key: str,
         *,
-        hold: Seconds = 30.0,
+        hold: Seconds = HOLD,
         quiet: Seconds = 300.0,
         limit: int | None = None,
         per: Seconds | None = None,
@@ -134,6 +140,15 @@ class AsyncReservations(AsyncFace):
         terms = checked_terms(hold, quiet, limit, per, group, self._store.max_limit)
         answer = await self._run(reserving(self._core, stored, terms, purpose, renew, _longest(max_hold)))
         return AsyncReservation(key, answer, self._core, self._run)
+
+    async def renew_reservation(self, id: str, *, hold: Seconds | None = None) -> float:
+        """Holds the reservation of this id for `hold` seconds from now, or as long as it was reserved for, and never
+        shorter than it is: the seconds it now has, from before the call.
+
+        Raises ReservationMismatch if another has the key since, UnknownReservation if it was recorded or released, or
+        ran out. To be called by whoever goes on with a reservation that was handed over: nobody else renews it.
+        """
+        return await self._run(renewing(self._core, *_renewal(id, hold)))
 
     async def record_reservation(self, id: str) -> None:
         """What the reservation of this id was for was sent, by whatever process; as `AsyncReservation.record`."""

@@ -22,6 +22,7 @@ RESERVED, QUIET, LIMITED = "reserved", "quiet", "limited"  # why a reservation i
 
 _NO_QUIET = 1e-6  # seconds: the least that a store can tell from none; it ends with the next tick of its clock
 _KEEP_SENT = 30 * 86_400.0  # seconds that the counts of a key are kept after it was last sent: a month of history
+HOLD = 30.0  # seconds that a reservation is held if nothing is said: several times what a send takes
 _PAGE = 100  # reservations cleared at once: fits one batch of every store
 _WRITING = 10.0  # seconds for the writer of the counts, who takes one round trip: long enough for a slow one
 
@@ -41,13 +42,14 @@ class Terms(NamedTuple):
 
 
 class Ticket(NamedTuple):
-    """What proves a reservation to whoever records or releases it, in this process or another."""
+    """What proves a reservation to whoever renews, records or releases it, in this process or another."""
 
     key: str
     owner: str
     fence: int
     quiet: float
     hits: tuple[str, ...]
+    hold: float = HOLD
 
 
 class Answer(NamedTuple):
@@ -104,7 +106,7 @@ def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
         sending = yield SENT
         yield from let_go(_undoing(key, owners, hits, sending[1]))
         raise
-    ticket = Ticket(key, owner, hold.fence, terms.quiet, tuple(hit.key for hit in hits))
+    ticket = Ticket(key, owner, hold.fence, terms.quiet, tuple(hit.key for hit in hits), terms.hold)
     return Answer(hold, ticket, suppressed=entry.refused)
 
 
@@ -127,6 +129,20 @@ def _limited(key: str, owners: list[str], hits: list[Hit], retry_after: float) -
     return Answer(reason=LIMITED, retry_after=retry_after, suppressed=entry.refused)
 
 
+def renew(ticket: Ticket, hold: float) -> Flow[Entry]:
+    """The entry, which is now held for at least `hold` seconds more; never shortens.
+
+    Raises ReservationMismatch if another has the key since, UnknownReservation if it was recorded or is not known.
+    """
+    entry: Entry = yield Renew(ticket.key, ticket.owner, hold)
+    if entry.owner != ticket.owner:
+        raise _not_mine(ticket, entry)
+    if entry.state is not State.HELD:
+        text = f"reservation {ticket.fence} of {entry.name!r} was recorded: there is no hold any more to renew"
+        raise UnknownReservation(text, key=entry.name)
+    return entry
+
+
 def record(ticket: Ticket, now: str) -> Flow[bool]:
     """It was sent at `now`: starts the quiet window. True if recorded by this call, False if it was before.
 
@@ -147,12 +163,12 @@ def record(ticket: Ticket, now: str) -> Flow[bool]:
     was_mine = before.owner == ticket.owner or before.gone == Gone.EXPIRED
     lapsed = was_mine and entry.state is State.FREE and not entry.gone  # finished, and the window was over at the look
     if entry.owner != ticket.owner and not lapsed:
-        raise _not_recorded(ticket, entry)
+        raise _not_mine(ticket, entry)
     yield from _count(ticket, stored, Sent(sent.sent + 1, now, ticket.fence))
     return True
 
 
-def _not_recorded(ticket: Ticket, entry: Entry) -> UnknownReservation | ReservationMismatch:
+def _not_mine(ticket: Ticket, entry: Entry) -> UnknownReservation | ReservationMismatch:
     name = entry.name
     if entry.fence:
         text = f"reservation {ticket.fence} of {name!r} ran out, and {entry.fence} has the key: it may be sent twice"

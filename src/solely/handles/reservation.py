@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from .. import events
 from ..errors import (
     Busy,
     ClientClosed,
     Limited,
     Refused,
-    ReservationMismatch,
     StoreError,
-    UnknownReservation,
 )
 from ..flows import reservation as flows
-from ..flows.hold import FORKED, Hold, Unguarded
+from ..flows.hold import FORKED
 from ..flows.requests import Flow
-from ..flows.reservation import LIMITED, QUIET, RESERVED, Answer, Ticket
+from ..flows.reservation import LIMITED, QUIET, RESERVED, Answer
 from ..holder import describe, purpose_of
 from ..model import Entry, State
 from ..rules import local_clock
+from .reserving import recording, releasing
 from .tickets import id_of
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ class ReservationFace:
 
     @property
     def id(self) -> str:
-        """What another process needs to record or release this reservation; "" if nothing is reserved. A secret."""
+        """What another process needs to renew, record or release it; "" if nothing is reserved. A secret."""
         return id_of(self._ticket) if self._ticket is not None else ""
 
     def hand_over(self) -> str:
@@ -222,60 +220,7 @@ class ReservationInfo(NamedTuple):
     last_sent: datetime | None
 
 
-# -- flows, with what is told and logged
-
-
-def reserving(core: Core, key: str, terms: flows.Terms, purpose: str, renew: bool, most: float) -> Flow[Answer]:
-    """The answer to a reserve; what is granted is renewed, if asked, and watched from now on, for `most` seconds."""
-    flow = flows.reserve(key, terms, core.info(purpose))
-    answer = yield from core.or_proceed(key, "reserve", flow, lambda: Answer(Unguarded(key, terms.hold, local_clock())))
-    if answer.hold is not None:
-        answer.hold.keep(renew, most)
-        core.keep(answer.hold)
-    elif answer.reason == RESERVED:
-        line = "Suppressed due to active reservation: %s, reservation expires in %.2fs."
-        log.debug(line, key.partition("/")[2], answer.retry_after)
-    if core.hook is not None:
-        told = (
-            events.Reserved(key, answer.hold.fence, answer.suppressed)
-            if answer.hold is not None
-            else events.Suppressed(key, answer.reason, answer.retry_after)
-        )
-        core.hook(told)
-    return answer
-
-
-def recording(core: Core, ticket: Ticket, hold: Hold | None = None) -> Flow[None]:
-    """Records; what cannot be recorded is logged and raised."""
-    if hold is not None:
-        core.book.remove(hold)
-    flow = flows.record(ticket, datetime.now(UTC).isoformat(timespec="milliseconds"))
-    try:
-        fresh = yield from core.or_proceed(ticket.key, "record", flow, lambda: False)
-    except UnknownReservation:
-        log.warning("Attempted to record with unknown reservation ID: %s", _shown(ticket))
-        raise
-    except ReservationMismatch as mismatch:
-        log.warning("Reservation ID mismatch: expected %d, got %s", mismatch.expected, _shown(ticket))
-        raise
-    if fresh and core.hook is not None:
-        core.hook(events.Recorded(ticket.key, ticket.fence, local_clock() - hold.since if hold is not None else 0.0))
-
-
-def releasing(core: Core, ticket: Ticket, hold: Hold | None = None) -> Flow[bool]:
-    """True if the key was freed and the hits given back."""
-    if hold is not None:
-        core.book.remove(hold)
-    flow = flows.release(ticket, hold is None or hold.doubtful)
-    freed = yield from core.or_proceed(ticket.key, "release", flow, lambda: False)
-    if freed:
-        log.debug("Released reservation %s", _shown(ticket))
-    return freed
-
-
-def _shown(ticket: Ticket) -> str:
-    """The part of an id that is no secret."""
-    return f"{ticket.fence} of {ticket.key.partition('/')[2]!r}"
+# -- what an admin sees and does
 
 
 def listing(prefix: str, after: str, limit: int) -> Flow[list[ReservationInfo]]:

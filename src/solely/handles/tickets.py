@@ -1,4 +1,4 @@
-"""Tickets as text: the id of a reservation, which another process needs to record or release it."""
+"""Tickets as text: the id of a reservation, which another process needs to renew, record or release it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import InvalidInput, UnknownReservation
 from ..flows.reservation import Ticket
-from ..rules import MAX_TTL, stored_key
+from ..rules import MAX_TTL, MIN_TTL, stored_key
 
 MAX_ID = 16 * 1024  # characters: three keys of 512 bytes with every byte escaped; what is longer is no id of ours
 _OWNER = re.compile("[0-9a-f]{32}")
@@ -25,9 +25,11 @@ def ticket_of(id: Any) -> Ticket:
     if not isinstance(id, str):
         raise InvalidInput(f"a reservation id must be the str that reservation.id returned, not {id!r:.80}")
     try:
-        key, owner, fence, quiet, hits = json.loads(base64.urlsafe_b64decode(id[:MAX_ID]))
-        ticket = Ticket(_stored(key, "reservation"), str(owner), int(fence), float(quiet), tuple(map(_stored, hits)))
-        if _OWNER.fullmatch(ticket.owner) and 0 < ticket.fence < 1 << 63 and 0.0 <= ticket.quiet <= MAX_TTL:
+        key, owner, fence, quiet, hits, hold = json.loads(base64.urlsafe_b64decode(id[:MAX_ID]))
+        stored = _stored(key, "reservation"), str(owner), int(fence), float(quiet), tuple(map(_stored, hits))
+        ticket = Ticket(*stored, hold=float(hold))
+        lasting = 0.0 <= ticket.quiet <= MAX_TTL and MIN_TTL <= ticket.hold <= MAX_TTL
+        if lasting and _OWNER.fullmatch(ticket.owner) and 0 < ticket.fence < 1 << 63:
             return ticket
     except (ValueError, TypeError, OverflowError, RecursionError):
         pass

@@ -112,6 +112,12 @@ class Reservations(_Noun):
         body = reservations.Reserve(key=key, hold=hold, quiet=quiet, limit=limit, group=group, purpose=purpose)
         return self._post("/v1/reservations/reserve", body, reservations.ReservationAnswer)
 
+    def renew(self, id: str, *, hold: float | None = None) -> float:
+        """The seconds that the hold now has, from before the request was sent; UnknownReservation if it was recorded or
+        released, or ran out, ReservationMismatch if it is another's since."""
+        body = reservations.RenewReservation(id=id, hold=hold)
+        return self._post("/v1/reservations/renew", body, reservations.RenewedReservation).left
+
     def record(self, id: str) -> None:
         """It was sent; UnknownReservation or ReservationMismatch if it was another's by then."""
         self._post("/v1/reservations/record", reservations.Record(id=id), reservations.RecordedReservation)

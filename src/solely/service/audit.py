@@ -3,23 +3,18 @@ log and it outlives them; and told to the service's own log."""
 
 from __future__ import annotations
 
-import secrets
-import time
-
 import msgspec
 import structlog
 
+from ..audit import KEPT, PREFIX, QUEUE, dropping, new_record
 from ..errors import StoreError
-from ..model import Entry, item_key
-from ..ops import MAX_BATCH, Clear, Op, Push
+from ..model import Entry
+from ..ops import MAX_BATCH, Op, Push
 from ..stores import AsyncStore
-from .security import AUDIT_QUEUE as QUEUE
 
 log = structlog.get_logger("solely.audit")
 
-KEPT = 1000  # records: at ten interventions a day, a quarter of a year
 _ROOM = 50  # records over KEPT before the oldest are dropped, so that not every record costs a second look
-_END = 10**16  # µs: 2286. Ids count down from here, so that the newest comes first in key order
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -42,8 +37,7 @@ class Audit:
 
     async def record(self, who: str, action: str, key: str, reason: str) -> Record:
         """Keeps the record before the action is done; StoreError if it cannot."""
-        now = time.time()
-        made = Record(f"{_END - int(now * 1e6):016d}-{secrets.token_hex(4)}", now, who, action, key, reason)
+        made = Record(**new_record(who, action, key, reason))
         log.warning("audit", who=who, action=action, key=key, reason=reason)
         await self._perform([Push(QUEUE, made.id, msgspec.json.encode(made))])
         self._written += 1
@@ -56,18 +50,15 @@ class Audit:
         return [msgspec.json.decode(entry.value or b"", type=Record) for entry in await self._scan(after, limit)]
 
     async def _scan(self, after: str, limit: int) -> list[Entry]:
-        return await self._store.scan(item_key(QUEUE, ""), item_key(QUEUE, after) if after else "", limit)
+        return await self._store.scan(PREFIX, PREFIX + after if after else "", limit)
 
     async def _trim(self) -> None:
         """Drops what is older than the newest KEPT records."""
         newest = await self._scan("", KEPT)
         if len(newest) == KEPT:
-            last = newest[-1].key.removeprefix(item_key(QUEUE, ""))
-            older = await self._scan(last, MAX_BATCH)
+            older = await self._scan(newest[-1].key.removeprefix(PREFIX), MAX_BATCH)
             if older:
-                await self._perform(
-                    [Clear(each.key, each.fence, "older than the newest that are kept") for each in older]
-                )
+                await self._perform(dropping(older))
 
     async def _perform(self, ops: list[Op]) -> None:
         for reply in await self._store.perform(ops):

@@ -120,10 +120,19 @@ async def version(call: Call[None, None]) -> Version:
 
 
 ROUTES = [
-    Route("GET", "/healthz", PUBLIC, healthz, "Alive", answer=Alive),
-    Route("GET", "/readyz", PUBLIC, readyz, "Ready to grant", answer=Ready, others={503: Ready}),
-    Route("GET", "/-/healthy", PUBLIC, healthz, "Alive, as Prometheus spells it", answer=Alive),
-    Route("GET", "/-/ready", PUBLIC, readyz, "Ready, as Prometheus spells it", answer=Ready, others={503: Ready}),
-    Route("GET", "/metrics", READ, metrics, "Figures for Prometheus", media="text/plain"),
-    Route("GET", "/version", READ, version, "Which version runs", answer=Version),
+    Route("GET", "/healthz", PUBLIC, healthz, "Alive", answer=Alive, tag="service"),
+    Route("GET", "/readyz", PUBLIC, readyz, "Ready to grant", answer=Ready, others={503: Ready}, tag="service"),
+    Route("GET", "/-/healthy", PUBLIC, healthz, "Alive, as Prometheus spells it", answer=Alive, tag="service"),
+    Route(
+        "GET",
+        "/-/ready",
+        PUBLIC,
+        readyz,
+        "Ready, as Prometheus spells it",
+        answer=Ready,
+        others={503: Ready},
+        tag="service",
+    ),
+    Route("GET", "/metrics", READ, metrics, "Figures for Prometheus", media="text/plain", tag="service"),
+    Route("GET", "/version", READ, version, "Which version runs", answer=Version, tag="service"),
 ]

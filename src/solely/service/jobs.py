@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("solely.jobs")
 
 JITTER = 0.2  # of the time between two runs, more or less: so that workers which start together do not stay together
-FAILURES = Figure("solely_job_failures", "Runs of applications' jobs that failed", ("app", "job"))
+# Its label is no `job`: Prometheus gives that name to what it scrapes.
+FAILURES = Figure("solely_job_failures", "Runs of applications' jobs that failed", ("app", "what"))
 
 
 async def keep_doing(service: Service, app: App[Any], job: Job) -> None:

@@ -3,6 +3,8 @@ name. A new noun adds one line."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..apps import find, has, module_of
 from ..errors import InvalidInput
 from . import health, openapi, policy
@@ -10,7 +12,8 @@ from .api import claims, deadletters, entries, events, limits, locks, marks, ops
 from .dashboard import pages
 from .dashboard.rendering import add_templates
 from .jobs import FAILURES
-from .routes import Route
+from .problems import DATA_AWAY
+from .routes import PUBLIC, Route
 from .service import Service
 
 MODULES = (
@@ -40,4 +43,10 @@ def mount(service: Service) -> list[Route]:
         if has(name, "templates"):
             add_templates(name, module_of(name))
         service.apps[name] = kind(service, service.settings.section(name))
-    return [*all_routes(), *(route for app in service.apps.values() for route in app.routes())]
+    return [*all_routes(), *(_of_app(name, route) for name, app in service.apps.items() for route in app.routes())]
+
+
+def _of_app(name: str, route: Route) -> Route:
+    """The route as the documents list it: with the application's name, and with what its database may refuse."""
+    refusals = (*route.refusals, DATA_AWAY) if has(name, "migrations") and route.auth != PUBLIC else route.refusals
+    return replace(route, tag=route.tag or name, refusals=refusals)

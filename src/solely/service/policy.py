@@ -56,4 +56,6 @@ async def policy(call: Call[None, None]) -> HTMLResponse:
     return HTMLResponse(page, headers={"cache-control": "max-age=300"})
 
 
-ROUTES = [Route("GET", POLICY_PATH, PUBLIC, policy, "What a repeat of each request does", media="text/html")]
+ROUTES = [
+    Route("GET", POLICY_PATH, PUBLIC, policy, "What a repeat of each request does", media="text/html", tag="service")
+]

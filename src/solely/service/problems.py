@@ -52,6 +52,12 @@ STALE = Kind("stale", 412, "A later holder was seen", "Nothing was written. Stop
 AWAY = Kind(
     "store-away", 503, "The store does not answer", "Nothing was granted. Come again after Retry-After seconds."
 )
+DATA_AWAY = Kind(
+    "data-away",
+    503,
+    "The database of applications does not answer",
+    "What was asked was not done, or is not known to be. Come again after Retry-After seconds.",
+)
 FULL = Kind("store-full", 507, "The store is full", "Nothing may be evicted: give it more room.")
 STORE_FAILED = Kind("store-failed", 502, "The store failed", "The service's log says how.")
 STOPPING = Kind("stopping", 503, "The service is stopping", "Nothing was granted. Ask another instance, or come again.")
@@ -75,6 +81,7 @@ OF_ERRORS: tuple[tuple[type[errors.SolelyError], Kind], ...] = (
     (errors.LeaseLost, LOST),
     (errors.StaleFence, STALE),
     (errors.ClientClosed, STOPPING),
+    (errors.DataUnavailable, DATA_AWAY),  # also a StoreUnavailable, so it comes first
     (errors.StoreUnavailable, AWAY),
     (errors.StoreFull, FULL),
     (errors.StoreError, STORE_FAILED),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from msgspec import inspect
 from ..apps import APPS
 from ..errors import InvalidInput
 from ..rules import duration
+from .masking import masked
 
 PREFIX = "SOLELY_"
 ENVIRONMENT = "environment"
@@ -26,6 +27,7 @@ NOT_OURS_PREFIXES = ("SOLELY_TEST_", "SOLELY_RUN_", "_SOLELY_")
 
 _LISTS = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType)
 _TABLES = (inspect.StructType, inspect.DictType)
+_PLACED = re.compile(r"(.*) - at `\$(.*)`", re.DOTALL)  # how msgspec says where
 
 
 def read_file(file: str | Path | None) -> dict[str, Any]:
@@ -77,28 +79,43 @@ def checked(
         try:
             values[name] = _value(types[name], value)
         except (ValueError, msgspec.DecodeError) as error:
+            place, why = _told(error, value if name in hidden else None)
             shown = "" if name in hidden else f" {value!r}"
-            raise InvalidInput(f"{source}: {key}{shown}: {_why(error, value if name in hidden else '')}") from None
+            raise InvalidInput(f"{source}: {key}{place}{shown}: {why}") from None
     return values
 
 
-def _why(error: Exception, secret: Any) -> str:
-    """What is wrong, unless that repeats a text of the secret."""
-    why = str(error)
-    return "a value in it cannot be, which is not repeated here" if any(text in why for text in _texts(secret)) else why
+class _Misplaced(InvalidInput):
+    """What is wrong at a place inside a value. The text names keys and types that are known, and repeats no value,
+    unless it is `quoting`."""
+
+    def __init__(self, place: str, why: str, quoting: bool = False) -> None:
+        super().__init__(why)
+        self.place = place
+        self.quoting = quoting
 
 
-def _texts(secret: Any) -> Iterator[str]:
-    if isinstance(secret, Mapping):
-        secret = list(secret.values())
-    if isinstance(secret, list | tuple):
-        for each in secret:
-            yield from _texts(each)
-    elif isinstance(secret, str) and secret:
-        yield secret
-        with suppress(msgspec.DecodeError):
-            if not isinstance(inner := msgspec.json.decode(secret), str):
-                yield from _texts(inner)
+def _told(error: Exception, secret: Any) -> tuple[str, str]:
+    """Where in the value it is wrong, and what is; without a word of the secret, if it is one."""
+    why, place = str(error), ""
+    if isinstance(error, _Misplaced):
+        place = error.place
+        if not error.quoting:
+            return place, why
+    elif found := _PLACED.fullmatch(why):
+        why, place = found[1], found[2]
+    return place, why if secret is None else masked(why, secret)
+
+
+@contextmanager
+def _at(step: str) -> Iterator[None]:
+    """What is found wrong in the block lies one step deeper."""
+    try:
+        yield
+    except _Misplaced as error:
+        raise _Misplaced(step + error.place, str(error), error.quoting) from None
+    except ValueError as error:
+        raise _Misplaced(step, str(error), quoting=True) from None
 
 
 def _hint(name: str, known: Collection[str]) -> str:
@@ -136,20 +153,31 @@ def _shaped(kind: inspect.Type, value: Any) -> Any:
         wants_seconds = _alternative(kind, (inspect.FloatType,)) and not _alternative(kind, (inspect.StrType,))
         return duration(value) if wants_seconds else value
     if isinstance(value, list | tuple) and (many := _alternative(kind, _LISTS)):
-        return [_shaped(many.item_type, each) for each in value]
+        return [_step(f"[{index}]", many.item_type, each) for index, each in enumerate(value)]
     if isinstance(value, Mapping):
         return _table(kind, value)
     return value
 
 
+def _step(step: str, kind: inspect.Type, value: Any) -> Any:
+    with _at(step):
+        return _shaped(kind, value)
+
+
 def _table(kind: inspect.Type, value: Mapping[Any, Any]) -> Any:
     kind = _plain(kind)
     among = [_plain(each) for each in kind.types] if isinstance(kind, inspect.UnionType) else [kind]
+    tags: dict[str, list[str]] = {}
     for each in among:
         if isinstance(each, inspect.DictType):
-            return {name: _shaped(each.value_type, inner) for name, inner in value.items()}
-        if isinstance(each, inspect.StructType) and (not each.tag_field or value.get(each.tag_field) == each.tag):
-            return _struct(each, value)
+            return {name: _step("[...]", each.value_type, inner) for name, inner in value.items()}
+        if isinstance(each, inspect.StructType):
+            if not each.tag_field or value.get(each.tag_field) == each.tag:
+                return _struct(each, value)
+            tags.setdefault(each.tag_field, []).append(str(each.tag))
+    for field, known in tags.items():
+        wrong = f"there is no such {field}" if field in value else f"no {field} is given"
+        raise _Misplaced(f".{field}", f"{wrong}; known are {', '.join(known)}")
     return value
 
 
@@ -158,6 +186,6 @@ def _struct(kind: inspect.StructType, value: Mapping[Any, Any]) -> dict[Any, Any
     shaped = {}
     for name, inner in value.items():
         if name not in fields and name != kind.tag_field:
-            raise InvalidInput(f"unknown key {name!r}{_hint(str(name), fields)}")
-        shaped[name] = _shaped(fields[name], inner) if name in fields else inner
+            raise _Misplaced("", f"unknown key {name!r}{_hint(str(name), fields)}")
+        shaped[name] = _step(f".{name}", fields[name], inner) if name in fields else inner
     return shaped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
@@ -26,6 +27,7 @@ UNMATCHED = "unmatched"  # the path of requests without a route: not told apart,
 KIB = 1024
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that only look
 SMALL = 64 * KIB  # bytes of a body: some hundred keys
+_VERSION = re.compile(r"v\d+")
 
 # The types of which bodies and queries are made. Bounds are part of the type, so they are checked, documented, and
 # keep NaN and infinity out.
@@ -202,7 +204,8 @@ class Route:
     own, beside those that every route has. `cap` bounds the body in bytes as it streams in. A route that `grants` is
     refused while the service stops. `again` says what a repeat of the request does: the policy page shows it. `keyed`:
     a repeat with the same Idempotency-Key gets the first one's answer, which must then still be true.
-    A form is urlencoded, and needs the CSRF token in its field `csrf`.
+    A form is urlencoded, and needs the CSRF token in its field `csrf`. `tag` says under what the documents list it,
+    where its path does not; those of an application are listed under its name.
     """
 
     method: str
@@ -223,12 +226,14 @@ class Route:
     again: str = ""
     keyed: bool = False
     hidden: bool = False  # a page for people: not part of the documented API
+    tag: str = ""
 
     @property
     def noun(self) -> str:
-        """What the route is about: the first part of its path behind /v1."""
+        """What the route is about: its tag, else the first part of its path that is neither `api` nor a version."""
         parts = [part for part in self.path.split("/") if part]
-        return (parts[1] if parts[:1] == ["v1"] and len(parts) > 1 else parts[0]) if parts else "dashboard"
+        telling = (part for part in parts if part != "api" and not _VERSION.fullmatch(part))
+        return self.tag or next(telling, "dashboard")
 
     @property
     def name(self) -> str:

@@ -15,13 +15,14 @@ from enum import IntEnum
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from .. import audit
 from ..errors import InvalidInput
 
 AT_ONCE = (
     2  # tokens of one name that are valid at the same time: the old one and the new one, while clients change over
 )
 SESSION = 12 * 3600.0  # seconds: a working day, so that a forgotten browser is shut out by the next morning
-AUDIT_QUEUE = "audit"  # keeps the audit log: nobody but the service itself writes to it or clears it
+AUDIT_QUEUE = audit.QUEUE  # by way of the service, nobody but itself writes to it or clears it
 _KNOWN_HOSTS = 256  # spellings of accepted hosts that are remembered: names times ports, and no more than that
 
 
@@ -85,12 +86,19 @@ def read_token_line(line: str) -> Principal:
 class Tokens:
     """The tokens that are valid now. Without any, everybody is LOCAL."""
 
+    principals: list[Principal]
+
     def __init__(self, lines: Iterable[str]) -> None:
-        self.principals = [read_token_line(line) for line in lines]
-        names = [each.name for each in self.principals]
+        self.replace(lines)
+
+    def replace(self, lines: Iterable[str]) -> None:
+        """From now on these are valid, and no others; InvalidInput, and all is as it was, if they cannot be."""
+        principals = [read_token_line(line) for line in lines]
+        names = [each.name for each in principals]
         for name in names:
             if names.count(name) > AT_ONCE:
                 raise InvalidInput(f"{names.count(name)} tokens are named {name!r}; {AT_ONCE} may be valid at once")
+        self.principals = principals
 
     def __bool__(self) -> bool:
         return bool(self.principals)
@@ -114,6 +122,12 @@ class Tokens:
             if each.name == name and hmac.compare_digest(each.digest, digest):
                 return each
         return None
+
+    def knows(self, principal: Principal) -> bool:
+        """True if what this caller was granted when it asked still stands."""
+        if principal.digest:
+            return principal in self.principals
+        return principal is not LOCAL or not self.principals
 
 
 # -- sessions

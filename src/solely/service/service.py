@@ -27,6 +27,7 @@ from .health import Readiness, data_level, store_level
 from .jobs import keep_doing
 from .metrics import Metrics, timed
 from .problems import TOO_MANY, Problem
+from .rotation import keep_reading
 from .routes import Route
 from .security import Hosts, Sessions, Tokens
 from .settings import Settings
@@ -69,7 +70,8 @@ class Service:
         self.openapi: dict[str, Any] = {}  # their document, once it was asked for
         self.desk = Desk(self.metrics)  # what the dashboard shows and can do
         self.companions: list[Callable[[Service], Coroutine[Any, Any, None]]] = [  # run beside the service, as tasks
-            lambda service: service.desk.history.keep()
+            lambda service: service.desk.history.keep(),
+            keep_reading,
         ]
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: list[Callable[[], Coroutine[Any, Any, None]]] = []  # of what is open, in the order of opening

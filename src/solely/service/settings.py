@@ -17,6 +17,7 @@ from ..apps import APPS, find
 from ..client import default_url
 from ..data.place import MEMORY, beside
 from ..errors import InvalidInput
+from .masking import masked
 from .reading import ENVIRONMENT, by_section, checked, read_environment, read_file
 from .security import Tokens, is_loopback
 
@@ -145,7 +146,8 @@ def _section(app: str, fields: Mapping[str, Any]) -> Any:
     try:
         return shape(**fields)
     except (TypeError, ValueError) as error:  # a TypeError names a field that has no default and was not given
-        raise InvalidInput(f"[{app}]: {error}") from None
+        hidden = [fields[name] for name in find(app).secrets if name in fields]
+        raise InvalidInput(f"[{app}]: {masked(str(error), hidden)}") from None
 
 
 def verify(settings: Settings) -> None:

@@ -1,4 +1,5 @@
-"""Streams of server-sent events. They end when the reader hangs up, the service stops, or there is no more to tell."""
+"""Streams of server-sent events. They end when the reader hangs up or its token is no longer valid, when the service
+stops, or when there is no more to tell."""
 
 from __future__ import annotations
 
@@ -33,6 +34,7 @@ class EventStream(Response):
         self._messages = messages
         self._ended = ended
         self._service = call.service
+        self._reader = call.principal
         self._slot = call.service.waiters.one_more(call.principal.name)
         self._slot.__enter__()  # a Problem now, and not when the answer has begun
 
@@ -55,6 +57,8 @@ class EventStream(Response):
             while True:
                 done, _ = await asyncio.wait({going, *over}, timeout=PAUSE, return_when=asyncio.FIRST_COMPLETED)
                 if done & over or (going in done and not going.result()):
+                    return
+                if not self._service.tokens.knows(self._reader):
                     return
                 await send(
                     {"type": "http.response.body", "body": going.result() if done else b":\n\n", "more_body": True}

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import msgspec
 
+from ...flows.reservation import HOLD
 from ...handles.reservation import ReservationInfo
-from ...handles.tickets import MAX_ID
+from ...handles.tickets import MAX_ID, ticket_of
 from ...ops import MAX_LIMIT
 from ...rules import MAX_TTL
 from ..problems import OVERTAKEN, TOO_MANY, UNKNOWN
@@ -38,7 +39,7 @@ class Reserve(Body):
     """The right to send is held for `hold` seconds; recorded, the key is quiet for `quiet`."""
 
     key: Key
-    hold: Ttl = 30.0
+    hold: Ttl = HOLD
     quiet: Quiet = 300.0
     limit: OwnLimit | None = None
     group: GroupLimit | None = None
@@ -57,6 +58,19 @@ class ReservationAnswer(Answer):
     reason: str
     retry_after: float
     suppressed: int
+
+
+class RenewReservation(Body):
+    """It takes longer to send: the hold lasts `hold` seconds from now, or as long as it was reserved for."""
+
+    id: Id
+    hold: Ttl | None = None
+
+
+class RenewedReservation(Answer):
+    """The seconds that the hold now has, counted from before the request was sent."""
+
+    left: float
 
 
 class Record(Body):
@@ -155,6 +169,15 @@ async def reserve(call: Call[Reserve, None]) -> ReservationAnswer:
     )
 
 
+async def renew(call: Call[RenewReservation, None]) -> RenewedReservation:
+    """Extends the hold."""
+    wanted, service = call.body, call.service
+    hold = service.ttl(ticket_of(wanted.id).hold if wanted.hold is None else wanted.hold)
+    left = await service.once.renew_reservation(wanted.id, hold=hold)
+    service.holds.add(call.principal.name, wanted.id, left)
+    return RenewedReservation(left=left)
+
+
 async def record(call: Call[Record, None]) -> RecordedReservation:
     """Starts the quiet window."""
     await call.service.once.record_reservation(call.body.id)
@@ -200,6 +223,17 @@ ROUTES = [
         refusals=(TOO_MANY,),
         grants=True,
         again="Asks anew: if the first was granted, the repeat is told `reserved` until its hold ends.",
+    ),
+    Route(
+        "POST",
+        "/v1/reservations/renew",
+        WRITE,
+        renew,
+        "It takes longer: extend the hold",
+        body=RenewReservation,
+        answer=RenewedReservation,
+        refusals=(UNKNOWN, OVERTAKEN),
+        again="Safe: extends again, never shortens.",
     ),
     Route(
         "POST",
