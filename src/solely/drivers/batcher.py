@@ -12,6 +12,46 @@ from ..rules import local_clock
 from ..stores import AsyncStore
 from .trying import HEAVY, URGENT, weight
 
+FEW = 4  # ops of a list that travel with those of other tasks: who asks for more has a batch of its own
+
+Asked = tuple[Op, "asyncio.Future[Any] | _Share"]
+
+
+class _Together:
+    """A short list of ops, whose asker is answered when each of them is: when they were sent is when the first was."""
+
+    def __init__(self, future: asyncio.Future[Any], count: int) -> None:
+        self.future = future
+        self.replies: list[Any] = [None] * count
+        self.left = count
+        self.sent = local_clock()
+
+
+class _Share:
+    """The place of one op in its list; takes the answer as a future does."""
+
+    __slots__ = ("_place", "_together")
+
+    def __init__(self, together: _Together, place: int) -> None:
+        self._together = together
+        self._place = place
+
+    def done(self) -> bool:
+        return self._together.future.done()
+
+    def set_result(self, answer: tuple[Any, float]) -> None:
+        together = self._together
+        together.replies[self._place] = answer[0]
+        together.left -= 1
+        if not together.left:
+            together.future.set_result((together.replies, together.sent))
+
+    def set_exception(self, error: BaseException) -> None:
+        if isinstance(error, StoreUnavailable) or not isinstance(error, StoreError):
+            self._together.future.set_exception(error)  # all of them are asked again
+        else:
+            self.set_result((error, 0.0))
+
 
 class Batcher:
     """Collects the ops of one turn of the loop. A lone op waits for no company; nobody's cancellation stops a batch."""
@@ -19,21 +59,21 @@ class Batcher:
     def __init__(self, store: AsyncStore, loop: asyncio.AbstractEventLoop) -> None:
         self._store = store
         self._loop = loop
-        self._urgent: list[tuple[Op, asyncio.Future[Any]]] = []
-        self._pending: list[tuple[Op, asyncio.Future[Any]]] = []
+        self._urgent: list[Asked] = []
+        self._pending: list[Asked] = []
         self._heavy = False  # True if one of them carries a body
         self._due = False  # True if a flush at the end of this turn is arranged
         self._portion: int = getattr(store, "portion", MAX_BATCH)
         self._flying: set[asyncio.Future[Any]] = set()
 
-    def submit(self, op: Op) -> asyncio.Future[Any]:
-        """A future of (reply, when it was sent)."""
+    def submit(self, op: Op, share: _Share | None = None) -> asyncio.Future[Any]:
+        """A future of (reply, when it was sent); the reply goes to the share instead, if there is one."""
         future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
         if not self._due:
             self._due = True
             self._loop.call_soon(self._end_turn)
         kind = type(op)
-        (self._urgent if kind in URGENT else self._pending).append((op, future))
+        (self._urgent if kind in URGENT else self._pending).append((op, share or future))
         if kind in HEAVY:
             self._heavy = True
         if len(self._pending) + len(self._urgent) >= self._portion:
@@ -41,9 +81,17 @@ class Batcher:
         return future
 
     def submit_all(self, ops: list[Op]) -> asyncio.Future[Any]:
-        """A future of (replies, when they were sent) for a batch that is one already; it goes out at once."""
+        """A future of (replies, when they were sent) for a list of ops: a few travel with those of other tasks, many
+        are a batch already, which goes out at once."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._perform(ops, lambda sent, done: self._all_answered(ops, future, sent, done), awaited=True)
+        if not 0 < len(ops) <= FEW:
+            self._perform(ops, lambda sent, done: self._all_answered(ops, future, sent, done), awaited=True)
+            return future
+        if len(self._pending) + len(self._urgent) + len(ops) > self._portion:
+            self._flush()  # so that they stay in one batch
+        together = _Together(future, len(ops))
+        for place, op in enumerate(ops):
+            self.submit(op, _Share(together, place))
         return future
 
     def _all_answered(self, ops: list[Op], future: asyncio.Future[Any], sent: float, done: asyncio.Future[Any]) -> None:
@@ -76,7 +124,7 @@ class Batcher:
         if len(waiting) == 1 or (len(waiting) <= MAX_BATCH and not heavy):
             self._send(waiting)
             return
-        batch: list[tuple[Op, asyncio.Future[Any]]] = []
+        batch: list[Asked] = []
         size = 0
         for one in waiting:
             more = weight(one[0])
@@ -87,7 +135,7 @@ class Batcher:
             size += more
         self._send(batch)
 
-    def _send(self, batch: list[tuple[Op, asyncio.Future[Any]]]) -> None:
+    def _send(self, batch: list[Asked]) -> None:
         self._perform([op for op, _ in batch], lambda sent, done: self._answered(batch, sent, done))
 
     def _perform(
@@ -108,7 +156,7 @@ class Batcher:
 
         answer.add_done_callback(answered)
 
-    def _answered(self, batch: list[tuple[Op, asyncio.Future[Any]]], sent: float, answer: asyncio.Future[Any]) -> None:
+    def _answered(self, batch: list[Asked], sent: float, answer: asyncio.Future[Any]) -> None:
         error = _error(answer)
         if error is None:
             for (_, future), reply in zip(batch, answer.result(), strict=True):

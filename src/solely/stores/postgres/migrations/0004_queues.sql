@@ -96,16 +96,22 @@ BEGIN
     SELECT * INTO r FROM {entries} e
     WHERE e.queue = q AND e.taker = who AND e.state = 'h' AND e.until > moment LIMIT 1;
     IF NOT FOUND THEN
-        FOR candidate IN
-            SELECT e.key FROM {entries} e
-            WHERE e.queue = q AND e.available <= moment AND (id = '' OR e.key = 'item/' || q || '/' || id)
-            ORDER BY e.available, e.turn
-        LOOP
-            CONTINUE WHEN NOT pg_try_advisory_xact_lock({lock_id}(candidate));
-            SELECT * INTO r FROM {entries} e
-            WHERE e.key = candidate AND e.queue = q AND e.available <= moment FOR UPDATE SKIP LOCKED;
-            EXIT WHEN FOUND;
-        END LOOP;
+        IF id <> '' THEN
+            candidate := 'item/' || q || '/' || id;
+            IF pg_try_advisory_xact_lock({lock_id}(candidate)) THEN
+                SELECT * INTO r FROM {entries} e
+                WHERE e.key = candidate AND e.queue = q AND e.available <= moment FOR UPDATE SKIP LOCKED;
+            END IF;
+        ELSE
+            FOR candidate IN
+                SELECT e.key FROM {entries} e WHERE e.queue = q AND e.available <= moment ORDER BY e.available, e.turn
+            LOOP
+                CONTINUE WHEN NOT pg_try_advisory_xact_lock({lock_id}(candidate));
+                SELECT * INTO r FROM {entries} e
+                WHERE e.key = candidate AND e.queue = q AND e.available <= moment FOR UPDATE SKIP LOCKED;
+                EXIT WHEN FOUND;
+            END LOOP;
+        END IF;
         IF r.key IS NULL THEN
             RETURN a;
         END IF;
