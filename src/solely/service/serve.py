@@ -34,6 +34,7 @@ log = structlog.get_logger("solely.serve")
 
 ORPHANED = 1.0  # seconds between looks whether the parent is still there: its port is free again that soon
 BACKLOG = 1024  # connections that wait to be accepted: a burst, while the workers are busy for a moment
+WORKER_PATIENCE = 30  # seconds for a worker to answer its parent, who then replaces it: it may start on a busy machine
 FILES = 65_536  # open files at most: connections, and those of the store
 
 
@@ -111,6 +112,7 @@ def config(settings: Settings, app: Any, *, factory: bool = False) -> uvicorn.Co
         limit_concurrency=settings.max_connections,
         timeout_keep_alive=math.ceil(settings.idle_timeout),
         timeout_graceful_shutdown=math.ceil(settings.stop_timeout),
+        timeout_worker_healthcheck=WORKER_PATIENCE,
     )
 
 
