@@ -4,11 +4,11 @@ import argparse
 import sys
 import traceback
 
-from . import cache, claims, handoffs, http, marks, mongo, pairs, postgres, scale
+from . import alerts, alerts_http, cache, claims, handoffs, http, marks, mongo, pairs, postgres, scale
 from .harness import FULL, QUICK, Case, LeftOut, Row, run
 from .report import flat_json, table
 
-FAMILIES = (pairs, handoffs, marks, claims, cache, http, postgres, mongo, scale)
+FAMILIES = (pairs, handoffs, marks, claims, cache, http, postgres, mongo, scale, alerts, alerts_http)
 CASES: list[Case] = [case for family in FAMILIES for case in family.CASES]
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from solely.data import Database, migrate, open_database
-from tests.conftest import in_schema
+from tests.apps.alerts.working import Open, working
+from tests.conftest import STORES, in_schema
 from tests.postgres_server import PYPI_POSTGRES
 
 DATABASES = ("sqlite", "postgres") if PYPI_POSTGRES is not None else ("sqlite",)
@@ -20,6 +21,13 @@ def data_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'data.db'}"
     return in_schema(request.getfixturevalue("postgres").url)
+
+
+@pytest.fixture(params=[name for name in ("memory", "valkey", "postgres") if name in STORES])
+async def open_anywhere(request: pytest.FixtureRequest) -> AsyncIterator[Open]:
+    """Opens workers without their HTTP; the test runs once per kind of store whose steps differ."""
+    async with working(STORES[request.param](request)) as open_one:
+        yield open_one
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ def test_every_endpoint_is_told() -> None:
 
 def test_every_log_line_that_is_told_is_written() -> None:
     lines = re.findall(r"^\| (?:debug|info|warning) \| (.*?) \|", section("Figures and log lines"), re.MULTILINE)
-    assert len(lines) == 10
+    assert len(lines) == 12
     for line in re.findall(r"`([^`]+)`", " ".join(lines)):
         assert f'"{line}"' in SOURCE, line
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from solely import Limited, StoreUnavailable
+from solely import Limited
 from solely.apps.alerts.capacity import Capacity
 from solely.apps.alerts.demo import demo
 from solely.apps.alerts.model import fingerprint_of, key_of
@@ -131,21 +131,22 @@ async def test_if_the_one_that_asks_goes_away_the_next_one_asks() -> None:
     recent, asked = Recent(), asyncio.Event()
     refusal = Refusal(RESERVED, time.monotonic() + 9)
 
-    async def hang() -> None:
+    async def hang() -> tuple[str | None, Refusal]:
         asked.set()
         await asyncio.sleep(60)
+        return "leader", refusal
 
-    async def answer() -> None:
-        raise StoreUnavailable("away")
+    async def answer() -> tuple[str | None, Refusal]:
+        await asyncio.sleep(0)
+        return "follower", refusal
 
-    leader = asyncio.create_task(recent.ask("key", hang, lambda _: refusal))  # type: ignore[arg-type]
+    leader = asyncio.create_task(recent.ask("key", hang))
     await asked.wait()
-    follower = asyncio.create_task(recent.ask("key", answer, lambda _: refusal))  # type: ignore[arg-type]
+    followers = [asyncio.create_task(recent.ask("key", answer)) for _ in range(3)]
     await asyncio.sleep(0)
     leader.cancel()
-    with pytest.raises(StoreUnavailable):
-        await follower
-    assert leader.cancelled() or leader.cancelling()
+    assert await asyncio.gather(*followers) == ["follower", refusal, refusal]
+    assert leader.cancelled()
 
 
 async def test_what_fails_for_the_one_that_asks_fails_for_all(open_worker: Open) -> None:

@@ -21,7 +21,7 @@ def store() -> Iterator[Valkey]:
 
 async def test_a_store_that_dies_during_a_reservation_grants_nothing(store: Valkey) -> None:
     async with working(store.url) as open_worker:
-        worker = await open_worker(timeout=1.0, policies=HOLD)
+        worker = await open_worker(timeout=0.5, policies=HOLD)
         await worker.receive(alert("before"))
         store.pause()
         asking = asyncio.create_task(worker.parts.receiver.receive_all([alert(), alert()]))
@@ -36,7 +36,7 @@ async def test_a_store_that_dies_during_a_reservation_grants_nothing(store: Valk
 
 async def test_a_store_that_dies_while_people_are_told_leads_to_a_repeat_under_the_same_id(store: Valkey) -> None:
     async with working(store.url) as open_worker:
-        worker = await open_worker(Heard(), timeout=1.0, policies=HOLD)
+        worker = await open_worker(Heard(), timeout=0.5, policies=HOLD)
         worker.heard.open.clear()
         asking = asyncio.create_task(worker.receive(alert()))
         await until(lambda: worker.heard.ids)

@@ -8,15 +8,12 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from solely import LetterOutcome
-from solely.apps.alerts.model import RESOLVED, Notification, key_of
+from solely.apps.alerts.model import Notification, key_of
 from solely.apps.alerts.outbox import Terms
-from solely.apps.alerts.publishers import PublishFailed
-from tests.apps.alerts.working import Heard, Open, Worker, alert, until, working
+from tests.apps.alerts.working import Open, Worker, alert, working
 from tests.service.serving import environment
 
 HOLD = 0.4  # seconds: short enough to be waited for, long enough for a slow machine to come before its end
@@ -54,12 +51,33 @@ async def die_after(step: str, worker: Worker) -> Notification:
 async def test_who_dies_after_reserving_blocks_nobody_for_longer_than_the_hold(open_worker: Open) -> None:
     dead, worker = await open_worker(), await open_worker(policies=SHORT)
     await die_after("reserve", dead)
-    assert (await worker.receive(alert())).reason == "reserved"
-    ends = asyncio.get_running_loop().time() + 10
-    while (await worker.receive(alert())).outcome != "published":  # as a sender that got no answer goes on
-        assert asyncio.get_running_loop().time() < ends
-        await asyncio.sleep(0.05)
+    await asyncio.sleep(HOLD + 0.1)  # the store's own clock
+    assert (await worker.receive(alert())).outcome == "published"
+    assert await worker.waiting() == 0
+
+
+async def test_who_is_suppressed_by_one_that_died_before_it_put_anything_in_is_told_in_its_place(
+    open_worker: Open,
+) -> None:
+    dead, worker = await open_worker(), await open_worker(policies=SHORT)
+    await die_after("reserve", dead)
+    outcome = await worker.receive(alert())  # the sender got no answer before, and does not ask again after this one
+    assert (outcome.outcome, outcome.reason) == ("suppressed", "reserved")
+    await worker.sweep()
+    assert worker.heard.ids == []
+    await worker.sweep_until(lambda: worker.heard.ids)
     assert len(worker.heard.ids) == 1
+    assert (await worker.receive(alert())).reason == "quiet"
+
+
+async def test_what_the_suppressed_leave_behind_is_not_told_again(open_worker: Open) -> None:
+    workers = [await open_worker(policies=SHORT) for _ in range(3)]
+    for _ in range(5):
+        await asyncio.gather(*(worker.receive(alert()) for worker in workers))
+        for worker in workers:
+            worker.parts.receiver.forget("cpu")
+    await workers[0].sweep_until_empty()
+    assert sum(len(worker.heard.ids) for worker in workers) == 1
 
 
 @pytest.mark.parametrize("step", ["put in", "publish"])
@@ -139,228 +157,3 @@ async def test_a_killed_process_is_taken_over_with_the_same_id(url: str, tmp_pat
     assert id.startswith("msg_")
     await worker.sweep_until(lambda: worker.heard.ids)
     assert worker.heard.ids == [id]
-
-
-# -- publishers that fail
-
-
-async def test_if_all_publishers_fail_it_is_queued_and_told_when_they_are_back(open_worker: Open) -> None:
-    worker = await open_worker()
-    worker.heard.failure = PublishFailed("away")
-    told = await worker.receive(alert())
-    assert (told.outcome, told.reason) == ("queued", "publish_failed")
-    (item,) = await worker.once.queue("alerts").list()
-    await asyncio.sleep(0.1)  # the pause before the next try
-    await worker.sweep()
-    assert worker.heard.ids == []
-    worker.heard.failure = None
-    await worker.sweep_until(lambda: worker.heard.ids)
-    assert worker.heard.ids == [item.payload["id"]]
-    assert await worker.waiting() == 0
-    assert (await worker.receive(alert())).reason == "quiet"
-
-
-async def test_a_retry_adopts_what_waits_for_its_next_try(open_worker: Open) -> None:
-    worker = await open_worker(backoff=(0.3,))
-    worker.heard.failure = PublishFailed("away")
-    await worker.receive(alert())
-    (item,) = await worker.once.queue("alerts").list()
-    worker.heard.failure = None
-    assert (await worker.receive(alert(name="again"))).outcome == "published"
-    assert worker.heard.ids == [item.payload["id"]]
-    # Its window is closed before the sweeper comes by: it was told, so it is not told again.
-    await worker.once.clear_reservations("alerts/", reason="test")
-    await worker.sweep_until_empty()
-    assert len(worker.heard.ids) == 1
-
-
-async def test_what_was_told_and_still_waits_is_in_nobodys_way(open_worker: Open) -> None:
-    worker = await open_worker(backoff=(60,))
-    worker.heard.failure = PublishFailed("away")
-    await worker.receive(alert())
-    worker.heard.failure = None
-    await worker.receive(alert())
-    await worker.once.clear_reservations("alerts/", reason="test")
-    worker.parts.receiver.forget("cpu")
-    assert (await worker.receive(alert(name="anew"))).outcome == "published"
-    assert [each.alert.name for each in worker.heard.notifications] == ["CPU high", "anew"]
-    assert len(set(worker.heard.ids)) == 2
-    assert await worker.waiting() == 1  # the first one, until its pause is over
-
-
-async def test_what_was_told_and_could_be_taken_is_not_adopted(open_worker: Open) -> None:
-    worker = await open_worker(backoff=(0.1,))
-    worker.heard.failure = PublishFailed("away")
-    await worker.receive(alert())
-    worker.heard.failure = None
-    await worker.receive(alert())
-    await worker.once.clear_reservations("alerts/", reason="test")
-    await asyncio.sleep(0.2)  # its pause is over, and what the worker knew is forgotten
-    assert (await worker.receive(alert(name="anew"))).outcome == "published"
-    await worker.sweep_until_empty()
-    assert [each.alert.name for each in worker.heard.notifications] == ["CPU high", "anew"]
-
-
-async def test_one_failed_publisher_neither_loses_the_alert_nor_holds_the_others(open_worker: Open) -> None:
-    good, bad = Heard("good"), Heard("bad")
-    worker = await open_worker(good, bad)
-    bad.failure = PublishFailed("away")
-    assert (await worker.receive(alert())).outcome == "published"
-    assert (len(good.ids), await worker.waiting(), await worker.waiting("alerts-retries")) == (1, 0, 1)
-    await worker.sweep()
-    bad.failure = None
-    await worker.sweep_until(lambda: bad.ids)
-    assert bad.ids == good.ids
-    assert len(good.ids) == 1
-    assert await worker.waiting("alerts-retries") == 0
-    assert worker.counted("publisher_failures", "bad") >= 1
-
-
-async def test_a_slow_publisher_is_not_waited_for_longer_than_the_sender_waits(open_worker: Open) -> None:
-    worker = await open_worker(answer_within=0.05, policies={"critical": {"hold": 0.3}})
-    worker.heard.open.clear()
-    told = await worker.receive(alert())
-    assert (told.outcome, told.reason) == ("queued", "publishing")
-    await asyncio.sleep(0.5)  # longer than the hold: it is renewed, so nobody takes over
-    await worker.sweep()
-    worker.parts.receiver.forget("cpu")
-    assert (await worker.receive(alert())).reason == "reserved"
-    worker.heard.open.set()
-    await worker.parts.receiver.finish(10)
-    assert len(worker.heard.ids) == 1
-    assert (await worker.receive(alert())).reason == "quiet"
-
-
-async def test_queued_is_not_answered_before_it_is_in_the_store(open_worker: Open) -> None:
-    worker = await open_worker(answer_within=0)
-    worker.heard.open.clear()
-    put_in, kept = worker.parts.outbox.put_in, asyncio.Event()
-
-    async def slowly(key: str, notification: Notification, terms: Terms) -> Any:
-        await asyncio.sleep(0.1)
-        parcel = await put_in(key, notification, terms)
-        kept.set()
-        return parcel
-
-    worker.parts.outbox.put_in = slowly  # type: ignore[method-assign]
-    assert (await worker.receive(alert())).reason == "publishing"
-    assert kept.is_set()
-    worker.heard.open.set()
-
-
-async def test_if_the_sender_hangs_up_the_work_goes_on(open_worker: Open) -> None:
-    worker = await open_worker()
-    worker.heard.open.clear()
-    asking = asyncio.create_task(worker.receive(alert()))
-    await until(lambda: worker.heard.ids)
-    asking.cancel()
-    await asyncio.wait([asking])
-    worker.heard.open.set()
-    await worker.parts.receiver.finish(10)
-    assert (await worker.receive(alert())).reason == "quiet"
-    assert len(worker.heard.ids) == 1
-    assert await worker.waiting() == 0
-    assert worker.tools.capacity.active == 0
-
-
-async def test_what_is_not_finished_when_the_service_stops_is_left_for_others(open_worker: Open) -> None:
-    worker, other = await open_worker(answer_within=0.01, policies=SHORT), await open_worker(policies=SHORT)
-    worker.heard.open.clear()
-    await worker.receive(alert())
-    await worker.parts.receiver.finish(0.05)
-    await worker.once.close()
-    await other.sweep_until(lambda: other.heard.ids)
-    assert other.heard.ids == worker.heard.ids
-
-
-# -- dead letters
-
-
-async def test_after_so_many_attempts_it_is_a_dead_letter_that_can_be_replayed(open_worker: Open) -> None:
-    worker = await open_worker(max_attempts=3)
-    worker.heard.failure = PublishFailed("away")
-    assert (await worker.receive(alert())).outcome == "queued"
-    (item,) = await worker.once.queue("alerts").list()
-    letters = worker.once.dead_letters("alerts")
-    await worker.sweep_until(lambda: worker.counted("dead_lettered", "heard"))
-    (letter,) = await letters.list()
-    assert (letter.id, letter.attempts) == (f"{item.payload['id']}/heard", 3)
-    assert letter.last_error == "away"
-    assert await worker.waiting() == 0
-    worker.parts.receiver.forget("cpu")
-    assert (await worker.receive(alert())).reason == "quiet"  # not one dead letter per repeat
-    replayed = await letters.replay(letter.id, worker.parts.parking.replay)
-    assert replayed.outcome is LetterOutcome.FAILED
-    worker.heard.failure = None
-    assert (await letters.replay(letter.id, worker.parts.parking.replay)).outcome is LetterOutcome.REPLAYED
-    assert worker.heard.ids == [item.payload["id"]]
-    assert await letters.list() == []
-    assert (await worker.receive(alert(status=RESOLVED))).outcome == "published"  # they were told that it is on
-
-
-async def test_an_end_that_nobody_can_be_told_closes_the_window_all_the_same(open_worker: Open) -> None:
-    worker = await open_worker()
-    await worker.receive(alert())
-    worker.heard.failure = PublishFailed("gone", permanent=True)
-    assert (await worker.receive(alert(status=RESOLVED))).reason == "dead_lettered"
-    worker.heard.failure = None
-    assert (await worker.receive(alert())).outcome == "published"
-
-
-async def test_what_one_publisher_refuses_for_good_is_parked_at_once(open_worker: Open) -> None:
-    good, bad = Heard("good"), Heard("bad")
-    worker = await open_worker(good, bad)
-    bad.failure = PublishFailed("no such channel", permanent=True)
-    assert (await worker.receive(alert())).outcome == "published"
-    (letter,) = await worker.once.dead_letters("alerts").list()
-    assert letter.payload["publisher"] == "bad"
-    assert await worker.waiting("alerts-retries") == 0
-
-
-async def test_what_all_refuse_for_good_is_parked_and_quiet(open_worker: Open) -> None:
-    worker = await open_worker()
-    worker.heard.failure = PublishFailed("gone", permanent=True)
-    told = await worker.receive(alert())
-    assert (told.outcome, told.reason) == ("queued", "dead_lettered")
-    assert len(await worker.once.dead_letters("alerts").list()) == 1
-    worker.parts.receiver.forget("cpu")
-    assert (await worker.waiting(), (await worker.receive(alert())).reason) == (0, "quiet")
-
-
-async def test_a_retry_ends_as_a_dead_letter_too(open_worker: Open) -> None:
-    good, bad = Heard("good"), Heard("bad")
-    worker = await open_worker(good, bad, max_attempts=2)
-    bad.failure = PublishFailed("away")
-    await worker.receive(alert())
-    await worker.sweep_until(lambda: worker.counted("dead_lettered", "bad"))
-    (letter,) = await worker.once.dead_letters("alerts").list()
-    assert letter.attempts == 2
-    assert await worker.waiting("alerts-retries") == 0
-
-
-async def test_what_waits_for_a_publisher_that_is_gone_from_the_settings_is_parked(open_worker: Open) -> None:
-    before = await open_worker(Heard("good"), Heard("gone"))
-    before.publishers[1].failure = PublishFailed("away")
-    await before.receive(alert())
-    after = await open_worker(Heard("good"))
-    await after.sweep_until(lambda: after.counted("dead_lettered", "gone"))
-    (letter,) = await after.once.dead_letters("alerts").list()
-    assert "no publisher of this name" in letter.last_error
-
-
-async def test_a_publisher_with_a_bug_is_one_that_fails(open_worker: Open) -> None:
-    worker = await open_worker()
-    worker.heard.failure = ZeroDivisionError("secret detail")
-    assert (await worker.receive(alert())).reason == "publish_failed"
-    worker.heard.failure = None
-    assert (await worker.receive(alert())).outcome == "published"
-
-
-async def test_what_cannot_be_read_is_parked_and_not_lost(open_worker: Open) -> None:
-    worker = await open_worker()
-    await worker.once.queue("alerts").push(key_of(alert()), {"what": "is this"})
-    assert (await worker.receive(alert())).outcome == "published"  # it is in nobody's way
-    await worker.sweep()
-    (letter,) = await worker.once.dead_letters("alerts").list()
-    assert letter.payload == {"what": "is this"}
-    assert await worker.waiting() == 0

@@ -255,10 +255,10 @@ def test_a_resolve_does_without_the_history_if_that_fails(service: Running, told
     assert told.lines() == ["firing critical queue", "resolved none queue"]
 
 
-def test_acknowledging_is_accepted_and_says_that_nothing_changed(service: Running, told: Told) -> None:
+def test_acknowledging_what_nobody_was_told_of_is_accepted_and_changes_nothing(service: Running, told: Told) -> None:
     answer = service.post(EVENTS, event("acknowledge"))
     assert (answer.status_code, answer.json()["status"], answer.json()["dedup_key"]) == (202, "success", "queue")
-    assert "not supported" in answer.json()["message"]
+    assert "nothing changed" in answer.json()["message"]
     assert told.lines() == []
 
 

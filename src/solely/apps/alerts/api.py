@@ -9,7 +9,7 @@ import structlog
 
 from ...service.problems import LIMITED, TOO_MANY
 from ...service.routes import WRITE, Body, Call, Route
-from .model import FIRING, Alert, Outcome, Status, Text, fingerprint_of
+from .model import FIRING, MAX_GROUP, Alert, Outcome, Status, Text, fingerprint_of
 from .settings import AlertsSettings
 
 if TYPE_CHECKING:
@@ -22,12 +22,14 @@ _LONGEST = 8_192  # characters of a label's or annotation's value: a paragraph, 
 
 LabelName = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 LabelValue = Annotated[str, msgspec.Meta(max_length=_LONGEST)]
+GroupName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_GROUP)]
 LabelSet = Annotated[dict[LabelName, LabelValue], msgspec.Meta(max_length=_MOST_LABELS)]
 
 
 class Intake(Body):
     """An alert as it comes in. With a `fingerprint` it is the same as all that have it; without one, as all whose
-    fields of the settings (fingerprint_fields) are equal."""
+    fields of the settings (fingerprint_fields) are equal. It is told together with those of its `group`; without one,
+    with those whose fields of the settings (group_by) are equal."""
 
     name: Text
     severity: Text
@@ -36,6 +38,7 @@ class Intake(Body):
     labels: LabelSet = msgspec.field(default_factory=dict)
     annotations: LabelSet = msgspec.field(default_factory=dict)
     status: Status = FIRING
+    group: GroupName | None = None
 
 
 def alert_of(intake: Intake, settings: AlertsSettings) -> Alert:
@@ -51,6 +54,7 @@ def alert_of(intake: Intake, settings: AlertsSettings) -> Alert:
         labels=intake.labels,
         annotations=intake.annotations,
         status=intake.status,
+        group=intake.group or "",
     )
 
 

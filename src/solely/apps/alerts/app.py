@@ -8,10 +8,13 @@ from typing import ClassVar, NamedTuple
 
 from ..app import App as Base
 from ..app import AppPage, Figure, Job, Route
-from . import admin, api, pages
+from . import acknowledging, admin, api, pages
+from .acknowledgements import Acknowledgements
 from .capacity import Capacity
 from .demo import demo
 from .figures import ACTIVE, FIGURES
+from .flapping import Flapping
+from .grouping import Groups
 from .history import History
 from .inputs import alertmanager, pagerduty
 from .outbox import Outbox
@@ -20,7 +23,9 @@ from .publishers import LogSettings, Publisher, build
 from .publishing import Fanout
 from .receiver import Receiver
 from .recent import Recent
+from .reminding import Reminders
 from .resolving import Openings
+from .restraints import Restraints
 from .settings import AlertsSettings
 from .silences import Silences
 from .sweeping import EVERY, Sweeper
@@ -33,21 +38,28 @@ _RETENTION = 3600.0  # seconds between looks for history that is too old: it is 
 
 
 class Parts(NamedTuple):
-    """What takes alerts in, keeps them, has them told, and parks them."""
+    """What takes alerts in, keeps them, has them told, and parks them; and what it notes of them."""
 
     receiver: Receiver
     outbox: Outbox
     sweeper: Sweeper
     parking: Parking
+    acknowledgements: Acknowledgements
+    openings: Openings
+    groups: Groups
+    reminders: Reminders
 
 
 def assemble(tools: Tools, publishers: Sequence[Publisher], silences: Silences) -> Parts:
     """The parts of the alert receiver, put together."""
-    fanout, openings = Fanout(publishers, tools), Openings(tools)
+    acknowledgements, reminders, groups = Acknowledgements(tools.once), Reminders(tools), Groups(tools)
+    fanout, openings = Fanout(publishers, tools), Openings(tools, acknowledgements, reminders)
+    restraints = Restraints(acknowledgements, openings, Flapping(tools), groups, reminders)
     parking = Parking(tools, fanout, openings)
-    outbox = Outbox(tools, fanout, parking, openings)
-    receiver = Receiver(tools, outbox, fanout, openings, silences)
-    return Parts(receiver, outbox, Sweeper(tools, outbox, parking, openings, receiver.terms), parking)
+    outbox = Outbox(tools, fanout, parking, openings, groups)
+    receiver = Receiver(tools, outbox, fanout, silences, restraints)
+    sweeper = Sweeper(tools, outbox, parking, restraints, receiver.terms)
+    return Parts(receiver, outbox, sweeper, parking, acknowledgements, openings, groups, reminders)
 
 
 class App(Base[AlertsSettings]):
@@ -66,10 +78,11 @@ class App(Base[AlertsSettings]):
     silences: Silences
     publishers: list[Publisher]
     sweeper: Sweeper
+    parts: Parts
 
     def routes(self) -> Sequence[Route]:
         """Senders, admins and pages."""
-        modules = (api, alertmanager, pagerduty, admin, pages)
+        modules = (api, alertmanager, pagerduty, acknowledging, admin, pages)
         return [route for module in modules for route in module.routes(self)]
 
     def jobs(self) -> Sequence[Job]:
@@ -96,7 +109,7 @@ class App(Base[AlertsSettings]):
             service.metrics,
             Tracing.on() if service.telemetry is not None else Tracing(),
         )
-        parts = assemble(tools, self.publishers, self.silences)
+        parts = self.parts = assemble(tools, self.publishers, self.silences)
         self.receiver, self.sweeper = parts.receiver, parts.sweeper
         service.desk.replays[GROUP] = parts.parking.replay
         service.metrics.gauge(ACTIVE, lambda: float(tools.capacity.active))
@@ -118,3 +131,5 @@ class App(Base[AlertsSettings]):
 
     async def _forget_old(self) -> None:
         await self.history.sweep(self.settings.retention)
+        for notes in (self.parts.acknowledgements, self.parts.groups, self.parts.reminders):
+            await notes.sweep()

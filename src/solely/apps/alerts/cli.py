@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +13,8 @@ import msgspec
 from ...cli.entries import not_found
 from ...cli.options import DURATION, by_reason, confirm, in_form
 from ...cli.output import Form, Row, cell, printable, talk
+from .acknowledge_cli import acknowledge, acknowledged, unacknowledge
+from .asking import at_service
 
 if TYPE_CHECKING:
     from ...http import Client
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .why import Why
     from .windows import Window
 
-HERE = "http://127.0.0.1:8765"  # where `solely serve` is unless it is said otherwise
 AT_ONCE = 1_000  # rows of a page: the most that the service gives
 _LIMIT = click.IntRange(1, AT_ONCE)
 
@@ -33,26 +32,8 @@ def command() -> None:
     """Alerts: one notification each. Asks the service at --at, with the token in SOLELY_TOKEN."""
 
 
-def _where() -> str:
-    given = os.environ.get("SOLELY_URL", "")
-    return given if given.startswith(("http://", "https://")) else HERE
-
-
-def at_service(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --at and --timeout; the command is given a client of that service."""
-
-    @click.option(
-        "--at", "url", metavar="URL", help=f"The service.  [default: SOLELY_URL if it is http(s), else {HERE}]"
-    )
-    @click.option("--timeout", type=DURATION, default="10s", show_default=True, help="How long to wait for an answer.")
-    @wraps(function)
-    def given(*args: Any, url: str | None, timeout: float, **others: Any) -> Any:
-        from ...http import Client
-
-        with Client(url or _where(), timeout=timeout) as client:
-            return function(client, *args, **others)
-
-    return given
+for _each in (acknowledge, unacknowledge, acknowledged):
+    command.add_command(_each)
 
 
 def _pairs(given: Sequence[str]) -> dict[str, str]:
@@ -74,6 +55,7 @@ def _moment(at: float | None) -> datetime | None:
 @click.option("--source", required=True, help="What it comes from.")
 @click.option("--fingerprint", help="Which alerts are the same.  [default: made of what the service's settings name]")
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Repeatable.")
+@click.option("--group", help="Told together with those of this group.  [default: made as the settings say]")
 @click.option("--annotation", "annotations", multiple=True, metavar="NAME=VALUE", help="Repeatable.")
 @click.option("--resolved", is_flag=True, help="It is over.")
 @in_form
@@ -85,6 +67,7 @@ def send(
     severity: str,
     source: str,
     fingerprint: str | None,
+    group: str | None,
     labels: tuple[str, ...],
     annotations: tuple[str, ...],
     resolved: bool,
@@ -103,6 +86,8 @@ def send(
     }
     if fingerprint is not None:
         given["fingerprint"] = fingerprint
+    if group is not None:
+        given["group"] = group
     form.one(msgspec.structs.asdict(client.post("/api/alerts", Intake(**given), Outcome)))
 
 

@@ -31,9 +31,10 @@ _MERGED = {
 }
 _TELL = """
 INSERT INTO alerts_history
-    (id, at, told, outcome, fingerprint, severity, status, name, source, labels, annotations, results, seconds, trace)
+    (id, at, told, outcome, fingerprint, severity, status, name, source, labels, annotations, results, seconds, trace,
+    group_name)
 VALUES (:id, :at, :told, :outcome, :fingerprint, :severity, :status, :name, :source, :labels, :annotations, :results,
-    :seconds, :trace)
+    :seconds, :trace, :group_name)
 ON CONFLICT (id) DO UPDATE SET
     told = COALESCE(alerts_history.told, excluded.told),
     seconds = COALESCE(alerts_history.seconds, excluded.seconds),
@@ -42,8 +43,8 @@ ON CONFLICT (id) DO UPDATE SET
     results = {merged}
 """
 _SUPPRESS = """
-INSERT INTO alerts_suppressed (fingerprint, severity, reason, hour, count, last, name, source, labels)
-VALUES (:fingerprint, :severity, :reason, :hour, :times, :last, :name, :source, :labels)
+INSERT INTO alerts_suppressed (fingerprint, severity, reason, hour, count, last, name, source, labels, group_name)
+VALUES (:fingerprint, :severity, :reason, :hour, :times, :last, :name, :source, :labels, :group_name)
 ON CONFLICT (fingerprint, severity, reason, hour) DO UPDATE SET
     count = alerts_suppressed.count + excluded.count,
     last = CASE WHEN excluded.last > alerts_suppressed.last THEN excluded.last ELSE alerts_suppressed.last END
@@ -67,6 +68,7 @@ class _Sums(NamedTuple):
     name: str
     source: str
     labels: str
+    group_name: str
 
 
 class History(Lookback):
@@ -100,7 +102,8 @@ class History(Lookback):
         if known is not None:
             self._suppressed[sum] = known._replace(times=known.times + 1, last=now)
         elif len(self._suppressed) < MOST_SUPPRESSED:
-            self._suppressed[sum] = _Sums(1, now, named(alert.name), named(alert.source), _json(alert.labels))
+            like = named(alert.name), named(alert.source), _json(alert.labels), named(alert.group)
+            self._suppressed[sum] = _Sums(1, now, *like)
         else:
             self.dropped += 1
 
@@ -132,6 +135,7 @@ class History(Lookback):
                 "results": _json({name: text[:MAX_ERROR] for name, text in results.items()}),
                 "seconds": seconds,
                 "trace": notification.trace,
+                "group_name": named(alert.group),
             }
         )
 

@@ -48,10 +48,10 @@ WHERE hour >= :hour AND fingerprint IN ({these}) GROUP BY fingerprint, severity
 """
 # The last of each severity, told or suppressed: what silences would be asked about.
 _SAMPLES = """
-SELECT name, severity, source, labels, at AS seen FROM
+SELECT name, severity, source, labels, group_name, at AS seen FROM
     (SELECT * FROM alerts_history WHERE fingerprint = :fingerprint ORDER BY at DESC LIMIT :limit) AS told
 UNION ALL
-SELECT name, severity, source, labels, last AS seen FROM
+SELECT name, severity, source, labels, group_name, last AS seen FROM
     (SELECT * FROM alerts_suppressed WHERE fingerprint = :fingerprint ORDER BY hour DESC LIMIT :limit) AS suppressed
 ORDER BY seen DESC
 """
@@ -69,7 +69,8 @@ _NEWEST = (1e18, "")  # what every notification comes before
 
 class Told(msgspec.Struct, kw_only=True):
     """A notification, and what became of it: `at` it came in, and `told` somebody had it (null: nobody yet), `seconds`
-    after publishing began. `results` has each publisher's answer: ok, or its last error."""
+    after publishing began. `results` has each publisher's answer: ok, or its last error. `group_name` is empty if it
+    was told alone."""
 
     id: str
     at: float
@@ -85,6 +86,7 @@ class Told(msgspec.Struct, kw_only=True):
     results: dict[str, str]
     seconds: float | None
     trace: str
+    group_name: str
 
     @property
     def place(self) -> str:
@@ -153,6 +155,7 @@ class Lookback:
                 source=row["source"],
                 fingerprint=fingerprint,
                 labels=msgspec.json.decode(row["labels"], type=Labels),
+                group=row["group_name"],
             )
             for row in newest
         ]

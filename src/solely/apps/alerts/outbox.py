@@ -7,6 +7,7 @@ Who may publish is decided by the reservation alone. The queue only remembers wh
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from typing import Any, NamedTuple
 
@@ -16,7 +17,8 @@ import structlog
 from ... import AsyncItem, AsyncReservation, ClientClosed, ReservationMismatch, State, StoreError, UnknownReservation
 from ...resilience import Backoff
 from .figures import EXPIRED, PUBLISHED, QUEUED
-from .model import FIRING, Alert, Notification, Outcome
+from .grouping import Groups
+from .model import FIRING, Alert, Notification, Outcome, fingerprint_prefix, key_of, subject_of
 from .parking import Parking, Retry
 from .publishing import Fanout, Sent
 from .recent import QUIET, Refusal
@@ -27,8 +29,10 @@ log = structlog.get_logger("solely.alerts")
 
 QUEUE = "alerts"  # notifications that are being published, or wait to be
 RETRIES = "alerts-retries"  # notifications that some were told of, each with one that was not
+_SEVERITIES = 20  # of one alert that wait at once, at most: more than anybody has
 _LOOKS = 4  # at an item that somebody has: who has just recorded it takes it out within a round trip
 _PAUSE = 0.05  # seconds between them
+_LATE = 600.0  # seconds within which one that was refused comes with what it leaves, and a sweeper takes it
 _TOLD = 86_400.0  # seconds: longer than anything waits in the outbox
 _LONGEST = 3600.0  # seconds that a receiver can ask us to wait; one that wants more hears of it again in between
 
@@ -42,18 +46,22 @@ class Terms(NamedTuple):
 
 class Parcel(NamedTuple):
     """A notification that is in the outbox, the key of its reservation, and its terms. Without `item` it is there,
-    waiting for its next try: the holder of the reservation may publish it, and the sweeper takes it out."""
+    waiting for its next try: the holder of the reservation may publish it, and the sweeper takes it out.
+
+    `named` is the id that the reservation names: it is another than that of the notification if that is an older one.
+    """
 
     key: str
     notification: Notification
     terms: Terms
     item: AsyncItem | None
+    named: str
 
 
 class Outbox:
     """Puts notifications in, publishes them, and takes them out again."""
 
-    def __init__(self, tools: Tools, fanout: Fanout, parking: Parking, openings: Openings) -> None:
+    def __init__(self, tools: Tools, fanout: Fanout, parking: Parking, openings: Openings, groups: Groups) -> None:
         self._once = tools.once
         self._queue = tools.once.queue(QUEUE)
         self._retries = tools.once.queue(RETRIES)
@@ -66,6 +74,7 @@ class Outbox:
         self._fanout = fanout
         self._parking = parking
         self._openings = openings
+        self._groups = groups
 
     # -- in
 
@@ -76,16 +85,16 @@ class Outbox:
         for look in range(_LOOKS):
             item = await self._queue.push_held(key, payload, ttl=terms.hold)
             if item is not None and item.fresh:
-                return Parcel(key, notification, terms, item)
+                return Parcel(key, notification, terms, item, notification.id)
             there = item or await self._queue.read(key)
             if isinstance(there, AsyncItem) or (there is not None and there.state is not State.HELD):
                 older = await self._unfinished(there.payload)
                 if older is not None:
-                    return Parcel(key, older, terms, item)
+                    return Parcel(key, older, terms, item, notification.id)
                 if item is not None:
                     await item.give_back()  # the sweeper knows what to do with it
                 own = await self._queue.push_held(f"{key}/{notification.id}", payload, ttl=terms.hold)
-                return Parcel(key, notification, terms, own)
+                return Parcel(key, notification, terms, own, notification.id)
             await asyncio.sleep(_PAUSE * (look + 1))
         return None
 
@@ -98,17 +107,36 @@ class Outbox:
         return None if await self.was_told(older) else older
 
     async def was_told(self, notification: Notification) -> bool:
-        """True if it was told and recorded, and is in the outbox only because it could not be taken out then."""
-        return await self._once.seen(_told_mark(notification))
+        """True if it was told and recorded, and is in the outbox only because it could not be taken out then, or was
+        put in again by one that was refused meanwhile."""
+        return await self._once.seen(_told_mark(notification.id))
 
     async def leave(self, key: str, notification: Notification) -> None:
         """Sees to it that there is something in the outbox under this key: what is there, or else this, for the sweeper
         or for whoever has the reservation."""
         await self._queue.push(key, msgspec.to_builtins(notification))
 
-    async def waits(self, prefix: str) -> bool:
-        """True if anything is in the outbox under a key that begins so."""
-        return any(item.id.startswith(prefix) for item in await self._queue.list(after=prefix, limit=1))
+    async def has_fired(self, alert: Alert) -> bool | None:
+        """True if people were told of it and not yet that it is over; None if that is on its way; False if neither."""
+        if await self._openings.is_open(alert):
+            return True
+        prefix = fingerprint_prefix(subject_of(alert))
+        for item in await self._queue.list(after=prefix, limit=_SEVERITIES):
+            if item.id.startswith(prefix) and await self._unfinished(item.payload) is not None:
+                return None
+        return await self._openings.is_open(alert)  # it may have been told and taken out between the two looks
+
+    async def disown(self, notification: Notification) -> None:
+        """It is not to be told after all: neither is what those who were refused meanwhile leave under its id."""
+        await self._once.mark(_told_mark(notification.id), ttl=_LATE)
+
+    async def close(self, alert: Alert) -> None:
+        """People were told that it is over. Alerts of its group that came just then, and were suppressed by the window
+        that is closed now, are told."""
+        await self._openings.closed(alert)
+        for missed in await self._groups.firing(alert):
+            id = f"msg_{secrets.token_hex(16)}"
+            await self.leave(key_of(missed), Notification(id=id, alert=missed, at=time.time()))
 
     # -- out
 
@@ -140,12 +168,15 @@ class Outbox:
         self._history.published(notification, sent.results, sent.seconds)
         await self._keep_failed(notification, sent)
         if alert.status == FIRING:
-            await self._openings.opened(alert)
+            await self._openings.opened(alert, notification.reminder)
         with self._tracing.span("record", alert):
-            await self._record(hold, alert)
+            recorded = await self._record(hold, alert)
+        if not recorded:
+            await self._leave_to_holder(parcel)
+            return _published(alert)
         self._remember_quiet(parcel)
         if alert.status != FIRING:
-            await self._openings.closed(alert)
+            await self.close(alert)
         await self._take_out(parcel)
         return _published(alert)
 
@@ -171,7 +202,7 @@ class Outbox:
         await self._record(hold, parcel.notification.alert)
         self._remember_quiet(parcel)
         if parcel.notification.alert.status != FIRING:
-            await self._openings.closed(parcel.notification.alert)
+            await self.close(parcel.notification.alert)
         await self._take_out(parcel)
 
     async def _keep_failed(self, notification: Notification, sent: Sent) -> None:
@@ -188,8 +219,11 @@ class Outbox:
         """Seconds until the next try, after so many; at least what the receiver wanted."""
         return max(self._backoff.pause(max(0, attempts - 1)), min(wanted or 0.0, _LONGEST))
 
-    async def _record(self, hold: AsyncReservation, alert: Alert) -> None:
-        """Starts the quiet window. People were told, so whatever is in the way of that is no failure: it is logged."""
+    async def _record(self, hold: AsyncReservation, alert: Alert) -> bool:
+        """Starts the quiet window. People were told, so whatever is in the way of that is no failure: it is logged.
+
+        False if another has the reservation since.
+        """
         facts = {"fingerprint": alert.fingerprint, "severity": alert.severity}
         try:
             await hold.record()
@@ -197,19 +231,31 @@ class Outbox:
             log.warning("Attempted to record alert with unknown reservation ID", fence=hold.fence, **facts)
         except ReservationMismatch as mismatch:
             log.warning("Reservation ID mismatch", expected=mismatch.expected, got=mismatch.got, **facts)
+            return False
+        return True
+
+    async def _leave_to_holder(self, parcel: Parcel) -> None:
+        """Whoever has the reservation now tells it again, or has done so. It must find it in the outbox: else it would
+        go under an id of its own, and receivers could not tell that it is the same."""
+        self._recent.forget(parcel.key)
+        if parcel.item is not None:
+            await parcel.item.give_back()
 
     def _remember_quiet(self, parcel: Parcel) -> None:
         ends = time.monotonic() + parcel.terms.quiet
         self._recent.remember(parcel.key, Refusal(QUIET, ends, parcel.notification.trace))
 
     async def _take_out(self, parcel: Parcel) -> None:
-        """Takes it out; if somebody else has it now, or it waits for its next try, whoever takes it finds the mark."""
-        if parcel.item is None or not await parcel.item.ack():
-            await self._once.mark(_told_mark(parcel.notification), ttl=_TOLD)
+        """Takes it out, marked as told before that: somebody else may have it now, it may wait for its next try, and
+        one that was refused meanwhile may put it in again. Whoever takes that finds the mark."""
+        ids = {parcel.notification.id, parcel.named}
+        await asyncio.gather(*(self._once.mark(_told_mark(id), ttl=_TOLD) for id in ids))
+        if parcel.item is not None:
+            await parcel.item.ack()
 
 
-def _told_mark(notification: Notification) -> str:
-    return f"alerts-told:{notification.id}"
+def _told_mark(id: str) -> str:
+    return f"alerts-told:{id}"
 
 
 def _published(alert: Alert) -> Outcome:

@@ -10,7 +10,8 @@ from ...rules import MAX_TTL, seconds
 from ...service.dashboard.history import total
 from ...service.dashboard.rendering import READ_PAGE, Page, View, show
 from ...service.routes import Answer, Call, PageSize, Route
-from . import acting, figures
+from . import acting, answering, figures
+from .acknowledgements import Acknowledgement
 from .admin import Anything, Place
 from .lookback import Noisy, Suppressed, Told
 from .model import RESOLVED
@@ -52,6 +53,14 @@ class SilenceRow(Answer):
     holds: bool
 
 
+class AcknowledgedRow(Answer):
+    """An acknowledgement, and how long it lasts in full."""
+
+    acknowledgement: Acknowledgement
+    ends: float
+    full: float
+
+
 class PublisherRow(Answer):
     """A publisher, and how often it failed within the last five minutes."""
 
@@ -81,6 +90,7 @@ class Overview(Answer):
     suppressed: list[Suppressed]
     noisy: list[Noisy]
     silences: list[SilenceRow]
+    acknowledged: list[AcknowledgedRow]
 
 
 class HistoryQuery(View):
@@ -167,6 +177,7 @@ class Pages:
             suppressed=await app.history.suppressed_counts(since=since),
             noisy=await app.history.most_suppressed(since=since, limit=NOISY),
             silences=[_silence(each) for each in await app.silences.list()],
+            acknowledged=[_acknowledged(each) for each in await app.parts.acknowledgements.list(COUNTED)],
         )
 
     def _figures(self, waiting: int, dead: int) -> Figures:
@@ -196,6 +207,10 @@ class Pages:
         return seconds("window", policy.quiet if window.reason == _QUIET else policy.hold, least=0.0, most=MAX_TTL)
 
 
+def _acknowledged(made: Acknowledgement) -> AcknowledgedRow:
+    return AcknowledgedRow(acknowledgement=made, ends=made.ends, full=made.ends - made.made)
+
+
 def _silence(silence: Silence) -> SilenceRow:
     holds = silence.starts <= time.time()
     return SilenceRow(silence=silence, ends=silence.ends, full=silence.ends - silence.starts, holds=holds)
@@ -209,4 +224,5 @@ def routes(app: App) -> list[Route]:
         Route("GET", "/alerts/history", READ_PAGE, pages.history, HISTORY.title, query=HistoryQuery, hidden=True),
         Route("GET", "/alerts/why", READ_PAGE, pages.why, WHY.title, query=WhyQuery, hidden=True),
         *acting.routes(app),
+        *answering.routes(app),
     ]

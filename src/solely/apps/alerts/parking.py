@@ -61,7 +61,7 @@ class Parking:
         if failure is not None:
             raise failure
         if retry.notification.alert.status == FIRING:  # it may be that nobody had been told before
-            await self._openings.opened(retry.notification.alert)
+            await self._openings.opened(retry.notification.alert, retry.notification.reminder)
         return retry.notification.id
 
     async def tell(self, retry: Retry) -> PublishFailed | None:

@@ -10,21 +10,24 @@ import asyncio
 import secrets
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+import msgspec
 import structlog
 
 from ... import AsyncReservation, ClientClosed, SolelyError, StoreError
 from .figures import COLLISIONS, HOLD_SECONDS, LOCK_FAILURES, QUEUED, RECEIVED, RESERVE_SECONDS, SUPPRESSED
-from .model import FIRING, Alert, Notification, Outcome, fingerprint_prefix, key_of, resolved_key
+from .model import FIRING, Alert, Notification, Outcome, asking_key, fingerprint_prefix, key_of, resolved_key
 from .outbox import Outbox, Parcel, Terms
 from .publishing import Fanout
-from .recent import RESERVED, Refusal
-from .resolving import KEPT, Openings
+from .recent import LIMITED, QUIET, RESERVED, Refusal
+from .resolving import KEPT
+from .restraints import GROUPED, NOT_FIRING, Cleared, Restraints
 from .settings import table
 from .silences import Silences
 from .tools import Tools
-from .tracing import purpose_of, trace_of
+from .tracing import id_of, purpose_of, trace_of
 
 log = structlog.get_logger("solely.alerts")
 
@@ -42,7 +45,9 @@ class Granted(NamedTuple):
 class Receiver:
     """Decides on alerts, and has those told that are due."""
 
-    def __init__(self, tools: Tools, outbox: Outbox, fanout: Fanout, openings: Openings, silences: Silences) -> None:
+    def __init__(
+        self, tools: Tools, outbox: Outbox, fanout: Fanout, silences: Silences, restraints: Restraints
+    ) -> None:
         self._once = tools.once
         self._answer_within = tools.settings.answer_within
         self._policies = table(tools.settings)
@@ -54,8 +59,8 @@ class Receiver:
         self._tracing = tools.tracing
         self._outbox = outbox
         self._fanout = fanout
-        self._openings = openings
         self._silences = silences
+        self._restraints = restraints
         self._under_way: set[asyncio.Task[Outcome]] = set()
 
     # -- what others call
@@ -66,6 +71,7 @@ class Receiver:
         Raises StoreError if the store could not say, and Limited if this worker has too much under way.
         """
         self._metrics.count(RECEIVED)
+        alert = self._restraints.groups.placed(alert)
         if alert.status != FIRING:
             return await self._resolved(alert)
         silence = self._silences.match(alert)
@@ -97,11 +103,15 @@ class Receiver:
         self._recent.forget_all(fingerprint_prefix(fingerprint))
         self._recent.forget(resolved_key(fingerprint))
 
-    def terms(self, alert: Alert) -> Terms:
-        """For how long an alert like this is held, and then quiet."""
+    def terms(self, notification: Notification) -> Terms:
+        """For how long a notification like this is held, and then quiet."""
+        alert = notification.alert
         policy = self._policies[alert.severity]
         hold, quiet = float(policy.terms["hold"]), float(policy.terms["quiet"])
-        return Terms(hold, quiet if alert.status == FIRING else KEPT)
+        if alert.status != FIRING:
+            return Terms(hold, KEPT)
+        interval = self._restraints.reminders.interval(alert) if notification.reminder else None
+        return Terms(hold, quiet if interval is None else interval)
 
     async def finish(self, timeout: float) -> None:
         """Waits for what is being published, and no longer than that many seconds: the rest is taken over by others."""
@@ -114,10 +124,12 @@ class Receiver:
     # -- deciding
 
     async def _resolved(self, alert: Alert) -> Outcome:
-        if await self._openings.is_open(alert):
-            return await self._tell(alert)
-        if not await self._outbox.waits(fingerprint_prefix(alert.fingerprint)):
-            return self._suppressed(alert, Refusal("not_firing", 0.0))
+        others = await self._restraints.others_fire(alert)
+        if others is not None:
+            return self._suppressed(alert, others)
+        fired = await self._outbox.has_fired(alert)
+        if fired is not None:
+            return await self._tell(alert) if fired else self._suppressed(alert, Refusal(NOT_FIRING, 0.0))
         # That it is on is still on its way: that it is over is told after that.
         notification = self._notification(alert)
         await self._outbox.leave(key_of(alert), notification)
@@ -126,10 +138,10 @@ class Receiver:
         return Outcome(outcome="queued", fingerprint=alert.fingerprint, reason="not_told_yet")
 
     async def _tell(self, alert: Alert) -> Outcome:
-        key = key_of(alert)
+        key = asking_key(alert)
         answer: Granted | Refusal | None = self._recent.known(key)
         if answer is None:
-            answer = await self._recent.ask(key, lambda: self._decide(alert, key))
+            answer = await self._recent.ask(key, lambda: self._decide(alert, key_of(alert)))
         if isinstance(answer, Refusal):
             return self._suppressed(alert, answer)
         return await self._have_delivered(alert, answer)
@@ -138,59 +150,80 @@ class Receiver:
         """Reserves, and puts it into the outbox; a place of this worker's capacity goes with what is granted.
 
         Who is refused since another has the reservation sees to it that something is in the outbox, too: if that other
-        died before it put anything in, this alert is told in its place.
+        died before it put anything in, this alert is told in its place. It goes under the other's id: so it is known
+        as told if it comes late, when that other has told and taken out its own.
         """
         self._capacity.enter()
         granted: Granted | None = None
         try:
-            hold = await self._reserve(alert, key)
-            told = self._as_told(alert, hold)
+            notification = await self._restraints.before(self._notification(alert))
+            hold = await self._reserve(key, notification)
+            since, told = time.perf_counter(), self._as_told(notification, hold)
             if hold:
-                granted = Granted(hold, await self._put_in(alert, key, hold), time.perf_counter())
-            elif told.reason == RESERVED:
-                await self._outbox.leave(key, self._notification(alert))
+                put = await self._put_in(key, notification, hold)
+                if isinstance(put, Refusal):
+                    return None, put
+                granted = Granted(hold, put, since)
+            elif hold.reason == RESERVED:
+                theirs = id_of(hold.purpose) or notification.id
+                await self._outbox.leave(key, msgspec.structs.replace(notification, id=theirs))
+            elif hold.reason == LIMITED:
+                await self._outbox.disown(notification)
         finally:
             if granted is None:
                 self._capacity.leave()
         return granted, told
 
-    async def _reserve(self, alert: Alert, key: str) -> AsyncReservation:
-        started = time.perf_counter()
+    async def _reserve(self, key: str, notification: Notification) -> AsyncReservation:
+        started, alert = time.perf_counter(), notification.alert
         try:
             with self._tracing.span("reserve", alert):
-                purpose = purpose_of(alert, self._tracing.current())
-                return await self._once.reserve(key, **self._all_terms(alert), purpose=purpose)
+                purpose = purpose_of(alert, self._tracing.current(), notification.id)
+                return await self._once.reserve(key, **self._all_terms(notification), purpose=purpose)
         except StoreError:
             self._metrics.count(LOCK_FAILURES)
             raise
         finally:
             self._metrics.observe(RESERVE_SECONDS, time.perf_counter() - started)
 
-    async def _put_in(self, alert: Alert, key: str, hold: AsyncReservation) -> Parcel | None:
-        """What is now to be published; None if somebody has it in hand, and then the reservation is free again."""
+    async def _put_in(self, key: str, notification: Notification, hold: AsyncReservation) -> Parcel | Refusal | None:
+        """What is now to be published; None if somebody has it in hand, or why nothing is: then the reservation is free
+        again."""
+        alert, judged = notification.alert, None
+        parcel: Parcel | None = None
         try:
-            parcel = await self._outbox.put_in(key, self._notification(alert), self.terms(alert))
+            judged = await self._restraints.judge(notification)
+            if isinstance(judged, Cleared):
+                parcel = await self._outbox.put_in(key, judged.notification, self.terms(notification))
+                await judged.settle(parcel.notification if parcel is not None else None)
+            else:
+                await self._outbox.disown(notification)
         except BaseException:
+            if isinstance(judged, Cleared) and parcel is None:
+                with suppress(SolelyError):
+                    await judged.settle(None)
             await self._let_go(alert, key, hold)
             raise
         if parcel is None:
             await self._let_go(alert, key, hold)
-        return parcel
+        return judged if isinstance(judged, Refusal) else parcel
 
-    def _all_terms(self, alert: Alert) -> dict[str, Any]:
+    def _all_terms(self, notification: Notification) -> dict[str, Any]:
         """As arguments of a reserve: those of the severity, with its limits; that it is over has none."""
+        alert, terms = notification.alert, self.terms(notification)._asdict()
         if alert.status != FIRING:
-            return self.terms(alert)._asdict()
+            return terms
         shared = self._limits.get(alert.severity.casefold())
         group = (f"alerts:{alert.severity.casefold()}", shared.limit, shared.per) if shared is not None else None
-        return {**self._policies[alert.severity].terms, "group": group}
+        return {**self._policies[alert.severity].terms, **terms, "group": group}
 
-    def _as_told(self, alert: Alert, hold: AsyncReservation) -> Refusal:
+    def _as_told(self, notification: Notification, hold: AsyncReservation) -> Refusal:
         """What others are told of this answer for the next moment."""
-        now = time.monotonic()
+        now, alert = time.monotonic(), notification.alert
         if hold:
-            return Refusal(RESERVED, now + self.terms(alert).hold, self._tracing.current())
-        return Refusal(hold.reason, now + hold.retry_after, trace_of(hold.purpose))
+            return Refusal(RESERVED, now + self.terms(notification).hold, self._tracing.current())
+        by_group = alert.group and alert.status == FIRING and hold.reason in (RESERVED, QUIET)
+        return Refusal(GROUPED if by_group else hold.reason, now + hold.retry_after, trace_of(hold.purpose))
 
     def _suppressed(self, alert: Alert, refusal: Refusal) -> Outcome:
         left = refusal.left
@@ -225,6 +258,7 @@ class Receiver:
 
     async def _deliver(self, alert: Alert, granted: Granted) -> Outcome:
         if granted.parcel is None:
+            self._metrics.count(QUEUED)
             return Outcome(outcome="queued", fingerprint=alert.fingerprint, reason="in_hand")
         try:
             return await self._outbox.deliver(granted.parcel, granted.hold)

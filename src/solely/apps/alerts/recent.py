@@ -13,7 +13,7 @@ from ... import SolelyError
 T = TypeVar("T")
 
 FRESH = 0.2  # seconds: an admin's or another worker's change is seen that soon, and a storm asks five times a second
-RESERVED, QUIET = "reserved", "quiet"  # reasons of the library's reservations
+RESERVED, QUIET, LIMITED = "reserved", "quiet", "limited"  # reasons of the library's reservations
 MOST = 10_000  # keys: some megabytes; the oldest are forgotten, and asked for again
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -12,8 +12,10 @@ from ...service.api.reservations import Limit, Quiet
 from ...service.routes import Ttl
 from .publishers import LogSettings, PublisherSettings
 
+_USUAL = ("critical", "warning")  # severities that have a policy of their own without any settings
 DEFAULT = "default"  # the name of the policy of all severities that have none of their own
 _FIELDS = ("name", "source", "severity", "labels")  # of which a fingerprint can be made, as a whole
+_GROUPING = ("name", "source")  # of which a group can be; its windows are per severity in any case
 _INSIDE = ("labels.", "annotations.")  # or one of these by its name
 MOST = 10_000  # of a limit: what every store keeps exactly
 _MONTH = 30 * 86_400.0
@@ -22,11 +24,13 @@ _MONTH = 30 * 86_400.0
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What differs for one severity from the usual: what is left out stays as it is by default. A `limit` of 0 is none.
 
-    `hold` is how long a publisher that died keeps others from taking over, `quiet` how long nobody is told again.
+    `hold` is how long a publisher that died keeps others from taking over, `quiet` how long nobody is told again. With
+    `remind`, `quiet` is so for the first time only: of an alert that stays unresolved, people are told every `remind`.
     """
 
     hold: Ttl | None = None
     quiet: Quiet | None = None
+    remind: Ttl | None = None
     limit: Annotated[int, msgspec.Meta(ge=0, le=MOST)] | None = None
     per: Ttl | None = None
 
@@ -47,20 +51,26 @@ class AlertsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     fingerprint_fields: tuple[str, ...] = ("name", "source", "labels")
     # Seconds: longer than a healthy receiver needs, and shorter than senders wait for their answer (often 10).
     answer_within: Annotated[float, msgspec.Meta(ge=0.0, le=300.0)] = 5.0
-    # Of one token, per worker: more than a worker can do, so that it bounds a sender that has gone wild and no other.
-    request_limit: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 10_000
+    # Of one token, per worker: many times what monitors send, and near what a worker can answer.
+    request_limit: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 5_000
     request_per: Annotated[float, msgspec.Meta(ge=0.1, le=3600.0)] = 1.0
     max_active: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1_000  # reservations under way in one worker
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 8  # publishes before it becomes a dead letter
     # Seconds between these: the first outlast a restart, all eight together ten minutes of a receiver that is away.
     backoff: Annotated[tuple[Quiet, ...], msgspec.Meta(min_length=1, max_length=100)] = (1, 3, 10, 30, 60, 180, 300)
     retention: Annotated[float, msgspec.Meta(ge=3600.0, le=10 * 366 * 86_400.0)] = _MONTH  # of the history
+    ack_for: Ttl = (
+        86_400.0  # seconds that an acknowledgement holds unless it says otherwise: until the next day's shift
+    )
+    flap_limit: Annotated[int, msgspec.Meta(ge=0, le=MOST)] = (
+        0  # openings of one alert that are told per flap_per; 0: all
+    )
+    flap_per: Ttl = 3600.0
+    group_by: tuple[str, ...] = ()  # alerts that are equal in these fields are told together; none: each alone
 
     def __post_init__(self) -> None:
-        for field in self.fingerprint_fields:
-            if field not in _FIELDS and not (field.startswith(_INSIDE) and field.partition(".")[2]):
-                known = ", ".join((*_FIELDS, *(f"{each}<name>" for each in _INSIDE)))
-                raise InvalidInput(f"fingerprint_fields: {field!r:.80} is none of {known}")
+        _check_fields("fingerprint_fields", self.fingerprint_fields, _FIELDS)
+        _check_fields("group_by", self.group_by, _GROUPING)
         if not self.fingerprint_fields:
             raise InvalidInput("fingerprint_fields: name at least one, else all alerts are the same")
         if not self.publishers:
@@ -69,11 +79,45 @@ class AlertsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         Backoff(self.backoff)
 
 
+def _check_fields(setting: str, fields: tuple[str, ...], plain: tuple[str, ...]) -> None:
+    for field in fields:
+        if field not in plain and not (field.startswith(_INSIDE) and field.partition(".")[2]):
+            known = ", ".join((*plain, *(f"{each}<name>" for each in _INSIDE)))
+            raise InvalidInput(f"{setting}: {field!r:.80} is none of {known}")
+
+
+class Intervals(NamedTuple):
+    """Seconds between reminders, by severity, and of all others; None: they are told again as the first time."""
+
+    named: dict[str, float | None]
+    default: float | None
+
+    def of(self, severity: str) -> float | None:
+        """That of this severity, however it is capitalised."""
+        return self.named.get(severity.casefold(), self.default)
+
+    @property
+    def any(self) -> bool:
+        """True if there are reminders at all."""
+        return self.default is not None or any(each is not None for each in self.named.values())
+
+
+def reminders(settings: AlertsSettings) -> Intervals:
+    """Where people are reminded, and how often; what a policy leaves out is as in the `table`."""
+    default = settings.policies.get(DEFAULT, PolicySettings()).remind
+    named: dict[str, float | None] = dict.fromkeys(_USUAL)
+    for severity, policy in settings.policies.items():
+        if severity != DEFAULT:
+            inherited = named.get(severity.casefold(), default)
+            named[severity.casefold()] = inherited if policy.remind is None else policy.remind
+    return Intervals(named, default)
+
+
 def table(settings: AlertsSettings) -> PolicyTable:
     """The policies of all severities: the library's own, with what differs; InvalidInput if they cannot be."""
     usual = PolicyTable()
     others = _merged(usual.default, settings.policies.get(DEFAULT, PolicySettings()))
-    named = {severity: usual[severity] for severity in ("critical", "warning")}
+    named = {severity: usual[severity] for severity in _USUAL}
     for severity, policy in settings.policies.items():
         if severity != DEFAULT:
             named[severity] = _merged(named.get(severity.casefold(), others), policy)

@@ -16,11 +16,11 @@ import structlog
 
 from ... import AsyncItem, AsyncReservation, ClientClosed, StoreError
 from .figures import HOLD_SECONDS
-from .model import FIRING, Alert, Notification, fingerprint_prefix, key_of
+from .model import FIRING, Notification, key_of
 from .outbox import QUEUE, RETRIES, Outbox, Parcel, Terms
 from .parking import Parking, Retry
 from .recent import QUIET
-from .resolving import Openings
+from .restraints import ACKNOWLEDGED, NOT_FIRING, Restraints
 from .tools import Tools
 from .tracing import purpose_of
 
@@ -35,13 +35,13 @@ _FOR = 5.0  # seconds that one sweep goes on while there is more
 _SOON = 0.5  # seconds, at least, until an item is looked at again that another is publishing now
 
 Work = Callable[[AsyncItem], Awaitable[object]]
-TermsOf = Callable[[Alert], Terms]
+TermsOf = Callable[[Notification], Terms]
 
 
 class Sweeper:
     """Publishes what waits."""
 
-    def __init__(self, tools: Tools, outbox: Outbox, parking: Parking, openings: Openings, terms: TermsOf) -> None:
+    def __init__(self, tools: Tools, outbox: Outbox, parking: Parking, restraints: Restraints, terms: TermsOf) -> None:
         self._once = tools.once
         self._capacity = tools.capacity
         self._history = tools.history
@@ -50,7 +50,7 @@ class Sweeper:
         self._max_attempts = tools.settings.max_attempts
         self._outbox = outbox
         self._parking = parking
-        self._openings = openings
+        self._restraints = restraints
         self._terms = terms
         self._under_way: dict[str, set[asyncio.Task[None]]] = {QUEUE: set(), RETRIES: set()}
 
@@ -104,23 +104,30 @@ class Sweeper:
     async def _publish(self, item: AsyncItem) -> None:
         notification = msgspec.convert(item.payload, Notification)
         alert = notification.alert
+        fired = alert.status == FIRING or await self._outbox.has_fired(alert)
         if await self._outbox.was_told(notification):
             await item.ack()
-        elif alert.status != FIRING and not await self._openings.is_open(alert):
-            await self._not_firing(item, alert)
-        else:
+        elif await self._restraints.acknowledged(alert):
+            self._history.suppressed(alert, ACKNOWLEDGED)
+            await item.ack()
+        elif fired:
             await self._reserve(item, notification)
+        elif fired is None:  # that it is on is still on its way: that it is over is told after that
+            await item.give_back(delay=_SOON)
+        else:
+            self._history.suppressed(alert, NOT_FIRING)
+            await item.ack()
 
     async def _reserve(self, item: AsyncItem, notification: Notification) -> None:
         alert = notification.alert
-        key, terms = key_of(alert), self._terms(alert)
-        purpose = purpose_of(alert, notification.trace)
+        key, terms = key_of(alert), self._terms(notification)
+        purpose = purpose_of(alert, notification.trace, notification.id)
         hold = await self._once.reserve(key, **terms._asdict(), purpose=purpose)  # its hit was counted when it came in
         if hold:
-            await self._deliver(Parcel(key, notification, terms, item), hold)
+            await self._deliver(Parcel(key, notification, terms, item, notification.id), hold)
         elif hold.reason == QUIET:  # it was recorded, and who recorded it died before the rest was done
             if alert.status != FIRING:
-                await self._openings.closed(alert)
+                await self._outbox.close(alert)
             await item.ack()
         else:
             await item.give_back(delay=max(_SOON, hold.retry_after))
@@ -134,14 +141,6 @@ class Sweeper:
         finally:
             self._capacity.leave()
             self._metrics.observe(HOLD_SECONDS, time.perf_counter() - started)
-
-    async def _not_firing(self, item: AsyncItem, alert: Alert) -> None:
-        """People were not told that it is on: that it is over waits for that, or is of no interest."""
-        if await self._outbox.waits(fingerprint_prefix(alert.fingerprint)):
-            await item.give_back(delay=_SOON)
-        else:
-            self._history.suppressed(alert, "not_firing")
-            await item.ack()
 
     # -- what some were told, and one was not
 

@@ -3,6 +3,7 @@ told. Without telemetry there are none, and nothing is imported for them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,8 +13,10 @@ from .model import Alert
 if TYPE_CHECKING:
     from opentelemetry import trace
 
-_NAME = 80  # characters of an alert's name in the purpose of its reservation: it has 200, and the trace takes 56
+# Characters of an alert's name in the purpose of its reservation: it has 200, the id takes 37 and the trace 56.
+_NAME = 80
 _TRACEPARENT = "00-"  # what one of version 00 begins with
+_ID = re.compile(r"msg_[0-9a-f]{32}")
 
 
 class Tracing:
@@ -50,15 +53,21 @@ class Tracing:
         return carrier.get("traceparent", "")
 
 
-def purpose_of(alert: Alert, trace: str) -> str:
-    """What the reservation of this alert says it is for: the name, and the trace in which it is told."""
-    return f"{alert.name:.{_NAME}} {trace}".rstrip()
+def purpose_of(alert: Alert, trace: str, id: str = "") -> str:
+    """What the reservation of this alert says it is for: the name, under which id, and in which trace it is told."""
+    return " ".join(filter(None, (f"{alert.name:.{_NAME}}", id, trace)))
 
 
 def trace_of(purpose: str) -> str:
     """The trace that stands in the purpose of a reservation; "" if there is none."""
     last = purpose.rpartition(" ")[2]
     return last if last.startswith(_TRACEPARENT) else ""
+
+
+def id_of(purpose: str) -> str:
+    """The id of the notification that stands in the purpose of a reservation; "" if there is none."""
+    id = purpose.removesuffix(trace_of(purpose)).rstrip().rpartition(" ")[2]
+    return id if _ID.fullmatch(id) else ""
 
 
 def _links(traceparent: str) -> list[trace.Link]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -12,23 +13,26 @@ from ...flows.deadletter import Letter
 from ...flows.queue import ItemInfo
 from ...model import State
 from ...rules import MAX_TTL, seconds
-from ...service.dashboard.telling import at, span
 from ...service.routes import Answer
+from .acknowledgements import Acknowledgement
 from .lookback import Suppressed, Told
-from .model import RESOLVED, Alert
+from .model import OF_GROUP, Alert, Member, subject_of
 from .outbox import QUEUE, RETRIES
 from .parking import GROUP
+from .restraints import FLAPPING
 from .settings import table
 from .silences import Silence
+from .verdict import verdict
 from .windows import Window, key_of_resolved, of_fingerprint, prefix_of
 
 if TYPE_CHECKING:
     from .app import App
 
+T = TypeVar("T")
+
 SEARCHED = 1_000  # items and letters in which those of a fingerprint are looked for; where there are more, it says so
 SEVERITIES = 50  # of one fingerprint that may wait: more than anybody has
 RECENT = 20  # notifications that are shown
-_QUIET = "quiet"
 
 
 class Limit(Answer):
@@ -64,6 +68,22 @@ class Dead(Answer):
     at: float
 
 
+class Group(Answer):
+    """The group in which it comes, under what it is asked about itself, and which alerts of it fire."""
+
+    name: str
+    fingerprint: str
+    firing: list[Member]
+
+
+class Flaps(Answer):
+    """It was last suppressed then since it opened more than `limit` times within `per` seconds."""
+
+    limit: int
+    per: float
+    last: float
+
+
 class Why(Answer):
     """`verdict` says it in sentences, what counts most first. `complete` is false if there were so many waiting items
     or dead letters that not all of them were looked at."""
@@ -71,7 +91,10 @@ class Why(Answer):
     fingerprint: str
     verdict: list[str]
     silences: list[Silence]
+    acknowledged: Acknowledgement | None
+    group: Group | None
     windows: list[Window]
+    flapping: Flaps | None
     limits: list[Limit]
     waiting: list[Waiting]
     dead_letters: list[Dead]
@@ -85,22 +108,30 @@ async def why(app: App, fingerprint: str) -> Why:
     """All that is known. Reads only; what this worker has not yet written of its history is written first."""
     history, once = app.history, app.service.once
     await history.flush()
+    samples = await history.samples(fingerprint)
+    group = await _group(app, fingerprint, samples)
+    subjects = list(dict.fromkeys((fingerprint, group.fingerprint) if group is not None else (fingerprint,)))
     windows, outbox, retries, letters = await asyncio.gather(
-        of_fingerprint(once, history, fingerprint),
-        _in_outbox(app, fingerprint),
+        _of_each(subjects, lambda subject: of_fingerprint(once, history, subject)),
+        _of_each(subjects, lambda subject: _in_outbox(app, subject)),
         once.queue(RETRIES).list(limit=SEARCHED),
         once.dead_letters(GROUP).list(limit=SEARCHED),
     )
-    samples = await history.samples(fingerprint)
+    suppressed = await history.suppressed_counts(fingerprint=fingerprint)
+    holding = await asyncio.gather(*map(app.parts.acknowledgements.of_fingerprint, subjects))
+    of_this = [item for item in retries if fingerprint_in(item.payload) == fingerprint]
     told = Why(
         fingerprint=fingerprint,
         verdict=[],
         silences=_silences(app, fingerprint, samples),
+        acknowledged=next((each for each in holding if each is not None), None),
+        group=group,
         windows=windows,
+        flapping=_flaps(app, suppressed),
         limits=[limit for alert in samples for limit in await _limits(app, alert)],
-        waiting=[_waiting(item) for item in (*outbox, *retries) if fingerprint_in(item.payload) == fingerprint],
+        waiting=[_waiting(item) for item in (*outbox, *of_this)],
         dead_letters=[_dead(letter) for letter in letters if fingerprint_in(letter.payload) == fingerprint],
-        suppressed=await history.suppressed_counts(fingerprint=fingerprint),
+        suppressed=suppressed,
         last_told=await history.last_told(fingerprint),
         recent=await history.recent(fingerprint=fingerprint, limit=RECENT),
         complete=len(retries) < SEARCHED and len(letters) < SEARCHED,
@@ -109,11 +140,32 @@ async def why(app: App, fingerprint: str) -> Why:
     return told
 
 
+async def _of_each(subjects: list[str], look: Callable[[str], Awaitable[list[T]]]) -> list[T]:
+    """What there is of the alert, and then of its group."""
+    return [found for subject in subjects for found in await look(subject)]
+
+
+async def _group(app: App, fingerprint: str, samples: list[Alert]) -> Group | None:
+    """The group in which it last came, or which was asked about."""
+    name = samples[0].group if samples else fingerprint.removeprefix(OF_GROUP)
+    if not name or (not samples and name == fingerprint):
+        return None
+    like = Alert(name="", severity="", source="", fingerprint=fingerprint, group=name)
+    return Group(name=name, fingerprint=subject_of(like), firing=list(await app.parts.groups.members(like)))
+
+
+def _flaps(app: App, suppressed: list[Suppressed]) -> Flaps | None:
+    """That it was damped, if that was so lately that it may still be."""
+    limit, per = app.settings.flap_limit, app.settings.flap_per
+    last = max((each.last for each in suppressed if each.reason == FLAPPING), default=0.0)
+    return Flaps(limit=limit, per=per, last=last) if limit and last > time.time() - per else None
+
+
 async def _in_outbox(app: App, fingerprint: str) -> list[ItemInfo]:
     """What waits under the keys of this fingerprint."""
-    queue = app.service.once.queue(QUEUE)
+    queue, prefix = app.service.once.queue(QUEUE), prefix_of(fingerprint)
     resolved = await queue.read(key_of_resolved(fingerprint))
-    firing = await queue.list(after=prefix_of(fingerprint), limit=SEVERITIES)
+    firing = [item for item in await queue.list(after=prefix, limit=SEVERITIES) if item.id.startswith(prefix)]
     return firing if resolved is None else [*firing, resolved]
 
 
@@ -193,67 +245,3 @@ def _dead(letter: Letter) -> Dead:
         error=letter.last_error.removeprefix(f"{_publisher(letter.payload)}: "),
         at=letter.last_at.timestamp(),
     )
-
-
-# -- in sentences
-
-
-def verdict(told: Why, now: float) -> list[str]:
-    """What keeps it from people now, what did so, or that nothing does."""
-    now_kept = [
-        *(_of_silence(each) for each in told.silences),
-        *(_of_waiting(each) for each in told.waiting),
-        *(_of_window(each) for each in told.windows),
-        *(_of_limit(each) for each in told.limits if each.reached),
-    ]
-    said = [*now_kept, *(_of_dead(each) for each in told.dead_letters)]
-    if not now_kept:
-        said.append("Nothing keeps it back now: the next firing alert is told.")
-    return [*said, _of_the_past(told, now)]
-
-
-def _of_silence(silence: Silence) -> str:
-    return f"Silenced until {at(silence.ends)} by {silence.made_by}: {silence.reason}"
-
-
-def _of_window(window: Window) -> str:
-    which = "That it is over" if window.status == RESOLVED else f"Severity {window.severity}"
-    if window.reason != _QUIET:
-        return f"{which} is being sent right now, by {window.who or 'another'}; if that fails, it is sent again."
-    return f"{which} was told and is quiet for {span(window.left)} more."
-
-
-def _of_limit(limit: Limit) -> str:
-    which = f"Severity {limit.severity}, over all alerts," if limit.shared else f"Severity {limit.severity}"
-    return f"{which} is at its limit: {limit.told} told in the last {span(limit.per)}, where {limit.limit} may be."
-
-
-def _of_waiting(waiting: Waiting) -> str:
-    if waiting.state is State.HELD:
-        whom = f" to {waiting.publisher}" if waiting.publisher else ""
-        return f"A notification is being published{whom} right now (attempt {waiting.attempts})."
-    whom = f"{waiting.publisher} is" if waiting.publisher else "people are"
-    when = f"in {span(waiting.left)}" if waiting.left > 0 else "in a moment"
-    return f"A notification waits: {whom} told {when}, after {_times(waiting.attempts)} tried."
-
-
-def _of_dead(dead: Dead) -> str:
-    whom = dead.publisher or "any publisher"
-    return f"A notification could not be told to {whom} and is a dead letter: {dead.error}"
-
-
-def _of_the_past(told: Why, now: float) -> str:
-    if told.last_told is not None:
-        return f"Last told {span(now - told.last_told)} ago, at {at(told.last_told)}{_suppressed(told)}."
-    if told.suppressed or told.recent:
-        return "It came in, and nobody was told of it so far."
-    return "No alert of this fingerprint is remembered: is it spelled as its sender does?"
-
-
-def _suppressed(told: Why) -> str:
-    count = sum(each.count for each in told.suppressed)
-    return f"; {count} {'was' if count == 1 else 'were'} suppressed, as far as is remembered" if count else ""
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"

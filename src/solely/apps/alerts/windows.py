@@ -18,6 +18,7 @@ _OURS = "alerts"  # what all our keys begin with
 SENDING = "alerts/"  # what those of firing alerts begin with
 _KEY = re.compile(r"alerts(?:-resolved/(?P<resolved>[^/]+)|/(?P<firing>[^/]+)/(?P<severity>[^/]*))")
 _DIGEST = re.compile(r"~[0-9a-f]{64}")  # what stands in a key for a fingerprint that is too long for it
+_FOR_PROGRAMS = re.compile(r" (msg_[0-9a-f]{32}|00-[0-9a-f-]{52})")  # the id and the trace beside the alert's name
 _DAY = 86_400.0  # seconds
 _MOST = 1_000  # windows of one fingerprint: more severities than anybody has
 
@@ -101,7 +102,7 @@ def _window(info: ReservationInfo) -> Window | None:
         suppressed_day=0,
         last_sent=moment(info.last_sent),
         sent=info.sent,
-        who=info.holder,
+        who=_FOR_PROGRAMS.sub("", info.holder),
         fence=info.fence,
     )
 

@@ -11,6 +11,7 @@ from ....errors import DataError, InvalidInput
 from ....service.problems import LIMITED, TOO_MANY
 from ....service.routes import KIB, Answer, Call, Reply, Route, Webhook
 from ....service.security import LOCAL, Principal, Scope
+from ..acknowledging import acknowledge
 from ..model import FIRING, MAX_FINGERPRINT, RESOLVED, Alert, Labels, fingerprint_of
 from . import bounds
 
@@ -21,7 +22,7 @@ log = structlog.get_logger("solely.alerts")
 
 MAX_BODY = 512 * KIB  # bytes: the most that PagerDuty itself takes
 UNSAID = "none"  # the severity of what is resolved without a payload
-NOT_ACKNOWLEDGED = "Event accepted, and nothing changed: acknowledging is not supported here"
+NOT_ACKNOWLEDGED = "Event accepted, and nothing changed: people were not told of this alert, or it is over"
 
 Words = str | None  # clients send null for what they leave out
 
@@ -198,14 +199,20 @@ class PagerDuty:
             event = read(call.body)
             alert = parse(event)
             if event.event_action == "acknowledge":
-                log.info("alert_acknowledged_in_vain", fingerprint=alert.fingerprint, by=principal.name)
-                return Accepted(dedup_key=alert.fingerprint, message=NOT_ACKNOWLEDGED)
+                return await self._acknowledge(alert.fingerprint, event.client or principal.name)
             if event.payload is None:
                 alert = await self._as_it_fired(alert)
             await self._app.receiver.receive(alert)
         except (msgspec.ValidationError, InvalidInput) as error:
             return Reply(400, InvalidEvent(errors=[str(error)]))
         return Accepted(dedup_key=alert.fingerprint)
+
+    async def _acknowledge(self, fingerprint: str, by: str) -> Accepted:
+        """PagerDuty's clients name no severity: it is acknowledged for all of them."""
+        if await acknowledge(self._app, fingerprint, by=bounds.text(by)) is not None:
+            return Accepted(dedup_key=fingerprint)
+        log.info("alert_acknowledged_in_vain", fingerprint=fingerprint, by=by)
+        return Accepted(dedup_key=fingerprint, message=NOT_ACKNOWLEDGED)
 
     async def _as_it_fired(self, over: Alert) -> Alert:
         """What is over, with the name, severity and labels under which it last came, so that the publishers that told

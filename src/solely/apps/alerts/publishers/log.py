@@ -41,6 +41,7 @@ class LogPublisher:
             labels=alert.labels,
             annotations=alert.annotations,
             at=datetime.fromtimestamp(notification.at, UTC).isoformat(),
+            **({"remarks": notification.remarks} if notification.remarks else {}),
         )
 
     async def close(self) -> None:

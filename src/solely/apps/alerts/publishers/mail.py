@@ -131,13 +131,15 @@ def message(notification: Notification, settings: EmailSettings) -> EmailMessage
     mail = EmailMessage(policy=SMTP)
     mail["From"] = settings.sender
     mail["To"] = ", ".join(settings.to)
-    mail["Subject"] = said(f"[{alert.status.upper()}] {alert.severity}: {alert.name}")
+    remarks = f" ({', '.join(notification.remarks)})" if notification.remarks else ""
+    mail["Subject"] = said(f"[{alert.status.upper()}] {alert.severity}: {alert.name}{remarks}")
     mail["Date"] = format_datetime(datetime.fromtimestamp(notification.at, UTC))
     mail["Message-ID"] = f"<{notification.id}@solely.invalid>"
     mail["Auto-Submitted"] = "auto-generated"  # so that nobody's holiday answers
     facts = (("name", alert.name), ("severity", alert.severity), ("source", alert.source))
-    parts = ((*facts, ("fingerprint", alert.fingerprint)), alert.annotations.items(), alert.labels.items())
-    mail.set_content("\n".join(map(_lines, parts)), cte="quoted-printable")
+    group = [("alert of the group", f"{each.severity}: {each.name}") for each in notification.members]
+    parts = ((*facts, ("fingerprint", alert.fingerprint)), group, alert.annotations.items(), alert.labels.items())
+    mail.set_content("\n".join(_lines(part) for part in parts if part), cte="quoted-printable")
     return mail
 
 

@@ -45,6 +45,8 @@ def message(notification: Notification) -> dict[str, Any]:
     alert = notification.alert
     over = alert.status == RESOLVED
     title = f"[{alert.status.upper()}] {escaped(alert.severity, MAX_TITLE)}: {escaped(alert.name, MAX_TITLE)}"
+    if notification.remarks:
+        title += f" ({escaped(', '.join(notification.remarks), MAX_TITLE)})"
     return {
         "text": title,
         "attachments": [
@@ -54,7 +56,7 @@ def message(notification: Notification) -> dict[str, Any]:
                 "text": "\n".join(f"*{name}*: {value}" for name, value in _bounded(alert.annotations)),
                 "fields": [
                     {"title": name, "value": value, "short": True}
-                    for name, value in (("source", escaped(alert.source, MAX_VALUE)), *_bounded(alert.labels))
+                    for name, value in (*_facts(notification), *_bounded(alert.labels))
                 ],
                 "mrkdwn_in": ["text"],
                 "footer": f"{escaped(alert.fingerprint, MAX_VALUE)} · {notification.id}",
@@ -68,6 +70,12 @@ def escaped(text: str, most: int) -> str:
     """The text, cut to its bound, in which nothing is a link or a command and nobody is called."""
     cut = text if len(text) <= most else f"{text[: most - 1]}…"
     return _TO_ALL.sub(_APART, cut).translate(_SPECIAL)
+
+
+def _facts(notification: Notification) -> list[tuple[str, str]]:
+    names = ", ".join(each.name for each in notification.members)
+    facts = (("source", notification.alert.source), ("alerts of the group", names))
+    return [(name, escaped(value, MAX_VALUE)) for name, value in facts if value]
 
 
 def _bounded(labels: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ import hmac
 import re
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
@@ -40,10 +41,23 @@ class WebhookSender:
 
 
 def event(notification: Notification) -> bytes:
-    """The JSON of a notification: its type, when it came up, and the alert. The same bytes at every try."""
+    """The JSON of a notification: its type, when it came up, and the alert, with what else there is to know of it. The
+    same bytes at every try."""
     alert = notification.alert
     at = datetime.fromtimestamp(notification.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return msgspec.json.encode({"type": f"alert.{alert.status}", "timestamp": at, "data": alert})
+    return msgspec.json.encode({"type": f"alert.{alert.status}", "timestamp": at, "data": _data(notification)})
+
+
+def _data(notification: Notification) -> dict[str, Any]:
+    """The alert; and, only where it is so, its group and who is in it, which reminder it is, and that it flaps."""
+    data: dict[str, Any] = msgspec.structs.asdict(notification.alert)
+    more = {
+        "group": data.pop("group"),
+        "alerts": notification.members,
+        "reminder": notification.reminder,
+        "flapping": notification.flapping,
+    }
+    return data | {name: value for name, value in more.items() if value}
 
 
 def signed(identity: str, moment: int, body: bytes, keys: list[bytes]) -> dict[str, str]:

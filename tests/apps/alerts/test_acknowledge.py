@@ -1,0 +1,232 @@
+"""Who is at it is not told again, until it is over, or the time is, or it is taken back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+import pytest
+
+from solely.apps.alerts.acknowledgements import Acknowledgement
+from solely.apps.alerts.model import RESOLVED, Alert, key_of
+from solely.apps.alerts.publishers import PublishFailed
+from solely.cli.program import perform
+from tests.apps.alerts.operating import Operator, operating
+from tests.apps.alerts.test_pages import csrf_of, logged_in
+from tests.apps.alerts.working import Open, Worker, alert
+from tests.service.serving import TOKENS
+
+ALWAYS = {"policies": {severity: {"quiet": 0.0, "limit": 0} for severity in ("critical", "warning")}}
+A_DAY = 86_400.0
+
+
+async def acknowledge(worker: Worker, severity: str = "", lasts: float = 60.0) -> Acknowledgement:
+    worker.parts.receiver.forget("cpu")
+    return await worker.parts.acknowledgements.add("cpu", severity=severity, lasts=lasts, by="ann", comment="looking")
+
+
+async def again(worker: Worker, given: Alert) -> str:
+    """What became of it, with nothing remembered from a moment ago."""
+    worker.parts.receiver.forget(given.fingerprint)
+    outcome = await worker.receive(given)
+    return outcome.reason or outcome.outcome
+
+
+async def test_what_is_acknowledged_is_not_told_again_by_any_worker(open_anywhere: Open) -> None:
+    worker, other = await open_anywhere(**ALWAYS), await open_anywhere(**ALWAYS)
+    await worker.receive(alert())
+    await acknowledge(worker)
+    for each in (worker, other):
+        outcome = await each.receive(alert())
+        assert (outcome.outcome, outcome.reason) == ("suppressed", "acknowledged")
+        assert outcome.retry_after is not None
+        assert 50 < outcome.retry_after <= 60
+        assert each.counted("suppressed", "acknowledged") == 1
+    assert (len(worker.heard.ids), other.heard.ids) == (1, [])
+    assert await worker.waiting() == 0
+
+
+async def test_that_it_is_over_is_told_and_ends_it(open_anywhere: Open) -> None:
+    worker = await open_anywhere(**ALWAYS)
+    await worker.receive(alert())
+    await acknowledge(worker)
+    assert (await worker.receive(alert(status=RESOLVED))).outcome == "published"
+    assert await worker.parts.acknowledgements.of_fingerprint("cpu") is None
+    assert await again(worker, alert()) == "published"
+
+
+async def test_it_ends_by_itself_and_when_it_is_taken_back(open_anywhere: Open) -> None:
+    worker = await open_anywhere(**ALWAYS)
+    await worker.receive(alert())
+    made = await acknowledge(worker, lasts=0.3)
+    assert await again(worker, alert()) == "acknowledged"
+    await asyncio.sleep(max(0.0, made.ends - time.time()))
+    assert await again(worker, alert()) == "published"
+    await acknowledge(worker)
+    assert await worker.parts.acknowledgements.remove("cpu")
+    assert not await worker.parts.acknowledgements.remove("cpu")
+    assert await again(worker, alert()) == "published"
+
+
+async def test_another_severity_goes_through_unless_none_was_named(open_anywhere: Open) -> None:
+    worker = await open_anywhere(**ALWAYS)
+    await worker.receive(alert(severity="warning"))
+    await acknowledge(worker, "Warning")
+    assert await again(worker, alert(severity="warning")) == "acknowledged"
+    assert await again(worker, alert(severity="critical")) == "published"
+    await acknowledge(worker)  # takes the place of the first
+    assert len(await worker.parts.acknowledgements.list()) == 1
+    assert await again(worker, alert(severity="critical")) == "acknowledged"
+
+
+async def test_what_waits_in_the_outbox_is_not_told_either(open_anywhere: Open) -> None:
+    worker = await open_anywhere(**ALWAYS)
+    await worker.receive(alert())
+    worker.heard.failure = PublishFailed("away")
+    assert await again(worker, alert()) == "publish_failed"
+    await acknowledge(worker)
+    worker.heard.failure = None
+    await worker.sweep_until_empty()
+    assert len(worker.heard.ids) == 1
+
+
+async def test_what_those_leave_who_were_refused_meanwhile_is_not_told(open_anywhere: Open) -> None:
+    workers = [await open_anywhere(**ALWAYS) for _ in range(3)]
+    await workers[0].receive(alert())
+    await acknowledge(workers[0])
+    for _ in range(5):
+        for each in workers:
+            each.parts.receiver.forget("cpu")
+        await asyncio.gather(*(each.receive(alert()) for each in workers))
+    await workers[0].parts.acknowledgements.remove("cpu")
+    await workers[0].sweep_until_empty()
+    assert sum(len(each.heard.ids) for each in workers) == 1
+
+
+async def test_an_acknowledged_alert_uses_up_no_limit_and_suppressed_ones_ask_nothing(open_anywhere: Open) -> None:
+    worker = await open_anywhere(policies={"critical": {"quiet": 60.0, "limit": 2}})
+    await worker.receive(alert())
+    await acknowledge(worker)
+    assert await again(worker, alert()) == "quiet"
+    await worker.once.expire_reservation(key_of(alert()), reason="test")
+    for _ in range(3):
+        assert await again(worker, alert()) == "acknowledged"
+    await worker.parts.acknowledgements.remove("cpu")
+    assert await again(worker, alert()) == "published"
+
+
+async def test_those_whose_time_is_over_are_forgotten(open_anywhere: Open) -> None:
+    worker = await open_anywhere()
+    await acknowledge(worker, lasts=0.01)
+    await worker.parts.acknowledgements.add("disk", lasts=60, by="ann")
+    await asyncio.sleep(0.02)
+    assert [each.fingerprint for each in await worker.parts.acknowledgements.list()] == ["disk"]
+    await worker.parts.acknowledgements.sweep()
+    assert await worker.waiting("alerts-acknowledged") == 1
+
+
+# -- over HTTP
+
+
+@pytest.fixture(scope="module")
+def desk() -> Iterator[Operator]:
+    with operating(policies={"critical": {"quiet": 0.0, "limit": 0}}) as it:
+        yield it
+
+
+def sent(desk: Operator, fingerprint: str) -> str:
+    """What became of it, once what the worker remembers of a moment ago is over."""
+    outcomes = (desk.send(fingerprint) for _ in range(1000))
+    told = next(each for each in outcomes if each.get("reason") not in ("reserved", "quiet"))
+    return str(told.get("reason") or told["outcome"])
+
+
+def test_acknowledging_over_http(desk: Operator) -> None:
+    assert sent(desk, "http") == "published"
+    made = desk.post("/api/alerts/acknowledge", {"fingerprint": "http", "comment": "on it"}, "write").json()
+    assert (made["made_by"], made["comment"], made["severity"]) == ("writeer", "on it", "")
+    assert made["ends"] - made["made"] == pytest.approx(A_DAY)
+    assert sent(desk, "http") == "acknowledged"
+    known = desk.why("http")
+    assert known["acknowledged"] == made
+    assert known["verdict"][0].startswith(f"Acknowledged by {made['made_by']}")
+    assert made in desk.ask("/api/alerts/acknowledged")["acknowledged"]
+    assert desk.post("/api/alerts/unacknowledge", {"fingerprint": "http"}, "write").json() == {"unacknowledged": True}
+    assert desk.post("/api/alerts/unacknowledge", {"fingerprint": "http"}, "write").status_code == 404
+    assert sent(desk, "http") == "published"
+
+
+def test_for_how_long_and_by_whom_can_be_said(desk: Operator) -> None:
+    sent(desk, "said")
+    wanted = {"fingerprint": "said", "severity": "critical", "for": 90.0, "by": "Ann"}
+    made = desk.post("/api/alerts/acknowledge", wanted, "write").json()
+    assert (made["made_by"], made["severity"], made["ends"] - made["made"]) == ("Ann", "critical", pytest.approx(90))
+
+
+def test_what_nobody_was_told_of_cannot_be_hidden(desk: Operator) -> None:
+    refused = desk.post("/api/alerts/acknowledge", {"fingerprint": "unheard"}, "write")
+    assert refused.status_code == 404
+    assert "nothing that people were told of" in refused.json()["detail"]
+    assert sent(desk, "unheard") == "published"
+
+
+def test_who_may_only_look_may_not_acknowledge(desk: Operator) -> None:
+    sent(desk, "looked")
+    assert desk.post("/api/alerts/acknowledge", {"fingerprint": "looked"}, "read").status_code == 403
+
+
+@pytest.mark.parametrize("wrong", [{"for": 0}, {"for": 1e9}, {"comment": "x" * 501}, {"fingerprint": ""}], ids=str)
+def test_what_cannot_be_is_refused(desk: Operator, wrong: dict[str, object]) -> None:
+    assert desk.post("/api/alerts/acknowledge", {"fingerprint": "http", **wrong}, "write").status_code == 400
+
+
+def test_pagerduty_acknowledges(desk: Operator) -> None:
+    assert sent(desk, "paged") == "published"
+    event = {"routing_key": TOKENS["write"], "event_action": "acknowledge", "dedup_key": "paged", "client": "phone"}
+    answer = desk.service.post("/v2/enqueue", event)
+    assert (answer.status_code, answer.json()["message"]) == (202, "Event processed")
+    assert sent(desk, "paged") == "acknowledged"
+    assert desk.why("paged")["acknowledged"]["made_by"] == "phone"
+
+
+# -- by command and on the pages
+
+
+def test_commands(desk: Operator, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOLELY_URL", desk.service.address)
+    monkeypatch.setenv("SOLELY_TOKEN", TOKENS["write"])
+    sent(desk, "by-command")
+    capfd.readouterr()
+    assert perform(["alerts", "acknowledge", "by-command", "--for", "2h", "--by", "Ann", "--comment", "on it"]) == 0
+    assert "on it" in capfd.readouterr().out
+    assert sent(desk, "by-command") == "acknowledged"
+    capfd.readouterr()
+    assert perform(["alerts", "acknowledged"]) == 0
+    assert "by-command" in capfd.readouterr().out
+    assert perform(["alerts", "unacknowledge", "by-command"]) == 0
+    assert perform(["alerts", "unacknowledge", "by-command"]) == 3
+    assert perform(["alerts", "acknowledge", "never-told"]) == 3
+    assert sent(desk, "by-command") == "published"
+
+
+def test_pages(desk: Operator) -> None:
+    sent(desk, "by-page")
+    where = f"/alerts/acknowledge?{urlencode({'fingerprint': 'by-page'})}"
+    with logged_in(desk, "read") as reader:
+        assert reader.get(where).status_code == 403
+    with logged_in(desk, "write") as browser:
+        asked = browser.get(where)
+        assert 'value="1d"' in asked.text  # the default of the settings
+        fields = {"csrf": csrf_of(asked.text), "fingerprint": "by-page"}
+        more = {"lasts": "2h", "severity": "critical", "comment": "on it & more"}
+        assert browser.post("/alerts/acknowledge", data={**fields, **more}).status_code == 303
+        assert sent(desk, "by-page") == "acknowledged"
+        assert "Acknowledged by writeer" in browser.get("/alerts/why?fingerprint=by-page").text
+        assert "on it &amp; more" in browser.get("/alerts").text
+        assert "Take it back" in browser.get(where).text
+        assert browser.post("/alerts/unacknowledge", data=fields).status_code == 303
+        again = browser.post("/alerts/unacknowledge", data=fields)
+        assert again.headers["location"].endswith("note=moved-on")
+    assert sent(desk, "by-page") == "published"

@@ -1,0 +1,145 @@
+"""Who is refused leaves a copy in the outbox, in case the one that tells dies; a copy that comes late tells nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from solely.apps.alerts.model import Alert, Notification, Outcome, key_of
+from solely.apps.alerts.outbox import Terms
+from solely.apps.alerts.tracing import id_of, purpose_of, trace_of
+from tests.apps.alerts.working import Open, Worker, alert, until, working
+
+OVER = alert(status="resolved")
+
+
+@pytest.fixture
+async def open_worker(tmp_path: Path) -> AsyncIterator[Open]:
+    async with working(f"sqlite:///{tmp_path / 'solely.sqlite3'}") as open_one:
+        yield open_one
+
+
+async def told_with_a_latecomer(told: Alert, teller: Worker, late: Worker, patch: pytest.MonkeyPatch) -> Outcome:
+    """One worker tells; the other, which was refused meanwhile, gets to leave its copy only after that is settled."""
+    refused, settled, leave = asyncio.Event(), asyncio.Event(), late.parts.outbox.leave
+
+    async def leave_late(*what: Any) -> None:
+        refused.set()
+        await settled.wait()
+        await leave(*what)
+
+    patch.setattr(late.parts.outbox, "leave", leave_late)
+    before = len(teller.heard.ids)
+    teller.heard.open.clear()
+    telling = asyncio.create_task(teller.receive(told))
+    await until(lambda: len(teller.heard.ids) > before)
+    refusal = asyncio.create_task(late.receive(told))
+    await asyncio.wait_for(refused.wait(), 10)
+    teller.heard.open.set()
+    outcome = await telling
+    settled.set()
+    assert (await refusal).reason == "reserved"
+    patch.undo()
+    assert await late.waiting() == 1, "the copy came late, and that is what is tested here"
+    return outcome
+
+
+def statuses(*workers: Worker) -> list[str]:
+    """What was told, by whichever worker, in order."""
+    told = [each for worker in workers for each in worker.heard.notifications]
+    return [each.alert.status for each in sorted(told, key=lambda each: each.at)]
+
+
+async def test_a_late_copy_is_not_told_after_it_was_resolved(
+    open_worker: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teller, late = await open_worker(), await open_worker()
+    assert (await told_with_a_latecomer(alert(), teller, late, monkeypatch)).outcome == "published"
+    assert (await teller.receive(OVER)).outcome == "published"
+    await late.sweep_until_empty()
+    assert statuses(teller, late) == ["firing", "resolved"]
+
+
+async def test_a_late_copy_does_not_look_as_if_people_were_still_to_be_told(
+    open_worker: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teller, late = await open_worker(), await open_worker()
+    await told_with_a_latecomer(alert(), teller, late, monkeypatch)
+    assert (await teller.receive(OVER)).outcome == "published"
+    assert (await teller.receive(OVER)).reason == "not_firing"
+
+
+async def test_a_late_copy_of_the_resolved_one_does_not_close_what_fires_again(
+    open_worker: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teller, late = await open_worker(), await open_worker()
+    await teller.receive(alert())
+    assert (await told_with_a_latecomer(OVER, teller, late, monkeypatch)).outcome == "published"
+    assert (await teller.receive(alert())).outcome == "published"
+    await late.sweep_until_empty()
+    assert statuses(teller, late) == ["firing", "resolved", "firing"]
+
+
+async def test_a_late_copy_is_known_too_when_what_was_told_is_older_than_the_one_that_told_it(
+    open_worker: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teller, late = await open_worker(), await open_worker()
+    left = Notification(id=f"msg_{secrets.token_hex(16)}", alert=alert(), at=0.0)
+    dead = await teller.parts.outbox.put_in(key_of(alert()), left, Terms(0.1, 300.0))
+    assert dead is not None
+    await asyncio.sleep(0.15)  # the store's own clock: it is anybody's now
+    assert (await told_with_a_latecomer(alert(), teller, late, monkeypatch)).outcome == "published"
+    assert teller.heard.ids == [left.id]
+    assert (await teller.receive(OVER)).outcome == "published"
+    await late.sweep_until_empty()
+    assert statuses(teller, late) == ["firing", "resolved"]
+
+
+async def test_who_lost_its_reservation_to_another_leaves_it_to_that_one_under_the_same_id(
+    open_worker: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, other = await open_worker(), await open_worker()
+    reserved, settled, put_in = asyncio.Event(), asyncio.Event(), other.parts.outbox.put_in
+
+    async def put_in_late(*what: Any) -> Any:
+        reserved.set()
+        await settled.wait()
+        return await put_in(*what)
+
+    monkeypatch.setattr(other.parts.outbox, "put_in", put_in_late)
+    slow.heard.open.clear()
+    telling = asyncio.create_task(slow.receive(alert()))
+    await until(lambda: slow.heard.ids)
+    assert await slow.once.expire_reservation(key_of(alert()), reason="as if it had stood still past its hold")
+    taking_over = asyncio.create_task(other.receive(alert()))
+    await asyncio.wait_for(reserved.wait(), 10)
+    slow.heard.open.set()
+    assert (await telling).outcome == "published"
+    settled.set()
+    assert (await taking_over).outcome == "published"
+    await other.sweep_until_empty()
+    assert slow.heard.ids == other.heard.ids
+    assert len(slow.heard.ids) == 1
+    assert (await other.receive(alert())).reason == "quiet"
+
+
+def test_a_reservation_names_the_notification_that_is_told() -> None:
+    id, parent = f"msg_{secrets.token_hex(16)}", f"00-{'a' * 32}-{'b' * 16}-01"
+    for trace in ("", parent):
+        purpose = purpose_of(alert(name="n" * 255), trace, id)
+        assert (id_of(purpose), trace_of(purpose)) == (id, trace)
+        assert len(purpose) <= 200
+    assert [id_of(other) for other in ("", "CPU high", f"CPU high {parent}", "msg_short")] == [""] * 4
+
+
+async def test_what_another_has_in_hand_is_counted_as_queued(open_worker: Open) -> None:
+    worker = await open_worker()
+    left = Notification(id=f"msg_{secrets.token_hex(16)}", alert=alert(), at=0.0)
+    assert await worker.parts.outbox.put_in(key_of(alert()), left, Terms(60.0, 300.0)) is not None
+    assert (await worker.receive(alert())).reason == "in_hand"
+    assert worker.counted("queued") == 1
