@@ -80,7 +80,14 @@ class BreakerOpen(Refused):
 
 
 class UnknownReservation(Refused):
-    """No reservation has this id, or no longer: it was released or cleared, or its hold ran out long ago."""
+    """No reservation has this id, or no longer: it was released or cleared, or its hold ran out long ago.
+
+    `how` it ended, as far as that is remembered: expired, cleared, or "".
+    """
+
+    def __init__(self, message: str, *, key: str = "", how: str = "") -> None:
+        super().__init__(message, key=key)
+        self.how = how
 
 
 class ReservationMismatch(Refused):

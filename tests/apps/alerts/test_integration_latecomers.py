@@ -128,6 +128,26 @@ async def test_who_lost_its_reservation_to_another_leaves_it_to_that_one_under_t
     assert (await other.receive(alert())).reason == "quiet"
 
 
+async def test_who_told_it_after_its_hold_ran_out_and_another_let_go_still_starts_the_quiet_window(
+    open_worker: Open,
+) -> None:
+    slow, other = await open_worker(policies={"critical": {"hold": 0.3}}), await open_worker()
+    slow.heard.open.clear()
+    telling = asyncio.create_task(slow.receive(alert()))
+    await until(lambda: slow.heard.ids)
+    for hold in list(slow.once._core.book.holds):
+        slow.once._core.book.remove(hold)  # stands still: nobody renews it
+    for _ in range(10):
+        taken = await other.once.reserve(key_of(alert()))
+        if taken:
+            break
+        await asyncio.sleep(taken.retry_after)
+    assert await taken.release()
+    slow.heard.open.set()
+    assert (await telling).outcome == "published"
+    assert (await other.receive(alert())).reason == "quiet"
+
+
 def test_a_reservation_names_the_notification_that_is_told() -> None:
     id, parent = f"msg_{secrets.token_hex(16)}", f"00-{'a' * 32}-{'b' * 16}-01"
     for trace in ("", parent):

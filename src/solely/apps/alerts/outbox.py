@@ -170,7 +170,7 @@ class Outbox:
         if alert.status == FIRING:
             await self._openings.opened(alert, notification.reminder)
         with self._tracing.span("record", alert):
-            recorded = await self._record(hold, alert)
+            recorded = await self._record(parcel, hold)
         if not recorded:
             await self._leave_to_holder(parcel)
             return _published(alert)
@@ -199,7 +199,7 @@ class Outbox:
         """Nobody could be told. Recorded all the same: else each repeat of the alert would be one dead letter more."""
         for name, failure in sent.failed.items():
             await self._parking.park(Retry(publisher=name, notification=parcel.notification), failure, attempts)
-        await self._record(hold, parcel.notification.alert)
+        await self._record(parcel, hold)
         self._remember_quiet(parcel)
         if parcel.notification.alert.status != FIRING:
             await self.close(parcel.notification.alert)
@@ -219,20 +219,29 @@ class Outbox:
         """Seconds until the next try, after so many; at least what the receiver wanted."""
         return max(self._backoff.pause(max(0, attempts - 1)), min(wanted or 0.0, _LONGEST))
 
-    async def _record(self, hold: AsyncReservation, alert: Alert) -> bool:
+    async def _record(self, parcel: Parcel, hold: AsyncReservation) -> bool:
         """Starts the quiet window. People were told, so whatever is in the way of that is no failure: it is logged.
 
         False if another has the reservation since.
         """
+        alert = parcel.notification.alert
         facts = {"fingerprint": alert.fingerprint, "severity": alert.severity}
         try:
             await hold.record()
-        except UnknownReservation:
+        except UnknownReservation as unknown:
             log.warning("Attempted to record alert with unknown reservation ID", fence=hold.fence, **facts)
+            if unknown.how == "expired":  # and another had it and let go: else the next alert would be told anew
+                await self._record_anew(parcel)
         except ReservationMismatch as mismatch:
             log.warning("Reservation ID mismatch", expected=mismatch.expected, got=mismatch.got, **facts)
             return False
         return True
+
+    async def _record_anew(self, parcel: Parcel) -> None:
+        """Starts the quiet window under a reservation of its own, if nobody has one."""
+        again = await self._once.reserve(parcel.key, **parcel.terms._asdict())
+        if again:
+            await again.record()
 
     async def _leave_to_holder(self, parcel: Parcel) -> None:
         """Whoever has the reservation now tells it again, or has done so. It must find it in the outbox: else it would
