@@ -85,9 +85,7 @@ class UnknownReservation(Refused):
     `how` it ended, as far as that is remembered: expired, cleared, or "".
     """
 
-    def __init__(self, message: str, *, key: str = "", how: str = "") -> None:
-        super().__init__(message, key=key)
-        self.how = how
+    how = ""
 
 
 class ReservationMismatch(Refused):

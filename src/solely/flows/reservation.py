@@ -175,7 +175,9 @@ def _not_mine(ticket: Ticket, entry: Entry) -> UnknownReservation | ReservationM
         return ReservationMismatch(text, key=name, expected=entry.fence, got=ticket.fence)
     how = f" ({entry.gone})" if entry.gone else ""
     text = f"reservation {ticket.fence} of {name!r} is not known{how}: it was released, or ran out long ago"
-    return UnknownReservation(text, key=name, how=entry.gone)
+    unknown = UnknownReservation(text, key=name)
+    unknown.how = entry.gone
+    return unknown
 
 
 def _count(ticket: Ticket, stored: Entry, sent: Sent) -> Flow[None]:
