@@ -66,19 +66,19 @@ class Batcher:
         self._portion: int = getattr(store, "portion", MAX_BATCH)
         self._flying: set[asyncio.Future[Any]] = set()
 
-    def submit(self, op: Op, share: _Share | None = None) -> asyncio.Future[Any]:
-        """A future of (reply, when it was sent); the reply goes to the share instead, if there is one."""
-        future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
+    def submit(self, op: Op, share: _Share | None = None) -> Any:
+        """A future of (reply, when it was sent); or the share, if that is who takes the answer."""
+        asker: asyncio.Future[Any] | _Share = share or asyncio.Future(loop=self._loop)
         if not self._due:
             self._due = True
             self._loop.call_soon(self._end_turn)
         kind = type(op)
-        (self._urgent if kind in URGENT else self._pending).append((op, share or future))
+        (self._urgent if kind in URGENT else self._pending).append((op, asker))
         if kind in HEAVY:
             self._heavy = True
         if len(self._pending) + len(self._urgent) >= self._portion:
             self._flush()  # so that the store works on these while the other tasks of this turn ask for more
-        return future
+        return asker
 
     def submit_all(self, ops: list[Op]) -> asyncio.Future[Any]:
         """A future of (replies, when they were sent) for a list of ops: a few travel with those of other tasks, many

@@ -3,6 +3,8 @@ whether it is well formed, the handler, the answer; and then it is counted and l
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -24,12 +26,16 @@ from .watching import ClientGone
 
 log = structlog.get_logger("solely.http")
 
+REPLACED = 1.0  # seconds before a worker that could not start makes room for the next: to start one is work, too
+
 
 class App:
-    """The service as an ASGI application."""
+    """The service as an ASGI application. A `replaced` one that cannot start ends its process, and another comes in its
+    place: what it needs was there when the program began."""
 
-    def __init__(self, service: Service, routes: Iterable[Route]) -> None:
+    def __init__(self, service: Service, routes: Iterable[Route], *, replaced: bool = False) -> None:
         self.service = service
+        self._replaced = replaced
         service.routes = tuple(routes)
         self._table = Table(service.routes)
         self._keyed: Keyed
@@ -48,6 +54,9 @@ class App:
             await self.open()
         except Exception as error:  # noqa: BLE001 - whatever it is, the server must hear of it
             log.error("not_started", error=str(error))
+            if self._replaced:  # uvicorn's own way to fail would stop all other workers too
+                await asyncio.sleep(REPLACED)
+                os._exit(1)
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
         await send({"type": "lifespan.startup.complete"})

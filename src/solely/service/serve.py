@@ -84,7 +84,7 @@ def build(settings: Settings, parent: int, shared: str) -> App:
         service.companions += [partial(_watch_parent, parent), lambda service: service.metrics.keep_saving()]
     if settings.demo:
         service.companions.append(demo)
-    return App(service, mount(service))
+    return App(service, mount(service), replaced=bool(shared))
 
 
 def address(settings: Settings, listening: socket.socket) -> str:

@@ -22,7 +22,7 @@ import httpx2
 import pytest
 
 from solely.testing.proxy import FaultProxy
-from tests.apps.alerts.fleet import HOLD, POST, SOON, Fleet, Tried, alert, fleet, holding
+from tests.apps.alerts.fleet import BEGINS, HOLD, POST, SOON, Fleet, Tried, alert, fleet, holding
 from tests.apps.alerts.inbox import Delivery, Meeting, connections, inbox
 from tests.conftest import in_schema
 from tests.postgres_server import PYPI_POSTGRES, Postgres
@@ -225,8 +225,7 @@ def test_a_store_killed_while_people_are_told_leads_to_a_repeat_under_the_same_i
 
 @ON_VALKEY
 def test_without_the_database_of_the_history_alerts_are_told_and_written_down_later(city: City) -> None:
-    if city.history is None:
-        pytest.skip("the history is on no server here")
+    assert city.history is not None, "there is a server of its own for the history where the store is Valkey"
     city.history.kill()
     try:
         for number in range(10):
@@ -237,6 +236,28 @@ def test_without_the_database_of_the_history_alerts_are_told_and_written_down_la
     assert [len(city.fleet.inbox.ids(f"unwritten-{number}")) for number in range(10)] == [2] + [1] * 9
     until(lambda: len(city.fleet.history("unwritten-0")) == 2, SOON)
     until(lambda: all(city.fleet.history(f"unwritten-{number}") for number in range(10)), SOON)
+
+
+@ON_VALKEY
+def test_a_worker_that_cannot_start_again_without_that_database_stops_no_other(city: City) -> None:
+    assert city.history is not None
+    city.fleet.until_serving()
+    city.history.kill()
+    try:
+        before = set(city.fleet.workers)
+        os.kill(min(before), signal.SIGKILL)
+        seen: set[int] = set()
+
+        def tried_twice() -> bool:
+            seen.update(set(city.fleet.workers) - before)
+            return len(seen) >= 2
+
+        until(tried_twice, BEGINS)
+        for number in range(10):
+            assert city.fleet.send(f"still-there-{number}")["outcome"] == "published"
+    finally:
+        city.history.start()
+    city.fleet.until_serving()
 
 
 # -- a stop in order

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
@@ -161,32 +162,17 @@ def _to_be_repeated(problem: Problem, detail: str) -> Problem:
 def routes(app: App) -> list[Route]:
     """The endpoints: the webhook's, and the one that Prometheus knows."""
     handlers = Alertmanager(app)
-    again = "Safe: what was decided is suppressed, what was not is decided then."
+    route = partial(
+        Route,
+        answer=ReceivedAlerts,
+        refusals=(AWAY, OVERLOADED),
+        cap=MAX_BODY,
+        grants=True,
+        again="Safe: what was decided is suppressed, what was not is decided then.",
+    )
+    webhook = "Receive a group of alerts from Alertmanager's webhook"
+    posted = "Receive alerts from Prometheus, as Alertmanager does"
     return [
-        Route(
-            "POST",
-            "/api/alerts/alertmanager",
-            WRITE,
-            handlers.webhook,
-            "Receive a group of alerts from Alertmanager's webhook",
-            body=Group,
-            answer=ReceivedAlerts,
-            refusals=(AWAY, OVERLOADED),
-            cap=MAX_BODY,
-            grants=True,
-            again=again,
-        ),
-        Route(
-            "POST",
-            "/api/v2/alerts",
-            WRITE,
-            handlers.post,
-            "Receive alerts from Prometheus, as Alertmanager does",
-            body=PostedAlerts,
-            answer=ReceivedAlerts,
-            refusals=(AWAY, OVERLOADED),
-            cap=MAX_BODY,
-            grants=True,
-            again=again,
-        ),
+        route("POST", "/api/alerts/alertmanager", WRITE, handlers.webhook, webhook, body=Group),
+        route("POST", "/api/v2/alerts", WRITE, handlers.post, posted, body=PostedAlerts),
     ]
