@@ -20,7 +20,7 @@ from .flows.requests import Ask, Flow, Sending
 from .handles.lease import LeaseFace
 from .handles.token import Token, read_token
 from .holder import Signature
-from .model import Entry, Released
+from .model import RELEASED, Entry, Released
 from .ops import Release, Renew
 from .resilience.breaker import Breaker
 from .resilience.guard import guarded
@@ -261,14 +261,14 @@ class Core:
         lease._over = True
         if self.hook is not None:
             self.released(lease, outcome)
-        if outcome is not Released.RELEASED and error is None and not lease.unguarded:
+        if outcome is not RELEASED and error is None and not lease.unguarded:
             raise lease._lost_error()
 
     def left_all(self, leases: Sequence[LeaseFace], outcomes: list[Released], error: BaseException | None) -> None:
         """As `left`, for the leases of `lock_all`."""
         for lease, outcome in zip(leases, outcomes, strict=True):
             self.released(lease, outcome)
-        lost = [lease for lease, outcome in zip(leases, outcomes, strict=True) if outcome is not Released.RELEASED]
+        lost = [lease for lease, outcome in zip(leases, outcomes, strict=True) if outcome is not RELEASED]
         if lost and error is None and not lost[0].unguarded:
             raise lost[0]._lost_error()
 

@@ -16,6 +16,9 @@ class State(StrEnum):
     CLOSED = "closed"  # nobody holds it, but it opens only in `left` seconds (a delay, or it is offered to a waiter)
 
 
+FREE, HELD, DONE, CLOSED = State  # for those who compare often: on Python 3.11 State.FREE takes ten times as long
+
+
 class Gone(StrEnum):
     """How an owner ceased to be one. Remembered for 60 s, as long as a copy of a request can still be under way."""
 
@@ -31,6 +34,9 @@ class Released(StrEnum):
     EXPIRED = "expired"  # the time had run out before: somebody else may have held the key since
     CLEARED = "cleared"  # an admin had removed it
     UNKNOWN = "unknown"  # asked so late that the store no longer remembers
+
+
+RELEASED = Released.RELEASED
 
 
 class Entry(NamedTuple):

@@ -74,11 +74,12 @@ class AsyncDriver:
         if batcher is None or loop is None or get_ident() != self._thread or not loop.is_running():
             batcher = self.batcher()  # else it is our loop that runs here, as only one can; asking for it is dearer
         run.batcher = batcher
-        submit, send = batcher.submit, flow.send
+        submit, send, lines = batcher.submit, flow.send, self.lines
         request: Any = None
         argument: Any = None
         stopped: Interrupted | None = None
         thrown: BaseException | None = None
+        usual = not undoing  # what the flow asks for is not to undo something
         self.running.add(run)
         try:
             while True:
@@ -98,26 +99,25 @@ class AsyncDriver:
                                 argument = local_clock()
                             else:
                                 argument = fresh_owner() if request is Ask.OWNER else random.random()
-                        elif kind is Join:
-                            argument = run.join(request.key) or await run.turn(request)
-                        elif kind is Wait:
-                            stopped = None  # a flow that waits again has done with undoing
-                            argument = await run.rest(request.at_most)
-                        elif kind is Tell:
-                            self.lines.tell_all(request.key)
-                            argument = None
-                        elif stopped is not None or undoing:
-                            argument = await run.undo(request)
-                        elif kind in IS_OP and not self.closing:  # the usual case, without a coroutine of its own
+                        elif usual and kind in IS_OP and not self.closing:  # and the commonest requests without a call
                             answer = submit(request)
                             if kind is Release:
-                                self.lines.tell(request.key)  # the next of this process asks right behind it
+                                lines.tell(request[0])  # the next of this process asks right behind it
                             try:
                                 argument, run.sent = await answer
                             except StoreUnavailable as error:
                                 argument = await run.retry(request, error)
+                        elif kind is Join:
+                            run.joined += (request[0],)
+                            argument = lines.join(request[0], run) or await run.turn(request)
+                        elif kind is Wait:
+                            stopped, usual = None, not undoing  # a flow that waits again has done with undoing
+                            argument = await run.rest(request.at_most)
+                        elif kind is Tell:
+                            lines.tell_all(request.key)
+                            argument = None
                         else:
-                            argument = await run.ask(request)
+                            argument = await (run.ask(request) if usual else run.undo(request))
                         request = send(argument)
                 except StopIteration as end:
                     return end.value  # type: ignore[no-any-return]
@@ -127,10 +127,11 @@ class AsyncDriver:
                     thrown = error
                     if not isinstance(error, StoreError):
                         thrown = stopped = interruption(error, request, run.doubtful)
+                        usual = False
         finally:
             self.running.discard(run)
             for key in run.joined:
-                self.lines.leave(key, run)
+                lines.leave(key, run)
 
     async def close(self, last: Flow[None]) -> None:
         """Refuses new ops, waits until the flows under way have ended, then runs the last; each within COMPENSATE."""
@@ -169,11 +170,6 @@ class _Run:
     doubtful = False
 
     # -- the line
-
-    def join(self, key: str) -> bool:
-        """True if this flow is the first of the line at once."""
-        self.joined = (*self.joined, key) if self.joined else (key,)
-        return self.driver.lines.join(key, self)
 
     async def turn(self, request: Join) -> bool:
         """True once this flow is the first of the line; False if that took too long."""

@@ -48,11 +48,12 @@ class BlockingDriver:
         """The flow's result. An interruption (KeyboardInterrupt, no answer) is thrown into the flow, which may undo."""
         run = _Run()
         run.driver = self
-        perform, send = self.store.perform, flow.send
-        request: Any = None
+        perform, send, lines = self.store.perform, flow.send, self.lines
         argument: Any = None
+        request: Any = None
         stopped: Interrupted | None = None
         thrown: BaseException | None = None
+        usual = not undoing  # what the flow asks for is not to undo something
         self.running.add(run)
         try:
             while True:
@@ -72,17 +73,7 @@ class BlockingDriver:
                                 argument = local_clock()
                             else:
                                 argument = fresh_owner() if request is Ask.OWNER else random.random()
-                        elif kind is Join:
-                            argument = run.join(request)
-                        elif kind is Wait:
-                            stopped = None  # a flow that waits again has done with undoing
-                            argument = run.sleep(request.at_most)
-                        elif kind is Tell:
-                            self.lines.tell_all(request.key)
-                            argument = None
-                        elif stopped is not None or undoing:
-                            argument = run.undo(request)
-                        elif kind in IS_OP and not self.closing:  # the usual case, without a call of its own
+                        elif usual and kind in IS_OP and not self.closing:  # and the commonest requests without a call
                             run.sent = local_clock()
                             try:
                                 argument = perform((request,))[0]
@@ -91,9 +82,18 @@ class BlockingDriver:
                             if isinstance(argument, StoreError):
                                 raise argument
                             if kind is Release:
-                                self.lines.tell(request.key)  # the next of this process need not wait for a hint
+                                lines.tell(request[0])  # the next of this process need not wait for a hint
+                        elif kind is Join:
+                            run.joined += (request[0],)
+                            argument = lines.join(request[0], run) or run.turn(request)
+                        elif kind is Wait:
+                            stopped, usual = None, not undoing  # a flow that waits again has done with undoing
+                            argument = run.sleep(request.at_most)
+                        elif kind is Tell:
+                            lines.tell_all(request.key)
+                            argument = None
                         else:
-                            argument = run.ask(request)
+                            argument = run.ask(request) if usual else run.undo(request)
                         request = send(argument)
                 except StopIteration as end:
                     return end.value  # type: ignore[no-any-return]
@@ -103,10 +103,11 @@ class BlockingDriver:
                     thrown = error
                     if not isinstance(error, StoreError):
                         thrown = stopped = interruption(error, request, run.doubtful)
+                        usual = False
         finally:
             self.running.discard(run)
             for key in run.joined:
-                self.lines.leave(key, run)
+                lines.leave(key, run)
 
     def close(self, last: Flow[None]) -> None:
         """Refuses new ops, waits until the flows under way have ended, then runs the last; each within COMPENSATE."""
@@ -157,13 +158,8 @@ class _Run:
 
     # -- the line
 
-    def join(self, request: Join) -> bool:
-        """True once this flow is the first of the line; False if that took too long."""
-        key = request[0]
-        self.joined = (*self.joined, key) if self.joined else (key,)
-        return self.driver.lines.join(key, self) or self.turn(request)
-
     def turn(self, request: Join) -> bool:
+        """True once this flow is the first of the line; False if that took too long."""
         ends, first, settled = local_clock() + request.at_most, False, request.settled
         while not first and not self.driver.closing and (left := ends - local_clock()) > 0:
             if settled is not None and settled():

@@ -13,7 +13,7 @@ from ..flows.hold import Hold
 from ..handles.lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
 from ..handles.token import read_token
 from ..model import Released
-from ..rules import Seconds, seconds, stored_key
+from ..rules import Seconds, renewal, seconds, stored_key
 from . import AsyncFace, Face
 
 log = logging.getLogger("solely")
@@ -119,6 +119,8 @@ class Locks(Face):
         return self._run(self._core.releasing_token(read_token(token)))
 
     def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], Lease]:
+        if renew and max_hold is None and on_lost == "flag":
+            return self._plainly_leased
         told = None if on_lost == "flag" else _told(on_lost, cancels=False)
         most = math.inf if max_hold is None else _most(max_hold)
 
@@ -129,6 +131,11 @@ class Locks(Face):
             return self._core.kept(Lease(hold, self._core, self._run))
 
         return leased
+
+    def _plainly_leased(self, hold: Hold) -> Lease:
+        """As most of them are: renewed until released."""
+        hold.renew_at = renewal(hold.sent, hold.ttl)
+        return self._core.kept(Lease(hold, self._core, self._run))
 
 
 class Pending(Generic[T]):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ..errors import Interrupted, Mismatch, SolelyError
-from ..model import Entry, State
+from ..model import DONE, FREE, Entry
 from ..ops import Acquire, Read, Release, make
 from .flight import Desk, Done, Flight, heard, settled
 from .hold import Hold
@@ -54,13 +54,13 @@ def claim(
                     if flight.mixed:
                         yield from heard(key, flight, fingerprint)
                     return hold, hold.waited
-            elif entry.state is State.DONE:
+            elif entry.state is DONE:
                 flight.done = yield from settled(entry, desk)
                 break
             refuse_other(key, fingerprint, entry.fingerprint)
             if entry.owner == owner or entry.gone:  # the answer came too late to be of use: this attempt is over
                 yield Release(key, owner, True)
-                entry = entry._replace(state=State.FREE) if entry.owner else entry
+                entry = entry._replace(state=FREE) if entry.owner else entry
                 owner = yield Ask.OWNER
             left = start + wait - now
             if left <= 0:
@@ -104,7 +104,7 @@ def _behind(key: str, until: float, desk: Desk, flight: Flight, fingerprint: str
     if not first or _no_use(key, flight, here, fingerprint):
         entry: Entry = yield Read(key)
         sending: Sending = yield SENT
-        if entry.state is State.DONE:
+        if entry.state is DONE:
             flight.done = yield from settled(entry, desk)
         refuse_other(key, fingerprint, entry.fingerprint)
         return entry if sending[2] >= until and flight.done is None else None
@@ -175,6 +175,6 @@ def _result(entry: Entry, owner: str, ttl: float, sending: Sending) -> Result:
     sent, doubtful, now = sending
     if entry.owner == owner:
         hold = Hold(entry.key, owner, ttl, entry, sent, doubtful)
-        return hold if now < hold.deadline else entry._replace(state=State.FREE)
-    done = entry.state is State.DONE
+        return hold if now < hold.deadline else entry._replace(state=FREE)
+    done = entry.state is DONE
     return Done(entry.value, entry.fingerprint, entry.fence, entry.attempts) if done else entry

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import Interrupted, StoreError
-from ..model import Entry, State
+from ..model import DONE, Entry
 from ..ops import Clear, Mark, Read, Release
 from .lock import let_go, whole
 from .requests import Ask, Flow, Sending
@@ -65,7 +65,7 @@ def seen(key: str) -> Flow[Entry]:
 def forget(key: str) -> Flow[bool]:
     """Removes the mark that is there now, and none that comes after it; False if there was none."""
     entry: Entry = yield Read(key)
-    if entry.state is not State.DONE:
+    if entry.state is not DONE:
         return False
     cleared: bool = yield Clear(key, entry.fence, "forget")
     return cleared

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..model import Entry, Released, State
+from ..model import FREE, RELEASED, Entry, Released
 from ..rules import REMEMBER, deadline, renewal
 
 FORKED = "forked"  # how a hold is lost to the child of a fork: it stays the parent's, so the child never lets go of it
@@ -65,7 +65,7 @@ class Hold:
         if now < self.deadline and not self.lost:  # the usual case
             self.lost = outcome
             return outcome
-        if outcome is Released.RELEASED and now > self.deadline + REMEMBER:
+        if outcome is RELEASED and now > self.deadline + REMEMBER:
             outcome = Released.UNKNOWN
         self.lost = self.how(now)
         return outcome
@@ -87,7 +87,7 @@ class Unguarded(Hold):
     __slots__ = ()
 
     def __init__(self, key: str, ttl: float, now: float) -> None:
-        super().__init__(key, "", ttl, Entry(key, State.FREE), now, False)
+        super().__init__(key, "", ttl, Entry(key, FREE), now, False)
         self.deadline = math.inf
 
     def keep(self, renew: bool, max_hold: float) -> None:

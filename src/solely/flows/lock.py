@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..errors import Busy, Interrupted, SolelyError, StoreError
 from ..holder import describe
-from ..model import Entry, Released, State
+from ..model import CLOSED, DONE, FREE, HELD, Entry, Released
 from ..ops import Acquire, Read, Release, Renew, make
 from ..rules import LOOK_AGAIN, MIN_TTL, POLL, deadline, renewal
 from .hold import FORKED, Hold
@@ -70,7 +70,7 @@ def acquire(
                     return granted(hold)
             if entry.owner == owner or entry.gone:  # the answer came too late to be of use: this attempt is over
                 yield Release(key, owner, True)
-                entry = entry._replace(state=State.FREE) if entry.owner else entry
+                entry = entry._replace(state=FREE) if entry.owner else entry
                 owner = yield Ask.OWNER
             left = start + wait - now
             if left <= 0:
@@ -108,7 +108,7 @@ def let_pass(key: str, until: float, here: Here) -> Flow[None]:
 def look_again(entry: Entry, looks: int, ttl: float, polls: bool) -> float:
     """When to look without a hint: when the holder's time is up, and soon enough that a lost hint hurts nobody."""
     longest = min(POLL[1], POLL[0] * 2.0 ** min(looks, 8)) if polls else LOOK_AGAIN
-    if entry.state is State.FREE:
+    if entry.state is FREE:
         return POLL[0]
     return min(longest, entry.left + POLL[0], max(POLL[0], ttl / 4))
 
@@ -116,11 +116,11 @@ def look_again(entry: Entry, looks: int, ttl: float, polls: bool) -> float:
 def busy(entry: Entry, waited: float) -> Busy:
     """The error that says who blocks the caller."""
     holder = describe(entry.info)
-    if entry.state is State.HELD:
+    if entry.state is HELD:
         text = f"is held by {holder or 'another owner'} for another {entry.left:.1f} s unless renewed"
-    elif entry.state is State.CLOSED:
+    elif entry.state is CLOSED:
         text = f"is closed for another {entry.left:.3f} s (a delay after an expiry, or it is offered to a waiter)"
-    elif entry.state is State.DONE:
+    elif entry.state is DONE:
         text = "is finished"
     else:
         text = "could not be taken in time: others were ahead, or the store answered later than the ttl allows"
@@ -249,5 +249,5 @@ def resume(key: str, owner: str, ttl: float) -> Flow[Hold]:
     sending: Sending = yield SENT
     hold = Hold(key, owner, ttl, entry, sending[0], True)
     if sending[2] >= hold.deadline:  # the answer came too late to be of use
-        raise busy(entry._replace(state=State.FREE), 0.0)
+        raise busy(entry._replace(state=FREE), 0.0)
     return hold

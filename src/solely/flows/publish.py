@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import Interrupted, Mismatch, StoreError, StoreUnavailable
-from ..model import Entry, Gone, Released, State
+from ..model import DONE, FREE, RELEASED, Entry, Gone, Released
 from ..ops import Clear, Finish, Push, Read, Release
 from ..outcomes import DAY, Failing, Outcome, Park, Replay, RetryAfter
 from ..rules import REMEMBER, seconds, ttl_seconds
@@ -41,7 +41,7 @@ def finish(hold: Hold, kept: bytes, keep: float, desk: Desk) -> Flow[Entry]:
     else:
         desk.book.lose(hold, entry.gone or Gone.EXPIRED)
         hold.lost = hold.lost or entry.gone or Gone.EXPIRED
-    if entry.state is State.DONE:
+    if entry.state is DONE:
         yield from settled(entry, desk)
     if hold.doubtful and keep < REMEMBER:  # a late copy of its try must not take the key once the outcome is forgotten
         yield from let_go([Release(hold.key, hold.owner, True)])
@@ -62,14 +62,14 @@ def publish(
     if entry.owner == hold.owner:
         return True, entry
     if entry.gone == Gone.CLEARED:
-        return False, entry._replace(state=State.FREE)  # what an admin took away is not put back
+        return False, entry._replace(state=FREE)  # what an admin took away is not put back
     try:
         refuse_other(hold.key, hold.fingerprint, entry.fingerprint)
-        if entry.state is State.DONE:
+        if entry.state is DONE:
             return False, Done(entry.value, entry.fingerprint, entry.fence, entry.attempts)
         result, _ = yield from claim(hold.key, terms, desk, hold.fingerprint, info())
     except Mismatch:  # the key is another payload's by now: there is nothing to converge to
-        return False, entry._replace(state=State.FREE)
+        return False, entry._replace(state=FREE)
     if not isinstance(result, Hold):
         return False, result
     try:
@@ -93,7 +93,7 @@ def fail(
         return Failing.REPLAYED if entry.owner == hold.owner else Failing.LOST
     delay = seconds("seconds", what.seconds, least=0.0, most=DAY) if isinstance(what, RetryAfter) else 0.0
     released = yield from let_go_of(hold, desk, delay, max(delay, keep))
-    if released is not Released.RELEASED:
+    if released is not RELEASED:
         return Failing.LOST
     return Failing.DELAYED if delay else Failing.RELEASED
 
@@ -115,7 +115,7 @@ def let_go_of(hold: Hold, desk: Desk, delay: float = 0.0, keep: float = 0.0) -> 
 def reset(key: str, is_expected: Callable[[bytes | None], bool]) -> Flow[bool]:
     """Removes the finished claim that is there now, if its outcome is the expected one, and none that comes after."""
     entry: Entry = yield Read(key)
-    if entry.state is not State.DONE or not is_expected(entry.value):
+    if entry.state is not DONE or not is_expected(entry.value):
         return False
     cleared: bool = yield Clear(key, entry.fence, "reset")
     return cleared

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from .. import values
 from ..errors import Interrupted, InvalidInput, NotKept, StoreError, WorkFailed
-from ..model import Entry, State, item_key
+from ..model import DONE, Entry, item_key
 from ..ops import Acquire, Clear, Finish, Mark, Read, Release
 from ..rules import stored_key
 from .deadletter import Letter, entries, failed_again, found, inspect, looks, queue_of, remove
@@ -53,7 +53,7 @@ def take(group: str, id: str, info: str, listed: Letter | None = None) -> Flow[T
     before: Entry | None = None
     try:
         held = yield from _acquire(key, owner, info, "")
-        if isinstance(held, Entry) and held.state is State.DONE:
+        if isinstance(held, Entry) and held.state is DONE:
             if _is_success(held):
                 yield from remove([first], "its work had succeeded")
                 return LetterOutcome.SKIPPED
@@ -86,7 +86,7 @@ def _acquire(key: str, owner: str, info: str, fingerprint: str) -> Flow[Hold | E
         hold = Hold(key, owner, TTL, entry, sent, doubtful)
         if now < hold.deadline:
             return hold
-    if entry.owner == owner or (doubtful and entry.state is not State.DONE):
+    if entry.owner == owner or (doubtful and entry.state is not DONE):
         yield Release(key, owner, True)
     return entry
 
@@ -100,7 +100,7 @@ def _look(first: Letter, hold: Hold, before: Entry | None, listed: Letter | None
     if letter is None:
         yield from give_back(taken)
         return LetterOutcome.GONE
-    if any(mark.state is State.DONE and mark.fence != letter.mark for mark in seen):
+    if any(mark.state is DONE and mark.fence != letter.mark for mark in seen):
         yield from give_back(taken)
         yield from remove([letter], "its work had succeeded")
         return LetterOutcome.SKIPPED

@@ -11,7 +11,7 @@ import json
 from typing import Any, NamedTuple
 
 from ..errors import Interrupted, ReservationMismatch, StoreError, UnknownReservation
-from ..model import Allowance, Entry, Gone, Released, State
+from ..model import DONE, FREE, HELD, RELEASED, Allowance, Entry, Gone
 from ..ops import Acquire, Clear, Finish, Hit, Read, Release, Renew, Unhit
 from ..rules import MIN_TTL
 from .hold import Hold
@@ -111,7 +111,7 @@ def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
 
 
 def _suppressed(entry: Entry) -> Answer:
-    reason = QUIET if entry.state is State.DONE else RESERVED
+    reason = QUIET if entry.state is DONE else RESERVED
     return Answer(reason=reason, retry_after=entry.left, suppressed=entry.refused, info=entry.info)
 
 
@@ -137,7 +137,7 @@ def renew(ticket: Ticket, hold: float) -> Flow[Entry]:
     entry: Entry = yield Renew(ticket.key, ticket.owner, hold)
     if entry.owner != ticket.owner:
         raise _not_mine(ticket, entry)
-    if entry.state is not State.HELD:
+    if entry.state is not HELD:
         text = f"reservation {ticket.fence} of {entry.name!r} was recorded: there is no hold any more to renew"
         raise UnknownReservation(text, key=entry.name)
     return entry
@@ -161,7 +161,7 @@ def record(ticket: Ticket, now: str) -> Flow[bool]:
         yield finish  # it was sent: if that is not known, it is sent again
         raise
     was_mine = before.owner == ticket.owner or before.gone == Gone.EXPIRED
-    lapsed = was_mine and entry.state is State.FREE and not entry.gone  # finished, and the window was over at the look
+    lapsed = was_mine and entry.state is FREE and not entry.gone  # finished, and the window was over at the look
     if entry.owner != ticket.owner and not lapsed:
         raise _not_mine(ticket, entry)
     yield from _count(ticket, stored, Sent(sent.sent + 1, now, ticket.fence))
@@ -207,11 +207,11 @@ def release(ticket: Ticket, revoke: bool) -> Flow[bool]:
 
 def _release(ticket: Ticket, revoke: bool) -> Flow[bool]:
     entry: Entry | None = yield Renew(ticket.key, ticket.owner, MIN_TTL)  # which never shortens; None: undoing failed
-    if entry is None or entry.owner != ticket.owner or entry.state is not State.HELD:
+    if entry is None or entry.owner != ticket.owner or entry.state is not HELD:
         return False
     unhits = [Unhit(hit, ticket.owner) for hit in ticket.hits]
     outcomes = whole((yield [Release(ticket.key, ticket.owner, revoke), *unhits]) or [])
-    return Released.RELEASED in outcomes[:1]
+    return RELEASED in outcomes[:1]
 
 
 def sent_key(key: str) -> str:

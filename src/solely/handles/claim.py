@@ -9,7 +9,7 @@ from .. import values
 from ..errors import ClientClosed, StoreError
 from ..flows.claim import Result
 from ..flows.requests import Flow
-from ..model import Released
+from ..model import RELEASED, Released
 from ..outcomes import Failing
 from ..rules import Seconds
 from .claimface import Agreement, ClaimFace, Publication
@@ -48,7 +48,7 @@ class Claim(ClaimFace, Lease):
 
     def release(self) -> Released:
         """Lets go without a result, so that the next one runs it; nothing to do if it was not won."""
-        return super().release() if self.won else Released.RELEASED
+        return super().release() if self.won else RELEASED
 
     def __enter__(self) -> Self:
         return self
@@ -98,7 +98,7 @@ class AsyncClaim(ClaimFace, AsyncLease):
 
     async def release(self) -> Released:
         """Lets go without a result, so that the next one runs it; nothing to do if it was not won."""
-        return await super().release() if self.won else Released.RELEASED
+        return await super().release() if self.won else RELEASED
 
     async def __aenter__(self) -> Self:
         return self

@@ -18,7 +18,7 @@ from ..flows.hold import FORKED, Hold
 from ..flows.lock import Terms
 from ..flows.requests import Flow
 from ..holder import describe
-from ..model import Entry, State, item_key
+from ..model import DONE, FREE, Entry, item_key
 from ..ops import Finish, Push, make
 from ..outcomes import Failing, Park, Policy
 from ..rules import Seconds, ttl_seconds, wait_seconds
@@ -93,7 +93,7 @@ class ClaimFace(LeaseFace):
             self.outcome = ClaimOutcome.CACHED
             self._kept = result.kept
             fence, attempts = result.fence, result.attempts
-            result = make(Entry, (key, State.DONE, fence, 0.0, "", attempts, 0, 0, "", "", None, ""))
+            result = make(Entry, (key, DONE, fence, 0.0, "", attempts, 0, 0, "", "", None, ""))
         else:
             self.outcome = ClaimOutcome.TIMED_OUT
             self._info, self.retry_after = result.info, result.left  # until the holder's time is up, or the delay over
@@ -214,7 +214,7 @@ class ClaimFace(LeaseFace):
         if stands:
             return Publication(True, value, tombstone=values.is_tombstone(kept))
         if not isinstance(result, Done):
-            return Publication(False, superseded=True, pending=result.state is not State.FREE)
+            return Publication(False, superseded=True, pending=result.state is not FREE)
         theirs = values.decoded(result.kept, self.key)
         return Publication(False, theirs, superseded=True, tombstone=values.is_tombstone(result.kept))
 

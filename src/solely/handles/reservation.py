@@ -19,7 +19,7 @@ from ..flows.hold import FORKED
 from ..flows.requests import Flow
 from ..flows.reservation import LIMITED, QUIET, RESERVED, Answer
 from ..holder import describe, purpose_of
-from ..model import Entry, State
+from ..model import DONE, Entry
 from ..rules import local_clock
 from .reserving import recording, releasing
 from .tickets import id_of
@@ -230,7 +230,7 @@ def listing(prefix: str, after: str, limit: int) -> Flow[list[ReservationInfo]]:
 
 
 def _info(entry: Entry, sent: flows.Sent) -> ReservationInfo:
-    reason = QUIET if entry.state is State.DONE else RESERVED
+    reason = QUIET if entry.state is DONE else RESERVED
     last = datetime.fromisoformat(sent.last) if sent.last else None
     who = describe(entry.info)
     return ReservationInfo(entry.name, reason, entry.left, entry.refused, entry.fence, who, sent.sent, last)

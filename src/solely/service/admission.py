@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import quote
@@ -21,19 +21,24 @@ _ONCE = frozenset(  # headers that say something about the request: two of one w
 )
 
 
-def read_headers(pairs: Iterable[Header], most: int) -> dict[bytes, bytes]:
-    """The headers that matter here; a Problem if one of them comes twice, or if all are too large."""
-    found: dict[bytes, bytes] = {}
-    size = 0
-    for name, value in pairs:
-        size += len(name) + len(value)
-        if name in _ONCE:
-            if name in found:
-                raise Problem(problems.INVALID, f"the header {name.decode()} was sent twice")
-            found[name] = value
+def read_headers(pairs: Collection[Header], most: int) -> dict[bytes, bytes]:
+    """The headers; a Problem if one that must be the only one comes twice, or if all are too large."""
+    found = dict(pairs)
+    size = sum(map(len, found)) + sum(map(len, found.values()))
+    if len(found) != len(pairs):
+        size = sum(len(name) + len(value) for name, value in pairs)
+        _check_repeated(pairs)
     if size > most:
         raise Problem(problems.HEADERS_TOO_LARGE, f"the headers have {size} bytes; the most is {most}")
     return found
+
+
+def _check_repeated(pairs: Iterable[Header]) -> None:
+    seen: set[bytes] = set()
+    for name, _ in pairs:
+        if name in _ONCE and name in seen:
+            raise Problem(problems.INVALID, f"the header {name.decode()} was sent twice")
+        seen.add(name)
 
 
 def check_whence(call: Call[Any, Any]) -> None:

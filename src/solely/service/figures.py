@@ -102,10 +102,11 @@ class Figures:
 
     def observe(self, figure: Figure, seconds: float, *labels: str) -> None:
         """It took so long."""
-        observed = self._own.histograms[figure.name].get(labels)
+        bounds, known = figure.bounds, self._own.histograms[figure.name]
+        observed = known.get(labels)
         if observed is None:
-            observed = self._own.histograms[figure.name][labels] = [0.0] * (len(figure.bounds) + 2)
-        observed[bisect_left(figure.bounds, seconds)] += 1.0
+            observed = known[labels] = [0.0] * (len(bounds) + 2)
+        observed[bisect_left(bounds, seconds)] += 1.0
         observed[-1] += seconds
 
     def gauge(self, figure: Figure, read: Callable[[], float], *labels: str) -> None:

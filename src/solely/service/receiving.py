@@ -15,6 +15,7 @@ from .security import same
 from .watching import ClientGone
 
 MAX_DEPTH = 32  # of JSON: a value that people can still read; far from what a decoder's recursion can bear
+_JSON, _FORM = b"application/json", b"application/x-www-form-urlencoded"
 _TEXTS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ALIKE = bytes.maketrans(b"{}", b"[]")
@@ -50,7 +51,7 @@ def _json(wanted: Any) -> Callable[[Call[Any, Any]], Any]:
     decode = msgspec.json.Decoder(wanted).decode
 
     def read(call: Call[Any, Any]) -> Any:
-        if call.headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
+        if not _is_of(_JSON, call):
             raise Problem(NOT_JSON, "send JSON, with Content-Type: application/json")
         raw = call.raw
         if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _too_deep(raw):
@@ -61,6 +62,12 @@ def _json(wanted: Any) -> Callable[[Call[Any, Any]], Any]:
             raise Problem(INVALID, str(error)) from None
 
     return read
+
+
+def _is_of(wanted: bytes, call: Call[Any, Any]) -> bool:
+    """True if the body says that it is of this media type, with whatever parameters."""
+    given = call.headers.get(b"content-type", b"")
+    return given == wanted or given.partition(b";")[0].strip().lower() == wanted
 
 
 def _too_deep(raw: bytes) -> bool:
@@ -74,8 +81,7 @@ def _too_deep(raw: bytes) -> bool:
 
 def _form(wanted: Any) -> Callable[[Call[Any, Any]], Any]:
     def read(call: Call[Any, Any]) -> Any:
-        kind = call.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if kind != b"application/x-www-form-urlencoded":
+        if not _is_of(_FORM, call):
             raise Problem(NOT_JSON, "send a form, with Content-Type: application/x-www-form-urlencoded")
         fields = _pairs(call.raw)
         if not same(fields.pop("csrf", ""), call.csrf):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..model import Entry, Gone, Item, Released, State
+from ..model import CLOSED, DONE, FREE, HELD, RELEASED, Entry, Gone, Item, Released, State
 from ..ops import Acquire, Advance, Clear, Finish, Mark, Push, Release, Renew, Return, Take
 from ..rules import MAX_GONE, MAX_WAITERS, OFFER, REMEMBER
 
@@ -60,7 +60,7 @@ class Record:
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.state: State = State.FREE
+        self.state: State = FREE
         self.owner = ""
         self.fence = 0
         self.until = NEVER  # HELD: lease clock; DONE: wall clock; NEVER for a watermark
@@ -79,15 +79,15 @@ class Record:
     @property
     def is_item(self) -> bool:
         """True if this is a queue item: it has a payload before anybody finished it."""
-        return self.value is not None and self.state is not State.DONE
+        return self.value is not None and self.state is not DONE
 
     def forget_at(self, now: Now) -> float:
         """The lease time from which this record answers nothing more and is treated as absent; infinite if never."""
-        if self.is_item or (self.state is State.DONE and self.until == NEVER):
+        if self.is_item or (self.state is DONE and self.until == NEVER):
             return float("inf")
-        if self.state is State.HELD:
+        if self.state is HELD:
             at = self.until + self.delay + _REMEMBER
-        elif self.state is State.DONE:
+        elif self.state is DONE:
             at = now.lease + self.until - now.wall
         else:  # a waiter that is alive looks again within a second
             at = max(self.opens, self.kept) + (_REMEMBER if self.waiters else 0)
@@ -105,9 +105,9 @@ def current(record: Record | None, now: Now) -> Record:
 
 def _over(record: Record, now: Now) -> bool:
     """True if the hold or the finished entry has run out."""
-    if record.state is State.HELD:
+    if record.state is HELD:
         return now.lease >= record.until
-    return record.state is State.FREE or (record.until != NEVER and now.wall >= record.until)
+    return record.state is FREE or (record.until != NEVER and now.wall >= record.until)
 
 
 def _how(record: Record, owner: str, now: Now) -> str:
@@ -115,7 +115,7 @@ def _how(record: Record, owner: str, now: Now) -> str:
     for displaced in record.gone:
         if displaced.owner == owner and displaced.until > now.lease:
             return displaced.how
-    return Gone.EXPIRED if record.state is State.HELD and record.owner == owner and _over(record, now) else ""
+    return Gone.EXPIRED if record.state is HELD and record.owner == owner and _over(record, now) else ""
 
 
 def _displace(record: Record, owner: str, fence: int, how: str, now: Now) -> None:
@@ -126,32 +126,32 @@ def _displace(record: Record, owner: str, fence: int, how: str, now: Now) -> Non
 def view(key: str, record: Record | None, now: Now, asker: str = "", *, value: bool = False) -> Entry:
     """The entry as `asker` may see it now."""
     if record is None or record.useless(now):
-        return Entry(key, State.FREE)
+        return Entry(key, FREE)
     state, left = record.state, 0
-    if state is State.HELD and _over(record, now):
-        state, left = State.FREE, record.until + record.delay - now.lease
-    elif state is State.HELD:
+    if state is HELD and _over(record, now):
+        state, left = FREE, record.until + record.delay - now.lease
+    elif state is HELD:
         left = record.until - now.lease
-    elif state is State.DONE:
-        state, left = (State.FREE, 0) if _over(record, now) else (state, record.until - now.wall)
+    elif state is DONE:
+        state, left = (FREE, 0) if _over(record, now) else (state, record.until - now.wall)
     else:
         left = record.opens - now.lease
-    if state is State.FREE and left > 0:
-        state = State.CLOSED
-    live = state is State.HELD or state is State.DONE
-    counted = live or record.state is State.HELD or record.is_item or now.lease < record.kept
+    if state is FREE and left > 0:
+        state = CLOSED
+    live = state is HELD or state is DONE
+    counted = live or record.state is HELD or record.is_item or now.lease < record.kept
     return Entry(
         key,
         state,
         record.fence if live or record.is_item else 0,
-        float("inf") if state is State.DONE and record.until == NEVER else max(0, left) / US,
+        float("inf") if state is DONE and record.until == NEVER else max(0, left) / US,
         asker if live and asker and record.owner == asker else "",
         record.attempts if counted else 0,
         record.refused if counted else 0,
         len(record.waiters),
         record.fingerprint if live else "",
         record.info if live else "",
-        record.value if value and (state is State.DONE or record.is_item) else None,
+        record.value if value and (state is DONE or record.is_item) else None,
         _how(record, asker, now) if asker else "",
     )
 
@@ -166,7 +166,7 @@ def _offer(record: Record, now: Now, told: list[str]) -> None:
 
 
 def _let_go(record: Record) -> None:
-    record.state, record.owner, record.until, record.delay = State.FREE, "", NEVER, 0
+    record.state, record.owner, record.until, record.delay = FREE, "", NEVER, 0
     record.fingerprint = record.info = ""
 
 
@@ -175,20 +175,20 @@ def acquire(record: Record, op: Acquire, now: Now, next_fence: Callable[[], int]
     live = not _over(record, now)
     if _how(record, op.owner, now) or (live and record.owner == op.owner):
         return  # gone for good; or a repeat: still mine, nothing moves
-    closed = record.state is State.FREE and now.lease < record.opens
+    closed = record.state is FREE and now.lease < record.opens
     closed = closed and not (record.offered is not None and op.client and record.offered.client == op.client)
-    closed = closed or (record.state is State.HELD and not live and now.lease < record.until + record.delay)
-    if (live and record.state is not State.FREE) or closed:
+    closed = closed or (record.state is HELD and not live and now.lease < record.until + record.delay)
+    if (live and record.state is not FREE) or closed:
         if op.counted:
             record.refused += 1
-        if op.client and record.state is not State.DONE:
+        if op.client and record.state is not DONE:
             _queue(record, Waiter(op.client, op.owner))
         return
-    if record.state is State.HELD:
+    if record.state is HELD:
         _displace(record, record.owner, record.fence, Gone.EXPIRED, now)
-    elif record.state is State.DONE or now.lease >= record.kept:
+    elif record.state is DONE or now.lease >= record.kept:
         record.attempts = record.refused = 0
-    record.state, record.owner, record.fence = State.HELD, op.owner, next_fence()
+    record.state, record.owner, record.fence = HELD, op.owner, next_fence()
     record.until, record.delay = now.lease + us(op.ttl), us(op.delay)
     record.attempts += 1
     record.fingerprint, record.info, record.value = op.fingerprint, op.info, None
@@ -209,14 +209,14 @@ def _queue(record: Record, waiter: Waiter) -> None:
 def renew(record: Record, op: Renew, now: Now) -> None:
     """Extends the hold if it is op.owner's and has not run out; never shortens it: the holder of a late, overtaken or
     interrupted renewal may rely on a longer one."""
-    if record.state is State.HELD and record.owner == op.owner and not _over(record, now):
+    if record.state is HELD and record.owner == op.owner and not _over(record, now):
         record.until = max(record.until, now.lease + us(op.ttl))
 
 
 def finish(record: Record, op: Finish, now: Now, told: list[str]) -> None:
     """Finishes the hold if op.owner is its last owner, even after its time ran out; tells all waiters."""
-    if record.state is State.HELD and record.owner == op.owner:
-        record.state, record.value, record.delay = State.DONE, op.value, 0
+    if record.state is HELD and record.owner == op.owner:
+        record.state, record.value, record.delay = DONE, op.value, 0
         record.until = now.wall + us(op.keep)
         told.extend(w.client for w in record.waiters)
         record.waiters = []
@@ -225,7 +225,7 @@ def finish(record: Record, op: Finish, now: Now, told: list[str]) -> None:
 def release(record: Record, op: Release, now: Now, told: list[str]) -> Released:
     """Lets go of the hold, the place in the queue, or the mark of op.owner; answers the same when repeated."""
     how = _how(record, op.owner, now)
-    held = record.state is State.HELD and record.owner == op.owner
+    held = record.state is HELD and record.owner == op.owner
     if held:
         if how:
             _displace(record, op.owner, record.fence, Gone.EXPIRED, now)
@@ -239,26 +239,26 @@ def release(record: Record, op: Release, now: Now, told: list[str]) -> Released:
         record.value = None
         if not closed:
             _offer(record, now, told)
-    elif record.state is State.DONE and record.owner == op.owner and record.value is None:
+    elif record.state is DONE and record.owner == op.owner and record.value is None:
         _let_go(record)
     elif record.offered is not None and record.offered.owner == op.owner and now.lease < record.opens:
         _offer(record, now, told)
     record.waiters = [w for w in record.waiters if w.owner != op.owner]
     if op.revoke and not how:
         _displace(record, op.owner, 0, Gone.REVOKED, now)
-    return Released(how) if how and how != Gone.REVOKED else Released.RELEASED
+    return Released(how) if how and how != Gone.REVOKED else RELEASED
 
 
 def mark(record: Record, op: Mark, now: Now, next_fence: Callable[[], int]) -> bool:
     """Marks a free key; answers whether op.owner is the one that marked it."""
     if _how(record, op.owner, now):
         return False
-    if record.state is not State.FREE and not _over(record, now):
-        return record.state is State.DONE and record.owner == op.owner
-    if record.state is State.HELD:
+    if record.state is not FREE and not _over(record, now):
+        return record.state is DONE and record.owner == op.owner
+    if record.state is HELD:
         _displace(record, record.owner, record.fence, Gone.EXPIRED, now)
     _let_go(record)
-    record.state, record.owner, record.fence = State.DONE, op.owner, next_fence()
+    record.state, record.owner, record.fence = DONE, op.owner, next_fence()
     record.until, record.value = now.wall + us(op.ttl), None
     record.attempts = record.refused = 0
     record.offered, record.opens, record.kept = None, 0, 0
@@ -280,10 +280,10 @@ def clear(record: Record, op: Clear, now: Now, told: list[str]) -> bool:
 
 def advance(record: Record, op: Advance, next_fence: Callable[[], int]) -> None:
     """Moves a watermark forward, never back."""
-    if record.state is State.DONE and record.value is not None and record.value >= op.value:
+    if record.state is DONE and record.value is not None and record.value >= op.value:
         return
     _let_go(record)
-    record.state, record.value, record.fence, record.until = State.DONE, op.value, next_fence(), NEVER
+    record.state, record.value, record.fence, record.until = DONE, op.value, next_fence(), NEVER
 
 
 def push(record: Record, op: Push, now: Now, next_fence: Callable[[], int]) -> bool:
@@ -298,13 +298,13 @@ def push(record: Record, op: Push, now: Now, next_fence: Callable[[], int]) -> b
 
 def available(record: Record) -> int:
     """Since when (or from when) an item may be taken, on the lease clock: the order of a queue."""
-    return record.until if record.state is State.HELD else record.opens
+    return record.until if record.state is HELD else record.opens
 
 
 def take(record: Record, op: Take, now: Now) -> None:
     """Leases the item to op.owner if it may be taken; a repeat by its holder changes nothing."""
     if available(record) <= now.lease:
-        record.state, record.owner, record.until = State.HELD, op.owner, now.lease + us(op.ttl)
+        record.state, record.owner, record.until = HELD, op.owner, now.lease + us(op.ttl)
         record.attempts += 1
 
 
@@ -315,9 +315,9 @@ def taken(id: str, record: Record, now: Now) -> Item:
 
 def has(record: Record, owner: str) -> bool:
     """True if this owner was the last to take the item, even if its time ran out since."""
-    return record.state is State.HELD and record.owner == owner
+    return record.state is HELD and record.owner == owner
 
 
 def give_back(record: Record, op: Return, now: Now) -> None:
     """Puts the item back for anyone, from op.delay on."""
-    record.state, record.owner, record.until, record.opens = State.FREE, "", NEVER, now.lease + us(op.delay)
+    record.state, record.owner, record.until, record.opens = FREE, "", NEVER, now.lease + us(op.delay)

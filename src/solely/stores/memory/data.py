@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from ... import ops as op_types
 from ...errors import StoreError, StoreFull
-from ...model import Allowance, Entry, Item, State, item_key
+from ...model import DONE, FREE, Allowance, Entry, Item, item_key
 from ...ops import Op, Reply
 from ...rules import local_clock
 from .. import Clock, Tell
@@ -83,7 +83,7 @@ class Memory:
             now = self.now()
             keys = sorted(key for key in self._records if key.startswith(prefix) and key > after)
             entries = (t.view(key, self._records[key], now, value=True) for key in keys)
-            return list(islice((e for e in entries if e.state is not State.FREE or e.fence), limit))
+            return list(islice((e for e in entries if e.state is not FREE or e.fence), limit))
 
     def size(self) -> int:
         """How many records there are, of every kind."""
@@ -116,7 +116,7 @@ class Memory:
             self._records[key] = record
             self._finished.pop(key, None)
         self._useless.schedule(key, forget_at)
-        if record.state is State.DONE and record.until != t.NEVER:
+        if record.state is DONE and record.until != t.NEVER:
             self._finished[key] = None
         else:
             self._finished.pop(key, None)

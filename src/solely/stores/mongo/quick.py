@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...model import Entry, State
+from ...model import HELD, Entry, State
 from ...ops import Acquire, Release, Reply
 from ..transitions import NEVER, US, us
 from .expressions import BLANK, REMEMBERED_US
@@ -51,9 +51,7 @@ def acquire(op: Acquire, collection: str, let: dict[str, Any]) -> Command:
 def acquired(op: Acquire, result: dict[str, Any]) -> Entry:
     """The entry that was granted."""
     fence = int(result["value"]["fence"])
-    return Entry(
-        op.key, State.HELD, fence, us(op.ttl) / US, op.owner, attempts=1, fingerprint=op.fingerprint, info=op.info
-    )
+    return Entry(op.key, HELD, fence, us(op.ttl) / US, op.owner, attempts=1, fingerprint=op.fingerprint, info=op.info)
 
 
 def release(op: Release, collection: str, let: dict[str, Any]) -> Command:

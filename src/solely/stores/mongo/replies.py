@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...model import Allowance, Entry, Gone, Item, Released, State
+from ...model import DONE, FREE, RELEASED, Allowance, Entry, Gone, Item, Released, State
 from ...ops import Acquire, Clear, Finish, Hit, Mark, Push, Release, Renew, Return, Take, Unhit
 from .. import transitions as t
 from .queues import queue_of
@@ -42,7 +42,7 @@ def _now(document: Document) -> t.Now:
 def entry(key: str, document: Document | None, asker: str = "", *, value: bool = False) -> Entry:
     """The entry as `asker` may see it; free if there is no document, or one that counts hits."""
     if document is None or "state" not in document:
-        return Entry(key, State.FREE)
+        return Entry(key, FREE)
     return t.view(key, _record(document), _now(document), asker, value=value)
 
 
@@ -67,12 +67,12 @@ def released(op: Release, document: Document | None, by: str) -> Released:
         for displaced in _gone(document):
             if displaced.owner == op.owner and displaced.until > document["now"] and displaced.how != Gone.REVOKED:
                 return Released(displaced.how)
-    return Released.RELEASED
+    return RELEASED
 
 
 def marked(op: Mark, document: Document | None, by: str) -> bool:
     seen = entry(op.key, document, op.owner)
-    return seen.state is State.DONE and seen.owner == op.owner and not seen.gone
+    return seen.state is DONE and seen.owner == op.owner and not seen.gone
 
 
 def cleared(op: Clear, document: Document | None, by: str) -> bool:

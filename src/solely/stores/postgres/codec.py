@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ...errors import StoreError
-from ...model import Allowance, Entry, Item, Released, State, item_key
+from ...model import CLOSED, DONE, FREE, HELD, RELEASED, Allowance, Entry, Item, Released, item_key
 from ...ops import (
     Ack,
     Acquire,
@@ -34,8 +34,8 @@ Row = tuple[Any, ...]  # the fields of the type `reply` in 0002_records.sql
 Answers = list[Reply | StoreError]
 Packed = tuple[list[bytes | None], list[int] | None]
 
-_STATES = {"f": State.FREE, "h": State.HELD, "d": State.DONE, "c": State.CLOSED}
-_RELEASED = (Released.UNKNOWN, Released.RELEASED, Released.EXPIRED, Released.CLEARED)
+_STATES = {"f": FREE, "h": HELD, "d": DONE, "c": CLOSED}
+_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED)
 
 
 def us(seconds: float) -> int:

@@ -10,7 +10,7 @@ from zlib import crc32
 from hiredis import ReplyError, pack_command
 
 from ...errors import StoreError
-from ...model import Allowance, Entry, Item, Released, State, item_key
+from ...model import CLOSED, DONE, FREE, HELD, RELEASED, Allowance, Entry, Item, Released, item_key
 from ...ops import (
     MAX_BATCH,
     Ack,
@@ -47,9 +47,9 @@ LOAD: bytes = packed("SCRIPT", "LOAD", PERFORM)
 Words = tuple[str, tuple[Any, ...]]
 Answers = list[Reply | StoreError]
 T = TypeVar("T")
-_STATES = {b"f": State.FREE, b"h": State.HELD, b"d": State.DONE, b"c": State.CLOSED}
-_RELEASED = (Released.UNKNOWN, Released.RELEASED, Released.EXPIRED, Released.CLEARED)
-_HELD, _DONE, _new = State.HELD, State.DONE, tuple.__new__
+_STATES = {b"f": FREE, b"h": HELD, b"d": DONE, b"c": CLOSED}
+_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED)
+_HELD, _DONE, _new = HELD, DONE, tuple.__new__
 _FIRST = {48: False, 49: True}
 _YES, _NO = "$1\r\n1\r\n", "$0\r\n\r\n"
 
