@@ -144,7 +144,8 @@ class Batcher:
         """Performs the ops, whoever still waits for them, and hands the outcome on; if `awaited`, in a later turn of
         the loop, so that a task that asks again and again lets others run."""
         sent = local_clock()
-        answer = asyncio.ensure_future(self._store.perform(ops))
+        asked = self._store.perform(ops)
+        answer = asked if isinstance(asked, asyncio.Future) else asyncio.ensure_future(asked)  # which is slow to look
         if answer.done() and not awaited:  # a store in memory
             then(sent, answer)
             return

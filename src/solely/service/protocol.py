@@ -10,6 +10,7 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from .problems import HEADERS_TOO_LARGE, TOO_SLOW, Kind, Problem
+from .routes import CLOSING
 
 GRACE = 1.0  # seconds for a refused sender to read why and hang up
 
@@ -50,6 +51,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._unfinished = True
         super().on_message_begin()
+        self.scope[CLOSING] = self.transport.is_closing  # type: ignore[literal-required] # one more
 
     def on_headers_complete(self) -> None:
         self._in_headers, self._size = False, 0

@@ -23,6 +23,7 @@ Q = TypeVar("Q")
 
 Receive = Callable[[], Awaitable[Any]]
 
+CLOSING = "solely.closing"  # in the scope of a request: asks whether its connection is at its end
 UNMATCHED = "unmatched"  # the path of requests without a route: not told apart, since anybody can invent more
 KIB = 1024
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that only look
@@ -163,10 +164,15 @@ class Call(Generic[B, Q]):
 
         If the caller is gone when the work is just done, `undo` takes it back.
         """
-        if self.service.waiters.full(self.principal.name):
+        waiters, name = self.service.waiters, self.principal.name
+        if waiters.full(name):
             work.close()  # it is never begun
-        with self.service.waiters.one_more(self.principal.name), Watch(self) as watch:
-            result = await work
+        waiters.enter(name)
+        try:
+            with Watch(self) as watch:
+                result = await work
+        finally:
+            waiters.leave(name)
         if watch.hung_up or self._is_gone():
             if undo is not None:
                 await undo(result)
@@ -174,8 +180,11 @@ class Call(Generic[B, Q]):
         return result
 
     def _is_gone(self) -> bool:
-        """True if the next message, which can only be that the caller is gone, is there already; waits for nothing."""
-        look = self.receive().__await__()
+        """True if it is known already that the caller is gone; waits for nothing."""
+        closing: Callable[[], bool] | None = self.scope.get(CLOSING)
+        if closing is not None:
+            return closing()
+        look = self.receive().__await__()  # another server: whose next message can only be that
         try:
             next(look)
         except StopIteration:

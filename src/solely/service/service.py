@@ -6,8 +6,7 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -187,18 +186,17 @@ class Waiters:
         """True if this client may not wait more."""
         return self.now[client] >= self._most
 
-    @contextmanager
-    def one_more(self, client: str) -> Iterator[None]:
-        """Counts a waiting request while it waits; a Problem if there are too many."""
+    def enter(self, client: str) -> None:
+        """One more request of this client waits; a Problem if there are too many."""
         if self.full(client):
             raise Problem(TOO_MANY, f"{self._most} requests of this client wait already (max_waiters)", again=1.0)
         self.now[client] += 1
-        try:
-            yield
-        finally:
-            self.now[client] -= 1
-            if not self.now[client]:
-                del self.now[client]
+
+    def leave(self, client: str) -> None:
+        """It waits no more."""
+        self.now[client] -= 1
+        if not self.now[client]:
+            del self.now[client]
 
 
 class Holds:

@@ -35,8 +35,7 @@ class EventStream(Response):
         self._ended = ended
         self._service = call.service
         self._reader = call.principal
-        self._slot = call.service.waiters.one_more(call.principal.name)
-        self._slot.__enter__()  # a Problem now, and not when the answer has begun
+        self._service.waiters.enter(self._reader.name)  # a Problem now, and not when the answer has begun
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         try:
@@ -45,7 +44,7 @@ class EventStream(Response):
                 await self._stream(receive, send)
             await send({"type": "http.response.body", "body": b""})
         finally:
-            self._slot.__exit__(None, None, None)
+            self._service.waiters.leave(self._reader.name)
             await self._messages.aclose()
             if self._ended is not None:
                 self._ended()
