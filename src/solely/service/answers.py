@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from ..errors import SolelyError
 from .problems import Problem, problem_of
-from .routes import Reply, Route
+from .routes import Reply, Route, Whole
 
 log = structlog.get_logger("solely.http")
 
@@ -19,6 +19,15 @@ Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 Scope = MutableMapping[str, Any]
 Header = tuple[bytes, bytes]
+
+
+class Head:
+    """Headers that many answers have in common, as pairs and as they go over the wire."""
+
+    def __init__(self, *pairs: Header) -> None:
+        self.pairs = pairs
+        self.lines = b"".join(b"%b: %b\r\n" % pair for pair in pairs)
+
 
 # A JSON answer is for programs: nothing in it is to be shown, run, framed or kept by a browser. Pages set their own.
 GUARDS: tuple[Header, ...] = (
@@ -28,12 +37,13 @@ GUARDS: tuple[Header, ...] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 )
-JSON: tuple[Header, ...] = ((b"content-type", b"application/json"), *GUARDS)
-PROBLEM: tuple[Header, ...] = ((b"content-type", b"application/problem+json"), *GUARDS)
+EMPTY = Head(*GUARDS)
+JSON = Head((b"content-type", b"application/json"), *GUARDS)
+PROBLEM = Head((b"content-type", b"application/problem+json"), *GUARDS)
 _encode = msgspec.json.Encoder().encode
 
 
-async def send_answer(send: Send, route: Route, answer: object) -> int:
+async def send_answer(send: Send, whole: Whole | None, route: Route, answer: object) -> int:
     """Sends what a handler answered; the status."""
     status: int = route.status
     more: tuple[Header, ...] = ()
@@ -41,22 +51,25 @@ async def send_answer(send: Send, route: Route, answer: object) -> int:
         status, more, answer = answer.status, answer.headers, answer.body
     if answer is None:
         status = 204 if status == 200 else status
-        await _write(send, status, (*GUARDS, *more), b"")
+        await _write(send, whole, status, EMPTY, more, b"")
     else:
-        await _write(send, status, (*JSON, *more) if more else JSON, _encode(answer))
+        await _write(send, whole, status, JSON, more, _encode(answer))
     return status
 
 
-async def send_problem(send: Send, problem: Problem) -> int:
+async def send_problem(send: Send, whole: Whole | None, problem: Problem) -> int:
     """Sends a refusal; the status."""
-    await _write(send, problem.kind.status, (*PROBLEM, *problem.headers), _encode(problem.document))
+    await _write(send, whole, problem.kind.status, PROBLEM, problem.headers, _encode(problem.document))
     return problem.kind.status
 
 
-async def _write(send: Send, status: int, headers: tuple[Header, ...], body: bytes) -> None:
-    if status != 204:
-        headers = ((b"content-length", b"%d" % len(body)), *headers)
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+async def _write(
+    send: Send, whole: Whole | None, status: int, head: Head, more: tuple[Header, ...], body: bytes
+) -> None:
+    if whole is not None and not more and whole(status, head.lines, body):
+        return
+    length = () if status == 204 else ((b"content-length", b"%d" % len(body)),)
+    await send({"type": "http.response.start", "status": status, "headers": (*length, *head.pairs, *more)})
     await send({"type": "http.response.body", "body": body})
 
 

@@ -20,7 +20,7 @@ from .endpoints import Endpoint, Table
 from .keyed import Keyed, is_keyed
 from .problems import Problem
 from .receiving import read_body
-from .routes import UNMATCHED, Call, Route
+from .routes import UNMATCHED, WHOLE, Call, Route
 from .service import Service
 from .watching import ClientGone
 
@@ -71,6 +71,7 @@ class App:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         call: Call[Any, Any] = Call(self.service, scope, receive)
+        call.whole = scope.get(WHOLE)
         started = time.perf_counter()
         telemetry = self.service.telemetry
         if telemetry is None:
@@ -106,16 +107,16 @@ class App:
             answer = await self._perform(endpoint, call)
             if isinstance(answer, Response):
                 return await send_response(answer, scope, call.receive, send)
-            return await send_answer(send, route, answer)
+            return await send_answer(send, call.whole, route, answer)
         except ClientGone:
             return 499  # as nginx counts callers that hung up
         except Problem as refusal:
-            return await send_problem(send, refusal)
+            return await send_problem(send, call.whole, refusal)
         except SolelyError as error:
-            return await send_problem(send, told(error, call.path))
+            return await send_problem(send, call.whole, told(error, call.path))
         except Exception:
             log.exception("failed", route=call.path)
-            return await send_problem(send, Problem(problems.BROKEN))
+            return await send_problem(send, call.whole, Problem(problems.BROKEN))
 
     async def _perform(self, endpoint: Endpoint, call: Call[Any, Any]) -> object:
         route, service = endpoint.route, self.service

@@ -23,7 +23,11 @@ Q = TypeVar("Q")
 
 Receive = Callable[[], Awaitable[Any]]
 
-CLOSING = "solely.closing"  # in the scope of a request: asks whether its connection is at its end
+# What our own connection adds to the scope of a request: whether it is at its end, and a way to answer in one step,
+# with status, header lines and body; False if that cannot be done, and the answer must take the usual way.
+CLOSING, WHOLE = "solely.closing", "solely.whole"
+Whole = Callable[[int, bytes, bytes], bool]
+
 UNMATCHED = "unmatched"  # the path of requests without a route: not told apart, since anybody can invent more
 KIB = 1024
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that only look
@@ -123,6 +127,7 @@ class Call(Generic[B, Q]):
         "route",
         "scope",
         "service",
+        "whole",
     )
 
     def __init__(
@@ -139,6 +144,7 @@ class Call(Generic[B, Q]):
         self.body: B = None  # type: ignore[assignment]
         self.query: Q = None  # type: ignore[assignment]
         self.raw = b""
+        self.whole: Whole | None = None  # where the answer goes straight to the connection
         self.cookie = ""  # of the session, where that is how the caller is known
 
     @property
