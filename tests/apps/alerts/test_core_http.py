@@ -7,8 +7,8 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from solely.apps.alerts import api
-from solely.apps.alerts.api import Intake, alert_of
+from solely.apps.alerts.inputs import own_json
+from solely.apps.alerts.inputs.own_json import Intake, alert_of
 from solely.apps.alerts.model import fingerprint_of
 from solely.apps.alerts.settings import AlertsSettings, LimitSettings, PolicySettings, table
 from solely.errors import InvalidInput
@@ -123,7 +123,7 @@ def test_alerts_can_be_left_out() -> None:
 def test_a_configured_field_that_is_missing_counts_as_empty_and_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = LogCapture()
     monkeypatch.setattr(
-        api, "log", structlog.wrap_logger(None, processors=[lines], wrapper_class=structlog.BoundLogger)
+        own_json, "log", structlog.wrap_logger(None, processors=[lines], wrapper_class=structlog.BoundLogger)
     )
     settings = AlertsSettings(fingerprint_fields=("name", "labels.host", "annotations.team"))
     intake = Intake(name="CPU", severity="critical", source="test", labels={"host": "a"})
