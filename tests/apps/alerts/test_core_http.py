@@ -99,6 +99,11 @@ def test_the_route_is_documented(service: Running) -> None:
     assert "429" in document["paths"]["/api/alerts"]["post"]["responses"]
 
 
+def test_schemas_are_named_by_what_they_are_and_not_by_where_they_are(service: Running) -> None:
+    schemas = service.get("/openapi.json", headers=bearer(TOKENS["read"])).json()["components"]["schemas"]
+    assert [name for name in schemas if "." in name] == []  # two of the same name, told apart by their modules
+
+
 def test_a_token_that_asks_too_often_is_told_to_come_again(service: Running) -> None:
     statuses = [send(service, "admin").status_code for _ in range(21)]
     assert statuses == [200] * 20 + [429]

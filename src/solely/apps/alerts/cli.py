@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .deciding.silences import Silence
     from .operating.why import Why
     from .operating.windows import Window
-    from .records.lookback import Told
+    from .records.lookback import ToldAlert
 
 AT_ONCE = 1_000  # rows of a page: the most that the service gives
 _LIMIT = click.IntRange(1, AT_ONCE)
@@ -140,7 +140,7 @@ def history(
         talk(f"there are more: --after {page.next!r}")
 
 
-def _told(told: Told) -> Row:
+def _told(told: ToldAlert) -> Row:
     return msgspec.structs.asdict(told) | {"at": _moment(told.at), "told": _moment(told.told)}
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from ....service.routes import ADMIN, READ, Answer, Body, Call, PageSize, Prefix, Reason, Route
 from ..model import MAX_FINGERPRINT
-from ..records.lookback import Noisy, Suppressed, Told
+from ..records.lookback import Noisy, Suppressed, ToldAlert
 from . import silencing, windows
 from .silencing import Moment
 from .why import Why, why
@@ -94,7 +94,7 @@ class HistoryQuery(Body):
 class ListedHistory(Answer):
     """The newest first. If `next` is not null there may be more: ask for those after it."""
 
-    history: list[Told]
+    history: list[ToldAlert]
     next: str | None
 
 

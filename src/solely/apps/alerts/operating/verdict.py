@@ -11,7 +11,7 @@ from ..model import OF_GROUP, RESOLVED
 if TYPE_CHECKING:
     from ..deciding.acknowledgements import Acknowledgement
     from ..deciding.silences import Silence
-    from .why import Dead, Flaps, Group, Limit, Waiting, Why
+    from .why import Dead, FiringGroup, Flaps, Limit, Waiting, Why
     from .windows import Window
 
 _QUIET = "quiet"
@@ -52,7 +52,7 @@ def _of_flapping(flaps: Flaps) -> str:
     )
 
 
-def _of_group(group: Group) -> str:
+def _of_group(group: FiringGroup) -> str:
     if not group.firing:
         return f"It comes in the group {group.name}, of which none fires."
     names = ", ".join(dict.fromkeys(each.name for each in group.firing))

@@ -18,7 +18,7 @@ from ..deciding.acknowledgements import Acknowledgement
 from ..deciding.restraints import FLAPPING
 from ..deciding.silences import Silence
 from ..model import OF_GROUP, Alert, Member, subject_of
-from ..records.lookback import Suppressed, Told
+from ..records.lookback import Suppressed, ToldAlert
 from ..settings import table
 from ..telling.outbox import QUEUE, RETRIES
 from ..telling.parking import GROUP
@@ -68,7 +68,7 @@ class Dead(Answer):
     at: float
 
 
-class Group(Answer):
+class FiringGroup(Answer):
     """The group in which it comes, under what it is asked about itself, and which alerts of it fire."""
 
     name: str
@@ -92,7 +92,7 @@ class Why(Answer):
     verdict: list[str]
     silences: list[Silence]
     acknowledged: Acknowledgement | None
-    group: Group | None
+    group: FiringGroup | None
     windows: list[Window]
     flapping: Flaps | None
     limits: list[Limit]
@@ -100,7 +100,7 @@ class Why(Answer):
     dead_letters: list[Dead]
     suppressed: list[Suppressed]
     last_told: float | None
-    recent: list[Told]
+    recent: list[ToldAlert]
     complete: bool
 
 
@@ -145,13 +145,13 @@ async def _of_each(subjects: list[str], look: Callable[[str], Awaitable[list[T]]
     return [found for subject in subjects for found in await look(subject)]
 
 
-async def _group(app: App, fingerprint: str, samples: list[Alert]) -> Group | None:
+async def _group(app: App, fingerprint: str, samples: list[Alert]) -> FiringGroup | None:
     """The group in which it last came, or which was asked about."""
     name = samples[0].group if samples else fingerprint.removeprefix(OF_GROUP)
     if not name or (not samples and name == fingerprint):
         return None
     like = Alert(name="", severity="", source="", fingerprint=fingerprint, group=name)
-    return Group(name=name, fingerprint=subject_of(like), firing=list(await app.parts.groups.members(like)))
+    return FiringGroup(name=name, fingerprint=subject_of(like), firing=list(await app.parts.groups.members(like)))
 
 
 def _flaps(app: App, suppressed: list[Suppressed]) -> Flaps | None:

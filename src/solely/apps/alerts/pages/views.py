@@ -17,7 +17,7 @@ from ..model import RESOLVED
 from ..operating.admin import Anything, Place
 from ..operating.why import Why, why
 from ..operating.windows import SENDING, Window, listed
-from ..records.lookback import Noisy, Suppressed, Told
+from ..records.lookback import Noisy, Suppressed, ToldAlert
 from ..settings import table
 from ..telling.outbox import QUEUE, RETRIES
 from ..telling.parking import GROUP
@@ -87,7 +87,7 @@ class Overview(Answer):
     windows: list[WindowRow]
     more: bool
     publishers: list[PublisherRow]
-    recent: list[Told]
+    recent: list[ToldAlert]
     suppressed: list[Suppressed]
     noisy: list[Noisy]
     silences: list[SilenceRow]
@@ -106,7 +106,7 @@ class HistoryQuery(View):
 class HistoryPage(Answer):
     """The newest first. If `next` is not null there may be more: ask for those after it."""
 
-    history: list[Told]
+    history: list[ToldAlert]
     next: str | None
 
 

@@ -67,7 +67,7 @@ _SAMPLED = 20  # rows of either kind in which the last of each severity is looke
 _NEWEST = (1e18, "")  # what every notification comes before
 
 
-class Told(msgspec.Struct, kw_only=True):
+class ToldAlert(msgspec.Struct, kw_only=True):
     """A notification, and what became of it: `at` it came in, and `told` somebody had it (null: nobody yet), `seconds`
     after publishing began. `results` has each publisher's answer: ok, or its last error. `group_name` is empty if it
     was told alone."""
@@ -120,7 +120,7 @@ class Lookback:
 
     async def recent(
         self, *, fingerprint: str = "", severity: str = "", since: float = 0.0, after: str = "", limit: int = 50
-    ) -> list[Told]:
+    ) -> list[ToldAlert]:
         """The newest first: of this fingerprint or of all, of this severity or of all, since that moment, and older
         than the one whose `place` is given."""
         at, id = _place(after)
@@ -211,8 +211,8 @@ def _place(after: str) -> tuple[float, str]:
     return moment, clean(id)
 
 
-def _told(row: Row) -> Told:
+def _told(row: Row) -> ToldAlert:
     labels, annotations, results = (
         msgspec.json.decode(row[name], type=Labels) for name in ("labels", "annotations", "results")
     )
-    return Told(**row | {"labels": labels, "annotations": annotations, "results": results})
+    return ToldAlert(**row | {"labels": labels, "annotations": annotations, "results": results})
