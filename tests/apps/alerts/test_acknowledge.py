@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from solely.apps.alerts.acknowledgements import Acknowledgement
+from solely.apps.alerts.deciding.acknowledgements import Acknowledgement
 from solely.apps.alerts.model import RESOLVED, Alert, key_of
 from solely.apps.alerts.publishers import PublishFailed
 from solely.cli.program import perform

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from solely import Limited
-from solely.apps.alerts.capacity import Capacity
 from solely.apps.alerts.demo import demo
 from solely.apps.alerts.model import fingerprint_of, key_of
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.recent import FRESH, MOST, RESERVED, Recent, Refusal
+from solely.apps.alerts.worker.capacity import Capacity
+from solely.apps.alerts.worker.recent import FRESH, MOST, RESERVED, Recent, Refusal
 from solely.service.problems import Problem
 from tests.apps.alerts.working import Heard, Open, alert, until, working
 

@@ -9,8 +9,8 @@ import pytest
 
 from solely import LetterOutcome
 from solely.apps.alerts.model import RESOLVED, Notification, key_of
-from solely.apps.alerts.outbox import Terms
 from solely.apps.alerts.publishers import PublishFailed
+from solely.apps.alerts.telling.outbox import Terms
 from tests.apps.alerts.working import Heard, Open, alert, until, working
 
 SHORT = {"critical": {"hold": 0.4}}  # seconds: short enough to be waited for

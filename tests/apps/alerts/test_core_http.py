@@ -7,8 +7,8 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from solely.apps.alerts import api
-from solely.apps.alerts.api import Intake, alert_of
+from solely.apps.alerts.inputs import own_json
+from solely.apps.alerts.inputs.own_json import Intake, alert_of
 from solely.apps.alerts.model import fingerprint_of
 from solely.apps.alerts.settings import AlertsSettings, LimitSettings, PolicySettings, table
 from solely.errors import InvalidInput
@@ -99,6 +99,11 @@ def test_the_route_is_documented(service: Running) -> None:
     assert "429" in document["paths"]["/api/alerts"]["post"]["responses"]
 
 
+def test_schemas_are_named_by_what_they_are_and_not_by_where_they_are(service: Running) -> None:
+    schemas = service.get("/openapi.json", headers=bearer(TOKENS["read"])).json()["components"]["schemas"]
+    assert [name for name in schemas if "." in name] == []  # two of the same name, told apart by their modules
+
+
 def test_a_token_that_asks_too_often_is_told_to_come_again(service: Running) -> None:
     statuses = [send(service, "admin").status_code for _ in range(21)]
     assert statuses == [200] * 20 + [429]
@@ -123,7 +128,7 @@ def test_alerts_can_be_left_out() -> None:
 def test_a_configured_field_that_is_missing_counts_as_empty_and_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = LogCapture()
     monkeypatch.setattr(
-        api, "log", structlog.wrap_logger(None, processors=[lines], wrapper_class=structlog.BoundLogger)
+        own_json, "log", structlog.wrap_logger(None, processors=[lines], wrapper_class=structlog.BoundLogger)
     )
     settings = AlertsSettings(fingerprint_fields=("name", "labels.host", "annotations.team"))
     intake = Intake(name="CPU", severity="critical", source="test", labels={"host": "a"})

@@ -12,10 +12,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from structlog.testing import LogCapture
 
-from solely.apps.alerts import outbox, publishing, receiver
+from solely.apps.alerts import receiver
 from solely.apps.alerts.model import key_of
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.tracing import Tracing, purpose_of, trace_of
+from solely.apps.alerts.telling import fanout, outbox
+from solely.apps.alerts.worker.tracing import Tracing, purpose_of, trace_of
 from tests.apps.alerts.working import Heard, Open, alert, until, working
 
 
@@ -30,7 +31,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> LogCapture:
     """What is logged, however this process has configured its logs."""
     capture = LogCapture()
     logger = structlog.wrap_logger(None, processors=[capture], wrapper_class=structlog.BoundLogger)
-    for module in (receiver, outbox, publishing):
+    for module in (receiver, outbox, fanout):
         monkeypatch.setattr(module, "log", logger)
     return capture
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from solely import InvalidInput
-from solely.apps.alerts.grouping import group_of
+from solely.apps.alerts.deciding.groups import group_of
 from solely.apps.alerts.model import MAX_GROUP, RESOLVED, Alert, Member, Notification, Outcome, key_of, subject_of
 from solely.apps.alerts.publishers import EmailSettings, PublishFailed, slack
 from solely.apps.alerts.publishers import mail as mails

@@ -8,29 +8,30 @@ from typing import ClassVar, NamedTuple
 
 from ..app import App as Base
 from ..app import AppPage, Figure, Job, Route
-from . import acknowledging, admin, api, pages
-from .acknowledgements import Acknowledgements
-from .capacity import Capacity
+from .deciding.acknowledgements import Acknowledgements
+from .deciding.flapping import Flapping
+from .deciding.groups import Groups
+from .deciding.openings import Openings
+from .deciding.reminders import Reminders
+from .deciding.restraints import Restraints
+from .deciding.silences import Silences
 from .demo import demo
 from .figures import ACTIVE, FIGURES
-from .flapping import Flapping
-from .grouping import Groups
-from .history import History
-from .inputs import alertmanager, pagerduty
-from .outbox import Outbox
-from .parking import GROUP, Parking
+from .inputs import alertmanager, own_json, pagerduty
+from .operating import acknowledging, admin
+from .pages import views
 from .publishers import LogSettings, Publisher, build
-from .publishing import Fanout
 from .receiver import Receiver
-from .recent import Recent
-from .reminding import Reminders
-from .resolving import Openings
-from .restraints import Restraints
+from .records.history import History
 from .settings import AlertsSettings
-from .silences import Silences
-from .sweeping import EVERY, Sweeper
-from .tools import Tools
-from .tracing import Tracing
+from .telling.fanout import Fanout
+from .telling.outbox import Outbox
+from .telling.parking import GROUP, Parking
+from .telling.sweeper import EVERY, Sweeper
+from .worker.capacity import Capacity
+from .worker.recent import Recent
+from .worker.tools import Tools
+from .worker.tracing import Tracing
 
 _FLUSH = 0.5  # seconds of history that a killed worker may lose
 _REFRESH = 1.0  # seconds until a silence that was made by another worker holds here
@@ -82,7 +83,7 @@ class App(Base[AlertsSettings]):
 
     def routes(self) -> Sequence[Route]:
         """Senders, admins and pages."""
-        modules = (api, alertmanager, pagerduty, acknowledging, admin, pages)
+        modules = (own_json, alertmanager, pagerduty, acknowledging, admin, views)
         return [route for module in modules for route in module.routes(self)]
 
     def jobs(self) -> Sequence[Job]:

@@ -13,15 +13,15 @@ import msgspec
 from ...cli.entries import not_found
 from ...cli.options import DURATION, by_reason, confirm, in_form
 from ...cli.output import Form, Row, cell, printable, talk
-from .acknowledge_cli import acknowledge, acknowledged, unacknowledge
-from .asking import at_service
+from .operating.acknowledge_commands import acknowledge, acknowledged, unacknowledge
+from .operating.service_options import at_service
 
 if TYPE_CHECKING:
     from ...http import Client
-    from .lookback import Told
-    from .silences import Silence
-    from .why import Why
-    from .windows import Window
+    from .deciding.silences import Silence
+    from .operating.why import Why
+    from .operating.windows import Window
+    from .records.lookback import ToldAlert
 
 AT_ONCE = 1_000  # rows of a page: the most that the service gives
 _LIMIT = click.IntRange(1, AT_ONCE)
@@ -73,7 +73,7 @@ def send(
     resolved: bool,
 ) -> None:
     """Sends an alert and tells what became of it: published, suppressed (and why), or queued."""
-    from .api import Intake
+    from .inputs.own_json import Intake
     from .model import FIRING, RESOLVED, Outcome
 
     given: dict[str, Any] = {
@@ -99,7 +99,7 @@ def send(
 @at_service
 def list_windows(client: Client, form: Form, fingerprint: str, after: str, limit: int) -> None:
     """What is being sent or quiet, of FINGERPRINT or of all."""
-    from .admin import ListedWindows
+    from .operating.admin import ListedWindows
 
     asked = {"fingerprint": fingerprint, "after": after, "limit": limit}
     page = client.get("/api/alerts/reservations", ListedWindows, **asked)
@@ -127,7 +127,7 @@ def history(
     client: Client, form: Form, fingerprint: str, severity: str, since: float | None, after: str, limit: int
 ) -> None:
     """What was told, of FINGERPRINT or of all, the newest first."""
-    from .admin import ListedHistory
+    from .operating.admin import ListedHistory
 
     asked: dict[str, Any] = {"fingerprint": fingerprint, "severity": severity, "after": after, "limit": limit}
     if since is not None:
@@ -140,7 +140,7 @@ def history(
         talk(f"there are more: --after {page.next!r}")
 
 
-def _told(told: Told) -> Row:
+def _told(told: ToldAlert) -> Row:
     return msgspec.structs.asdict(told) | {"at": _moment(told.at), "told": _moment(told.told)}
 
 
@@ -150,7 +150,7 @@ def _told(told: Told) -> Row:
 @at_service
 def why(client: Client, form: Form, fingerprint: str) -> None:
     """Why nobody was told of FINGERPRINT: what keeps it back now, and what did so."""
-    from .why import Why
+    from .operating.why import Why
 
     known = client.get("/api/alerts/why", Why, fingerprint=fingerprint)
     if form.name == "json":
@@ -187,7 +187,7 @@ def _in_full(form: Form, known: Why) -> None:
 def expire(client: Client, fingerprint: str, severity: str, reason: str, dry_run: bool, yes: bool) -> None:
     """Ends the hold or quiet window of FINGERPRINT and SEVERITY, so that the next alert is told. Exits with 3 if there
     is none."""
-    from .admin import ExpiredWindow, ExpireWindow
+    from .operating.admin import ExpiredWindow, ExpireWindow
 
     found = [window for window in _windows(client, fingerprint) if window.severity == severity]
     what = f"window of {fingerprint!r} {severity}"
@@ -209,7 +209,7 @@ def expire(client: Client, fingerprint: str, severity: str, reason: str, dry_run
 @at_service
 def clear(client: Client, fingerprint: str, reason: str, dry_run: bool, yes: bool) -> None:
     """Ends all windows of FINGERPRINT, whatever the severity. Exits with 3 if there is none."""
-    from .admin import ClearedWindows, ClearWindows
+    from .operating.admin import ClearedWindows, ClearWindows
 
     found = _windows(client, fingerprint)
     if not found:
@@ -224,7 +224,7 @@ def clear(client: Client, fingerprint: str, reason: str, dry_run: bool, yes: boo
 
 
 def _windows(client: Client, fingerprint: str) -> list[Window]:
-    from .admin import ListedWindows
+    from .operating.admin import ListedWindows
 
     return client.get("/api/alerts/reservations", ListedWindows, fingerprint=fingerprint).reservations
 
@@ -246,8 +246,8 @@ def silence() -> None:
 @at_service
 def add(client: Client, form: Form, matchers: tuple[str, ...], lasts: float, reason: str) -> None:
     """Silences alerts that meet all MATCHERs: severity=critical, name=~'Disk.*', team!=dba, source!~'test-.*'."""
-    from .silences import Silence
-    from .silencing import AddSilence
+    from .deciding.silences import Silence
+    from .operating.silencing import AddSilence
 
     wanted = AddSilence(matchers=list(matchers), lasts=lasts, reason=reason)
     form.one(_silence(client.post("/api/alerts/silences", wanted, Silence)))
@@ -260,7 +260,7 @@ def add(client: Client, form: Form, matchers: tuple[str, ...], lasts: float, rea
 @at_service
 def list_silences(client: Client, form: Form, ended: bool, limit: int) -> None:
     """Silences that hold or are to hold."""
-    from .silencing import ListedSilences
+    from .operating.silencing import ListedSilences
 
     found = client.get("/api/alerts/silences", ListedSilences, ended=str(ended).lower(), limit=limit).silences
     columns = ("id", "matchers", "ends", "made_by", "reason")
@@ -273,7 +273,7 @@ def list_silences(client: Client, form: Form, ended: bool, limit: int) -> None:
 @at_service
 def end(client: Client, id: str, reason: str) -> None:
     """Ends a silence now. Exits with 3 if there is none that holds."""
-    from .silencing import ExpiredSilence, ExpireSilence
+    from .operating.silencing import ExpiredSilence, ExpireSilence
 
     client.post("/api/alerts/silences/expire", ExpireSilence(id=id, reason=reason), ExpiredSilence)
     talk(f"ended silence {id}")

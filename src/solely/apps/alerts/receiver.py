@@ -17,17 +17,17 @@ import msgspec
 import structlog
 
 from ... import AsyncReservation, ClientClosed, SolelyError, StoreError
+from .deciding.openings import KEPT
+from .deciding.restraints import GROUPED, NOT_FIRING, Cleared, Restraints
+from .deciding.silences import Silences
 from .figures import COLLISIONS, HOLD_SECONDS, LOCK_FAILURES, QUEUED, RECEIVED, RESERVE_SECONDS, SUPPRESSED
 from .model import FIRING, Alert, Notification, Outcome, asking_key, fingerprint_prefix, key_of, resolved_key
-from .outbox import Outbox, Parcel, Terms
-from .publishing import Fanout
-from .recent import LIMITED, QUIET, RESERVED, Refusal
-from .resolving import KEPT
-from .restraints import GROUPED, NOT_FIRING, Cleared, Restraints
 from .settings import table
-from .silences import Silences
-from .tools import Tools
-from .tracing import id_of, purpose_of, trace_of
+from .telling.fanout import Fanout
+from .telling.outbox import Outbox, Parcel, Terms
+from .worker.recent import LIMITED, QUIET, RESERVED, Refusal
+from .worker.tools import Tools
+from .worker.tracing import id_of, purpose_of, trace_of
 
 log = structlog.get_logger("solely.alerts")
 

@@ -1,1 +1,1 @@
-"""Inputs: what senders of alerts speak already, read as alerts, and answered so that each of them loses nothing."""
+"""Inputs: what senders of alerts speak, read as alerts, and answered so that each of them loses nothing."""

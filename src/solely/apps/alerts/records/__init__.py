@@ -1,0 +1,1 @@
+"""Records: what outlives a process, notes in the store and the history in the database."""
