@@ -16,7 +16,7 @@ _BYTES, _JSON, _FAILURE, _TOMBSTONE = b"bjft"
 _MAX_TEXT = 2_000  # characters of a failure's message: what a person reads, not a dump
 
 _to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
-_from_json = json.JSONDecoder().decode
+_reader = json.JSONDecoder()
 
 
 def encode(value: Any) -> bytes:
@@ -60,7 +60,7 @@ def decode(kept: bytes | None, key: str) -> Any:
     if form == _BYTES:
         return body
     if form == _JSON:
-        return _from_json(body.decode())
+        return _read(body.decode())
     failed = kept_failure(kept, key)
     if failed is not None:
         raise failed
@@ -68,6 +68,15 @@ def decode(kept: bytes | None, key: str) -> Any:
         why = body.decode(errors="replace") or "no reason is known"
         raise NotKept(f"the work of {key!r} was done once, and its result was not kept: {why}", key=key)
     raise StoreFailed(f"claim {key!r} was finished by a newer version, or by something else: form {form:#x}", key=key)
+
+
+def _read(text: str) -> Any:
+    """What the JSON says. What we wrote ourselves has no space around it, for which the decoder looks at length."""
+    try:
+        value, end = _reader.scan_once(text, 0)  # type: ignore[attr-defined] # public, but missing in typeshed
+    except StopIteration:
+        end = -1
+    return value if end == len(text) else _reader.decode(text)
 
 
 def decoded(kept: bytes | None, key: str) -> Any:
@@ -82,7 +91,7 @@ def kept_failure(kept: bytes | None, key: str) -> WorkFailed | None:
     """The failure, if that is what is kept."""
     if kept is None or kept[0] != _FAILURE:
         return None
-    kind, text = _from_json(kept[1:].decode())
+    kind, text = _read(kept[1:].decode())
     message = f"the work of {key!r} failed and is not run again: {kind}: {text}"
     return WorkFailed(message, key=key, kind=kind, text=text)
 

@@ -30,7 +30,7 @@ def test_each_header_stands_in_an_answer_once(open_service: Running) -> None:
 
 
 def test_the_date_is_that_of_the_answer(open_service: Running) -> None:
-    dates = set()
+    dates: set[bytes] = set()
     with open_service.connect() as connection, connection.makefile("rb") as answers:
         ends = time.monotonic() + 10
         while len(dates) < 2 and time.monotonic() < ends:

@@ -184,16 +184,19 @@ class _Run:
     def wake(self) -> None:
         """Ends the rest, or the next one."""
         self.woken = True
-        self.doze()
+        sleep = self.sleep
+        if sleep is not None and not sleep.done():
+            sleep.set_result(None)
 
     def doze(self) -> None:
+        """Ends the rest, unwoken."""
         if self.sleep is not None and not self.sleep.done():
             self.sleep.set_result(None)
 
     async def rest(self, seconds: float) -> bool:
         """True if woken, False after that many seconds."""
         if not self.woken:
-            loop = asyncio.get_running_loop()
+            loop = self.batcher.loop
             self.sleep = loop.create_future()
             timer = loop.call_later(seconds, self.doze)
             try:

@@ -58,7 +58,7 @@ class Batcher:
 
     def __init__(self, store: AsyncStore, loop: asyncio.AbstractEventLoop) -> None:
         self._store = store
-        self._loop = loop
+        self.loop = loop
         self._urgent: list[Asked] = []
         self._pending: list[Asked] = []
         self._heavy = False  # True if one of them carries a body
@@ -68,10 +68,10 @@ class Batcher:
 
     def submit(self, op: Op, share: _Share | None = None) -> Any:
         """A future of (reply, when it was sent); or the share, if that is who takes the answer."""
-        asker: asyncio.Future[Any] | _Share = share or asyncio.Future(loop=self._loop)
+        asker: asyncio.Future[Any] | _Share = share or asyncio.Future(loop=self.loop)
         if not self._due:
             self._due = True
-            self._loop.call_soon(self._end_turn)
+            self.loop.call_soon(self._end_turn)
         kind = type(op)
         (self._urgent if kind in URGENT else self._pending).append((op, asker))
         if kind in HEAVY:
@@ -83,7 +83,7 @@ class Batcher:
     def submit_all(self, ops: list[Op]) -> asyncio.Future[Any]:
         """A future of (replies, when they were sent) for a list of ops: a few travel with those of other tasks, many
         are a batch already, which goes out at once."""
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future: asyncio.Future[Any] = self.loop.create_future()
         if not 0 < len(ops) <= FEW:
             self._perform(ops, lambda sent, done: self._all_answered(ops, future, sent, done), awaited=True)
             return future

@@ -92,3 +92,20 @@ class Unguarded(Hold):
 
     def keep(self, renew: bool, max_hold: float) -> None:
         """There is nothing to keep."""
+
+
+class Missed(Hold):
+    """What a caller has in hand whom the key was not given: nothing, but what it was told of who has it. Nobody keeps
+    it, so it is made with no more than can be asked of it: there may be thousands at once."""
+
+    __slots__ = ()
+
+    def __init__(self, key: str, ttl: float, fence: int, attempts: int, waited: float, how: str) -> None:
+        self.key = key
+        self.owner = ""
+        self.ttl = ttl
+        self.fence = fence
+        self.attempts = attempts
+        self.waited = waited
+        self.lost = how
+        self.since = self.deadline = 0.0

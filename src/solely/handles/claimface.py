@@ -14,12 +14,12 @@ from ..flows import publish
 from ..flows.claim import Result
 from ..flows.deadletter import letter, queue_of
 from ..flows.flight import Done
-from ..flows.hold import FORKED, Hold
+from ..flows.hold import FORKED, Hold, Missed
 from ..flows.lock import Terms
 from ..flows.requests import Flow
 from ..holder import describe
-from ..model import DONE, FREE, Entry, item_key
-from ..ops import Finish, Push, make
+from ..model import FREE, Entry, item_key
+from ..ops import Finish, Push
 from ..outcomes import Failing, Park, Policy
 from ..rules import Seconds, ttl_seconds, wait_seconds
 from .lease import LeaseFace
@@ -40,6 +40,9 @@ class ClaimOutcome(StrEnum):
     WON = "won"  # you run it, and publish
     CACHED = "cached"  # it was run: here is its outcome
     TIMED_OUT = "timed_out"  # somebody runs it, or it may not be run yet: see retry_after and holder
+
+
+WON, CACHED, TIMED_OUT = ClaimOutcome  # for those who compare often, as in `model`
 
 
 class Agreement(NamedTuple):
@@ -86,35 +89,31 @@ class ClaimFace(LeaseFace):
     def _answered(self, key: str, result: Result, waited: float, agreed: Agreement) -> None:
         self._agreed = agreed
         if isinstance(result, Hold):
-            self.outcome = ClaimOutcome.WON
+            self.outcome = WON
             self._hold = result
             return
         if isinstance(result, Done):
-            self.outcome = ClaimOutcome.CACHED
+            self.outcome = CACHED
             self._kept = result.kept
-            fence, attempts = result.fence, result.attempts
-            result = make(Entry, (key, DONE, fence, 0.0, "", attempts, 0, 0, "", "", None, ""))
         else:
-            self.outcome = ClaimOutcome.TIMED_OUT
+            self.outcome = TIMED_OUT
             self._info, self.retry_after = result.info, result.left  # until the holder's time is up, or the delay over
-        self._hold = Hold(key, "", agreed.terms.ttl, result, 0.0, False)
-        self._hold.lost = NOT_WON
-        self._hold.waited = waited
+        self._hold = Missed(key, agreed.terms.ttl, result.fence, result.attempts, waited, NOT_WON)
 
     @property
     def won(self) -> bool:
         """True if it is yours to run: publish its result, or release it."""
-        return self.outcome is ClaimOutcome.WON
+        return self.outcome is WON
 
     @property
     def cached(self) -> bool:
         """True if it was run before: see `value`, `tombstone` and `failed`, or call `result()`."""
-        return self.outcome is ClaimOutcome.CACHED
+        return self.outcome is CACHED
 
     @property
     def timed_out(self) -> bool:
         """True if it was neither won nor finished within the wait; `holder` and `retry_after` say more."""
-        return self.outcome is ClaimOutcome.TIMED_OUT
+        return self.outcome is TIMED_OUT
 
     @property
     def unguarded(self) -> bool:
