@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from struct import Struct
+from struct import Struct, unpack_from
 from typing import Any
 from urllib.parse import quote
 
@@ -35,6 +35,8 @@ Answers = list[Reply | StoreError]
 Packed = tuple[list[bytes | None], list[int] | None]
 
 _STATES = {"f": FREE, "h": HELD, "d": DONE, "c": CLOSED}
+_BUSY: Row = ("b",)
+_ZERO, _B = b"0b"
 _RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED)
 
 
@@ -123,6 +125,28 @@ def batch(ops: Sequence[Op], clock: int | None) -> tuple[str, Values]:
     )
 
 
+def exchange(ops: Sequence[Op], clock: int | None) -> tuple[str, Values] | None:
+    """The statement that performs many plain Releases and Acquires, and its values; None if they are not all plain, or
+    if their order matters: only a Release may have its key occur again behind it, in an Acquire."""
+    old: dict[str, str] = {}
+    new: dict[str, tuple[str, int, str, str]] = {}
+    for op in ops:
+        if type(op) is Release:
+            key, owner, revoke, delay, keep = op
+            if revoke or delay or keep or key in old or key in new:
+                return None
+            old[key] = owner
+        elif type(op) is Acquire:
+            key, owner, ttl, info, client, delay, fingerprint, counted, value = op
+            if delay or fingerprint or counted or value or key in new:
+                return None
+            new[key] = owner, int(ttl * 1_000_000 + 0.5) or 1, info, client
+        else:
+            return None
+    lists = (list(old), list(old.values()), list(new), *map(list, zip(*new.values(), strict=True)))
+    return "exchange", (clock, *(each or None for each in lists), *(None,) * (7 - len(lists)))
+
+
 def marks(ops: Sequence[Mark], clock: int | None) -> tuple[str, Values]:
     """The statement that marks many keys, and its values."""
     return "mark_many", (clock, [op.key for op in ops], ops[0].owner, us(ops[0].ttl))
@@ -164,6 +188,26 @@ def widened(op: Op, row: Row) -> Row:
     return ("h", int(answer), us(op.ttl), True, 1, 0, 0, "", op.info, None, "")  # type: ignore[union-attr]
 
 
+def exchanged(ops: Sequence[Op], result: Any) -> list[Row]:
+    """The rows that answer an exchange: see 0006_exchange.sql."""
+    outcomes, fences, others = (result.get_value(0, column) for column in range(3))
+    released = iter(outcomes)
+    granted = iter(_bigints(fences) if fences is not None else ())
+    refused = iter(json.loads(others) if others is not None else ())
+    rows: list[Row] = []
+    for op in ops:
+        if type(op) is Release:
+            digit = next(released)
+            rows.append(_BUSY if digit == _B else (None, digit - _ZERO))
+        else:
+            fence = next(granted)
+            if fence > 0:
+                rows.append(("h", fence, us(op.ttl), True, 1, 0, 0, "", op.info, None, ""))  # type: ignore[union-attr]
+            else:
+                rows.append(tuple(next(refused).values()) if fence == 0 else _BUSY)
+    return rows
+
+
 _REPLIES: dict[type, Callable[[Any, Row], Reply]] = {
     Acquire: lambda op, row: entry(op.key, op.owner, row),
     Release: lambda op, row: _RELEASED[row[1]],
@@ -188,10 +232,11 @@ _ARRAY = Struct("!iiIii").pack
 _LENGTH = Struct("!i").pack
 _BIGINT = Struct("!iq").pack
 _NULL = _LENGTH(-1)
+_HEADER, _ONE = 20, 12  # bytes of an array before its items, and of a bigint in it
 _TEXT, _BIGINTS, _BYTEA = 25, 20, 17  # type oids
 
 # The statements that take values in binary form.
-_BINARY = frozenset(("finish", "advance", "push", "perform", "mark_many"))
+_BINARY = frozenset(("finish", "advance", "push", "perform", "exchange", "mark_many"))
 
 
 def pack(name: str, values: Values) -> Packed:
@@ -222,6 +267,12 @@ _ENCODE: dict[type, Callable[[Any], bytes]] = {
     bytes: bytes,
     list: _array,
 }
+
+
+def _bigints(raw: bytes) -> tuple[int, ...]:
+    """An array of bigints, none of them NULL."""
+    count = (len(raw) - _HEADER) // _ONE
+    return unpack_from("!" + "iq" * count, raw, _HEADER)[1::2]
 
 
 def _number(raw: bytes) -> int:

@@ -62,7 +62,7 @@ def statement(part: Sequence[Op], clock: int | None) -> tuple[str, Values]:
         return codec.lone(part[0], clock, None)
     if _run_of_marks(part, 0) == len(part):
         return codec.marks(part, clock)  # type: ignore[arg-type]
-    return codec.batch(part, clock)
+    return codec.exchange(part, clock) or codec.batch(part, clock)
 
 
 def answers(part: Sequence[Op], result: Any, busy: list[int]) -> Answers:
@@ -71,6 +71,8 @@ def answers(part: Sequence[Op], result: Any, busy: list[int]) -> Answers:
         rows = [codec.decode_lone(part[0], result)]
     elif result.nfields == 1:
         rows = [_DIGITS[digit] for digit in result.get_value(0, 0)]
+    elif result.nfields == 3:
+        rows = codec.exchanged(part, result)
     else:
         rows = [codec.decode(result, place) for place in range(len(part))]
     busy += [place for place, row in enumerate(rows) if row[0] == "b"]

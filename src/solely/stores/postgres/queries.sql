@@ -57,6 +57,9 @@ SELECT ({give_back}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fe
 SELECT * FROM {perform}($1::bigint, $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
     $8::text[], $9::text[], $10::text[], $11::bytea[])
 
+-- name: exchange
+SELECT * FROM {exchange}($1::bigint, $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[])
+
 -- name: mark_many
 SELECT {mark_many}($1::bigint, $2::text[], $3::text, $4::bigint)
 
