@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,8 +21,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
 from solely.errors import InvalidInput, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
-from solely.model import Entry, State
-from solely.ops import Acquire, Advance, Clear, Finish, Hit, Mark, Op, Push, Read, Release
+from solely.model import Entry, Released, State
+from solely.ops import Acquire, Advance, Clear, Finish, Hit, Mark, Op, Push, Read, Release, Renew
 from solely.stores import AsyncStore, Store
 from solely.stores.memory import Memory, MemoryStore
 from solely.stores.postgres import Within, migrate, open_async, open_blocking
@@ -144,6 +144,62 @@ def test_a_batch_too_large_for_the_table_of_locks_is_split() -> None:
         assert store.perform([Mark(key, "me", 100) for key in keys]) == [True] * 900
         assert store.perform([Mark(key, "you", 100) for key in keys]) == [False] * 900
         store.close()
+
+
+# -- plain releases and acquires at once
+
+
+def test_an_exchange_is_answered_as_one_by_one(store: Store, clock: ManualClock) -> None:
+    """Plain releases and acquires go out as one statement: every state that a key can be in is met in it, twice."""
+    model = MemoryStore(Memory(clock=clock))
+    part = fresh("lock/exchange")
+    names = [
+        "free", "mine", "theirs", "over", "waited for", "offered", "closed", "revoked", "mark", "my mark", "result",
+        "watermark", "expired under me",
+    ]  # fmt: skip
+    key = {name: f"{part}/{name}" for name in names}
+
+    def both(*ops: Op) -> None:
+        assert _timeless(store.perform(ops)) == _timeless(model.perform(ops))
+
+    both(Acquire(key["over"], "other", 1, delay=0.5), Acquire(key["expired under me"], "me", 1))
+    clock.advance(1)
+    both(Acquire(key["mine"], "me", 100), Acquire(key["theirs"], "other", 100), Acquire(key["waited for"], "me", 100))
+    both(Acquire(key["waited for"], "third", 100, client="c"), Acquire(key["offered"], "other", 100))
+    both(Acquire(key["offered"], "fourth", 100, client="d"), Release(key["offered"], "other"))
+    both(Acquire(key["closed"], "other", 100), Release(key["closed"], "other", delay=100))
+    both(Release(key["revoked"], "me", True), Mark(key["mark"], "other", 100), Mark(key["my mark"], "me", 100))
+    both(Acquire(key["result"], "me", 1), Finish(key["result"], "me", b"", 100), Advance(key["watermark"], b"1"))
+    for owner in ("me", "you"):
+        gone = [Release(key[name], owner) for name in names]
+        both(*gone, *(Acquire(key[name], owner, 10, "info", "e") for name in names))
+        both(*(Read(key[name]) for name in names))
+        both(*gone)
+        both(*(Acquire(key[name], owner, 10) for name in names))
+
+
+def _timeless(replies: Sequence[object]) -> list[object]:
+    """The replies without what the two stores give as they please: fences, and the texts of errors."""
+    return [reply._replace(fence=bool(reply.fence)) if isinstance(reply, Entry) else reply for reply in replies]
+
+
+async def test_in_an_exchange_what_is_taken_after_a_release_that_is_busy_is_busy_too(
+    shared_url: str, server: Postgres
+) -> None:
+    many = open_async(shared_url, clock=None, timeout=5.0)
+    busy, free = fresh("lock/busy"), fresh("lock/free")
+    await many.perform([Acquire(busy, "me", 100), Acquire(free, "me", 100)])
+    batch: list[Op] = [Release(busy, "me"), Release(free, "me"), Acquire(busy, "you", 100), Acquire(free, "you", 100)]
+    with lock_of(server, shared_url, busy):
+        replies = await many.perform(batch)
+        assert [isinstance(reply, Contended) for reply in replies] == [True, False, True, False]
+        assert (replies[1], replies[3].owner) == (Released.RELEASED, "you")  # type: ignore[union-attr]
+    [still] = await many.perform([Renew(busy, "me", 100)])
+    assert isinstance(still, Entry)
+    assert still.owner == "me"
+    again = await many.perform(batch)
+    assert (again[0], again[2].owner) == (Released.RELEASED, "you")  # type: ignore[union-attr]
+    await many.close()
 
 
 # -- keys and locks
