@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ from solely.service.settings import Settings, load
 
 T = TypeVar("T")
 END = 10.0  # seconds for a server to begin or end: it takes some tenths
+_LISTENING = "0A"  # a state in /proc/net/tcp
 TOKENS = {scope: f"{scope}-token-of-these-tests" for scope in ("read", "write", "admin")}
 LINES = tuple(f"{scope}er:{scope}:{hashlib.sha256(token.encode()).hexdigest()}" for scope, token in TOKENS.items())
 
@@ -115,6 +116,25 @@ def until(condition: Callable[[], Any], seconds: float = END) -> Any:
         assert time.monotonic() < ends, "it took too long"
         time.sleep(0.01)
     return answer
+
+
+def takes_connections(pid: int, port: int) -> bool:
+    """True once this process takes connections on that port of loopback: its event loop watches the socket there. That
+    it has the socket says nothing, since a worker has it from its first moment on."""
+    watched = f" ino:{_listener(port):x} "  # as the kernel lists what an epoll watches
+    with suppress(OSError):  # it has ended
+        for descriptor in Path(f"/proc/{pid}/fdinfo").iterdir():
+            with suppress(FileNotFoundError):  # closed since
+                if watched in descriptor.read_text():
+                    return True
+    return False
+
+
+def _listener(port: int) -> int:
+    """The inode of the socket that listens on this port; -1 if there is none."""
+    sockets = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    here = (f"0100007F:{port:04X}", _LISTENING)
+    return next((int(fields[9]) for fields in sockets if (fields[1], fields[3]) == here), -1)
 
 
 def environment(folder: Path) -> dict[str, str]:

@@ -9,13 +9,17 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.service.serving import LINES, TOKENS, Process, bearer, environment, until
+from solely.service.serve import WORKER_PATIENCE
+from tests.service.serving import LINES, TOKENS, Process, bearer, environment, running, takes_connections, until
 from tests.service.test_metrics import samples
+
+ASKED = 0.5  # seconds between a parent's questions to each of its workers whether it is there
 
 
 def ready(address: str) -> bool:
@@ -98,25 +102,44 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         address = service.address()
         until(lambda: ready(address), 40)
         workers = until(lambda: _children(service.pid, 2), 30)
-        until(lambda: all(_listens(worker) for worker in workers), 30)
+        until(lambda: all(takes_connections(worker, _port(address)) for worker in workers), 30)
         service.signal(signal.SIGKILL)
         service.wait()
         until(lambda: not any(map(running_still, workers)), 20)
+
+
+def test_a_worker_that_ends_before_it_answers_its_parent_is_replaced_at_once(tmp_path: Path) -> None:
+    with Process(tmp_path, "--workers", "2") as service:
+        address = service.address()
+        workers = until(lambda: _children(service.pid, 2), 30)
+        until(lambda: all(takes_connections(worker, _port(address)) for worker in workers), 30)
+        os.kill(workers[0], signal.SIGSTOP)
+        time.sleep(3 * ASKED)  # nothing that can be seen tells that its parent has asked it, and waits for the answer
+        os.kill(workers[0], signal.SIGKILL)
+        until(lambda: set(_children(service.pid, 2)) - set(workers), WORKER_PATIENCE / 2)
+        service.signal(signal.SIGTERM)
+        assert service.wait() == 0
+
+
+def test_a_socket_that_no_loop_watches_is_not_taken_for_one_that_takes_connections() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening, running() as it:
+        assert takes_connections(os.getpid(), it.port)
+        assert not takes_connections(os.getpid(), listening.getsockname()[1])
+    assert not takes_connections(os.getpid(), it.port)
+
+
+def _port(address: str) -> int:
+    return int(address.rpartition(":")[2])
 
 
 def _children(pid: int, wanted: int) -> list[int]:
     """The workers of a service, once all of them are there: multiprocessing has a helper beside them."""
     found = []
     for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        command = Path(f"/proc/{each}/cmdline").read_bytes()
-        if b"spawn_main" in command:
-            found.append(int(each))
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes():
+                found.append(int(each))
     return found if len(found) == wanted else []
-
-
-def _listens(worker: int) -> bool:
-    """True once it runs an event loop."""
-    return any("uvloop" in line for line in Path(f"/proc/{worker}/maps").read_text().splitlines())
 
 
 @pytest.mark.parametrize(

@@ -58,12 +58,23 @@ def serve(settings: Settings, announce: Callable[[str], object] = print) -> int:
         how = config(settings, partial(build, settings, os.getpid(), shared), factory=True)
         try:
             if shared:
-                Multiprocess(how, [listening]).run()
+                Workers(how, [listening]).run()
             else:
                 uvicorn.Server(how).run([listening])
         except SystemExit as failure:  # uvicorn's way to say that the app did not start
             return 1 if failure.code else 0
         return 0
+
+
+class Workers(Multiprocess):
+    """uvicorn's parent of the workers. One that ends while its parent waits for its answer is replaced at once: uvicorn
+    alone would go on waiting for WORKER_PATIENCE, and meanwhile replace no other that ends."""
+
+    def keep_subprocess_alive(self) -> None:
+        """Replaces those that have ended, or do not answer."""
+        for worker in self.processes:
+            worker.child_conn.close()  # its end of the line, of which it has a copy: that alone must keep the line open
+        super().keep_subprocess_alive()
 
 
 async def _rehearse(settings: Settings) -> None:

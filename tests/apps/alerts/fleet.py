@@ -19,7 +19,7 @@ import httpx2
 from solely import Client
 from tests.apps.alerts.inbox import Delivery, Inbox, end_of, inbox, process_of
 from tests.apps.alerts.volley import Answer, Request, volley
-from tests.service.serving import LINES, TOKENS, Process, bearer, until
+from tests.service.serving import LINES, TOKENS, Process, bearer, takes_connections, until
 from tests.service.test_metrics import samples
 
 WORKERS = 4
@@ -177,15 +177,8 @@ class Fleet:
 
     def until_serving(self, workers: int = WORKERS) -> None:
         """Returns when at least so many workers are there and take requests."""
-        until(lambda: sum(map(_serves, self.workers)) >= workers, BEGINS)
+        until(lambda: sum(takes_connections(pid, self.port) for pid in self.workers) >= workers, BEGINS)
         until(self.ready, BEGINS)
-
-
-def _serves(pid: int) -> bool:
-    """True once it runs an event loop."""
-    with suppress(FileNotFoundError, ProcessLookupError):
-        return "uvloop" in Path(f"/proc/{pid}/maps").read_text()
-    return False
 
 
 @contextmanager
