@@ -13,7 +13,7 @@ from solely.drivers.simulated import Run
 from solely.flows import breaker, reservation
 from solely.flows.breaker import Pass
 from solely.flows.hold import Hold
-from solely.flows.requests import SENT, Ask, Flow, Sending
+from solely.flows.requests import RUN, Ask, Flow
 from solely.flows.reservation import QUIET, RESERVED, Answer, Terms, Ticket
 from solely.model import Allowance, Entry, State
 from solely.ops import Finish, Hit, Op, Read, Release, Unhit
@@ -43,8 +43,8 @@ def check_outside_the_step() -> Planted:
         if answer.reason != RESERVED:
             return answer
         owner: str = yield Ask.OWNER
-        sending: Sending = yield SENT
-        hold = Hold(key, owner, terms.hold, entry._replace(left=terms.hold), sending[0], False)
+        run = yield RUN
+        hold = Hold(key, owner, terms.hold, entry._replace(left=terms.hold), run.sent, False, run.now)
         return Answer(hold, Ticket(key, owner, entry.fence, terms.quiet, ()))
 
     return patch.object(reservations, "reserve", reserve)
@@ -214,9 +214,9 @@ def everybody_tries() -> Planted:
         entry: Entry = yield Read(breaker._trial(name, standing))
         if entry.info == breaker.COOLDOWN:
             return (yield from right(name, granted, info))
-        sending: Sending = yield SENT
+        run = yield RUN
         own = entry._replace(left=breaker.TRIAL, fence=entry.fence or 1)
-        return Pass(standing, Hold(breaker._trial(name, standing), owner, breaker.TRIAL, own, sending[0], False))
+        return Pass(standing, Hold(breaker._trial(name, standing), owner, breaker.TRIAL, own, run.sent, False, run.now))
 
     return patch.object(breaker, "admit", admit)
 

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -407,7 +408,7 @@ def _interrupted_after(steps: int, flow: Any, memory: Memory, answered: bool) ->
     """Runs the flow, interrupts it at that step, performs what it undoes; False if it had ended before."""
     request, seen = next(flow), 0
     while True:
-        is_op = request not in (Ask.OWNER, Ask.SENT)
+        is_op = request not in (Ask.OWNER, Ask.RUN)
         seen += is_op
         if seen == steps:
             if answered:
@@ -426,8 +427,8 @@ def _interrupted_after(steps: int, flow: Any, memory: Memory, answered: bool) ->
 def _reply(request: Any, memory: Memory) -> Any:
     if isinstance(request, list):
         return memory.perform(request)
-    if request is Ask.SENT:
-        return (local_clock(), False, local_clock())
+    if request is Ask.RUN:
+        return SimpleNamespace(sent=local_clock(), doubtful=False, now=local_clock)
     return "replayer" if request is Ask.OWNER else memory.perform([request])[0]
 
 

@@ -25,14 +25,20 @@ HELD = Entry(KEY, State.HELD, fence=7, left=5.0)
 
 
 class Script:
-    """Performs a flow by hand: answers the small questions, and says what it asks of the store."""
+    """Performs a flow by hand, as its Run: answers the small questions, and says what it asks of the store."""
 
     def __init__(self, flow: Flow[Any]) -> None:
         self.flow = flow
-        self.now = 100.0
+        self.arrived = self.sent = 100.0
         self.owner = "me"
         self.doubtful = False
         self.result: Any = None
+
+    def now(self) -> float:
+        return self.sent
+
+    def fresh_owner(self) -> str:
+        return self.owner
 
     def go(self, answer: Any = None) -> Any:
         """Sends the answer (throws it, if it is an error) and returns the next request that needs the store."""
@@ -45,16 +51,12 @@ class Script:
             match request:
                 case Ask.OWNER:
                     answer = self.owner
-                case Ask.ATTEMPT:
-                    answer = (self.owner, self.now)
                 case Ask.NOW:
-                    answer = self.now
-                case Ask.SENT:
-                    answer = (self.now, self.doubtful, self.now)
-                case Join():
-                    answer = True
+                    answer = self.sent
+                case Ask.RUN | Join():
+                    answer = self
                 case Wait():
-                    self.now += request.at_most
+                    self.sent += request.at_most
                     answer = None
                 case _:
                     return request
@@ -77,7 +79,7 @@ def test_an_unanswered_try_that_ends_in_a_store_error_is_revoked() -> None:
 
 
 def test_a_waiter_that_loses_an_earlier_key_leaves_the_queue_of_the_next() -> None:
-    earlier = Hold("lock/earlier", "mine", 10.0, HELD, 0.0, False)
+    earlier = Hold("lock/earlier", "mine", 10.0, HELD, 0.0, False, lambda: 0.0)
     script = Script(lock.acquire(KEY, Terms(10.0, wait=60.0, client="C"), held=[earlier]))
     script.go()
     assert script.go(HELD) == [Renew("lock/earlier", "mine", 10.0)]
@@ -162,7 +164,7 @@ def test_who_is_refused_out_of_its_turn_has_the_first_of_the_line_take_the_place
 
 @pytest.mark.parametrize("short", [True, False])
 def test_a_late_copy_of_a_winners_try_cannot_take_the_claim_once_its_outcome_is_forgotten(short: bool) -> None:
-    hold = Hold(KEY, "me", 10.0, MINE, 100.0, doubtful=True)
+    hold = Hold(KEY, "me", 10.0, MINE, 100.0, True, lambda: 100.0)
     script = Script(publish.finish(hold, b"b", 5.0 if short else REMEMBER, _desk()))
     assert type(script.go()) is Finish
     assert script.go(MINE._replace(state=State.DONE)) == ([Release(KEY, "me", revoke=True)] if short else None)
@@ -170,7 +172,7 @@ def test_a_late_copy_of_a_winners_try_cannot_take_the_claim_once_its_outcome_is_
 
 @pytest.mark.parametrize("error", [StoreFull("full"), Interrupted(StoreUnavailable("gone"), unanswered=True)])
 def test_a_late_publish_that_the_store_fails_leaves_no_claim_of_its_own(error: BaseException) -> None:
-    hold = Hold(KEY, "late", 10.0, HELD, 0.0, False)
+    hold = Hold(KEY, "late", 10.0, HELD, 0.0, False, lambda: 0.0)
     script = Script(publish.publish(hold, b"b", 3600.0, Terms(10.0), _desk(), lambda: ""))
     assert type(script.go()) is Finish
     assert type(script.go(Entry(KEY, State.FREE, gone="expired"))) is Acquire
@@ -209,7 +211,7 @@ def test_a_reservation_that_ran_out_while_it_was_released_was_not_freed() -> Non
 
 def test_nobody_tries_at_a_standing_on_which_a_verdict_may_be_under_way() -> None:
     standing = breaker.Standing(1)
-    trial = Hold("trial/name@1.0", "me", 10.0, MINE, 100.0, False)
+    trial = Hold("trial/name@1.0", "me", 10.0, MINE, 100.0, False, lambda: 100.0)
     rule = Rule(threshold=3, per=60.0, cooldown=0.1, successes=2, on=Exception)
     verdict = Script(breaker.judge("name", rule, breaker.Pass(standing, trial), worked=True)).go()
     assert type(verdict) is Finish

@@ -16,7 +16,7 @@ from .flows.flight import Desk, Flights
 from .flows.hold import FORKED, Hold, Unguarded
 from .flows.lock import Terms
 from .flows.renewal import Book
-from .flows.requests import Ask, Flow, Sending
+from .flows.requests import RUN, Ask, Flow, Run
 from .handles.lease import LeaseFace
 from .handles.token import Token, read_token
 from .holder import Signature
@@ -218,12 +218,12 @@ class Core:
             raise lease._lost_error()
         wanted = min(wanted, max(0.001, hold.ends - now))
         entry: Entry = yield Renew(hold.key, hold.owner, wanted)
-        sending: Sending = yield Ask.SENT
+        run: Run = yield RUN
         if entry.owner != hold.owner:
             self.book.lose(hold, entry.gone or "expired")
             raise lease._lost_error()
         hold.ttl = wanted
-        hold.extended(entry, wanted, sending[0])
+        hold.extended(entry, wanted, run.sent)
         self.book.add(hold)
         self._report(hold, entry)
 

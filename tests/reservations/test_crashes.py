@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,7 +44,8 @@ class Dying:
                 return end.value
             if isinstance(request, Ask):
                 now = local_clock()
-                answer = {Ask.OWNER: fresh_owner(), Ask.NOW: now, Ask.SENT: (now, False, now)}[request]
+                run = SimpleNamespace(sent=now, doubtful=False, now=local_clock, fresh_owner=fresh_owner)
+                answer = {Ask.OWNER: fresh_owner(), Ask.NOW: now, Ask.RUN: run}[request]
             else:
                 asked += 1
                 replies = self.perform(*request) if isinstance(request, list) else self.perform(request)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
-from ..flows.requests import ATTEMPT, NOW, SENT, Ask, Flow, Join, Scan, Tell, Wait
+from ..flows.requests import NOW, RUN, Ask, Flow, Join, Scan, Tell, Wait
 from ..ops import Release
 from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
@@ -65,10 +65,8 @@ class BlockingDriver:
                     while True:
                         kind = type(request)
                         if kind is Ask:  # the commonest questions are answered on the spot
-                            if request is SENT:
-                                argument = run.sent, run.doubtful, local_clock()
-                            elif request is ATTEMPT:
-                                argument = fresh_owner(), local_clock()
+                            if request is RUN:
+                                argument = run
                             elif request is NOW:
                                 argument = local_clock()
                             else:
@@ -85,7 +83,8 @@ class BlockingDriver:
                                 lines.tell(request[0])  # the next of this process need not wait for a hint
                         elif kind is Join:
                             run.joined += (request[0],)
-                            argument = lines.join(request[0], run) or run.turn(request)
+                            run.arrived = local_clock()
+                            argument = run if lines.join(request[0], run) or run.turn(request) else None
                         elif kind is Wait:
                             stopped, usual = None, not undoing  # a flow that waits again has done with undoing
                             argument = run.sleep(request.at_most)
@@ -153,14 +152,17 @@ class _Run:
     flag: LockType | None = None
     woken = False
     joined: tuple[str, ...] = ()
+    arrived = 0.0
     sent = 0.0
     doubtful = False
+    now = staticmethod(local_clock)
+    fresh_owner = staticmethod(fresh_owner)
 
     # -- the line
 
     def turn(self, request: Join) -> bool:
         """True once this flow is the first of the line; False if that took too long."""
-        ends, first, settled = local_clock() + request.at_most, False, request.settled
+        ends, first, settled = self.arrived + request.at_most, False, request.settled
         while not first and not self.driver.closing and (left := ends - local_clock()) > 0:
             if settled is not None and settled():
                 break

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, TypeVar
 
-from ..flows.requests import SENT, Ask, Flow
+from ..flows.requests import RUN, Ask, Flow
 from ..owner import fresh_owner
 from ..rules import local_clock
 
@@ -41,6 +41,17 @@ async def run_inside_async(flow: Flow[T], perform: AsyncPerform) -> T:
         return result
 
 
+class _Inside:
+    """A flow under way: no try is ever repeated, so none is in doubt."""
+
+    doubtful = False
+    now = staticmethod(local_clock)
+    fresh_owner = staticmethod(fresh_owner)
+
+    def __init__(self) -> None:
+        self.arrived = self.sent = local_clock()
+
+
 def _batches(flow: Flow[T]) -> Generator[Sequence[Any], Sequence[Any], T]:
     """The ops that the flow asks for; its questions are answered on the way."""
     argument: Any = None
@@ -52,9 +63,8 @@ def _batches(flow: Flow[T]) -> Generator[Sequence[Any], Sequence[Any], T]:
             return result
         if request is Ask.OWNER:
             argument = fresh_owner()
-        elif request is SENT:
-            now = local_clock()
-            argument = now, False, now  # no try is ever repeated, so none is in doubt
+        elif request is RUN:
+            argument = _Inside()
         elif type(request) is list:
             argument = yield request
         else:

@@ -132,7 +132,7 @@ class Run:
 
     __slots__ = (
         "_asked", "_ended", "_ends", "_flow", "_joining", "_request", "_sleeping", "_stopped", "_tries", "_woken",
-        "doubtful", "driver", "error", "joined", "over", "owner", "result", "sent", "turn", "undone",
+        "arrived", "doubtful", "driver", "error", "joined", "over", "owner", "result", "sent", "turn", "undone",
     )  # fmt: skip
 
     def __init__(self, driver: SimulatedDriver, flow: Flow[Any], ended: Callable[[Run], None]) -> None:
@@ -141,6 +141,7 @@ class Run:
         self.sent = 0.0
         self.doubtful = False
         self.joined: list[str] = []
+        self.arrived = 0.0
         self.owner = ""  # the id that it drew last
         self.over = False
         self.result: Any = None
@@ -172,9 +173,10 @@ class Run:
                     if not self._sleep(request.at_most):
                         return
                 elif kind is Join:
-                    argument = self._join(request)
-                    if argument is None:
+                    first = self._join(request)
+                    if first is None:
                         return
+                    argument = self if first else None
                 elif kind is Tell:
                     self.driver.lines.tell_all(request.key)
                     argument = None
@@ -199,16 +201,22 @@ class Run:
         self._ended(self)
 
     def _answer(self, request: Ask) -> Any:
-        driver = self.driver
-        if request is Ask.SENT:
-            return self.sent, self.doubtful, driver.clock()
+        if request is Ask.RUN:
+            return self
         if request is Ask.NOW:
-            return driver.clock()
-        if request is Ask.CHANCE:
-            return driver.chance.random()
+            return self.now()
+        return self.fresh_owner() if request is Ask.OWNER else self.driver.chance.random()
+
+    def now(self) -> float:
+        """Seconds on the client's own clock."""
+        return self.driver.clock()
+
+    def fresh_owner(self) -> str:
+        """An id that this run alone has drawn."""
+        driver = self.driver
         self.owner = f"{driver.name}.{len(driver.owners)}"
         driver.owners[self.owner] = self
-        return (self.owner, driver.clock()) if request is Ask.ATTEMPT else self.owner
+        return self.owner
 
     # -- waiting
 
@@ -230,15 +238,17 @@ class Run:
         if turn != self.turn:
             return
         woken, self._woken = self._woken, False
-        first = self._stand_in_line() if self._joining is not None else woken
+        joining = self._joining is not None
+        first = self._stand_in_line() if joining else woken
         if first is not None:
-            self.advance(self._flow.send, first)
+            self.advance(self._flow.send, (self if first else None) if joining else first)
 
     def _join(self, request: Join) -> bool | None:
         self.joined.append(request.key)
+        self.arrived = self.driver.clock()
         if self.driver.lines.join(request.key, self):
             return True
-        self._joining = request._replace(at_most=self.driver.clock() + request.at_most)
+        self._joining = request._replace(at_most=self.arrived + request.at_most)
         return self._stand_in_line()
 
     def _stand_in_line(self) -> bool | None:

@@ -135,7 +135,8 @@ def resumed(token: str, agreed: Agreement, make: Make[C]) -> C:
     if not told.key.startswith("claim/"):
         raise InvalidInput("this token is of no claim; give what the claim's hand_over() returned")
     entry = Entry(told.key, State.HELD, told.fence, told.ttl, fingerprint=told.fingerprint)
-    return make(told.key, Hold(told.key, told.owner, told.ttl, entry, local_clock(), True), 0.0, agreed)
+    hold = Hold(told.key, told.owner, told.ttl, entry, local_clock(), True, local_clock)
+    return make(told.key, hold, 0.0, agreed)
 
 
 def resetting(core: Core, key: str, expected: Any) -> Flow[bool]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .. import events
 from ..core import Core
 from ..flows import dedup
-from ..flows.requests import Ask, Flow, Sending
+from ..flows.requests import RUN, Flow, Run
 from ..model import State
 
 
@@ -66,9 +66,9 @@ def _seen(core: Core, key: str) -> Flow[bool]:
 def _remember(core: Core, marks: list[tuple[str, float]]) -> Flow[None]:
     """Keys and the time they had left when the store was last asked go into the cache, if there is one."""
     if core.cache is not None and marks:
-        sending: Sending = yield Ask.SENT
+        run: Run = yield RUN
         for key, left in marks:
-            core.cache.add(key, left - (sending[2] - sending[0]))
+            core.cache.add(key, left - (run.now() - run.sent))
 
 
 def forget(core: Core, key: str) -> Flow[bool]:

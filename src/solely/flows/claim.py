@@ -12,7 +12,7 @@ from ..ops import Acquire, Read, Release, make
 from .flight import Desk, Done, Flight, heard, settled
 from .hold import Hold
 from .lock import Here, Terms, itself, let_go, let_pass, look_again, whole
-from .requests import ATTEMPT, NOW, SENT, Ask, Attempt, Flow, Join, Sending, Tell, Wait
+from .requests import RUN, Ask, Flow, Join, Run, Tell, Wait
 
 Result = Hold | Done | Entry  # won; finished; neither in time, and what was in the way
 
@@ -26,28 +26,27 @@ def claim(
     `won` is given the hold before anyone else of this process can look for it.
     """
     ttl, wait, _, client, polls = terms
-    attempt: Attempt = yield ATTEMPT
-    owner, start = attempt
+    run: Run = yield RUN
+    owner, start = run.fresh_owner(), run.now()
     flight = desk.flights.board(key, fingerprint) if wait else Flight(fingerprint)
     asked = answered = doubtful = False
     looks = 0
     try:
         if wait:
             here = desk.book.here
-            first = yield make(Join, (key, wait, partial(_no_use, key, flight, here, fingerprint)))
-            if not first or key in here or flight.held_as or flight.done is not None:  # else nobody is before us
-                blocked = yield from _behind(key, start + wait, desk, flight, fingerprint, first)
+            first: Run | None = yield make(Join, (key, wait, partial(_no_use, key, flight, here, fingerprint)))
+            if first is None or key in here or flight.held_as or flight.done is not None:  # else nobody is before us
+                blocked = yield from _behind(key, start + wait, desk, flight, fingerprint, first is not None)
                 if blocked is not None:
-                    return blocked, (yield NOW) - start
+                    return blocked, run.now() - start
         while flight.done is None:
             asked = True
             queued = client if wait else ""
             entry: Entry = yield make(Acquire, (key, owner, ttl, info, queued, 0.0, fingerprint, False, True))
             answered = True
-            sending: Sending = yield SENT
-            sent, doubtful, now = sending
+            doubtful, now = run.doubtful, run.now()
             if entry.owner == owner:
-                hold = Hold(key, owner, ttl, entry, sent, doubtful)
+                hold = Hold(key, owner, ttl, entry, run.sent, doubtful, run.now)
                 if now < hold.deadline:
                     hold.waited = now - start
                     won(hold)
@@ -61,7 +60,7 @@ def claim(
             if entry.owner == owner or entry.gone:  # the answer came too late to be of use: this attempt is over
                 yield Release(key, owner, True)
                 entry = entry._replace(state=FREE) if entry.owner else entry
-                owner = yield Ask.OWNER
+                owner = run.fresh_owner()
             left = start + wait - now
             if left <= 0:
                 if wait or doubtful:
@@ -77,15 +76,14 @@ def claim(
             yield from let_go([Release(key, owner, doubtful)])
         asked = False
         refuse_other(key, fingerprint, flight.done.fingerprint)
-        return flight.done, (yield NOW) - start
+        return flight.done, run.now() - start
     except Interrupted as why:
         if asked and (answered or why.unanswered):
             yield Release(key, owner, why.unanswered)
         raise
     except SolelyError:
         if asked:
-            sending = yield SENT
-            yield from let_go([Release(key, owner, sending[1])])
+            yield from let_go([Release(key, owner, run.doubtful)])
             yield Tell(key)  # if that gave up this process's place in the queue, the first of the line asks anew
         raise
     finally:
@@ -103,11 +101,11 @@ def _behind(key: str, until: float, desk: Desk, flight: Flight, fingerprint: str
         return None
     if not first or _no_use(key, flight, here, fingerprint):
         entry: Entry = yield Read(key)
-        sending: Sending = yield SENT
+        run: Run = yield RUN
         if entry.state is DONE:
             flight.done = yield from settled(entry, desk)
         refuse_other(key, fingerprint, entry.fingerprint)
-        return entry if sending[2] >= until and flight.done is None else None
+        return entry if run.now() >= until and flight.done is None else None
     if key in here:
         yield from let_pass(key, until, here)
     return None
@@ -148,13 +146,13 @@ def claim_many(keys: Sequence[str], ttl: float, fingerprints: Sequence[str], inf
         distinct.setdefault(key, fingerprint)
     try:
         replies = yield [Acquire(key, owner, ttl, info, fingerprint=f, value=True) for key, f in distinct.items()]
-        sending: Sending = yield SENT
+        run: Run = yield RUN
         entries: dict[str, Entry] = dict(zip(distinct, whole(replies), strict=True))  # type: ignore[arg-type]
         for key, fingerprint in zip(keys, fingerprints, strict=True):
             refuse_other(key, fingerprint, entries[key].fingerprint)
-        results = {key: _result(entry, owner, ttl, sending) for key, entry in entries.items()}
+        results = {key: _result(entry, owner, ttl, run) for key, entry in entries.items()}
         lost = [key for key, result in results.items() if not isinstance(result, Hold)]
-        useless = [key for key in lost if sending[1] or entries[key].owner]
+        useless = [key for key in lost if run.doubtful or entries[key].owner]
         if useless:  # answered too late, or a copy of an unanswered try may still take it
             yield from let_go([Release(key, owner, True) for key in useless])
     except (Interrupted, SolelyError):
@@ -171,10 +169,10 @@ def _first(results: dict[str, Result], entries: dict[str, Entry], key: str) -> R
     return result
 
 
-def _result(entry: Entry, owner: str, ttl: float, sending: Sending) -> Result:
-    sent, doubtful, now = sending
+def _result(entry: Entry, owner: str, ttl: float, run: Run) -> Result:
+    sent, doubtful, now = run.sent, run.doubtful, run.now()
     if entry.owner == owner:
-        hold = Hold(entry.key, owner, ttl, entry, sent, doubtful)
+        hold = Hold(entry.key, owner, ttl, entry, sent, doubtful, run.now)
         return hold if now < hold.deadline else entry._replace(state=FREE)
     done = entry.state is DONE
     return Done(entry.value, entry.fingerprint, entry.fence, entry.attempts) if done else entry

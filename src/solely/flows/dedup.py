@@ -9,7 +9,7 @@ from ..errors import Interrupted, StoreError
 from ..model import DONE, Entry
 from ..ops import Clear, Mark, Read, Release
 from .lock import let_go, whole
-from .requests import Ask, Flow, Sending
+from .requests import RUN, Ask, Flow, Run
 
 
 def first(key: str, ttl: float) -> Flow[bool]:
@@ -49,8 +49,8 @@ def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tup
 
 def _revoke_if_doubtful(stale: list[str], owner: str) -> Flow[bool]:
     """A late copy of an unanswered try must not mark a key whose caller was told that it is seen."""
-    sending: Sending = yield Ask.SENT
-    if not sending[1] or not stale:
+    run: Run = yield RUN
+    if not run.doubtful or not stale:
         return False
     yield from let_go([Release(key, owner, True) for key in stale])
     return True

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..cache import Cache
 from ..model import Entry
 from .renewal import Book
-from .requests import SENT, Flow, Sending, Tell
+from .requests import RUN, Flow, Run, Tell
 
 
 class Done(NamedTuple):
@@ -107,7 +107,7 @@ def settled(entry: Entry, desk: Desk) -> Flow[Done]:
     """The outcome that was just answered, which everyone of this process who waits for it now knows as well."""
     done = Done(entry.value, entry.fingerprint, entry.fence, entry.attempts)
     if desk.flights.cares_for(entry.key):
-        sending: Sending = yield SENT
-        if desk.flights.settle(entry.key, done, entry.left - (sending[2] - sending[0])):
+        run: Run = yield RUN
+        if desk.flights.settle(entry.key, done, entry.left - (run.now() - run.sent)):
             yield Tell(entry.key)
     return done

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from ..model import FREE, RELEASED, Entry, Released
-from ..rules import REMEMBER, deadline, renewal
+from ..rules import REMEMBER, deadline, local_clock, renewal
 
 FORKED = "forked"  # how a hold is lost to the child of a fork: it stays the parent's, so the child never lets go of it
 
@@ -15,15 +15,25 @@ class Hold:
     """What was granted to one owner. `doubtful`: a copy of the request may still be under way, so its release revokes.
 
     `lost` says how it ended, or is empty; `how` also looks at the clock. Renewal, where asked for by `keep`, happens
-    at `renew_at` and never goes beyond `ends`. Let go of before `opens`, the key stays closed until then.
+    at `renew_at` and never goes beyond `ends`. Let go of before `opens`, the key stays closed until then. All of it is
+    told on `clock`.
     """
 
     __slots__ = (
-        "attempts", "deadline", "doubtful", "ends", "fence", "fingerprint", "key", "lost", "on_lost", "opens", "owner",
-        "renew_at", "sent", "since", "ttl", "waited",
+        "attempts", "clock", "deadline", "doubtful", "ends", "fence", "fingerprint", "key", "lost", "on_lost", "opens",
+        "owner", "renew_at", "sent", "since", "ttl", "waited",
     )  # fmt: skip
 
-    def __init__(self, key: str, owner: str, ttl: float, entry: Entry, sent: float, doubtful: bool) -> None:
+    def __init__(
+        self,
+        key: str,
+        owner: str,
+        ttl: float,
+        entry: Entry,
+        sent: float,
+        doubtful: bool,
+        clock: Callable[[], float],
+    ) -> None:
         self.key = key
         self.owner = owner
         self.ttl = ttl
@@ -33,6 +43,7 @@ class Hold:
         self.since = self.sent = sent
         self.deadline = deadline(sent, entry.left)
         self.doubtful = doubtful
+        self.clock = clock
         self.waited = 0.0
         self.ends = self.renew_at = math.inf
         self.opens = 0.0
@@ -87,7 +98,7 @@ class Unguarded(Hold):
     __slots__ = ()
 
     def __init__(self, key: str, ttl: float, now: float) -> None:
-        super().__init__(key, "", ttl, Entry(key, FREE), now, False)
+        super().__init__(key, "", ttl, Entry(key, FREE), now, False, local_clock)
         self.deadline = math.inf
 
     def keep(self, renew: bool, max_hold: float) -> None:

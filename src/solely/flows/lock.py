@@ -11,7 +11,7 @@ from ..model import CLOSED, DONE, FREE, HELD, Entry, Released
 from ..ops import Acquire, Read, Release, Renew, make
 from ..rules import LOOK_AGAIN, MIN_TTL, POLL, deadline, renewal
 from .hold import FORKED, Hold
-from .requests import ATTEMPT, NOW, SENT, Ask, Attempt, Flow, Join, Sending, Wait
+from .requests import RUN, Ask, Flow, Join, Run, Wait
 
 T = TypeVar("T")
 Here = Mapping[str, Hold]
@@ -49,29 +49,32 @@ def acquire(
     this one is waited for; `here` are the holds of this process, which are waited for without asking the store.
     """
     ttl, wait, delay, client, polls = terms
-    attempt: Attempt = yield ATTEMPT
-    owner, start = attempt
     asked, looks = False, 0
     try:
         if wait:
-            if not (yield make(Join, (key, wait, None))):
+            run: Run | None = yield make(Join, (key, wait, None))
+            if run is None:
                 raise busy((yield Read(key)), wait)
+            start = run.arrived
             if key in here:
                 yield from let_pass(key, start + wait, here)
+        else:
+            run = yield RUN
+            start = run.now()
+        owner = run.fresh_owner()
         while True:
             asked = True
             entry: Entry = yield make(Acquire, (key, owner, ttl, info, client if wait else "", delay, "", False, False))
-            sending: Sending = yield SENT
-            sent, doubtful, now = sending
+            doubtful, now = run.doubtful, run.now()
             if entry.owner == owner:
-                hold = Hold(key, owner, ttl, entry, sent, doubtful)
+                hold = Hold(key, owner, ttl, entry, run.sent, doubtful, run.now)
                 if now < hold.deadline:
                     hold.waited = now - start
                     return granted(hold)
             if entry.owner == owner or entry.gone:  # the answer came too late to be of use: this attempt is over
                 yield Release(key, owner, True)
                 entry = entry._replace(state=FREE) if entry.owner else entry
-                owner = yield Ask.OWNER
+                owner = run.fresh_owner()
             left = start + wait - now
             if left <= 0:
                 if wait or doubtful:
@@ -88,8 +91,7 @@ def acquire(
         raise
     except SolelyError:  # the store's own, or that one of `held` was lost
         if asked:
-            sending = yield Ask.SENT
-            yield from let_go([Release(key, owner, sending[1])])
+            yield from let_go([Release(key, owner, run.doubtful)])  # type: ignore[union-attr] # who has asked has one
         raise
 
 
@@ -132,13 +134,13 @@ def release(hold: Hold) -> Flow[Released]:
     """Lets go; answers truthfully whether the key was still held, also when repeated."""
     if hold.lost == FORKED or not hold.owner:
         return Released.UNKNOWN  # it is the parent's, which may hold it still; or it was never held
-    delay = max(0.0, hold.opens - (yield NOW)) if hold.opens else 0.0
+    delay = max(0.0, hold.opens - hold.clock()) if hold.opens else 0.0
     try:
         outcome: Released = yield make(Release, (hold.key, hold.owner, hold.doubtful, delay, 0.0))
     except Interrupted:
         yield Release(hold.key, hold.owner, True, delay)
         raise
-    return hold.ended(outcome, (yield NOW))
+    return hold.ended(outcome, hold.clock())
 
 
 def release_token(key: str, owner: str, forgotten: bool) -> Flow[Released]:
@@ -214,11 +216,11 @@ def _all_at_once(keys: list[str], terms: Terms, info: str) -> Flow[tuple[list[Ho
     owner: str = yield Ask.OWNER
     try:
         replies = yield [Acquire(key, owner, terms.ttl, info, "", terms.delay) for key in keys]
-        sending: Sending = yield Ask.SENT
-        sent, doubtful, now = sending
+        run: Run = yield RUN
+        sent, doubtful, now = run.sent, run.doubtful, run.now()
         mine = [isinstance(r, Entry) and r.owner == owner and now < deadline(sent, r.left) for r in replies]
         if all(mine):
-            return [Hold(entry.key, owner, terms.ttl, entry, sent, doubtful) for entry in replies], replies[0]
+            return [Hold(e.key, owner, terms.ttl, e, sent, doubtful, run.now) for e in replies], replies[0]
     except Interrupted as why:
         yield [Release(key, owner, revoke=why.unanswered) for key in keys]
         raise
@@ -234,11 +236,11 @@ def _tend(held: Sequence[Hold]) -> Flow[None]:
     if not due:
         return
     entries: list[Entry] = whole((yield [Renew(h.key, h.owner, h.ttl) for h in due]))  # type: ignore[assignment]
-    sending: Sending = yield Ask.SENT
+    run: Run = yield RUN
     for hold, entry in zip(due, entries, strict=True):
         if entry.owner != hold.owner:
             raise busy(entry, 0.0)
-        hold.extended(entry, hold.ttl, sending[0])
+        hold.extended(entry, hold.ttl, run.sent)
 
 
 def resume(key: str, owner: str, ttl: float) -> Flow[Hold]:
@@ -246,8 +248,8 @@ def resume(key: str, owner: str, ttl: float) -> Flow[Hold]:
     entry: Entry = yield Renew(key, owner, ttl)
     if entry.owner != owner:
         raise busy(entry, 0.0)
-    sending: Sending = yield SENT
-    hold = Hold(key, owner, ttl, entry, sending[0], True)
-    if sending[2] >= hold.deadline:  # the answer came too late to be of use
+    run: Run = yield RUN
+    hold = Hold(key, owner, ttl, entry, run.sent, True, run.now)
+    if run.now() >= hold.deadline:  # the answer came too late to be of use
         raise busy(entry._replace(state=FREE), 0.0)
     return hold

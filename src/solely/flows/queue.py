@@ -14,7 +14,7 @@ from ..model import Entry, Item, State, item_key
 from ..ops import Ack, Push, Read, Return, Take
 from ..rules import bounded_value, deadline
 from .lock import let_go, whole
-from .requests import SENT, Ask, Flow, Scan, Sending
+from .requests import RUN, Ask, Flow, Run, Scan
 
 _OWNER_BYTES = 32  # an owner id, as hex digits
 _PAGE = 100  # items in one look: at 256 KiB each, 25 MiB in memory at the worst
@@ -91,8 +91,8 @@ def push(queue: str, id: str, body: bytes, delay: float) -> Flow[bool]:
     """True if put in by this call, False if an item of this id is there already: it stays as it is."""
     owner: str = yield Ask.OWNER
     new: bool = yield Push(queue, id, owner.encode() + body, delay)
-    sending: Sending = yield SENT
-    if new or not sending[1]:
+    run: Run = yield RUN
+    if new or not run.doubtful:
         return new
     entry: Entry = yield Read(item_key(queue, id))  # a try whose answer was lost may have put it in
     return _is_of(entry.value, owner)
@@ -128,9 +128,9 @@ def _in_hand(op: Take, item: Item | None) -> Flow[Taken | None]:
     """The item, if the answer came in time to be of use; else it is given back at once."""
     if item is None:
         return None
-    sending: Sending = yield SENT
-    ends = deadline(sending[0], item.left)
-    if sending[2] >= ends:
+    run: Run = yield RUN
+    ends = deadline(run.sent, item.left)
+    if run.now() >= ends:
         yield Return(op.queue, item.id, op.owner)
         return None
     payload, fresh = _payload(item.payload, op.queue, item.id), _is_of(item.payload, op.owner)
@@ -182,8 +182,8 @@ def give_back(queue: str, id: str, owner: str, delay: float) -> Flow[bool]:
     except Interrupted:
         yield op
         raise
-    sending: Sending = yield SENT
-    if returned or not sending[1]:
+    run: Run = yield RUN
+    if returned or not run.doubtful:
         return returned
     known = yield from read(queue, id)  # a try whose answer was lost may have returned it
     return known is not None and known.state is not State.HELD

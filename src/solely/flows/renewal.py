@@ -9,7 +9,7 @@ from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable
 from ..model import Entry
 from ..ops import Renew
 from .hold import Hold
-from .requests import Ask, Flow, Join, Sending, Wait
+from .requests import RUN, Ask, Flow, Join, Run, Wait
 
 RENEWALS, LOSSES = ":renewals", ":losses"  # lines of their own; stored keys have a slash, so they never meet
 _TOGETHER = (
@@ -101,8 +101,8 @@ def _renew(book: Book, due: list[Hold], now: float) -> Flow[bool]:
     """One batch; True if any of them got no answer of use, so that it must be asked again."""
     ttls = [min(h.ttl, max(h.ends - now, 0.001)) for h in due]
     replies = yield [Renew(h.key, h.owner, ttl) for h, ttl in zip(due, ttls, strict=True)]
-    sending: Sending = yield Ask.SENT
-    sent, failed = sending[0], False
+    run: Run = yield RUN
+    sent, failed = run.sent, False
     for hold, ttl, reply in zip(due, ttls, replies, strict=True):
         if not isinstance(reply, Entry):
             failed = True

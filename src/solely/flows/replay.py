@@ -18,7 +18,7 @@ from ..rules import stored_key
 from .deadletter import Letter, entries, failed_again, found, inspect, looks, queue_of, remove
 from .hold import Hold
 from .lock import let_go, whole
-from .requests import SENT, Ask, Flow, Sending, Tell
+from .requests import RUN, Ask, Flow, Run, Tell
 
 TTL = 30.0  # seconds, as a claim's; renewed while the handler runs, so it is how long a dead replayer blocks others
 KEEP = 86_400.0  # seconds that the success of a replay is remembered: as long as a claim's result by default
@@ -80,10 +80,10 @@ def _as_before(key: str, owner: str, before: Entry | None) -> Flow[None]:
 def _acquire(key: str, owner: str, info: str, fingerprint: str) -> Flow[Hold | Entry]:
     """The hold; else the entry that is in the way, or that was answered too late to be of use."""
     entry: Entry = yield Acquire(key, owner, TTL, info, fingerprint=fingerprint, value=True)
-    sending: Sending = yield SENT
-    sent, doubtful, now = sending
+    run: Run = yield RUN
+    sent, doubtful, now = run.sent, run.doubtful, run.now()
     if entry.owner == owner:
-        hold = Hold(key, owner, TTL, entry, sent, doubtful)
+        hold = Hold(key, owner, TTL, entry, sent, doubtful, run.now)
         if now < hold.deadline:
             return hold
     if entry.owner == owner or (doubtful and entry.state is not DONE):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from enum import Enum, auto
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ..ops import Op
 
@@ -13,21 +13,31 @@ class Ask(Enum):
     """Small questions to the driver."""
 
     OWNER = auto()  # → str: a fresh random id of 128 bits
-    ATTEMPT = auto()  # → Attempt
+    RUN = auto()  # → Run
     NOW = auto()  # → float: seconds on the local clock that counts suspend
     CHANCE = auto()  # → float in [0, 1)
-    SENT = auto()  # → Sending, about the last op that was answered
 
 
-ATTEMPT, NOW, SENT = Ask.ATTEMPT, Ask.NOW, Ask.SENT  # for those who compare often: twice as fast as by attribute
+RUN, NOW = Ask.RUN, Ask.NOW  # for those who compare often, as in `model`
 
-Attempt = tuple[str, float]  # a fresh owner, and now. Plain tuples, since every acquire asks for both
-Sending = tuple[float, bool, float]  # when the answered try was sent; was any try of this flow unanswered; now
+
+class Run(Protocol):
+    """A flow under way, as its driver sees it: who has it need not yield again for what takes no time."""
+
+    arrived: float  # when it last joined a line
+    sent: float  # when the last try that was answered was sent
+    doubtful: bool  # was any try of this flow unanswered
+
+    def now(self) -> float:
+        """Seconds on the local clock that counts suspend."""
+
+    def fresh_owner(self) -> str:
+        """A fresh random id of 128 bits."""
 
 
 class Join(NamedTuple):
-    """→ bool: True once this flow is first in the process's line for the key; False if that took longer than `at_most`,
-    or if `settled` became true meanwhile: it is asked whenever the line is told.
+    """→ Run | None: the Run once this flow is first in the process's line for the key; None if that took longer than
+    `at_most`, or if `settled` became true meanwhile: it is asked whenever the line is told.
 
     The place lasts until the flow ends, however it ends.
     """

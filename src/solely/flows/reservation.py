@@ -16,7 +16,7 @@ from ..ops import Acquire, Clear, Finish, Hit, Read, Release, Renew, Unhit
 from ..rules import MIN_TTL
 from .hold import Hold
 from .lock import let_go, whole
-from .requests import SENT, Ask, Flow, Scan, Sending
+from .requests import RUN, Ask, Flow, Run, Scan
 
 RESERVED, QUIET, LIMITED = "reserved", "quiet", "limited"  # why a reservation is refused
 
@@ -81,21 +81,21 @@ def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
     owners, hits = [owner], list[Hit]()
     try:
         entry: Entry = yield Acquire(key, owner, terms.hold, info, counted=True)
-        sending: Sending = yield SENT
+        run: Run = yield RUN
         if entry.owner != owner:
-            if sending[1]:
+            if run.doubtful:
                 yield Release(key, owner, True)  # a late copy of an unanswered try must not take the key
             return _suppressed(entry)
-        hold = Hold(key, owner, terms.hold, entry, sending[0], sending[1])
+        hold = Hold(key, owner, terms.hold, entry, run.sent, run.doubtful, run.now)
         hits = terms.hits(key, owner)
         if hits:
             allowances: list[Allowance] = whole((yield hits))  # type: ignore[assignment]
-            sending = yield SENT
-            hold.doubtful = sending[1]
+            run = yield RUN
+            hold.doubtful = run.doubtful
             refusals = [allowance.retry_after for allowance in allowances if not allowance.allowed]
             if refusals:
                 return (yield from _limited(key, owners, hits, max(refusals)))
-        if sending[2] >= hold.deadline:  # the answer came too late to be of use: another may have the key
+        if run.now() >= hold.deadline:  # the answer came too late to be of use: another may have the key
             yield _undoing(key, owners, hits, True)
             return Answer(reason=RESERVED)
     except Interrupted as why:
@@ -103,8 +103,8 @@ def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
             yield _undoing(key, owners, hits, why.unanswered)
         raise
     except StoreError:
-        sending = yield SENT
-        yield from let_go(_undoing(key, owners, hits, sending[1]))
+        run = yield RUN
+        yield from let_go(_undoing(key, owners, hits, run.doubtful))
         raise
     ticket = Ticket(key, owner, hold.fence, terms.quiet, tuple(hit.key for hit in hits), terms.hold)
     return Answer(hold, ticket, suppressed=entry.refused)
@@ -124,8 +124,8 @@ def _limited(key: str, owners: list[str], hits: list[Hit], retry_after: float) -
     """Lets go and gives the hits back. The refusal is counted like any other: as one that met our own hold."""
     owners.append((yield Ask.OWNER))
     entry: Entry = yield Acquire(key, owners[-1], MIN_TTL, counted=True)
-    sending: Sending = yield SENT
-    yield _undoing(key, owners, hits, sending[1], keep=retry_after)
+    run: Run = yield RUN
+    yield _undoing(key, owners, hits, run.doubtful, keep=retry_after)
     return Answer(reason=LIMITED, retry_after=retry_after, suppressed=entry.refused)
 
 

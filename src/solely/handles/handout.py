@@ -47,7 +47,7 @@ def taken_again(group: str, token: str) -> Flow[Taken | None]:
         raise InvalidInput("this is no token of a dead letter; give what take() returned") from None
     before = None if kept is None else Entry(held.key, State.DONE, left=left, value=value)
     entry = Entry(held.key, State.HELD, held.fence, held.ttl, fingerprint=held.fingerprint)
-    hold = Hold(held.key, held.owner, held.ttl, entry, local_clock(), True)
+    hold = Hold(held.key, held.owner, held.ttl, entry, local_clock(), True, local_clock)
     return _found(group, str(id), wanted, hold, before)
 
 
