@@ -24,7 +24,7 @@ from .model import RELEASED, Entry, Released
 from .ops import Release, Renew
 from .resilience.breaker import Breaker
 from .resilience.guard import guarded
-from .rules import REMEMBER, Seconds, local_clock, seconds, stored_key, ttl_seconds, wait_seconds
+from .rules import REMEMBER, Seconds, are_plain, local_clock, seconds, stored_key, ttl_seconds, wait_seconds
 from .stores import StoreFace
 
 log = logging.getLogger("solely")
@@ -301,7 +301,8 @@ def keys_of(kind: str, keys: Iterable[str]) -> list[str]:
     """The stored keys, each checked; InvalidInput if there are none or too many, or if one text was given for many."""
     if isinstance(keys, str | bytes):
         raise InvalidInput(f"give several keys as a list, not as one text: {keys!r:.80}")
-    stored = [stored_key(kind, key) for key in keys]
+    keys = list(keys)
+    stored = [f"{kind}/{key}" for key in keys] if are_plain(keys) else [stored_key(kind, key) for key in keys]
     if not 1 <= len(stored) <= MAX_MANY:
         raise InvalidInput(f"{len(stored)} keys were given; give 1 to {MAX_MANY}")
     return stored

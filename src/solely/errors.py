@@ -32,6 +32,8 @@ Every error carries `key` where there is one, and, where known, `holder` (who) a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class SolelyError(Exception):
     """The root: catches everything that Solely raises on purpose."""
@@ -174,3 +176,8 @@ class Interrupted(BaseException):
         super().__init__(repr(cause))
         self.cause = cause
         self.unanswered = unanswered
+
+
+def has_any(kind: type[SolelyError], replies: Iterable[object]) -> bool:
+    """True if such an error is among the replies: as quick for a thousand of them as it can be."""
+    return any(issubclass(each, kind) for each in set(map(type, replies)))

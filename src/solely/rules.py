@@ -118,6 +118,15 @@ def stored_key(kind: str, key: str) -> str:
     return f"{kind}/{key}"
 
 
+def are_plain(keys: list[str]) -> bool:
+    """True if all of them are surely keys as they should be; else each has to be looked at. For thousands of keys."""
+    try:
+        text = "".join(keys)
+    except TypeError:
+        return False
+    return text.isascii() and "\0" not in text and all(keys) and max(map(len, keys), default=0) <= MAX_KEY_BYTES
+
+
 def bounded_value(value: bytes, most: int = MAX_VALUE_BYTES) -> bytes:
     """The value if it is bytes within the bound; else InvalidInput."""
     if not isinstance(value, bytes):

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import Interrupted, StoreError
 from ..model import DONE, Entry
-from ..ops import Clear, Mark, Read, Release
+from ..ops import Clear, Mark, Read, Release, make
 from .lock import let_go, whole
 from .requests import RUN, Ask, Flow, Run
 
@@ -33,7 +33,7 @@ def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tup
     owner: str = yield Ask.OWNER
     distinct = dict.fromkeys(keys)
     try:
-        marks = [Mark(key, owner, ttl) for key in distinct]
+        marks = [make(Mark, (key, owner, ttl)) for key in distinct]
         replies: list[Any] = whole((yield [*marks, *map(Read, distinct)] if learn else marks))
         stale = [key for key, fresh in zip(distinct, replies, strict=False) if not fresh]
         revoked = yield from _revoke_if_doubtful(stale, owner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...errors import StoreError, StoreUnavailable
+from ...errors import StoreError, StoreUnavailable, has_any
 from ...ops import Op
 from .codec import Answers, Codec, chunks, decode, packed
 from .faults import Elsewhere
@@ -38,16 +38,17 @@ class Batch:
 
     @staticmethod
     def _parts(ops: Sequence[Op], codec: Codec) -> list[Part]:
-        places: dict[int, list[int]] = {0: list(range(len(ops)))}
         if len(codec.bases) > 1:
-            places = {}
+            by_bucket: dict[int, list[int]] = {}
             for place, op in enumerate(ops):
-                places.setdefault(codec.bucket(op), []).append(place)
-        return [
-            Part(bucket, [ops[place] for place in portion], portion)
-            for bucket, all_places in places.items()
-            for portion in chunks(all_places)
-        ]
+                by_bucket.setdefault(codec.bucket(op), []).append(place)
+            return [
+                Part(bucket, [ops[place] for place in portion], portion)
+                for bucket, places in by_bucket.items()
+                for portion in chunks(places)
+            ]
+        all_places = range(len(ops))
+        return [Part(0, own, places) for own, places in zip(chunks(ops), chunks(all_places), strict=True)]
 
     def groups(self, routes: Routes) -> list[tuple[Address, list[Part]]]:
         """What goes to which server now. Parts that nobody serves are answered so."""
@@ -74,6 +75,8 @@ class Batch:
             self.answers[place] = answer
 
     def failures(self) -> list[StoreError]:
+        if not has_any(StoreError, self.answers):
+            return []
         return [answer for answer in self.answers if isinstance(answer, StoreError)]
 
 
