@@ -18,12 +18,17 @@ class Signature:
     """Writes the info of this process's holds: host, pid, purpose, since. Cheap, as it is written at every acquire."""
 
     def __init__(self) -> None:
+        self._second, self._plain = 0, ""  # the info without a purpose is the same for a second
         self._head = f'{{"host":{json.dumps(socket.gethostname()[:64])},"pid":{os.getpid()},"since":'
 
     def info(self, purpose: str = "") -> str:
         """The info of a hold that is asked for now; InvalidInput if the purpose is no text."""
-        if not purpose and type(purpose) is str:
-            return f"{self._head}{int(time())}}}"
+        if purpose == "":
+            now = int(time())
+            if now != self._second:
+                self._plain = f"{self._head}{now}}}"
+                self._second = now  # after it: another thread may look in between
+            return self._plain
         if not isinstance(purpose, str):
             raise InvalidInput(f"a purpose must be a str, not {type(purpose).__name__}: {purpose!r:.80}")
         text = f'{self._head}{int(time())},"purpose":{json.dumps(purpose[:_PURPOSE_CHARS])}}}'

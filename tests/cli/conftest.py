@@ -18,6 +18,9 @@ from solely.cli.program import perform
 from tests.client.faces import Observer
 from tests.conftest import STORES
 
+# A shell ignores SIGINT for what it starts in the background, and so would every process that is started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 ENDS_WITHIN = 30.0  # seconds: a command takes a fraction of one, but a test machine can be very busy
 
 

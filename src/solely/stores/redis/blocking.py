@@ -16,7 +16,7 @@ from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
 from .. import Clock, Tell
-from .codec import Answers, Codec, chunks, decode, packed, waits
+from .codec import DECODE, Answers, Codec, chunks, decode, packed, waits
 from .ear import Ear
 from .faults import NotPrimary
 from .health import admit, read_info
@@ -58,10 +58,16 @@ class RedisStore:
             self._ear.prepare()
         if self._cluster or len(ops) > MAX_BATCH:
             return self._in_parts(ops)
-        failures: list[StoreError] = []
-        routes = self._routes
+        routes, quick = self._routes, None
         home = (routes[0] if routes is not None else None) or self._home()
-        answers = decode(ops, self._converse(home, Wire.call, self._codec.command(ops)), failures)
+        if len(ops) == 1:  # the usual case, in as few steps as there can be
+            op = ops[0]
+            quick = self._codec.quick(op)
+        raw = self._converse(home, Wire.call, quick or self._codec.command(ops))
+        if quick is not None and type(raw) is list and type(raw[0]) is not hiredis.ReplyError:
+            return [DECODE[type(op)](op, raw[0])]
+        failures: list[StoreError] = []
+        answers = decode(ops, raw, failures)
         if failures:
             self._look_at(failures, len(ops))
         return answers

@@ -53,6 +53,7 @@ _RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED)
 _HELD, _DONE, _new = HELD, DONE, tuple.__new__
 _FIRST = {48: False, 49: True}
 _MARKS, _WHOSE = {Mark}, itemgetter(1, 2)  # owner and ttl of a Mark
+_KNOWN_SPANS = 256  # durations of which the word is remembered
 _YES, _NO = "$1\r\n1\r\n", "$0\r\n\r\n"
 
 
@@ -133,6 +134,7 @@ class Codec:
         self.bases = [f"{prefix}{{b{number}}}" for number in range(BUCKETS)] if cluster else [prefix]
         self._counters = [base + "#fence" for base in self.bases]
         self._quick: dict[type, Callable[[Any], bytes | None]] = {}
+        self._spans: dict[float, str] = {}
         if clock is None and not cluster and prefix.isascii():
             self._quick = {Acquire: self._quick_acquire, Release: self._quick_release, Finish: self._quick_finish}
             words = packed("EVALSHA", SHA, "2", self._counters[0]).decode().partition("\r\n")[2] + "$"
@@ -143,18 +145,26 @@ class Codec:
 
     def _quick_acquire(self, op: Acquire) -> bytes | None:
         key, owner, ttl, info, client, delay, print, counted, value = op
-        if delay or "\0" in print or "\0" in info or "\0" in owner:
+        if delay:
             return None
-        name, span = self.prefix + key, str(int(ttl * 1_000_000 + 0.5) or 1)
+        name, span = self.prefix + key, self._spans.get(ttl) or self._span(ttl)
         plain = not (print or counted or value)
         text = (
             f"{self._heads[11 if plain else 14]}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\n{'a' if plain else 'A'}\r\n"
-            f"${len(owner)}\r\n{owner}\r\n${len(span)}\r\n{span}\r\n${len(info)}\r\n{info}\r\n"
+            f"${len(owner)}\r\n{owner}\r\n{span}${len(info)}\r\n{info}\r\n"
             f"${len(client)}\r\n{client}\r\n"
         )
         if not plain:
             text += f"${len(print)}\r\n{print}\r\n{_YES if counted else _NO}{_YES if value else _NO}"
-        return text.encode() if text.isascii() else None
+        return text.encode() if text.isascii() and "\0" not in text else None
+
+    def _span(self, seconds: float) -> str:
+        """The duration as a word of a command; few differ in one program, and those are remembered."""
+        word = str(_us(seconds))
+        span = f"${len(word)}\r\n{word}\r\n"
+        if len(self._spans) < _KNOWN_SPANS:
+            self._spans[seconds] = span
+        return span
 
     def _quick_release(self, op: Release) -> bytes | None:
         key, owner, revoke, delay, keep = op
@@ -166,15 +176,19 @@ class Codec:
 
     def _quick_finish(self, op: Finish) -> bytes | None:
         key, owner, value, keep = op
-        name, span = self.prefix + key, str(_us(keep))
+        name, span = self.prefix + key, self._spans.get(keep) or self._span(keep)
         words = f"{self._heads[10]}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\nF\r\n"
         text = f"{words}${len(owner)}\r\n{owner}\r\n${len(value)}\r\n"
-        return b"%b%b\r\n$%d\r\n%b\r\n" % (text.encode(), value, len(span), span.encode()) if text.isascii() else None
+        return b"%b%b\r\n%b" % (text.encode(), value, span.encode()) if text.isascii() else None
+
+    def quick(self, op: Op) -> bytes | None:
+        """One call of the script that performs this op, if it is one of the commonest, plain and ASCII; else None."""
+        write = self._quick.get(type(op))
+        return None if write is None else write(op)
 
     def command(self, ops: Sequence[Op], bucket: int = 0) -> bytes:
         """One call of the script that performs `ops`, all of this bucket."""
-        quick = self._quick.get(type(ops[0])) if len(ops) == 1 else None
-        if quick is not None and (text := quick(ops[0])) is not None:
+        if len(ops) == 1 and (text := self.quick(ops[0])) is not None:
             return text
         base, now = self.bases[bucket], self._plain
         command: bytes
@@ -288,7 +302,7 @@ def _yes(op: Op, raw: Any) -> bool:
     return bool(raw == 1)
 
 
-_DECODE: dict[type, Callable[[Any, Any], Reply]] = {
+DECODE: dict[type, Callable[[Any, Any], Reply]] = {
     Acquire: _acquired,
     Release: lambda op, raw: _RELEASED[raw],
     Renew: lambda op, raw: _entry(op.key, op.owner, raw),
@@ -311,7 +325,7 @@ def decode(ops: Sequence[Op], raw: Any, failures: list[StoreError]) -> Answers:
         failures += (errors := [fault(raw, getattr(op, "key", "")) for op in ops])
         return list(errors)
     if len(ops) == 1 and type(ops[0]) is not Mark and type(raw[0]) is not ReplyError:
-        return [_DECODE[type(ops[0])](ops[0], raw[0])]
+        return [DECODE[type(ops[0])](ops[0], raw[0])]
     answers: Answers = []
     for part in raw:  # one per op, but one per run of Marks
         op = ops[len(answers)]
@@ -321,7 +335,7 @@ def decode(ops: Sequence[Op], raw: Any, failures: list[StoreError]) -> Answers:
             failures.append(error := fault(part, getattr(op, "key", "")))
             answers.append(error)
         else:
-            answers.append(_DECODE[type(op)](op, part))
+            answers.append(DECODE[type(op)](op, part))
     return answers
 
 

@@ -30,6 +30,9 @@ class Wire:
         made._sock = None  # ours from now on: its object would shut it down
         self._reader = hiredis.Reader()
         self._buffer = bytearray(65_536)
+        # Looked up once, since every call of a store needs all of them.
+        self._sendall, self._receive = self._socket.sendall, self._socket.recv_into
+        self._feed, self._next = self._reader.feed, self._reader.gets
         self.be_patient(timeout)
 
     def be_patient(self, seconds: float) -> None:
@@ -58,10 +61,10 @@ class Wire:
 
     def call(self, command: bytes) -> Any:
         """The answer to one command; a script that the server does not know is loaded first."""
-        self._socket.sendall(command)
-        size = self._socket.recv_into(self._buffer)
-        self._reader.feed(self._buffer, 0, size)  # type: ignore[arg-type]
-        answer = self._reader.gets() if size else False
+        self._sendall(command)
+        size = self._receive(self._buffer)
+        self._feed(self._buffer, 0, size)  # type: ignore[arg-type]
+        answer = self._next() if size else False
         if answer is False:  # there is more to come, or nothing ever
             answer = self.receive()
         return answer if type(answer) is list or not lacks_script(answer) else self._load_and_repeat(command)
