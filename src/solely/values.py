@@ -7,6 +7,7 @@ j…  JSON                              t…  a tombstone: done once, and why th
 from __future__ import annotations
 
 import json
+from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined] # missing in typeshed
 from typing import Any
 
 from .errors import InvalidInput, NotKept, StoreFailed, WorkFailed
@@ -15,7 +16,11 @@ from .rules import MAX_VALUE_BYTES
 _BYTES, _JSON, _FAILURE, _TOMBSTONE = b"bjft"
 _MAX_TEXT = 2_000  # characters of a failure's message: what a person reads, not a dump
 
-_to_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+_writer = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)
+# The same in C, made once: encode() makes one at each call, which takes longer than most results.
+_quickly = c_make_encoder and c_make_encoder(
+    None, _writer.default, encode_basestring, None, ":", ",", False, False, True
+)
 _reader = json.JSONDecoder()
 
 
@@ -26,10 +31,15 @@ def encode(value: Any) -> bytes:
     try:
         return b"j" + _to_json(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
+        why = "it contains itself, or is nested too deep" if isinstance(error, RecursionError) else error
         raise InvalidInput(
-            f"a result must be bytes or JSON-able, not {type(value).__name__}: {error}; "
+            f"a result must be bytes or JSON-able, not {type(value).__name__}: {why}; "
             "publish what can be kept of it, or publish_tombstone()"
         ) from None
+
+
+def _to_json(value: Any) -> str:
+    return "".join(_quickly(value, 0)) if _quickly is not None else _writer.encode(value)
 
 
 def too_large(kept: bytes) -> str:

@@ -90,14 +90,7 @@ class AsyncDriver:
                         request, thrown = flow.throw(thrown), None
                     while True:
                         kind = type(request)
-                        if kind is Ask:  # the commonest questions are answered on the spot
-                            if request is RUN:
-                                argument = run
-                            elif request is NOW:
-                                argument = local_clock()
-                            else:
-                                argument = fresh_owner() if request is Ask.OWNER else random.random()
-                        elif usual and kind in IS_OP and not self.closing:  # and the commonest requests without a call
+                        if usual and kind in IS_OP and not self.closing:  # the usual case, without a call of its own
                             answer = submit(request)
                             if kind is Release:
                                 lines.tell(request[0])  # the next of this process asks right behind it
@@ -105,6 +98,13 @@ class AsyncDriver:
                                 argument, run.sent = await answer
                             except StoreUnavailable as error:
                                 argument = await run.retry(request, error)
+                        elif kind is Ask:
+                            if request is RUN:
+                                argument = run
+                            elif request is NOW:
+                                argument = local_clock()
+                            else:
+                                argument = fresh_owner() if request is Ask.OWNER else random.random()
                         elif kind is Join:
                             run.joined += (request[0],)
                             run.arrived = local_clock()
