@@ -68,15 +68,18 @@ class Batcher:
 
     def submit(self, op: Op, share: _Share | None = None) -> Any:
         """A future of (reply, when it was sent); or the share, if that is who takes the answer."""
-        asker: asyncio.Future[Any] | _Share = share or asyncio.Future(loop=self.loop)
+        asker: asyncio.Future[Any] | _Share = asyncio.Future(loop=self.loop) if share is None else share
         if not self._due:
             self._due = True
             self.loop.call_soon(self._end_turn)
-        kind = type(op)
-        (self._urgent if kind in URGENT else self._pending).append((op, asker))
-        if kind in HEAVY:
-            self._heavy = True
-        if len(self._pending) + len(self._urgent) >= self._portion:
+        kind, pending = type(op), self._pending
+        if kind in URGENT:
+            self._urgent.append((op, asker))
+        else:
+            pending.append((op, asker))
+            if kind in HEAVY:
+                self._heavy = True
+        if len(pending) + len(self._urgent) >= self._portion:
             self._flush()  # so that the store works on these while the other tasks of this turn ask for more
         return asker
 

@@ -185,7 +185,7 @@ class Session(Rows):
     def _transact(self, ops: Sequence[Op]) -> list[Any]:
         self._enter()
         try:
-            return self._transaction(ops, any(type(op) in DURABLE for op in ops))
+            return self._transaction(ops, not DURABLE.isdisjoint(map(type, ops)))
         except MustSurvive:
             return self._transaction(ops, True)
         finally:
