@@ -9,7 +9,8 @@
 CREATE FUNCTION {exchange}(
     clock bigint, old_keys text[], old_owners text[], new_keys text[], new_owners text[], ttls bigint[], abouts text[],
     askers text[], OUT outcomes text, OUT fences bigint[], OUT others text
-) LANGUAGE plpgsql VOLATILE SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+) LANGUAGE plpgsql VOLATILE
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     old_locks boolean[];
     new_locks boolean[];
