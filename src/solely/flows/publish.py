@@ -41,7 +41,7 @@ def finish(hold: Hold, kept: bytes, keep: float, desk: Desk) -> Flow[Entry]:
     else:
         desk.book.lose(hold, entry.gone or Gone.EXPIRED)
         hold.lost = hold.lost or entry.gone or Gone.EXPIRED
-    if entry.state is DONE:
+    if entry.state is DONE and desk.flights.cares_for(entry.key):
         yield from settled(entry, desk)
     if hold.doubtful and keep < REMEMBER:  # a late copy of its try must not take the key once the outcome is forgotten
         yield from let_go([Release(hold.key, hold.owner, True)])
