@@ -47,6 +47,7 @@ class PostgresStore:
         self._clock = clock
         self._timeout = timeout
         self._patience = max(1, int(timeout * PATIENCE * 1000))
+        self._packed_patience = b"%d" % self._patience
         self._doorkeeper = Doorkeeper(settings)
         self._within = Within(settings, clock=clock, patience=timeout, doorkeeper=self._doorkeeper)
         self._sweep = Sweep()
@@ -69,11 +70,8 @@ class PostgresStore:
         if not self._ear.ready and not self.polls and waits(ops):
             self._converse(lambda wire: None)  # tells soon if the server is away
             self._ear.prepare()
-        replies: Answers
         if len(ops) == 1:
-            name, values = codec.alone(ops[0], self._now(), self._patience)
-            result = self._converse(lambda wire: wire.call(name, values))
-            replies = [codec.reply(ops[0], codec.decode_lone(ops[0], result))]
+            replies: Answers = [self._alone(ops[0])]
         else:
             replies = self._converse(lambda wire: self._in_parts(wire, ops))
         if self._sweep.due(len(ops)):
@@ -114,6 +112,18 @@ class PostgresStore:
         self._ear.tell = tell
 
     # -- batches
+
+    def _alone(self, op: Op) -> Reply:
+        packed = codec.quick(op, self._packed_patience) if self._clock is None else None
+        if packed is not None:
+            result = self._converse(lambda wire: wire.call_packed(*packed))
+            reply = codec.read_quickly(op, result)
+            if reply is not None:
+                return reply
+        else:
+            name, values = codec.alone(op, self._now(), self._patience)
+            result = self._converse(lambda wire: wire.call(name, values))
+        return codec.reply(op, codec.decode_lone(op, result))
 
     def _in_parts(self, wire: Wire, ops: Sequence[Op]) -> Answers:
         replies: Answers = []

@@ -27,6 +27,7 @@ from ...ops import (
     Return,
     Take,
     Unhit,
+    make,
 )
 
 Values = tuple[Any, ...]
@@ -36,7 +37,7 @@ Packed = tuple[list[bytes | None], list[int] | None]
 
 _STATES = {"f": FREE, "h": HELD, "d": DONE, "c": CLOSED}
 _BUSY: Row = ("b",)
-_ZERO, _B = b"0b"
+_ZERO, _B, _BRACE = b"0b{"
 _RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED)
 
 
@@ -243,6 +244,36 @@ def pack(name: str, values: Values) -> Packed:
     """The values as the wire takes them, and which of them are in binary form."""
     packed = [None if value is None else _ENCODE[type(value)](value) for value in values]
     return packed, [int(type(value) in (bytes, list)) for value in values] if name in _BINARY else None
+
+
+# The commonest ops alone, packed and read in as few steps as there can be.
+
+
+def quick(op: Op, patience: bytes) -> tuple[str, Packed] | None:
+    """The statement that performs a plain Acquire or Release as a transaction of its own, and its packed values; None
+    for any other op."""
+    if type(op) is Acquire:
+        key, owner, ttl, info, client, delay, fingerprint, counted, value = op
+        if not (delay or fingerprint or counted or value):
+            span = b"%d" % (int(ttl * 1_000_000 + 0.5) or 1)
+            packed = [None, patience, key.encode(), owner.encode(), span, info.encode(), client.encode()]
+            return "acquire_plain", (packed, None)
+    elif type(op) is Release:
+        key, owner, revoke, closing, keep = op
+        if not (revoke or closing or keep):
+            return "release_lightly", ([None, patience, key.encode(), owner.encode()], None)
+    return None
+
+
+def read_quickly(op: Op, result: Any) -> Reply | None:
+    """What the result says to an op that `quick` packed, if it went as it mostly goes; else None."""
+    raw = result.get_value(0, 0)
+    if raw is None or raw[0] == _BRACE:
+        return None
+    if type(op) is not Acquire:
+        return _RELEASED[raw[-1]]
+    span = (int(op[2] * 1_000_000 + 0.5) or 1) / 1_000_000
+    return make(Entry, (op[0], HELD, int(raw), span, op[1], 1, 0, 0, "", op[3], None, ""))
 
 
 def _array(items: list[Any]) -> bytes:

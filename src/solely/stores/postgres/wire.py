@@ -21,7 +21,7 @@ from .codec import Packed, Values, pack
 from .faults import fault, refused
 from .settings import Settings
 
-_OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+_OK = (int(pq.ExecStatus.TUPLES_OK), int(pq.ExecStatus.COMMAND_OK))  # plain numbers compare quicker
 _IN, _BOTH = select.POLLIN, select.POLLIN | select.POLLOUT
 # Of the timeout: the server gives up a little before we do, so that it says so and nothing is in doubt.
 SERVER_SHARE = 0.9
@@ -99,8 +99,11 @@ class Wire:
 
     def call(self, name: str, values: Values = ()) -> Any:
         """The result of a statement of queries.sql, in binary form."""
+        return self.call_packed(name, pack(name, values))
+
+    def call_packed(self, name: str, packed: Packed) -> Any:
+        """The same, with its values as the wire takes them."""
         ends = time.monotonic() + self.timeout
-        packed = pack(name, values)
         try:
             if name not in self.prepared and not self.settings.pgbouncer:
                 self.made.send_prepare(name.encode(), self.settings.queries[name])
@@ -139,7 +142,8 @@ class Wire:
                 self._wait(ends)
             result = made.get_result()
             if result is None:
-                judge(failure or last)
+                if failure is not None:
+                    judge(failure)
                 return last
             last = result
             if failure is None and result.status not in _OK:
