@@ -79,6 +79,7 @@ class Figures:
         self._known: dict[str, Figure] = {}
         self._folder = Path(folder) if folder else None
         self._own = Counts({}, {}, {})
+        self._counted, self._observed = self._own.counters, self._own.histograms
         self._reads: dict[str, dict[Labels, Callable[[], float]]] = {}
         self.add(known)
 
@@ -97,15 +98,15 @@ class Figures:
 
     def count(self, figure: Figure, *labels: str) -> None:
         """One more."""
-        counted = self._own.counters[figure.name]
+        counted = self._counted[figure[0]]
         counted[labels] = counted.get(labels, 0.0) + 1.0
 
     def observe(self, figure: Figure, seconds: float, *labels: str) -> None:
         """It took so long."""
-        bounds, known = figure.bounds, self._own.histograms[figure.name]
-        observed = known.get(labels)
+        name, bounds = figure[0], figure[3]
+        observed = self._observed[name].get(labels)
         if observed is None:
-            observed = known[labels] = [0.0] * (len(bounds) + 2)
+            observed = self._observed[name][labels] = [0.0] * (len(bounds) + 2)
         observed[bisect_left(bounds, seconds)] += 1.0
         observed[-1] += seconds
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
 import msgspec
@@ -114,21 +115,16 @@ ADMIN = Bearer(Scope.ADMIN)
 class Call(Generic[B, Q]):
     """One request, as its handler gets it: checked, decoded, and with a known principal."""
 
-    __slots__ = (
-        "body",
-        "cookie",
-        "headers",
-        "params",
-        "path",
-        "principal",
-        "query",
-        "raw",
-        "receive",
-        "route",
-        "scope",
-        "service",
-        "whole",
-    )
+    route: Route
+    principal: Principal
+    headers: dict[bytes, bytes]
+    params: Mapping[str, str] = MappingProxyType({})
+    path = UNMATCHED  # of the route, once it is found: for logs and metrics
+    body: B = None  # type: ignore[assignment]
+    query: Q = None  # type: ignore[assignment]
+    raw = b""
+    cookie = ""  # of the session, where that is how the caller is known
+    whole: Whole | None = None  # where the answer goes straight to the connection
 
     def __init__(
         self, service: Service, scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]]
@@ -136,16 +132,6 @@ class Call(Generic[B, Q]):
         self.service = service
         self.scope = scope
         self.receive = receive
-        self.path = UNMATCHED  # of the route, once it is found: for logs and metrics
-        self.route: Route
-        self.principal: Principal
-        self.headers: dict[bytes, bytes]
-        self.params: dict[str, str] = {}
-        self.body: B = None  # type: ignore[assignment]
-        self.query: Q = None  # type: ignore[assignment]
-        self.raw = b""
-        self.whole: Whole | None = None  # where the answer goes straight to the connection
-        self.cookie = ""  # of the session, where that is how the caller is known
 
     @property
     def csrf(self) -> str:
