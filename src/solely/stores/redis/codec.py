@@ -50,7 +50,7 @@ Answers = list[Reply | StoreError]
 T = TypeVar("T")
 _STATES = {b"f": FREE, b"h": HELD, b"d": DONE, b"c": CLOSED}
 _RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED)
-_HELD, _DONE, _new = HELD, DONE, tuple.__new__
+_new = tuple.__new__
 _FIRST = {48: False, 49: True}
 _MARKS, _WHOSE = {Mark}, itemgetter(1, 2)  # owner and ttl of a Mark
 _KNOWN_SPANS = 256  # durations of which the word is remembered
@@ -271,12 +271,12 @@ def _entry(key: str, owner: str, raw: Any) -> Entry:
 def _acquired(op: Acquire, raw: Any) -> Entry:
     if type(raw) is int:
         # Half the time of Entry(…), in the commonest answer of all.
-        return _new(Entry, (op[0], _HELD, raw, float(op[2]), op[1], 1, 0, 0, op[6], op[3], None, ""))
+        return _new(Entry, (op[0], HELD, raw, float(op[2]), op[1], 1, 0, 0, op[6], op[3], None, ""))
     if len(raw) != 5:
         return _entry(op.key, op.owner, raw)
     done, fence, left, refused, rest = raw
     print, info, *value = rest.split(b"\0", 2)
-    state, kept = (_DONE, value[0] if value else None) if done else (_HELD, None)
+    state, kept = (DONE, value[0] if value else None) if done else (HELD, None)
     fields = (op[0], state, fence, left / 1_000_000, "", 1, refused, 0, print.decode(), info.decode(), kept, "")
     return _new(Entry, fields)
 
@@ -287,7 +287,7 @@ def _finished(op: Finish, raw: Any) -> Entry:
     fence, refused, rest = raw
     print, _, info = rest.partition(b"\0")
     key, owner, value, keep = op
-    fields = (key, _DONE, fence, _us(keep) / 1_000_000, owner, 1, refused, 0, print.decode(), info.decode(), value, "")
+    fields = (key, DONE, fence, _us(keep) / 1_000_000, owner, 1, refused, 0, print.decode(), info.decode(), value, "")
     return _new(Entry, fields)
 
 
