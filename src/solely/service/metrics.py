@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, cast
 
 from .. import events
-from ..ops import Op
+from ..ops import OPS, Op
 from ..stores import AsyncStore
 from .figures import HOLD, LATENCY, Figure, Figures
 
@@ -89,7 +89,7 @@ class Metrics(Figures):
 
     def performed(self, ops: Sequence[Op], started: float, answer: asyncio.Future[Any]) -> None:
         """The store answered, or failed to."""
-        name = type(ops[0]).__name__.lower() if len(ops) == 1 else "batch"
+        name = _NAMES[type(ops[0])] if len(ops) == 1 else "batch"
         self.observe(OP_SECONDS, time.perf_counter() - started, name)
 
     def _acquired(self, event: events.Acquired) -> None:
@@ -119,6 +119,9 @@ class Metrics(Figures):
         while True:
             await asyncio.sleep(SAVED)
             self.save()
+
+
+_NAMES = {kind: kind.__name__.lower() for kind in OPS}
 
 
 def _kind(event: events.Event) -> str:

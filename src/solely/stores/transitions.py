@@ -125,8 +125,11 @@ def _displace(record: Record, owner: str, fence: int, how: str, now: Now) -> Non
 
 def view(key: str, record: Record | None, now: Now, asker: str = "", *, value: bool = False) -> Entry:
     """The entry as `asker` may see it now."""
-    if record is None or record.useless(now):
-        return Entry(key, FREE)
+    return Entry(key, FREE) if record is None or record.useless(now) else shown(key, record, now, asker, value=value)
+
+
+def shown(key: str, record: Record, now: Now, asker: str = "", *, value: bool = False) -> Entry:
+    """The same of a record that is known to matter still."""
     state, left = record.state, 0
     if state is HELD and _over(record, now):
         state, left = FREE, record.until + record.delay - now.lease

@@ -155,7 +155,7 @@ class Memory:
         record = self._get(op.key, now)
         t.acquire(record, op, now, lambda: self._next_fence(now))
         self._keep(op.key, record, now)
-        return t.view(op.key, record, now, op.owner, value=op.value)
+        return t.shown(op.key, record, now, op.owner, value=op.value)  # it is held now, or keeps others out
 
     def _renew(self, op: op_types.Renew, now: t.Now, hints: list[tuple[str, str]]) -> Entry:
         record = self._get(op.key, now)
