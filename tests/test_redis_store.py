@@ -511,11 +511,10 @@ def test_an_interrupted_thread_leaves_no_strangers_answer(valkey: Valkey) -> Non
     store.perform([Read("lock/a")])
     (wire,) = store._idle[Address("127.0.0.1", valkey.port)]
 
-    class Interrupting:  # after the command was sent
-        def feed(self, *chunk: object) -> None:
-            raise KeyboardInterrupt
+    def interrupted(*chunk: object) -> None:  # after the command was sent
+        raise KeyboardInterrupt
 
-    wire._reader = Interrupting()  # type: ignore[assignment]
+    wire._feed = interrupted
     with pytest.raises(KeyboardInterrupt):
         store.perform([Acquire("lock/a", "me", 30)])
     assert not any(store._idle.values())
