@@ -102,8 +102,6 @@ def wait_seconds(value: Seconds) -> float:
 
 def stored_key(kind: str, key: str) -> str:
     """The key as the store keeps it, `kind/key`; else InvalidInput: keys are text of 1 to 512 bytes without NUL."""
-    if type(key) is str and key and len(key) <= MAX_KEY_BYTES and key.isascii() and "\0" not in key:  # the usual case
-        return f"{kind}/{key}"
     if not isinstance(key, str):
         raise InvalidInput(f"a key must be a str, not {type(key).__name__}: {key!r:.80}")
     if not key:

@@ -41,10 +41,9 @@ async def test_while_the_server_is_away_it_is_unavailable(server: Postgres) -> N
     await database.check()
     server.kill()
     try:
-        with pytest.raises(DataUnavailable, match=r"cannot be reached|closed the connection"):  # as it finds out
-            await database.check()
-        with pytest.raises(DataUnavailable, match="cannot be reached"):
-            await database.check()
+        for _ in range(2):  # on the connection that it had, and on a new one
+            with pytest.raises(DataUnavailable, match="cannot be reached"):
+                await database.check()
     finally:
         server.start()
     await database.check()

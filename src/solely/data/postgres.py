@@ -157,14 +157,20 @@ async def converse(connection: Connection, talk: Talk[T], sql: str, where: str, 
         raise failed(DataUnavailable if late else _kind(error), where, why, sql) from None
 
 
+def _is_cut_off(error: psycopg.Error) -> bool:
+    """True if the connection ended: then it is libpq that speaks, and no server."""
+    return error.sqlstate is None and isinstance(error, psycopg.OperationalError)
+
+
 def _kind(error: psycopg.Error) -> type[DataError]:
     if error.sqlstate is None:
-        return DataUnavailable if isinstance(error, psycopg.OperationalError) else DataError
+        return DataUnavailable if _is_cut_off(error) else DataError
     return DataUnavailable if error.sqlstate.startswith(_LATER + _STALE) else DataError
 
 
 def _told(error: psycopg.Error) -> str:
-    return " ".join((error.diag.message_primary or str(error)).split())
+    text = " ".join((error.diag.message_primary or str(error)).split())
+    return f"cannot be reached: {text}" if _is_cut_off(error) else text
 
 
 # -- with a connection

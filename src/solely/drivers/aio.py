@@ -93,7 +93,7 @@ class AsyncDriver:
                         if usual and kind in IS_OP and not self.closing:  # the usual case, without a call of its own
                             answer = submit(request)
                             if kind is Release:
-                                lines.tell(request[0])  # the next of this process asks right behind it
+                                lines.tell(request.key)  # the next of this process asks right behind it
                             try:
                                 argument, run.sent = await answer
                             except StoreUnavailable as error:
@@ -106,9 +106,9 @@ class AsyncDriver:
                             else:
                                 argument = fresh_owner() if request is Ask.OWNER else random.random()
                         elif kind is Join:
-                            run.joined += (request[0],)
+                            run.joined += (request.key,)
                             run.arrived = local_clock()
-                            argument = run if lines.join(request[0], run) or await run.turn(request) else None
+                            argument = run if lines.join(request.key, run) or await run.turn(request) else None
                         elif kind is Wait:
                             stopped, usual = None, not undoing  # a flow that waits again has done with undoing
                             argument = await run.rest(request.at_most)

@@ -73,7 +73,7 @@ class BlockingDriver:
                             if isinstance(argument, StoreError):
                                 raise argument
                             if kind is Release:
-                                lines.tell(request[0])  # the next of this process need not wait for a hint
+                                lines.tell(request.key)  # the next of this process need not wait for a hint
                         elif kind is Ask:
                             if request is RUN:
                                 argument = run
@@ -82,9 +82,9 @@ class BlockingDriver:
                             else:
                                 argument = fresh_owner() if request is Ask.OWNER else random.random()
                         elif kind is Join:
-                            run.joined += (request[0],)
+                            run.joined += (request.key,)
                             run.arrived = local_clock()
-                            argument = run if lines.join(request[0], run) or run.turn(request) else None
+                            argument = run if lines.join(request.key, run) or run.turn(request) else None
                         elif kind is Wait:
                             stopped, usual = None, not undoing  # a flow that waits again has done with undoing
                             argument = run.sleep(request.at_most)

@@ -42,7 +42,7 @@ async def run_inside_async(flow: Flow[T], perform: AsyncPerform) -> T:
 
 
 class _Inside:
-    """A flow under way: no try is ever repeated, so none is in doubt."""
+    """The Run of a flow inside a transaction: no try is ever repeated, so none is in doubt."""
 
     doubtful = False
     now = staticmethod(local_clock)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
 
-from ..errors import Interrupted, StoreUnavailable, has_any
+from ..errors import Interrupted, StoreUnavailable, first_error
 from ..events import Retried
 from ..flows.requests import Flow
 from ..ops import OPS, Finish, Push, Release, Renew, Return, Take, Unhit
@@ -31,9 +31,9 @@ def weight(op: Any) -> int:
 
 def answered(replies: list[Any]) -> list[Any]:
     """The replies to a batch, if every op has one; else raises, so that all are asked again under the same owners."""
-    for reply in replies if has_any(StoreUnavailable, replies) else ():
-        if isinstance(reply, StoreUnavailable):
-            raise reply
+    error = first_error(StoreUnavailable, replies)
+    if error is not None:
+        raise error
     return replies
 
 

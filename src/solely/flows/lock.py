@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ..errors import Busy, Interrupted, SolelyError, StoreError, has_any
+from ..errors import Busy, Interrupted, SolelyError, StoreError, first_error
 from ..holder import describe
 from ..model import CLOSED, DONE, FREE, HELD, Entry, Released
 from ..ops import Acquire, Read, Release, Renew, make
@@ -174,9 +174,9 @@ def release_all(holds: Sequence[Hold]) -> Flow[list[Released]]:
 
 def whole(replies: list[object]) -> list[Entry] | list[Released] | list[bool]:
     """The replies of a batch; raises the first error among them."""
-    for reply in replies if has_any(StoreError, replies) else ():
-        if isinstance(reply, StoreError):
-            raise reply
+    error = first_error(StoreError, replies)
+    if error is not None:
+        raise error
     return replies  # type: ignore[return-value]
 
 

@@ -34,6 +34,7 @@ def read_headers(pairs: Collection[Header], most: int) -> dict[bytes, bytes]:
 
 
 def _check_repeated(pairs: Iterable[Header]) -> None:
+    """Nothing, if those that come twice are such as may; else a Problem."""
     seen: set[bytes] = set()
     for name, _ in pairs:
         if name in _ONCE and name in seen:

@@ -98,12 +98,12 @@ class Figures:
 
     def count(self, figure: Figure, *labels: str) -> None:
         """One more."""
-        counted = self._counted[figure[0]]
+        counted = self._counted[figure.name]
         counted[labels] = counted.get(labels, 0.0) + 1.0
 
     def observe(self, figure: Figure, seconds: float, *labels: str) -> None:
         """It took so long."""
-        name, bounds = figure[0], figure[3]
+        name, bounds = figure.name, figure.bounds
         observed = self._observed[name].get(labels)
         if observed is None:
             observed = self._observed[name][labels] = [0.0] * (len(bounds) + 2)

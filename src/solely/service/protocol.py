@@ -41,7 +41,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self._in_headers:
             self._size += len(data)
-        HttpToolsProtocol.data_received(self, data)  # four times per request: by its name it is found at once
+        super().data_received(data)
         if self._in_headers and self._size > self._settings.max_header:
             self._refuse(HEADERS_TOO_LARGE)
         elif self._unfinished or self._is_idle():
@@ -52,17 +52,17 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._unfinished = True
-        HttpToolsProtocol.on_message_begin(self)
+        super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._in_headers, self._size = False, 0
-        HttpToolsProtocol.on_headers_complete(self)
+        super().on_headers_complete()
         scope: Any = self.scope
         scope[CLOSING], scope[WHOLE] = self.transport.is_closing, partial(self._answer_whole, self.cycle)
 
     def on_message_complete(self) -> None:
         self._unfinished, self._in_headers = False, True
-        HttpToolsProtocol.on_message_complete(self)
+        super().on_message_complete()
 
     def _answer_whole(self, cycle: Any, status: int, lines: bytes, body: bytes) -> bool:
         """Does in one step what uvicorn does in two, for an answer that is whole: it need not look at each header, nor

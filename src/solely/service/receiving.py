@@ -26,19 +26,10 @@ async def read_body(call: Call[Any, Any], cap: int) -> bytes:
     length = call.headers.get(b"content-length")
     if length is not None and length.isdigit() and int(length[:20]) > cap:
         raise Problem(TOO_LARGE, f"the body has {int(length[:20])} bytes; the most is {cap}")
-    message = await call.receive()
-    if message["type"] == "http.request" and not message.get("more_body", False):  # in one piece, as nearly all are
-        body: bytes = message.get("body", b"")
-        if len(body) > cap:
-            raise Problem(TOO_LARGE, f"the body has more than {cap} bytes")
-        return body
-    return await _read_pieces(call, message, cap)
-
-
-async def _read_pieces(call: Call[Any, Any], message: Any, cap: int) -> bytes:
     pieces: list[bytes] = []
     size = 0
     while True:
+        message = await call.receive()
         if message["type"] != "http.request":
             raise ClientGone
         piece: bytes = message.get("body", b"")
@@ -46,9 +37,8 @@ async def _read_pieces(call: Call[Any, Any], message: Any, cap: int) -> bytes:
         if size > cap:
             raise Problem(TOO_LARGE, f"the body has more than {cap} bytes")
         if not message.get("more_body", False):
-            return b"".join((*pieces, piece))
+            return b"".join((*pieces, piece)) if pieces else piece
         pieces.append(piece)
-        message = await call.receive()
 
 
 def decoders(route: Route) -> tuple[Callable[[Call[Any, Any]], Any] | None, Callable[[bytes], Any] | None]:

@@ -25,7 +25,7 @@ _OFFER = int(OFFER * US)
 
 def us(seconds: float) -> int:
     """Whole microseconds, at least one for any positive duration."""
-    return max(1, round(seconds * US)) if seconds > 0 else 0
+    return int(seconds * US + 0.5) or 1 if seconds > 0 else 0
 
 
 class Now(NamedTuple):

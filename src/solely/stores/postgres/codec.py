@@ -29,6 +29,7 @@ from ...ops import (
     Unhit,
     make,
 )
+from ..transitions import us
 
 Values = tuple[Any, ...]
 Row = tuple[Any, ...]  # the fields of the type `reply` in 0002_records.sql
@@ -39,11 +40,6 @@ _STATES = {"f": FREE, "h": HELD, "d": DONE, "c": CLOSED}
 _BUSY: Row = ("b",)
 _ZERO, _B, _BRACE = b"0b{"
 _RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED)
-
-
-def us(seconds: float) -> int:
-    """Whole microseconds, at least one for any positive duration."""
-    return int(seconds * 1_000_000 + 0.5) or 1 if seconds > 0 else 0
 
 
 def _queue(op: Take) -> str:

@@ -18,11 +18,12 @@ from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
 from .. import Clock, Tell
 from .aio_ear import AsyncEar, EarWire
 from .aio_wire import AsyncWire, fail
-from .codec import LOAD, Answers, Codec, chunks, decode, lacks_script, waits
+from .codec import LOAD, Codec, chunks, waits
 from .faults import NotPrimary
 from .health import admit, read_info
 from .parts import MOST_ROUNDS, Batch, Part, calls
 from .questions import Question, Routes, check, find_keys, find_routes, page
+from .replies import Answers, decode, lacks_script
 from .settings import Address, Settings
 
 T = TypeVar("T")

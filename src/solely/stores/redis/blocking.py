@@ -16,12 +16,13 @@ from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
 from .. import Clock, Tell
-from .codec import DECODE, Answers, Codec, chunks, decode, packed, waits
+from .codec import Codec, chunks, packed, waits
 from .ear import Ear
 from .faults import NotPrimary
 from .health import admit, read_info
 from .parts import MOST_ROUNDS, Batch, calls
 from .questions import Question, Routes, check, find_keys, find_routes, page
+from .replies import DECODE, Answers, decode
 from .settings import Address, Settings
 from .wire import Wire
 

@@ -1,4 +1,4 @@
-"""Ops to commands and answers to replies: pure, the same for threads and asyncio. perform.lua tells the wire form."""
+"""Ops to commands: pure, the same for threads and asyncio. perform.lua tells the wire form."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any, TypeVar, cast
 from urllib.parse import quote
 from zlib import crc32
 
-from hiredis import ReplyError, pack_command
+from hiredis import pack_command
 
-from ...errors import StoreError
-from ...model import CLOSED, DONE, FREE, HELD, RELEASED, Allowance, Entry, Item, Released, item_key
+from ...model import item_key
 from ...ops import (
     MAX_BATCH,
     Ack,
@@ -26,13 +25,12 @@ from ...ops import (
     Read,
     Release,
     Renew,
-    Reply,
     Return,
     Take,
     Unhit,
 )  # fmt: skip
 from .. import Clock
-from .faults import fault
+from ..transitions import us
 from .script import PERFORM, SHA
 
 
@@ -46,19 +44,10 @@ BUCKETS = 256  # hash tags in a cluster: spread over any sane number of nodes, f
 LOAD: bytes = packed("SCRIPT", "LOAD", PERFORM)
 
 Words = tuple[str, tuple[Any, ...]]
-Answers = list[Reply | StoreError]
 T = TypeVar("T")
-_STATES = {b"f": FREE, b"h": HELD, b"d": DONE, b"c": CLOSED}
-_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED)
-_new = tuple.__new__
-_FIRST = {48: False, 49: True}
 _MARKS, _WHOSE = {Mark}, itemgetter(1, 2)  # owner and ttl of a Mark
 _KNOWN_SPANS = 256  # durations of which the word is remembered
 _YES, _NO = "$1\r\n1\r\n", "$0\r\n\r\n"
-
-
-def _us(seconds: float) -> int:
-    return int(seconds * 1_000_000 + 0.5) or 1 if seconds > 0 else 0
 
 
 # -- encoding: an op is a key and words; see perform.lua
@@ -69,20 +58,20 @@ def _acquire(op: Acquire, base: str) -> Words:
     if delay or fingerprint or counted or value:
         flags = ("1" if counted else "", "1" if value else "")
         if delay or "\0" in owner or "\0" in fingerprint or "\0" in info:
-            return base + key, ("acquire", 8, owner, _us(ttl), info, client, _us(delay), fingerprint, *flags)
-        return base + key, ("A", owner, _us(ttl), info, client, fingerprint, *flags)
+            return base + key, ("acquire", 8, owner, us(ttl), info, client, us(delay), fingerprint, *flags)
+        return base + key, ("A", owner, us(ttl), info, client, fingerprint, *flags)
     return base + key, ("a", owner, int(ttl * 1_000_000 + 0.5) or 1, info, client)
 
 
 def _release(op: Release, base: str) -> Words:
     key, owner, revoke, delay, keep = op
     if revoke or delay or keep:
-        return base + key, ("release", 4, owner, "1" if revoke else "", _us(delay), _us(keep))
+        return base + key, ("release", 4, owner, "1" if revoke else "", us(delay), us(keep))
     return base + key, ("r", owner)
 
 
 def _take(op: Take, base: str) -> Words:
-    return f"{base}#queue:{quote(op.queue, safe='')}", ("take", 3, op.owner, _us(op.ttl), op.id)
+    return f"{base}#queue:{quote(op.queue, safe='')}", ("take", 3, op.owner, us(op.ttl), op.id)
 
 
 def _hits(op: Hit | Unhit, base: str) -> str:
@@ -96,22 +85,22 @@ def _item_name(op: Push | Ack | Return, base: str) -> str:
 _ENCODE: dict[type, Callable[[Any, str], Words]] = {
     Acquire: _acquire,
     Release: _release,
-    Mark: lambda op, base: (base + op.key, ("m", op.owner, _us(op.ttl), 1)),
-    Renew: lambda op, base: (base + op.key, ("renew", 2, op.owner, _us(op.ttl))),
-    Finish: lambda op, base: (base + op.key, ("F", op.owner, op.value, _us(op.keep))),
+    Mark: lambda op, base: (base + op.key, ("m", op.owner, us(op.ttl), 1)),
+    Renew: lambda op, base: (base + op.key, ("renew", 2, op.owner, us(op.ttl))),
+    Finish: lambda op, base: (base + op.key, ("F", op.owner, op.value, us(op.keep))),
     Read: lambda op, base: (base + op.key, ("read", 0)),
     Clear: lambda op, base: (base + op.key, ("clear", 1, op.fence)),
     Advance: lambda op, base: (base + op.key, ("advance", 1, op.value)),
-    Hit: lambda op, base: (_hits(op, base), ("hit", 3, op.owner, op.limit, _us(op.per))),
+    Hit: lambda op, base: (_hits(op, base), ("hit", 3, op.owner, op.limit, us(op.per))),
     Unhit: lambda op, base: (_hits(op, base), ("unhit", 1, op.owner)),
-    Push: lambda op, base: (_item_name(op, base), ("push", 2, op.payload, _us(op.delay))),
+    Push: lambda op, base: (_item_name(op, base), ("push", 2, op.payload, us(op.delay))),
     Take: _take,
     Ack: lambda op, base: (_item_name(op, base), ("ack", 1, op.owner)),
-    Return: lambda op, base: (_item_name(op, base), ("give_back", 2, op.owner, _us(op.delay))),
+    Return: lambda op, base: (_item_name(op, base), ("give_back", 2, op.owner, us(op.delay))),
 }
 
 
-def _run(ops: Sequence[Op], start: int) -> int:
+def run_of_marks(ops: Sequence[Op], start: int) -> int:
     """Where the run of Marks that begins at `start` ends: all of one owner and one ttl."""
     if start == 0 and set(map(type, ops)) == _MARKS and len(set(map(_WHOSE, ops))) == 1:  # the usual case, quickly
         return len(ops)
@@ -160,7 +149,7 @@ class Codec:
 
     def _span(self, seconds: float) -> str:
         """The duration as a word of a command; few differ in one program, and those are remembered."""
-        word = str(_us(seconds))
+        word = str(us(seconds))
         span = f"${len(word)}\r\n{word}\r\n"
         if len(self._spans) < _KNOWN_SPANS:
             self._spans[seconds] = span
@@ -210,9 +199,9 @@ class Codec:
         while place < end:
             op = ops[place]
             if type(op) is Mark:
-                beyond = _run(ops, place)
+                beyond = run_of_marks(ops, place)
                 keys += [base + mark[0] for mark in ops[place:beyond]]
-                args += ("m", op.owner, _us(op.ttl), beyond - place)
+                args += ("m", op.owner, us(op.ttl), beyond - place)
                 place = beyond
             else:
                 name, words = _ENCODE[type(op)](op, base)
@@ -249,106 +238,3 @@ def waits(ops: Sequence[Op]) -> bool:
         if type(op) is Acquire and op.client:
             return True
     return False
-
-
-# -- decoding
-
-
-def lacks_script(raw: Any) -> bool:
-    """True if nothing was performed because the server does not know the script yet (or no longer)."""
-    return type(raw) is ReplyError and str(raw).startswith("NOSCRIPT")
-
-
-def _entry(key: str, owner: str, raw: Any) -> Entry:
-    state, fence, left, mine, attempts, refused, waiters, fingerprint, info, value, gone = raw
-    seconds = left / 1_000_000 if left >= 0 else float("inf")
-    return Entry(
-        key, _STATES[state], fence, seconds, owner if mine else "", attempts, refused, waiters,
-        fingerprint.decode(), info.decode(), value, gone.decode(),
-    )  # fmt: skip
-
-
-def _acquired(op: Acquire, raw: Any) -> Entry:
-    if type(raw) is int:
-        # Half the time of Entry(…), in the commonest answer of all.
-        return _new(Entry, (op[0], HELD, raw, float(op[2]), op[1], 1, 0, 0, op[6], op[3], None, ""))
-    if len(raw) != 5:
-        return _entry(op.key, op.owner, raw)
-    done, fence, left, refused, rest = raw
-    print, info, *value = rest.split(b"\0", 2)
-    state, kept = (DONE, value[0] if value else None) if done else (HELD, None)
-    fields = (op[0], state, fence, left / 1_000_000, "", 1, refused, 0, print.decode(), info.decode(), kept, "")
-    return _new(Entry, fields)
-
-
-def _finished(op: Finish, raw: Any) -> Entry:
-    if len(raw) != 3:
-        return _entry(op.key, op.owner, raw)
-    fence, refused, rest = raw
-    print, _, info = rest.partition(b"\0")
-    key, owner, value, keep = op
-    fields = (key, DONE, fence, _us(keep) / 1_000_000, owner, 1, refused, 0, print.decode(), info.decode(), value, "")
-    return _new(Entry, fields)
-
-
-def _item(op: Take, raw: Any) -> Item | None:
-    if raw is None:
-        return None
-    id, payload, attempts, left, fence = raw
-    return Item(id.decode(), payload, attempts, left / 1_000_000, fence)
-
-
-def _yes(op: Op, raw: Any) -> bool:
-    return bool(raw == 1)
-
-
-DECODE: dict[type, Callable[[Any, Any], Reply]] = {
-    Acquire: _acquired,
-    Release: lambda op, raw: _RELEASED[raw],
-    Renew: lambda op, raw: _entry(op.key, op.owner, raw),
-    Finish: _finished,
-    Read: lambda op, raw: _entry(op.key, "", raw),
-    Clear: _yes,
-    Advance: lambda op, raw: _entry(op.key, "", raw),
-    Hit: lambda op, raw: Allowance(raw[0] == 1, raw[1], raw[2] / 1_000_000),
-    Unhit: _yes,
-    Push: _yes,
-    Take: _item,
-    Ack: _yes,
-    Return: _yes,
-}
-
-
-def decode(ops: Sequence[Op], raw: Any, failures: list[StoreError]) -> Answers:
-    """One reply per op, an error in the place of what failed; the errors are added to `failures` as well."""
-    if isinstance(raw, ReplyError):
-        failures += (errors := [fault(raw, getattr(op, "key", "")) for op in ops])
-        return list(errors)
-    if len(ops) == 1 and type(ops[0]) is not Mark and type(raw[0]) is not ReplyError:
-        return [DECODE[type(ops[0])](ops[0], raw[0])]
-    answers: Answers = []
-    for part in raw:  # one per op, but one per run of Marks
-        op = ops[len(answers)]
-        if type(op) is Mark:
-            _add_marks(ops, part, answers, failures)
-        elif type(part) is ReplyError:
-            failures.append(error := fault(part, getattr(op, "key", "")))
-            answers.append(error)
-        else:
-            answers.append(DECODE[type(op)](op, part))
-    return answers
-
-
-def _add_marks(ops: Sequence[Op], part: Any, answers: Answers, failures: list[StoreError]) -> None:
-    """The answers to one run of Marks: told in one string, or one by one if some failed, or in one error."""
-    if type(part) is bytes:
-        answers += [_FIRST[digit] for digit in part]
-        return
-    start = len(answers)
-    marks = ops[start : _run(ops, start)]
-    for mark, each in zip(marks, part if isinstance(part, list) else [part] * len(marks), strict=True):
-        if isinstance(each, ReplyError):
-            failures.append(error := fault(each, mark.key))  # type: ignore[union-attr]
-            answers.append(error)
-        else:
-            answers.append(each == 1)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...errors import StoreError, StoreUnavailable, has_any
+from ...errors import StoreError, StoreUnavailable, first_error
 from ...ops import Op
-from .codec import Answers, Codec, chunks, decode, packed
+from .codec import Codec, chunks, packed
 from .faults import Elsewhere
 from .questions import Routes
+from .replies import Answers, decode
 from .settings import Address
 
 ASKING = packed("ASKING")
@@ -75,7 +76,7 @@ class Batch:
             self.answers[place] = answer
 
     def failures(self) -> list[StoreError]:
-        if not has_any(StoreError, self.answers):
+        if first_error(StoreError, self.answers) is None:
             return []
         return [answer for answer in self.answers if isinstance(answer, StoreError)]
 

@@ -11,8 +11,9 @@ import hiredis
 import redis.connection
 from redis.exceptions import RedisError
 
-from .codec import LOAD, lacks_script, packed
+from .codec import LOAD, packed
 from .links import link, refused
+from .replies import lacks_script
 from .settings import Address, Settings
 
 

@@ -5,7 +5,8 @@
 -- outcomes: a digit per old key, as release answers in `fence`, or b for busy
 -- fences: one per new key that was granted; 0 for one that was refused, -1 for busy
 -- others: the replies to those that were refused, in their order, as a JSON array; NULL if there are none
--- A plan that reads the whole table, which is right while that is small, would be kept when it has grown.
+-- Its plans are made once: anew for each call they would take longer than the call. And one that reads the whole table,
+-- which is right while that is small, would be kept when it has grown, so there is none.
 CREATE FUNCTION {exchange}(
     clock bigint, old_keys text[], old_owners text[], new_keys text[], new_owners text[], ttls bigint[], abouts text[],
     askers text[], OUT outcomes text, OUT fences bigint[], OUT others text

@@ -1,0 +1,138 @@
+"""Answers of the script to replies: pure, the same for threads and asyncio. perform.lua tells the wire form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hiredis import ReplyError
+
+from ...errors import StoreError
+from ...model import CLOSED, DONE, FREE, HELD, RELEASED, Allowance, Entry, Item, Released
+from ...ops import (
+    Ack,
+    Acquire,
+    Advance,
+    Clear,
+    Finish,
+    Hit,
+    Mark,
+    Op,
+    Push,
+    Read,
+    Release,
+    Renew,
+    Reply,
+    Return,
+    Take,
+    Unhit,
+    make,
+)
+from ..transitions import us
+from .codec import run_of_marks
+from .faults import fault
+
+Answers = list[Reply | StoreError]
+_STATES = {b"f": FREE, b"h": HELD, b"d": DONE, b"c": CLOSED}
+_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED)
+_FIRST = {48: False, 49: True}
+
+
+def lacks_script(raw: Any) -> bool:
+    """True if nothing was performed because the server does not know the script yet (or no longer)."""
+    return type(raw) is ReplyError and str(raw).startswith("NOSCRIPT")
+
+
+def _entry(key: str, owner: str, raw: Any) -> Entry:
+    state, fence, left, mine, attempts, refused, waiters, fingerprint, info, value, gone = raw
+    seconds = left / 1_000_000 if left >= 0 else float("inf")
+    return Entry(
+        key, _STATES[state], fence, seconds, owner if mine else "", attempts, refused, waiters,
+        fingerprint.decode(), info.decode(), value, gone.decode(),
+    )  # fmt: skip
+
+
+def _acquired(op: Acquire, raw: Any) -> Entry:
+    if type(raw) is int:
+        # Half the time of Entry(…), in the commonest answer of all.
+        return make(Entry, (op[0], HELD, raw, float(op[2]), op[1], 1, 0, 0, op[6], op[3], None, ""))
+    if len(raw) != 5:
+        return _entry(op.key, op.owner, raw)
+    done, fence, left, refused, rest = raw
+    print, info, *value = rest.split(b"\0", 2)
+    state, kept = (DONE, value[0] if value else None) if done else (HELD, None)
+    fields = (op[0], state, fence, left / 1_000_000, "", 1, refused, 0, print.decode(), info.decode(), kept, "")
+    return make(Entry, fields)
+
+
+def _finished(op: Finish, raw: Any) -> Entry:
+    if len(raw) != 3:
+        return _entry(op.key, op.owner, raw)
+    fence, refused, rest = raw
+    print, _, info = rest.partition(b"\0")
+    key, owner, value, keep = op
+    fields = (key, DONE, fence, us(keep) / 1_000_000, owner, 1, refused, 0, print.decode(), info.decode(), value, "")
+    return make(Entry, fields)
+
+
+def _item(op: Take, raw: Any) -> Item | None:
+    if raw is None:
+        return None
+    id, payload, attempts, left, fence = raw
+    return Item(id.decode(), payload, attempts, left / 1_000_000, fence)
+
+
+def _yes(op: Op, raw: Any) -> bool:
+    return bool(raw == 1)
+
+
+DECODE: dict[type, Callable[[Any, Any], Reply]] = {
+    Acquire: _acquired,
+    Release: lambda op, raw: _RELEASED[raw],
+    Renew: lambda op, raw: _entry(op.key, op.owner, raw),
+    Finish: _finished,
+    Read: lambda op, raw: _entry(op.key, "", raw),
+    Clear: _yes,
+    Advance: lambda op, raw: _entry(op.key, "", raw),
+    Hit: lambda op, raw: Allowance(raw[0] == 1, raw[1], raw[2] / 1_000_000),
+    Unhit: _yes,
+    Push: _yes,
+    Take: _item,
+    Ack: _yes,
+    Return: _yes,
+}
+
+
+def decode(ops: Sequence[Op], raw: Any, failures: list[StoreError]) -> Answers:
+    """One reply per op, an error in the place of what failed; the errors are added to `failures` as well."""
+    if isinstance(raw, ReplyError):
+        failures += (errors := [fault(raw, getattr(op, "key", "")) for op in ops])
+        return list(errors)
+    if len(ops) == 1 and type(ops[0]) is not Mark and type(raw[0]) is not ReplyError:
+        return [DECODE[type(ops[0])](ops[0], raw[0])]
+    answers: Answers = []
+    for part in raw:  # one per op, but one per run of Marks
+        op = ops[len(answers)]
+        if type(op) is Mark:
+            _add_marks(ops, part, answers, failures)
+        elif type(part) is ReplyError:
+            failures.append(error := fault(part, getattr(op, "key", "")))
+            answers.append(error)
+        else:
+            answers.append(DECODE[type(op)](op, part))
+    return answers
+
+
+def _add_marks(ops: Sequence[Op], part: Any, answers: Answers, failures: list[StoreError]) -> None:
+    """The answers to one run of Marks: told in one string, or one by one if some failed, or in one error."""
+    if type(part) is bytes:
+        answers += [_FIRST[digit] for digit in part]
+        return
+    start = len(answers)
+    marks = ops[start : run_of_marks(ops, start)]
+    for mark, each in zip(marks, part if isinstance(part, list) else [part] * len(marks), strict=True):
+        if isinstance(each, ReplyError):
+            failures.append(error := fault(each, mark.key))  # type: ignore[union-attr]
+            answers.append(error)
+        else:
+            answers.append(each == 1)
