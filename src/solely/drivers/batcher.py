@@ -64,22 +64,24 @@ class Batcher:
         self._heavy = False  # True if one of them carries a body
         self._due = False  # True if a flush at the end of this turn is arranged
         self._portion: int = getattr(store, "portion", MAX_BATCH)
+        self._room = self._portion  # for so many more, until these are sent
         self._flying: set[asyncio.Future[Any]] = set()
 
     def submit(self, op: Op, share: _Share | None = None) -> Any:
         """A future of (reply, when it was sent); or the share, if that is who takes the answer."""
         asker: asyncio.Future[Any] | _Share = asyncio.Future(loop=self.loop) if share is None else share
-        if not self._due:
-            self._due = True
-            self.loop.call_soon(self._end_turn)
-        kind, pending = type(op), self._pending
+        kind = type(op)
         if kind in URGENT:
             self._urgent.append((op, asker))
         else:
-            pending.append((op, asker))
+            self._pending.append((op, asker))
             if kind in HEAVY:
                 self._heavy = True
-        if len(pending) + len(self._urgent) >= self._portion:
+        if not self._due:
+            self._due = True
+            self.loop.call_soon(self._end_turn)
+        self._room -= 1
+        if not self._room:
             self._flush()  # so that the store works on these while the other tasks of this turn ask for more
         return asker
 
@@ -90,7 +92,7 @@ class Batcher:
         if not 0 < len(ops) <= FEW:
             self._perform(ops, lambda sent, done: self._all_answered(ops, future, sent, done), awaited=True)
             return future
-        if len(self._pending) + len(self._urgent) + len(ops) > self._portion:
+        if len(ops) > self._room:
             self._flush()  # so that they stay in one batch
         together = _Together(future, len(ops))
         for place, op in enumerate(ops):
@@ -124,6 +126,7 @@ class Batcher:
     def _flush(self) -> None:
         waiting = self._urgent + self._pending if self._urgent else self._pending
         heavy, self._urgent, self._pending, self._heavy = self._heavy, [], [], False
+        self._room = self._portion
         if len(waiting) == 1 or (len(waiting) <= MAX_BATCH and not heavy):
             self._send(waiting)
             return

@@ -29,6 +29,7 @@ from ...ops import (
     Unhit,
     make,
 )
+from ..exchange import Exchange
 from ..transitions import us
 
 Values = tuple[Any, ...]
@@ -122,25 +123,15 @@ def batch(ops: Sequence[Op], clock: int | None) -> tuple[str, Values]:
     )
 
 
-def exchange(ops: Sequence[Op], clock: int | None) -> tuple[str, Values] | None:
-    """The statement that performs many plain Releases and Acquires, and its values; None if they are not all plain, or
-    if their order matters: only a Release may have its key occur again behind it, in an Acquire."""
-    old: dict[str, str] = {}
-    new: dict[str, tuple[str, int, str, str]] = {}
-    for op in ops:
-        if type(op) is Release:
-            key, owner, revoke, delay, keep = op
-            if revoke or delay or keep or key in old or key in new:
-                return None
-            old[key] = owner
-        elif type(op) is Acquire:
-            key, owner, ttl, info, client, delay, fingerprint, counted, value = op
-            if delay or fingerprint or counted or value or key in new:
-                return None
-            new[key] = owner, int(ttl * 1_000_000 + 0.5) or 1, info, client
-        else:
-            return None
-    lists = (list(old), list(old.values()), list(new), *map(list, zip(*new.values(), strict=True)))
+def exchanging(exchange: Exchange, clock: int | None) -> tuple[str, Values]:
+    """The statement that performs an exchange, and its values."""
+    old, new = exchange
+    if len(old) == len(new) == 1:
+        (let_go,), (take,) = old.values(), new.values()
+        key, owner, ttl, info, client, *_ = take
+        return "handover", (clock, let_go.key, let_go.owner, key, owner, us(ttl), info, client)
+    taken = [(owner, us(ttl), info, client) for _, owner, ttl, info, client, *_ in new.values()]
+    lists = (list(old), [op.owner for op in old.values()], list(new), *map(list, zip(*taken, strict=True)))
     return "exchange", (clock, *(each or None for each in lists), *(None,) * (7 - len(lists)))
 
 
@@ -183,6 +174,15 @@ def widened(op: Op, row: Row) -> Row:
     if answer[0] == "{":
         return tuple(json.loads(answer).values())
     return ("h", int(answer), us(op.ttl), True, 1, 0, 0, "", op.info, None, "")  # type: ignore[union-attr]
+
+
+def handed_over(ops: Sequence[Op], result: Any) -> list[Row]:
+    """The rows that answer an exchange of one key for one."""
+    outcome, fence = result.get_value(0, 0), result.get_value(0, 1)
+    released = _BUSY if outcome is None else (None, _number(outcome))
+    return [
+        released if type(op) is Release else widened(op, (None if fence is None else fence.decode(),)) for op in ops
+    ]
 
 
 def exchanged(ops: Sequence[Op], result: Any) -> list[Row]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...errors import StoreError
 from ...ops import MAX_BATCH, Acquire, Mark, Op, Release
+from ..exchange import exchange
 from . import codec
 from .codec import Answers, Values
 from .faults import Contended
@@ -62,7 +63,8 @@ def statement(part: Sequence[Op], clock: int | None) -> tuple[str, Values]:
         return codec.lone(part[0], clock, None)
     if _run_of_marks(part, 0) == len(part):
         return codec.marks(part, clock)  # type: ignore[arg-type]
-    return codec.exchange(part, clock) or codec.batch(part, clock)
+    plain = exchange(part)
+    return codec.exchanging(plain, clock) if plain is not None else codec.batch(part, clock)
 
 
 def answers(part: Sequence[Op], result: Any, busy: list[int]) -> Answers:
@@ -71,6 +73,8 @@ def answers(part: Sequence[Op], result: Any, busy: list[int]) -> Answers:
         rows = [codec.decode_lone(part[0], result)]
     elif result.nfields == 1:
         rows = [_DIGITS[digit] for digit in result.get_value(0, 0)]
+    elif result.nfields == 2:
+        rows = codec.handed_over(part, result)
     elif result.nfields == 3:
         rows = codec.exchanged(part, result)
     else:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from solely.errors import StoreMisconfigured
 
@@ -19,9 +20,11 @@ from .schema import base_of_boot, create, is_there, known_base
 BUSY_SLICE = 0.020
 # Bytes of a page, where the file is ours to make: a commit writes and checks whole pages, and an entry is short.
 PAGE_SIZE = 2_048
-# Pages in the write-ahead log before they go into the file: 16 MB, since a checkpoint after every 500 leases would
-# take a third of the time when keys are many and each lies on a page of its own.
-CHECKPOINT_AFTER = 8_000
+# Pages in the write-ahead log before they go into the file. Many, since a checkpoint after every 500 leases would take
+# a third of the time when each key lies on a page of its own; fewer while the file has few pages, since the log's index
+# looks at every earlier copy of a page for each new one.
+_LONGEST_LOG, _SHORTEST_LOG = 8_000, 1_000
+_COPIES = 100  # of each page, in a log whose file is small
 _RETRY = 0.005  # seconds between tries to switch to WAL, which SQLite's own busy handler does not cover: a few writes
 
 
@@ -37,13 +40,19 @@ def connect(path: str, shared: bool, readings: Readings, timeout: float) -> tupl
     try:
         if not shared:
             connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_AFTER}")
         base = _prepare(connection, path, shared, readings, timeout)
+        fit_log(connection.execute)
         connection.execute(f"PRAGMA busy_timeout = {BUSY_SLICE * 1_000:.0f}")
         return connection, base
     except BaseException:
         connection.close()
         raise
+
+
+def fit_log(execute: Callable[..., Any]) -> None:
+    """Lets the write-ahead log grow as long as suits the size of the file."""
+    (pages,) = execute("PRAGMA page_count").fetchone()
+    execute(f"PRAGMA wal_autocheckpoint = {min(max(_COPIES * pages, _SHORTEST_LOG), _LONGEST_LOG)}")
 
 
 def _prepare(connection: sqlite3.Connection, path: str, shared: bool, readings: Readings, timeout: float) -> int:

@@ -29,6 +29,9 @@ class Fences(Protocol):
     def next(self) -> int | None:
         """The next fence; None if some must be reserved first."""
 
+    def several(self, count: int) -> range | None:
+        """The next ones, as many as that; None if some must be reserved first, or each must be asked for."""
+
     def reserve(self, execute: Execute) -> int:
         """The next fence, with room for more, inside a transaction."""
 
@@ -57,6 +60,13 @@ class ClockFences:
             return self.last
         return None
 
+    def several(self, count: int) -> range | None:
+        fences = range(first := max(self.last + 1, self._base + self._tick()), first + count)
+        if fences.stop > self._bound:
+            return None
+        self.last = fences[-1]
+        return fences
+
     def reserve(self, execute: Execute) -> int:
         fence = max(self.last + 1, self._base + self._tick())
         self._bound = fence + RESERVE
@@ -82,6 +92,8 @@ class CountedFences:
     def next(self) -> int:
         self.last = max(self.last + 1, self._wall())
         return self.last
+
+    def several(self, count: int) -> None: ...
 
     def reserve(self, execute: Execute) -> int:
         return self.next()

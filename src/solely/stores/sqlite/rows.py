@@ -72,6 +72,7 @@ class Rows:
         self.readings = readings
         self.read_lease, self._longest_wait = readings.lease, longest_wait
         self.execute: Any = None
+        self.execute_many: Any = None
         self.now = t.Now(0, 0)
         self.latest = 0
         self.fixed = False  # `now` stands still: inside a transaction or a look
@@ -96,11 +97,11 @@ class Rows:
                 raise MustWrite
             self.execute(_WRITE, (key, *place(key, record), *new))
 
-    def decide(self, ops: Sequence[Op], step: Callable[[Op], Any]) -> list[Any]:
+    def decide(self, ops: Sequence[Op], steps: Callable[[Sequence[Op]], list[Any]]) -> list[Any]:
         """The replies of one transaction, at one moment; with them it may commit."""
         self.now = self.clocks()
         self.fences.begin(self.execute)
-        replies = [step(op) for op in ops]
+        replies = steps(ops)
         self.fences.commit(self.execute)
         if self.readings.goes_back and self.now.lease > self.latest:
             self.execute(SQL["keep_latest"], (self.now.lease,))

@@ -10,21 +10,23 @@ from typing import Any, TypeVar
 
 from solely.errors import StoreError, StoreUnavailable
 from solely.model import Entry, Finding
-from solely.ops import MAX_BATCH, Acquire, Advance, Mark, Op, Read, Reply
+from solely.ops import MAX_BATCH, Acquire, Advance, Mark, Op, Read, Release, Reply
 from solely.stores import transitions as t
+from solely.stores.exchange import exchange
 
 from .clock import Readings
-from .connection import BUSY_SLICE, connect
+from .connection import BUSY_SLICE, connect, fit_log
 from .faults import doubt, explain, is_busy
 from .fences import fences_for
 from .health import findings
 from .hub import Hub
 from .pages import page
 from .rows import MustWrite, Rows
-from .steps import ALONE, DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive
+from .steps import ALONE, DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive, release_all_clean, take_all_absent
 from .sweep import EVERY, Sweep
 
 _LOOK_FIRST = frozenset({Mark, Read, Advance})  # often answered without a change: then no writer is waited for
+FEWEST = 4  # ops that are worth asking whether they are an exchange
 
 Found = TypeVar("Found")
 
@@ -37,7 +39,7 @@ class Session(Rows):
         self.path, self.shared, self.hub, self.timeout = path, shared, hub, timeout
         self.lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
-        self._alone_allowed = readings.tick is not None  # a counted fence takes a second statement
+        self._shortcuts = ALONE if readings.tick is not None else {}  # a counted fence takes a second statement
         self._sweep = Sweep()
         self._until_sweep = EVERY
         with hub.opening:
@@ -52,13 +54,13 @@ class Session(Rows):
             connection, base = connect(self.path, self.shared, self.readings, self.timeout)
         self.fences = fences_for(self.readings, base)
         connection.create_function("next_fence", 0, self.fences.next)
-        self._connection, self.execute = connection, connection.execute
+        self._connection, self.execute, self.execute_many = connection, connection.execute, connection.executemany
         self.execute("PRAGMA synchronous = NORMAL")
         self.durable = False
 
     def disconnect(self) -> None:
         """Closes the connection; the next op opens a new one."""
-        connection, self._connection, self.execute = self._connection, None, None
+        connection, self._connection, self.execute, self.execute_many = self._connection, None, None, None
         if connection is not None:
             connection.close()
 
@@ -75,35 +77,36 @@ class Session(Rows):
         with self.lock:
             if self._connection is None and (failed := self._first_connect()):
                 return [failed] * len(ops)
-            replies = self._alone(ops[0]) if len(ops) == 1 else None
-            if replies is None:
-                replies = self._together(ops) if len(ops) <= MAX_BATCH else self._in_portions(ops)
+            if len(ops) == 1 and self._until_sweep > 0:  # the commonest call, in as few steps as there can be
+                reply = self._alone(ops[0])
+                if reply is not MISS:
+                    self._until_sweep -= 1
+                    return [reply]
+            replies = self._together(ops) if len(ops) <= MAX_BATCH else self._in_portions(ops)
             self._until_sweep -= len(ops)
             if self._until_sweep <= 0:
                 self._sweep_some()
-            hints = self.hints
-            if hints:
-                self.hints = []
+            hints, self.hints = self.hints, []
         for client, key in hints:
             self.hub.tell(client, key)
         return replies
 
-    def _alone(self, op: Any) -> list[Reply | StoreError] | None:
-        """The commonest ops in one statement that is its own transaction, under the same lock as BEGIN IMMEDIATE;
-        None if the long way must decide."""
-        shortcut, hub = ALONE.get(type(op)), self.hub
-        if shortcut is None or not self._alone_allowed or op.key in hub.contended:
-            return None
+    def _alone(self, op: Any) -> Any:
+        """The reply to one of the commonest ops, in one statement that is its own transaction, under the same lock as
+        BEGIN IMMEDIATE; MISS if the long way must decide."""
+        shortcut = self._shortcuts.get(type(op))
+        hub = self.hub
+        if shortcut is None or op.key in hub.contended:
+            return MISS
         if not hub.writing.acquire(False):
             self._enter()
         try:
             if self.durable:
                 self._wait_for_disk(False)
-            reply: Any = shortcut(self, op)
-            return None if reply is MISS else [reply]
+            return shortcut(self, op)
         except sqlite3.Error as error:
             doubt(self.path, error)  # else nothing was performed: the long way tries again, or says why not
-            return None
+            return MISS
         finally:
             hub.writing.release()
 
@@ -200,7 +203,7 @@ class Session(Rows):
         self.execute("BEGIN IMMEDIATE")
         self.fixed = True
         try:
-            replies = self.decide(ops, self._step)
+            replies = self.decide(ops, self._steps)
             self._commit()
             return replies
         except BaseException:
@@ -217,6 +220,15 @@ class Session(Rows):
         except sqlite3.Error as error:
             doubt(self.path, error)
             raise
+
+    def _steps(self, ops: Sequence[Op]) -> list[Any]:
+        plain = exchange(ops) if len(ops) >= FEWEST else None
+        if plain is None:
+            return [self._step(op) for op in ops]
+        old, new = plain[0].values(), plain[1].values()
+        outcomes = iter((release_all_clean(self, old) if old else None) or [self._step(op) for op in old])
+        entries = iter((take_all_absent(self, new) if new else None) or [self._step(op) for op in new])
+        return [next(outcomes) if type(op) is Release else next(entries) for op in ops]
 
     def _step(self, op: Op) -> Any:
         kind = type(op)
@@ -268,6 +280,7 @@ class Session(Rows):
             self._wait_for_disk(False)
             self.now = self.clocks()
             self._sweep.run(self.execute, self.now)
+            fit_log(self.execute)
         except sqlite3.Error:
             if self._connection is not None and self._connection.in_transaction:
                 self.execute("ROLLBACK")

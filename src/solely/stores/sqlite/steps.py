@@ -3,7 +3,7 @@ SHORTCUTS say the same of the commonest case in one statement, and answer MISS i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from solely.model import Allowance, Entry, Item, Released, State, item_key
@@ -74,6 +74,29 @@ def release_clean(rows: Rows, op: Release) -> Released | _Miss:
     if revoke or delay or keep or rows.execute(_RELEASE, (key, owner, rows.lease_soon())).rowcount != 1:
         return MISS
     return _RELEASED
+
+
+def take_all_absent(rows: Rows, ops: Collection[Acquire]) -> list[Entry] | None:
+    """As take_absent, many keys at once; None if any of them is not absent: then those that were are taken, and to ask
+    for each again tells which."""
+    fences = rows.fences.several(len(ops))
+    if fences is None:
+        return None
+    now, fields, entries = rows.now.lease, [], []
+    for op, fence in zip(ops, fences, strict=True):
+        key, owner, ttl, info, *_ = op
+        span = int(ttl * t.US + 0.5) or 1
+        fields.append((key, owner, now + span, 0, "", info, fence))
+        entries.append(_new(Entry, (key, _HELD, fence, span / t.US, owner, 1, 0, 0, "", info, None, "")))
+    return entries if rows.execute_many(_TAKE, fields).rowcount == len(fields) else None
+
+
+def release_all_clean(rows: Rows, ops: Collection[Release]) -> list[Released] | None:
+    """As release_clean, many holds at once; None if any of them is not clean: the others are let go of, and answer the
+    same when asked again."""
+    now = rows.now.lease
+    fields = [(key, owner, now) for key, owner, *_ in ops]
+    return [_RELEASED] * len(fields) if rows.execute_many(_RELEASE, fields).rowcount == len(fields) else None
 
 
 # -- entries

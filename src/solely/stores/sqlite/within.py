@@ -91,7 +91,7 @@ class Visit(Rows):
         self.execute("SAVEPOINT solely")
         try:
             self._be_at_home()
-            replies = self.decide(ops, lambda op: STEPS[type(op)](self, op))
+            replies = self.decide(ops, lambda ops: [STEPS[type(op)](self, op) for op in ops])
             self.execute("RELEASE solely")
             return replies
         except BaseException:
