@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -149,19 +149,28 @@ def test_a_batch_too_large_for_the_table_of_locks_is_split() -> None:
 # -- plain releases and acquires at once
 
 
-def test_an_exchange_is_answered_as_one_by_one(store: Store, clock: ManualClock) -> None:
-    """Plain releases and acquires go out as one statement: every state that a key can be in is met in it, twice."""
+Both = Callable[..., None]
+
+
+@pytest.fixture
+def both(store: Store, clock: ManualClock) -> Both:
+    """Performs ops on the store and on the model, whose answers must be the same."""
     model = MemoryStore(Memory(clock=clock))
+
+    def perform(*ops: Op) -> None:
+        assert _timeless(store.perform(ops)) == _timeless(model.perform(ops))
+
+    return perform
+
+
+def every_state(both: Both, clock: ManualClock) -> list[str]:
+    """Keys, one in each state that a key can be in for `me`."""
     part = fresh("lock/exchange")
     names = [
         "free", "mine", "theirs", "over", "waited for", "offered", "closed", "revoked", "mark", "my mark", "result",
         "watermark", "expired under me",
     ]  # fmt: skip
     key = {name: f"{part}/{name}" for name in names}
-
-    def both(*ops: Op) -> None:
-        assert _timeless(store.perform(ops)) == _timeless(model.perform(ops))
-
     both(Acquire(key["over"], "other", 1, delay=0.5), Acquire(key["expired under me"], "me", 1))
     clock.advance(1)
     both(Acquire(key["mine"], "me", 100), Acquire(key["theirs"], "other", 100), Acquire(key["waited for"], "me", 100))
@@ -170,12 +179,35 @@ def test_an_exchange_is_answered_as_one_by_one(store: Store, clock: ManualClock)
     both(Acquire(key["closed"], "other", 100), Release(key["closed"], "other", delay=100))
     both(Release(key["revoked"], "me", True), Mark(key["mark"], "other", 100), Mark(key["my mark"], "me", 100))
     both(Acquire(key["result"], "me", 1), Finish(key["result"], "me", b"", 100), Advance(key["watermark"], b"1"))
+    return list(key.values())
+
+
+def test_an_exchange_is_answered_as_one_by_one(both: Both, clock: ManualClock) -> None:
+    """Plain releases and acquires go out as one statement: every state that a key can be in is met in it, twice."""
+    keys = every_state(both, clock)
     for owner in ("me", "you"):
-        gone = [Release(key[name], owner) for name in names]
-        both(*gone, *(Acquire(key[name], owner, 10, "info", "e") for name in names))
-        both(*(Read(key[name]) for name in names))
+        gone = [Release(key, owner) for key in keys]
+        both(*gone, *(Acquire(key, owner, 10, "info", "e") for key in keys))
+        both(*(Read(key) for key in keys))
         both(*gone)
-        both(*(Acquire(key[name], owner, 10) for name in names))
+        both(*(Acquire(key, owner, 10) for key in keys))
+
+
+@pytest.mark.parametrize("owner", ["me", "you", "other"])
+def test_a_key_that_is_passed_on_is_answered_as_one_by_one(owner: str, both: Both, clock: ManualClock) -> None:
+    for key in every_state(both, clock):
+        both(Release(key, owner), Acquire(key, "next", 10, "info", "e"))
+        both(Read(key))
+        both(Release(key, "next"), Acquire(key, owner, 10, "more"))
+        both(Read(key))
+
+
+def test_what_an_earlier_holder_left_does_not_pass_to_the_next(both: Both) -> None:
+    key = fresh("lock/passed on")
+    both(Acquire(key, "me", 100, "info", "", 5, "print", True))
+    both(Acquire(key, "you", 100, counted=True))
+    both(Release(key, "me"), Acquire(key, "you", 10))
+    both(Read(key))
 
 
 def _timeless(replies: Sequence[object]) -> list[object]:

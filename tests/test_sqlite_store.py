@@ -142,7 +142,20 @@ def random_op(chance: random.Random, fences: list[int]) -> Op:
     return chance.choice(ops)
 
 
+def random_exchange(chance: random.Random) -> list[Op]:
+    """Plain releases and acquires: of keys that are free or held by one of few, so that often all of it succeeds."""
+    keys = [f"lock/{number}" for number in range(10)]
+    old = [Release(key, f"o{chance.randrange(2)}") for key in chance.sample(keys, chance.choice([0, 2, 5]))]
+    new = [
+        Acquire(key, f"o{chance.randrange(2)}", chance.choice([5.0, 30.0]), "info", chance.choice(["", "c1"]))
+        for key in chance.sample(keys, chance.choice([0, 2, 5]))
+    ]
+    return [*old, *new] or [Read("lock/0")]
+
+
 def random_batch(chance: random.Random, fences: list[int]) -> list[Op]:
+    if chance.random() < 0.3:
+        return random_exchange(chance)
     batch: list[Op] = []
     for _ in range(chance.choice([1, 1, 1, 2, 5, 12])):
         batch.append(random_op(chance, fences))
@@ -210,6 +223,31 @@ def test_replies_equal_the_reference_for_random_ops(path: str, host: Host, seed:
             for client in ("c1", "c2", "c3"):
                 twins.listen(client)
     store.close()
+
+
+@pytest.mark.parametrize("spoiler", [None, "lock/3"])
+def test_an_exchange_looks_at_no_row_unless_one_of_its_keys_is_waited_for(
+    path: str, host: Host, opened: Callable[[], SqliteStore], spoiler: str | None
+) -> None:
+    store = opened()
+    keys = [f"lock/{number}" for number in range(10)]
+    one(store, Acquire("lock/first", "me", 30))  # reserves fences
+    said: list[str] = []
+    store._idle[0]._connection.set_trace_callback(said.append)  # type: ignore[union-attr]
+    taken = [
+        entry for entry in store.perform([Acquire(key, "me", 30, "info") for key in keys]) if isinstance(entry, Entry)
+    ]
+    assert [entry.owner for entry in taken] == ["me"] * 10
+    assert sorted(fences := [entry.fence for entry in taken]) == fences
+    if spoiler is not None:
+        one(store, Acquire(spoiler, "you", 30, client="c"))
+    outcomes = store.perform([Release(key, "me") for key in keys])
+    assert outcomes == [Released.RELEASED] * 10
+    looks = [statement for statement in said if statement.startswith("SELECT state")]
+    assert bool(looks) is (spoiler is not None)
+    store._idle[0]._connection.set_trace_callback(None)  # type: ignore[union-attr]
+    host.pass_time(1)
+    assert [key for key in keys if one(store, Read(key)).state is not State.FREE] == []
 
 
 def test_more_ops_than_a_batch_are_answered_in_order(opened: Callable[[], SqliteStore]) -> None:

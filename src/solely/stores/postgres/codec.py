@@ -126,10 +126,10 @@ def batch(ops: Sequence[Op], clock: int | None) -> tuple[str, Values]:
 def exchanging(exchange: Exchange, clock: int | None) -> tuple[str, Values]:
     """The statement that performs an exchange, and its values."""
     old, new = exchange
-    if len(old) == len(new) == 1:
+    if len(old) == 1 and old.keys() == new.keys():
         (let_go,), (take,) = old.values(), new.values()
         key, owner, ttl, info, client, *_ = take
-        return "handover", (clock, let_go.key, let_go.owner, key, owner, us(ttl), info, client)
+        return "handover", (clock, key, let_go.owner, owner, us(ttl), info, client)
     taken = [(owner, us(ttl), info, client) for _, owner, ttl, info, client, *_ in new.values()]
     lists = (list(old), [op.owner for op in old.values()], list(new), *map(list, zip(*taken, strict=True)))
     return "exchange", (clock, *(each or None for each in lists), *(None,) * (7 - len(lists)))
@@ -177,12 +177,12 @@ def widened(op: Op, row: Row) -> Row:
 
 
 def handed_over(ops: Sequence[Op], result: Any) -> list[Row]:
-    """The rows that answer an exchange of one key for one."""
-    outcome, fence = result.get_value(0, 0), result.get_value(0, 1)
-    released = _BUSY if outcome is None else (None, _number(outcome))
-    return [
-        released if type(op) is Release else widened(op, (None if fence is None else fence.decode(),)) for op in ops
-    ]
+    """The rows that answer a Release and an Acquire of one key: see 0007_handover.sql."""
+    raw = result.get_value(0, 0)
+    if raw is None:
+        return [_BUSY, _BUSY]
+    how = json.loads(raw) if raw[0] == _BRACE else {"outcome": 1, "granted": raw.decode()}
+    return [(None, how["outcome"]), widened(ops[1], (how["granted"],))]
 
 
 def exchanged(ops: Sequence[Op], result: Any) -> list[Row]:

@@ -71,9 +71,9 @@ def answers(part: Sequence[Op], result: Any, busy: list[int]) -> Answers:
     """One reply per op; the places of those that were not performed are added to `busy`, with None as their reply."""
     if len(part) == 1:
         rows = [codec.decode_lone(part[0], result)]
-    elif result.nfields == 1:
+    elif result.nfields == 1 and type(part[0]) is Mark:
         rows = [_DIGITS[digit] for digit in result.get_value(0, 0)]
-    elif result.nfields == 2:
+    elif result.nfields == 1:
         rows = codec.handed_over(part, result)
     elif result.nfields == 3:
         rows = codec.exchanged(part, result)

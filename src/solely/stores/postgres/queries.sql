@@ -61,11 +61,7 @@ SELECT * FROM {perform}($1::bigint, $2::text[], $3::text[], $4::text[], $5::bigi
 SELECT * FROM {exchange}($1::bigint, $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[])
 
 -- name: handover
--- The exchange of one key for one, as when a key is passed on: with scalars a third quicker. What is taken after a
--- release that was busy is busy as well.
-SELECT r.outcome, CASE WHEN r.outcome IS NOT NULL THEN
-    {acquire_plain}($1::bigint, NULL, $4::text, $5::text, $6::bigint, $7::text, $8::text) END
-FROM (SELECT ({release}($1::bigint, NULL, $2::text, $3::text, false, 0, 0)).fence AS outcome OFFSET 0) r
+SELECT {handover}($1::bigint, $2::text, $3::text, $4::text, $5::bigint, $6::text, $7::text)
 
 -- name: mark_many
 SELECT {mark_many}($1::bigint, $2::text[], $3::text, $4::bigint)

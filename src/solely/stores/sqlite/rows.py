@@ -19,6 +19,7 @@ from .fences import Fences
 from .statements import SQL
 
 Row = tuple[Any, ...]  # the columns of queries.sql's `read`, in that order
+Steps = Callable[[Sequence[Op]], list[Any]]  # ops → replies, inside a transaction
 
 _STATES = (State.FREE, State.HELD, State.DONE)
 _NUMBERS = {state: number for number, state in enumerate(_STATES)}
@@ -97,7 +98,7 @@ class Rows:
                 raise MustWrite
             self.execute(_WRITE, (key, *place(key, record), *new))
 
-    def decide(self, ops: Sequence[Op], steps: Callable[[Sequence[Op]], list[Any]]) -> list[Any]:
+    def decide(self, ops: Sequence[Op], steps: Steps) -> list[Any]:
         """The replies of one transaction, at one moment; with them it may commit."""
         self.now = self.clocks()
         self.fences.begin(self.execute)

@@ -6,11 +6,12 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from solely.errors import StoreError, StoreUnavailable
 from solely.model import Entry, Finding
-from solely.ops import MAX_BATCH, Acquire, Advance, Mark, Op, Read, Release, Reply
+from solely.ops import MAX_BATCH, Acquire, Advance, Mark, Op, Read, Reply
 from solely.stores import transitions as t
 from solely.stores.exchange import exchange
 
@@ -21,8 +22,8 @@ from .fences import fences_for
 from .health import findings
 from .hub import Hub
 from .pages import page
-from .rows import MustWrite, Rows
-from .steps import ALONE, DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive, release_all_clean, take_all_absent
+from .rows import MustWrite, Rows, Steps
+from .steps import ALONE, DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive, NotFree, exchange_clean
 from .sweep import EVERY, Sweep
 
 _LOOK_FIRST = frozenset({Mark, Read, Advance})  # often answered without a change: then no writer is waited for
@@ -186,11 +187,15 @@ class Session(Rows):
                 self.execute("COMMIT")
 
     def _transact(self, ops: Sequence[Op]) -> list[Any]:
+        plain = exchange(ops) if len(ops) >= FEWEST else None
         self._enter()
         try:
-            return self._transaction(ops, not DURABLE.isdisjoint(map(type, ops)))
+            if plain is not None:
+                with suppress(NotFree):
+                    return self._transaction(ops, False, lambda ops: exchange_clean(self, ops, *plain))
+            return self._transaction(ops, not DURABLE.isdisjoint(map(type, ops)), self._steps)
         except MustSurvive:
-            return self._transaction(ops, True)
+            return self._transaction(ops, True, self._steps)
         finally:
             self.hub.writing.release()
 
@@ -198,12 +203,12 @@ class Session(Rows):
         if not self.hub.writing.acquire(timeout=self.timeout):
             raise StoreUnavailable(f"other threads write to the SQLite store {self.path} for longer than the timeout")
 
-    def _transaction(self, ops: Sequence[Op], durable: bool) -> list[Any]:
+    def _transaction(self, ops: Sequence[Op], durable: bool, steps: Steps) -> list[Any]:
         self._wait_for_disk(durable)
         self.execute("BEGIN IMMEDIATE")
         self.fixed = True
         try:
-            replies = self.decide(ops, self._steps)
+            replies = self.decide(ops, steps)
             self._commit()
             return replies
         except BaseException:
@@ -222,13 +227,7 @@ class Session(Rows):
             raise
 
     def _steps(self, ops: Sequence[Op]) -> list[Any]:
-        plain = exchange(ops) if len(ops) >= FEWEST else None
-        if plain is None:
-            return [self._step(op) for op in ops]
-        old, new = plain[0].values(), plain[1].values()
-        outcomes = iter((release_all_clean(self, old) if old else None) or [self._step(op) for op in old])
-        entries = iter((take_all_absent(self, new) if new else None) or [self._step(op) for op in new])
-        return [next(outcomes) if type(op) is Release else next(entries) for op in ops]
+        return [self._step(op) for op in ops]
 
     def _step(self, op: Op) -> Any:
         kind = type(op)

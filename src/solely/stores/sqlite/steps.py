@@ -3,7 +3,7 @@ SHORTCUTS say the same of the commonest case in one statement, and answer MISS i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from solely.model import Allowance, Entry, Item, Released, State, item_key
@@ -15,6 +15,7 @@ from solely.ops import (
     Finish,
     Hit,
     Mark,
+    Op,
     Push,
     Read,
     Release,
@@ -36,6 +37,10 @@ DURABLE = frozenset({Mark, Finish, Advance, Push, Ack, Return, Clear, Hit, Unhit
 
 class MustSurvive(Exception):
     """An op turned out to need the disk in a transaction that does not wait for it: repeat it in one that does."""
+
+
+class NotFree(Exception):
+    """An exchange met a key that is not simply free, or not simply held: its transaction begins anew, op by op."""
 
 
 class _Miss:
@@ -76,27 +81,30 @@ def release_clean(rows: Rows, op: Release) -> Released | _Miss:
     return _RELEASED
 
 
-def take_all_absent(rows: Rows, ops: Collection[Acquire]) -> list[Entry] | None:
-    """As take_absent, many keys at once; None if any of them is not absent: then those that were are taken, and to ask
-    for each again tells which."""
-    fences = rows.fences.several(len(ops))
+def exchange_clean(
+    rows: Rows, ops: Sequence[Op], old: Mapping[str, Release], new: Mapping[str, Acquire]
+) -> list[Released | Entry]:
+    """As release_clean and take_absent, many keys in two statements; NotFree if one of them must be looked at."""
+    if old and rows.execute_many(_RELEASE, [(key, op[1], rows.now.lease) for key, op in old.items()]).rowcount != len(
+        old
+    ):
+        raise NotFree
+    entries = iter(_take_all_absent(rows, new) if new else ())
+    return [_RELEASED if type(op) is Release else next(entries) for op in ops]
+
+
+def _take_all_absent(rows: Rows, new: Mapping[str, Acquire]) -> list[Entry]:
+    fences = rows.fences.several(len(new))
     if fences is None:
-        return None
+        raise NotFree
     now, fields, entries = rows.now.lease, [], []
-    for op, fence in zip(ops, fences, strict=True):
-        key, owner, ttl, info, *_ = op
+    for (key, owner, ttl, info, *_), fence in zip(new.values(), fences, strict=True):
         span = int(ttl * t.US + 0.5) or 1
         fields.append((key, owner, now + span, 0, "", info, fence))
         entries.append(_new(Entry, (key, _HELD, fence, span / t.US, owner, 1, 0, 0, "", info, None, "")))
-    return entries if rows.execute_many(_TAKE, fields).rowcount == len(fields) else None
-
-
-def release_all_clean(rows: Rows, ops: Collection[Release]) -> list[Released] | None:
-    """As release_clean, many holds at once; None if any of them is not clean: the others are let go of, and answer the
-    same when asked again."""
-    now = rows.now.lease
-    fields = [(key, owner, now) for key, owner, *_ in ops]
-    return [_RELEASED] * len(fields) if rows.execute_many(_RELEASE, fields).rowcount == len(fields) else None
+    if rows.execute_many(_TAKE, fields).rowcount != len(fields):
+        raise NotFree
+    return entries
 
 
 # -- entries
