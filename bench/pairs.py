@@ -117,7 +117,7 @@ CASES = [
         partial(_redis_tasks, 50),
     ),
     Case(
-        [Goal("pair.sqlite.sync.1.vs_raw", 0.6, "two bare statements, same pragmas")],
+        [Goal("pair.sqlite.sync.1.vs_raw", 0.6, "two bare statements, WAL, NORMAL")],
         Place.CLIENT_ONLY,
         _sqlite_threads,
     ),

@@ -64,7 +64,7 @@ class RawConnection(asyncio.Protocol):
 
 
 class RawSqlite:
-    """A table of locks and two statements, each a transaction of its own, with the pragmas of our store."""
+    """A table of locks and two statements, each a transaction of its own; log and syncing as in our store."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)

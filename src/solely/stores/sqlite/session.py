@@ -190,7 +190,7 @@ class Session(Rows):
         plain = exchange(ops) if len(ops) >= FEWEST else None
         self._enter()
         try:
-            if plain is not None:
+            if plain is not None and self.hub.contended.isdisjoint(plain[1]):
                 with suppress(NotFree):
                     return self._transaction(ops, False, lambda ops: exchange_clean(self, ops, *plain))
             return self._transaction(ops, not DURABLE.isdisjoint(map(type, ops)), self._steps)
