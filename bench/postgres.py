@@ -206,7 +206,7 @@ def _disk(place: Place, effort: Effort) -> Figures:
                 os.fdatasync(file.fileno())
             return (perf_counter() - begun) / syncs * 1e6
 
-        return {"postgres.disk.sync_us": interleave({"fdatasync": microseconds}, effort.repetitions)["fdatasync"]}
+        return {"postgres.disk.sync.us": interleave({"fdatasync": microseconds}, effort.repetitions)["fdatasync"]}
 
 
 _PALS = "pals' Lock, 1 thread"
@@ -251,7 +251,7 @@ CASES = [
         partial(_handoffs, "handoff.postgres.in_memory.async.20", True),
     ),
     Case(
-        [Goal("postgres.disk.sync_us", math.inf, "µs that the disk takes for 8 kB: one in each grant", at_most=True)],
+        [Goal("postgres.disk.sync.us", math.inf, "µs that the disk takes for 8 kB: one in each grant", at_most=True)],
         Place.CLIENT_ONLY,
         _disk,
     ),
