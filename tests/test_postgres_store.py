@@ -226,6 +226,8 @@ async def test_in_an_exchange_what_is_taken_after_a_release_that_is_busy_is_busy
         replies = await many.perform(batch)
         assert [isinstance(reply, Contended) for reply in replies] == [True, False, True, False]
         assert (replies[1], replies[3].owner) == (Released.RELEASED, "you")  # type: ignore[union-attr]
+        passed_on = await many.perform([Release(busy, "me"), Acquire(busy, "you", 100)])
+        assert [type(reply) for reply in passed_on] == [Contended, Contended]
     [still] = await many.perform([Renew(busy, "me", 100)])
     assert isinstance(still, Entry)
     assert still.owner == "me"
