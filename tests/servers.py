@@ -37,12 +37,15 @@ PORTS = range(20_000, 32_000)
 
 # Runs before the server in its process: asks the kernel for SIGKILL when the thread that started it ends.
 DIES_WITH_PARENT = """
-import ctypes, os, sys
+import contextlib, ctypes, os, resource, sys
 if sys.platform == "linux":
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, 9)
 if os.getppid() != int(sys.argv[1]):
     sys.exit("the test process ended before its server began")
+with contextlib.suppress(OSError, ValueError):
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # mongod has a file per collection and index of each test
 os.execv(sys.argv[2], sys.argv[2:])
 """
 # The kernel watches the *thread* that forked, and a test may start a server from a thread that soon ends: so one
