@@ -1,5 +1,7 @@
 """The stores that every contract test runs on, and the servers behind them, started when first asked for."""
 
+import gc
+import itertools
 import os
 import secrets
 import shutil
@@ -111,6 +113,13 @@ def _sqlite(request: pytest.FixtureRequest) -> str:
     return f"sqlite:///{folder / 'solely.sqlite3'}"
 
 
+def _http(request: pytest.FixtureRequest) -> str:
+    services: HttpServices = request.getfixturevalue("http_services")
+    url = services.url()
+    request.addfinalizer(lambda: services.close(url))
+    return url
+
+
 # Name → how a test gets the URL of a fresh, empty store of that kind. Adding a store adds one line here.
 STORES: dict[str, Callable[[pytest.FixtureRequest], str]] = {
     "memory": lambda request: f"memory://{secrets.token_hex(8)}",
@@ -121,7 +130,7 @@ STORES: dict[str, Callable[[pytest.FixtureRequest], str]] = {
     "postgres-15": lambda request: in_schema(request.getfixturevalue("debian_postgres").url),
     "mongo": _mongo,
     "mongo-standalone": lambda request: in_collection(request.getfixturevalue("standalone").url_of("solely")),
-    "http": lambda request: request.getfixturevalue("http_services").url(),
+    "http": _http,
 }
 ABSENT: dict[str, str] = {}
 if DEBIAN_REDIS is None:
@@ -174,6 +183,27 @@ def _is_wanted(item: pytest.Item) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if _is_wanted(item)]
+
+
+# Tests between two collections of garbage: what is alive then is not looked at again. Without that the collector would
+# stop a test for up to half a second in the middle of a run, since thousands of items and reports are alive in it; and
+# leases that are to be renewed within that time would be lost.
+_TIDY_AFTER = 200
+_finished = itertools.count(1)
+
+
+def _tidy() -> None:
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_collection_finish() -> None:
+    _tidy()
+
+
+def pytest_runtest_logfinish() -> None:
+    if next(_finished) % _TIDY_AFTER == 0:
+        _tidy()
 
 
 @pytest.fixture(params=FACES)

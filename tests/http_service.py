@@ -38,6 +38,7 @@ class HttpServices:
         self.service = Service(Settings(url="memory://", max_ttl=366 * 86_400.0))  # whose settings the connections have
         self._apps: dict[str, App] = {}
         self._opening: dict[str, asyncio.Task[App]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
         # asyncio does so itself only where it is told the protocol; and without it every answer takes 40 ms.
         self._listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -48,7 +49,13 @@ class HttpServices:
         """The URL of a service on an empty store."""
         return f"http://127.0.0.1:{self._listening.getsockname()[1]}/{secrets.token_hex(8)}"
 
+    def close(self, url: str) -> None:
+        """Ends the service of a URL, which nobody needs any more: hundreds that go on would slow down each other."""
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(self._close(url.rpartition("/")[2]), self._loop).result(END)
+
     async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
         await self._server.serve(sockets=[self._listening])
 
     def __enter__(self) -> Self:
@@ -87,6 +94,11 @@ class HttpServices:
         await app.service.open()
         self._apps[name] = app
         return app
+
+    async def _close(self, name: str) -> None:
+        if name in self._opening:
+            await self._opening.pop(name)
+            await self._apps.pop(name).service.close()
 
     async def _live(self, receive: Any, send: Any) -> None:
         await receive()

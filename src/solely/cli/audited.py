@@ -6,12 +6,12 @@ import json
 import os
 import pwd
 import socket
-from urllib.parse import urlsplit
 
 from ..audit import KEPT, PREFIX, QUEUE, dropping, new_record
 from ..errors import StoreError
 from ..ops import MAX_BATCH, Op, Push
 from ..stores import Store
+from ..urls import split_url
 
 _HOST = 64  # characters of a host's name: as many as Linux allows
 
@@ -24,7 +24,7 @@ class Audit:
 
     def __init__(self, url: str, store: Store) -> None:
         self._store = store
-        self._by_service = urlsplit(url).scheme in ("http", "https")
+        self._by_service = split_url(url).scheme in ("http", "https")
         self._trimmed = False
 
     def record(self, action: str, key: str, reason: str) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
-from urllib.parse import urlsplit
 
 import click
 
 from .. import __version__
 from ..errors import SolelyError
 from ..model import Finding
+from ..urls import split_url
 from .exits import Exit, code_of, leave
 from .options import Place, at_store, in_form
 from .output import Form
@@ -37,7 +37,7 @@ def command(place: Place, form: Form) -> None:
 
     Exits with 0 if nothing is wrong, 1 if there is an error, 4 if the store denies, 75 if it gives no answer.
     """
-    findings = versions(urlsplit(place.url).scheme)
+    findings = versions(split_url(place.url).scheme)
     code = Exit.OK
     try:
         with place.client() as once:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from urllib.parse import urlsplit
 
 import click
 
 from ..apps import APPS
 from ..errors import StoreMisconfigured
+from ..urls import split_url
 from .options import Place, at_store
 from .output import talk
 
@@ -34,7 +34,7 @@ def command(place: Place, data_url: str | None, dry_run: bool) -> None:
 
 
 def _migrate_store(place: Place, dry_run: bool) -> None:
-    scheme = urlsplit(place.url).scheme
+    scheme = split_url(place.url).scheme
     if scheme not in ("postgresql", "postgres"):
         place.store().close()  # InvalidInput if it cannot be
         talk(f"{scheme}:// has no schema to migrate")
@@ -47,7 +47,7 @@ def _migrate_store(place: Place, dry_run: bool) -> None:
 
 
 def _look(place: Place) -> None:
-    never = place.url + ("&" if urlsplit(place.url).query else "?") + "migrate=never"
+    never = place.url + ("&" if split_url(place.url).query else "?") + "migrate=never"
     try:
         with Place(never, place.timeout).client() as once:
             once.check()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 
@@ -17,6 +16,7 @@ from ..errors import InvalidInput
 from ..events import Hook
 from ..rules import duration
 from ..stores import Store, open_store
+from ..urls import split_url
 from .output import FORMS, Form
 
 REASON = (3, 500)  # characters of a reason: as the service has it, a word at least and no more than a paragraph
@@ -46,7 +46,7 @@ class Place:
 
     def store(self) -> Store:
         """The store itself, for looks at many entries; close it, or the client that has it."""
-        if urlsplit(self.url).scheme == "memory":
+        if split_url(self.url).scheme == "memory":
             raise InvalidInput("memory:// is seen by one process only; give the --url of a store that is shared")
         return open_store(self.url, timeout=self.timeout * ONE_TRY)
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import closing
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from ..errors import InvalidInput
 from ..stores import SCHEMES, open_store
+from ..urls import split_url
 from .porter import OnProgress, copy_stores
 from .report import CopyReport, Failure, LeftBehind, Progress
 
@@ -49,17 +50,17 @@ def _refuse_impossible(source_url: str, target_url: str) -> None:
     for url in (source_url, target_url):
         if not isinstance(url, str):
             raise InvalidInput(f"a store URL must be a str, not {type(url).__name__}")
-        if urlsplit(url).scheme == "memory" and not urlsplit(url).netloc:
+        if split_url(url).scheme == "memory" and not split_url(url).netloc:
             raise InvalidInput("memory:// without a name is a new, empty store each time; name one: memory://name")
     if _place(source_url) == _place(target_url):
         raise InvalidInput("source and target are the same store; give two")
-    if urlsplit(source_url).scheme == "sqlite" and not os.path.exists(_file(source_url)):
+    if split_url(source_url).scheme == "sqlite" and not os.path.exists(_file(source_url)):
         raise InvalidInput(f"there is no file {_file(source_url)} to copy from")  # opening it would make an empty one
 
 
 def _place(url: str) -> tuple[object, ...]:
     """What two spellings of one URL have in common. A copy of a store onto itself, if missed here, changes nothing."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     module = SCHEMES.get(parts.scheme, (parts.scheme, ""))[0]
     if module == "sqlite":
         return module, _file(url)
@@ -67,4 +68,4 @@ def _place(url: str) -> tuple[object, ...]:
 
 
 def _file(url: str) -> str:
-    return os.path.realpath(unquote(urlsplit(url).path[1:]))
+    return os.path.realpath(unquote(split_url(url).path[1:]))

@@ -6,9 +6,8 @@ and tables are written in the subset that both know (TEXT, BIGINT, INTEGER, DOUB
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from ..errors import InvalidInput, MissingExtra
+from ..urls import split_url
 from .database import Database, Row
 from .migrations import migrate, pending
 from .place import beside
@@ -24,7 +23,7 @@ def open_database(url: str, *, timeout: float = TIMEOUT) -> Database:
     sqlite:///relative/path, sqlite:////absolute/path, sqlite:///:memory: or postgresql://…; InvalidInput for all else,
     MissingExtra if its driver is not installed. To be used by one event loop, and not across a fork.
     """
-    scheme = urlsplit(url).scheme
+    scheme = split_url(url).scheme
     if scheme == "sqlite":
         from .sqlite import open_sqlite
 

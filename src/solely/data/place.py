@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from ..folder import data_folder
+from ..urls import split_url
 
 NAME = "data.db"  # in the user's data folder, with a store that is no file
 MEMORY = ":memory:"  # what SQLite calls a database that is gone when it is closed
@@ -18,7 +19,7 @@ def beside(store_url: str) -> str:
 
     Services on several hosts need one that they share, and must name it.
     """
-    parts = urlsplit(store_url)
+    parts = split_url(store_url)
     if parts.scheme == "memory":
         return f"sqlite:///{MEMORY}"
     if parts.scheme == "sqlite":

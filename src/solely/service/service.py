@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import structlog
 
@@ -19,6 +18,7 @@ from ..data import Database, migrate, open_database
 from ..errors import InvalidInput, SolelyError
 from ..events import Hook
 from ..stores import AsyncStore, open_async_store
+from ..urls import split_url
 from .audit import Audit
 from .dashboard.desk import Desk
 from .feed import Feed
@@ -159,7 +159,7 @@ class Service:
 
 def _shareable(url: str) -> str:
     """The URL of a store of which one can have more than one handle: memory needs a name for that."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     nameless = parts.scheme == "memory" and not parts.netloc
     return f"memory://{secrets.token_hex(8)}?{parts.query}" if nameless else url
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlunsplit
 
 import msgspec
 
@@ -17,6 +17,7 @@ from ..apps import APPS, find
 from ..client import default_url
 from ..data.place import MEMORY, beside
 from ..errors import InvalidInput
+from ..urls import split_url
 from .masking import masked
 from .reading import ENVIRONMENT, by_section, checked, read_environment, read_file
 from .security import Tokens, is_loopback
@@ -168,11 +169,11 @@ def _complaints(settings: Settings) -> Iterator[str]:
             f"host {settings.host!r} can be reached by others, and there are no tokens: anybody could release every "
             "lock; bind 127.0.0.1, or give tokens or tokens_file"
         )
-    if settings.workers > 1 and urlsplit(settings.store_url).scheme == "memory":
+    if settings.workers > 1 and split_url(settings.store_url).scheme == "memory":
         yield f"{settings.workers} workers cannot share memory://; use sqlite:// or a server, or one worker"
     if settings.workers > 1 and settings.data_url.endswith(f"/{MEMORY}"):
         yield f"{settings.workers} workers cannot share a data_url in memory; give a file, a server, or one worker"
-    if settings.data_url and urlsplit(settings.data_url).scheme not in ("sqlite", "postgresql", "postgres"):
+    if settings.data_url and split_url(settings.data_url).scheme not in ("sqlite", "postgresql", "postgres"):
         yield "data_url must begin with sqlite:/// or postgresql://"
     if settings.data_url == settings.url and settings.url.startswith("sqlite:"):
         yield "data_url and url name one file: give the data of applications a file of their own"
@@ -212,7 +213,7 @@ def shown(loaded: Loaded) -> dict[str, Any]:
 
 def without_password(url: str) -> str:
     """The URL with nothing in it that opens a door: no password, and no options, which may hold one."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     user, at, host = parts.netloc.rpartition("@")
     name = user.partition(":")[0]
     place = f"{name}:…@{host}" if ":" in user else f"{name}{at}{host}"

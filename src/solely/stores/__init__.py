@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 from ..errors import MissingExtra, StoreError, UnknownScheme
 from ..model import Entry, Finding
 from ..ops import Op, Reply
+from ..urls import split_url
 
 Tell = Callable[[str], None]  # is given the stored key that may be free, or finished, now; safe to call from any thread
 Clock = Callable[[], float]  # seconds; the injected clock of tests
@@ -94,7 +94,7 @@ def open_async_store(url: str, *, clock: Clock | None = None, timeout: float = 2
 
 
 def _module(url: str) -> Any:
-    scheme = urlsplit(str(url)).scheme
+    scheme = split_url(str(url)).scheme
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
         shown = f"{scheme}://…" if scheme else "a URL without a scheme"  # the rest may hold a password

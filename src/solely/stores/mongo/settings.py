@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, quote, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urlunsplit
 
 from pymongo.errors import PyMongoError
 from pymongo.uri_parser import parse_uri
 
 from ...errors import InvalidInput
+from ...urls import split_url
 
 DATABASE = COLLECTION = "solely"
 _MAX_NAME = 120  # bytes: all that MongoDB allows for database and collection together, less the longest database name
@@ -50,7 +51,7 @@ class Settings(NamedTuple):
 
 def parse(url: str) -> Settings:
     """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
     collections = [value for name, value in options if name == "solely_collection"]
     if len(collections) > 1:

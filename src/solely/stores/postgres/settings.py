@@ -12,12 +12,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ...errors import InvalidInput
+from ...urls import split_url
 from .statements import QUERIES, Names, lock_id
 
 _OURS = ("solely_schema", "solely_table", "migrate", "pgbouncer")
@@ -51,7 +52,7 @@ class Settings:
 
 def parse(url: str) -> Settings:
     """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
     ours = {name: value for name, value in options if name in _OURS}
     theirs = urlencode([(name, value) for name, value in options if name not in _OURS], quote_via=quote)

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote
 
 from redis.connection import URL_QUERY_ARGUMENT_PARSERS
 
 from ...errors import InvalidInput
+from ...urls import split_url
 
 OPTIONS = (
     "db", "username", "password", "client_name", "socket_keepalive",
@@ -66,7 +67,7 @@ class Settings:
 
 def parse(url: str) -> Settings:
     """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     given = _options(parts)
     login = {name: value for name, value in given.items() if name not in _OURS}
     user, hosts = _user(parts)
