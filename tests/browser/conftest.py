@@ -63,6 +63,7 @@ def enter(chromium: Browser, service: Running) -> Iterator[Enter]:
         page.get_by_label("Token").fill(TOKENS[scope])
         page.get_by_role("button", name="Log in").click()
         page.wait_for_selector("header.top")
+        page.wait_for_load_state()  # its script has run: before that a button asks on a page of its own
         return page
 
     yield open_page

@@ -42,7 +42,6 @@ def connect(path: str, shared: bool, readings: Readings, timeout: float) -> tupl
             connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
         base = _prepare(connection, path, shared, readings, timeout)
         fit_log(connection.execute)
-        connection.execute(f"PRAGMA busy_timeout = {BUSY_SLICE * 1_000:.0f}")
         return connection, base
     except BaseException:
         connection.close()
@@ -56,10 +55,23 @@ def fit_log(execute: Callable[..., Any]) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, path: str, shared: bool, readings: Readings, timeout: float) -> int:
+    with _transaction(connection, "BEGIN"):
+        is_there(connection.execute, path, shared)  # or it is a file of others: then nothing of it is changed
+    _use_wal(connection, path, timeout)
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_SLICE * 1_000:.0f}")
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            return _base(connection, path, shared, readings)
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() > end:
+                raise
+
+
+def _base(connection: sqlite3.Connection, path: str, shared: bool, readings: Readings) -> int:
     execute = connection.execute
     with _transaction(connection, "BEGIN"):  # in one look: another process may be making the tables at this moment
         there = is_there(execute, path, shared)
-    _use_wal(connection, path, timeout)
     if not there:
         with _transaction(connection):
             if not is_there(execute, path, shared):
