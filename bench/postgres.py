@@ -29,6 +29,7 @@ from .workers import Loop, task_rate, thread_rate
 
 POOL = 10  # connections of the raw peer
 KEYS = 50  # of which one is busy
+IN_MEMORY = ".in_memory."  # in the key of a figure whose server keeps its data there
 MEMORY = Path("/dev/shm")  # a folder whose files are in memory
 PAGE = 8_192  # bytes, as PostgreSQL writes its log
 SYNCS = 500  # per second of effort: a disk takes some tenths of a ms for each
@@ -72,12 +73,12 @@ def _vs_raw(place: Place, effort: Effort) -> Figures:
     return {"pair.postgres.sync.1.vs_raw": ratios(measured["ours"], measured["raw"])}
 
 
-def _vs_pals(key: str, in_memory: bool, place: Place, effort: Effort) -> Figures:
+def _vs_pals(key: str, place: Place, effort: Effort) -> Figures:
     try:
         import pals  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
         raise LeftOut("pals is not installed") from None
-    with postgres(place, in_memory=in_memory) as server, solely.Client(server.url) as once:
+    with postgres(place, in_memory=IN_MEMORY in key) as server, solely.Client(server.url) as once:
         locker = pals.Locker("bench", server.url.replace("postgresql:", "postgresql+psycopg:"))
 
         def theirs(key: str) -> None:
@@ -119,8 +120,8 @@ def _many_marks(place: Place, effort: Effort) -> Figures:
     return {"marks.postgres.many.1000.vs_raw_unnest": ratios(measured["ours"], measured["raw unnest"])}
 
 
-def _handoffs(key: str, in_memory: bool, place: Place, effort: Effort) -> Figures:
-    with postgres(place, in_memory=in_memory) as server, Loop() as loop:
+def _handoffs(key: str, place: Place, effort: Effort) -> Figures:
+    with postgres(place, in_memory=IN_MEMORY in key) as server, Loop() as loop:
         once = loop.enter(solely.AsyncClient(server.url))
         connect = psycopg.AsyncConnection.connect
         connections = [loop.enter(loop.run(connect(server.conninfo(), autocommit=True))) for _ in range(TASKS)]
@@ -195,18 +196,18 @@ def _p95_ms(took: list[float]) -> float:
 
 
 def _disk(place: Place, effort: Effort) -> Figures:
-    syncs = int(SYNCS * effort.seconds)
+    syncs, sync = int(SYNCS * effort.seconds), getattr(os, "fdatasync", os.fsync)
     with tempfile.TemporaryFile() as file:
         file.write(bytes(PAGE))
 
         def microseconds() -> float:
             begun = perf_counter()
             for _ in range(syncs):
-                os.pwrite(file.fileno(), os.urandom(PAGE), 0)
-                os.fdatasync(file.fileno())
+                os.pwrite(file.fileno(), bytes(PAGE), 0)
+                sync(file.fileno())
             return (perf_counter() - begun) / syncs * 1e6
 
-        return {"postgres.disk.sync.us": interleave({"fdatasync": microseconds}, effort.repetitions)["fdatasync"]}
+        return {"postgres.disk.sync.us": interleave({"disk": microseconds}, effort.repetitions)["disk"]}
 
 
 _PALS = "pals' Lock, 1 thread"
@@ -217,12 +218,12 @@ CASES = [
     Case(
         [Goal("pair.postgres.sync.1.vs_pals", 1.4, _PALS)],
         Place.TOGETHER,
-        partial(_vs_pals, "pair.postgres.sync.1.vs_pals", False),
+        partial(_vs_pals, "pair.postgres.sync.1.vs_pals"),
     ),
     Case(
         [Goal("pair.postgres.in_memory.sync.1.vs_pals", 1.4, f"{_PALS}; the data in memory")],
         Place.TOGETHER,
-        partial(_vs_pals, "pair.postgres.in_memory.sync.1.vs_pals", True),
+        partial(_vs_pals, "pair.postgres.in_memory.sync.1.vs_pals"),
     ),
     Case(
         [Goal("pair.postgres.async.50.vs_raw_rows", 3.5, "the two statements, 50 tasks, a pool of 10")],
@@ -240,7 +241,7 @@ CASES = [
             Goal("handoff.postgres.async.20.fairness", 0.8, FAIRNESS),
         ],
         Place.APART,
-        partial(_handoffs, "handoff.postgres.async.20", False),
+        partial(_handoffs, "handoff.postgres.async.20"),
     ),
     Case(
         [
@@ -248,7 +249,7 @@ CASES = [
             Goal("handoff.postgres.in_memory.async.20.fairness", 0.8, FAIRNESS),
         ],
         Place.APART,
-        partial(_handoffs, "handoff.postgres.in_memory.async.20", True),
+        partial(_handoffs, "handoff.postgres.in_memory.async.20"),
     ),
     Case(
         [Goal("postgres.disk.sync.us", math.inf, "µs that the disk takes for 8 kB: one in each grant", at_most=True)],

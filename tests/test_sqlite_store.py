@@ -227,7 +227,7 @@ def test_replies_equal_the_reference_for_random_ops(path: str, host: Host, seed:
 
 @pytest.mark.parametrize("spoiler", [None, "lock/3"])
 def test_an_exchange_looks_at_no_row_unless_one_of_its_keys_is_waited_for(
-    path: str, host: Host, opened: Callable[[], SqliteStore], spoiler: str | None
+    host: Host, opened: Callable[[], SqliteStore], spoiler: str | None
 ) -> None:
     store = opened()
     keys = [f"lock/{number}" for number in range(10)]

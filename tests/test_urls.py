@@ -26,7 +26,8 @@ def test_a_url_of_several_hosts_is_split_like_any_other(
     assert (parts.scheme, parts.netloc, parts.path, parts.query) == (scheme, netloc, path, query)
 
 
-def test_a_url_that_cannot_be_split_is_told_without_its_password() -> None:
-    with pytest.raises(InvalidInput, match="redis:// URL cannot be read") as told:
-        Client("redis://me:secret@[::1/0")
+@pytest.mark.parametrize("url", ["redis://me:secret@[::1/0", "redis://me:secret@h\u2100", "//me:secret@[::1"])
+def test_a_url_that_cannot_be_split_is_told_without_its_password(url: str) -> None:
+    with pytest.raises(InvalidInput, match="URL cannot be read") as told:
+        Client(url)
     assert "secret" not in str(told.value)

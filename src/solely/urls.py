@@ -16,5 +16,8 @@ def split_url(url: str) -> SplitResult:
         if "," in rest[:end]:
             return urlsplit(f"{scheme}{mark}{rest[end:]}")._replace(netloc=rest[:end])
         return urlsplit(url)
-    except ValueError as error:
-        raise InvalidInput(f"the {scheme}:// URL cannot be read: {error}") from None
+    except ValueError:  # whose text may show the password
+        which = f"the {scheme}:// URL" if mark else "the URL"
+        raise InvalidInput(
+            f"{which} cannot be read: look at its hosts, and at the brackets of an IPv6 address"
+        ) from None

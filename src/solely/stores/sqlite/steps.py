@@ -85,9 +85,8 @@ def exchange_clean(
     rows: Rows, ops: Sequence[Op], old: Mapping[str, Release], new: Mapping[str, Acquire]
 ) -> list[Released | Entry]:
     """As release_clean and take_absent, many keys in two statements; NotFree if one of them must be looked at."""
-    if old and rows.execute_many(_RELEASE, [(key, op[1], rows.now.lease) for key, op in old.items()]).rowcount != len(
-        old
-    ):
+    fields = [(key, op.owner, rows.now.lease) for key, op in old.items()]
+    if fields and rows.execute_many(_RELEASE, fields).rowcount != len(fields):
         raise NotFree
     entries = iter(_take_all_absent(rows, new) if new else ())
     return [_RELEASED if type(op) is Release else next(entries) for op in ops]
@@ -99,7 +98,7 @@ def _take_all_absent(rows: Rows, new: Mapping[str, Acquire]) -> list[Entry]:
         raise NotFree
     now, fields, entries = rows.now.lease, [], []
     for (key, owner, ttl, info, *_), fence in zip(new.values(), fences, strict=True):
-        span = int(ttl * t.US + 0.5) or 1
+        span = t.us(ttl)
         fields.append((key, owner, now + span, 0, "", info, fence))
         entries.append(_new(Entry, (key, _HELD, fence, span / t.US, owner, 1, 0, 0, "", info, None, "")))
     if rows.execute_many(_TAKE, fields).rowcount != len(fields):

@@ -11,7 +11,7 @@ from solely.stores import transitions as t
 from .rows import decode
 from .statements import SQL
 
-EVERY = 256  # ops: with twice as many rows looked at, garbage cannot outgrow what is alive, at about a µs per op
+EVERY = 256  # ops: with twice as many rows looked at, garbage cannot outgrow what is alive
 ROWS = 2 * EVERY
 HITS_AFTER = 3_600 * t.US  # a hit is kept an hour beyond its window, should the next Hit ask for a longer one
 
