@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from solely.model import Allowance, Entry, Item, Released, State, item_key
+from solely.model import HELD, RELEASED, Allowance, Entry, Item, Released, State, item_key
 from solely.ops import (
     Ack,
     Acquire,
@@ -24,6 +24,7 @@ from solely.ops import (
     Return,
     Take,
     Unhit,
+    make,
 )
 from solely.stores import transitions as t
 
@@ -48,7 +49,6 @@ class _Miss:
 
 
 MISS = _Miss()
-_new, _HELD, _RELEASED = tuple.__new__, State.HELD, Released.RELEASED
 _TAKE, _MARK, _RELEASE = SQL["take_absent"], SQL["mark_absent"], SQL["release_clean"]
 
 
@@ -66,7 +66,7 @@ def take_absent(rows: Rows, op: Acquire) -> Entry | _Miss:
     if rows.execute(_TAKE, fields).rowcount != 1:
         return MISS
     # Half the time of Entry(…), in the commonest answer of all.
-    return _new(Entry, (key, _HELD, rows.fences.last, span / t.US, owner, 1, 0, 0, fingerprint, info, None, ""))
+    return make(Entry, (key, HELD, rows.fences.last, span / t.US, owner, 1, 0, 0, fingerprint, info, None, ""))
 
 
 def mark_absent(rows: Rows, op: Mark) -> bool | _Miss:
@@ -78,7 +78,7 @@ def release_clean(rows: Rows, op: Release) -> Released | _Miss:
     key, owner, revoke, delay, keep = op
     if revoke or delay or keep or rows.execute(_RELEASE, (key, owner, rows.lease_soon())).rowcount != 1:
         return MISS
-    return _RELEASED
+    return RELEASED
 
 
 def exchange_clean(
@@ -89,7 +89,7 @@ def exchange_clean(
     if fields and rows.execute_many(_RELEASE, fields).rowcount != len(fields):
         raise NotFree
     entries = iter(_take_all_absent(rows, new) if new else ())
-    return [_RELEASED if type(op) is Release else next(entries) for op in ops]
+    return [RELEASED if type(op) is Release else next(entries) for op in ops]
 
 
 def _take_all_absent(rows: Rows, new: Mapping[str, Acquire]) -> list[Entry]:
@@ -100,7 +100,7 @@ def _take_all_absent(rows: Rows, new: Mapping[str, Acquire]) -> list[Entry]:
     for (key, owner, ttl, info, *_), fence in zip(new.values(), fences, strict=True):
         span = t.us(ttl)
         fields.append((key, owner, now + span, 0, "", info, fence))
-        entries.append(_new(Entry, (key, _HELD, fence, span / t.US, owner, 1, 0, 0, "", info, None, "")))
+        entries.append(make(Entry, (key, HELD, fence, span / t.US, owner, 1, 0, 0, "", info, None, "")))
     if rows.execute_many(_TAKE, fields).rowcount != len(fields):
         raise NotFree
     return entries
