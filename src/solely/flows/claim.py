@@ -29,7 +29,7 @@ def claim(
     run: Run = yield RUN
     owner, start = run.fresh_owner(), run.now()
     flight = desk.flights.board(key, fingerprint) if wait else Flight(fingerprint)
-    asked = answered = doubtful = False
+    asked = answered = doubtful = late = False
     looks = 0
     try:
         if wait:
@@ -61,6 +61,9 @@ def claim(
                 yield Release(key, owner, True)
                 entry = entry._replace(state=FREE) if entry.owner else entry
                 owner = run.fresh_owner()
+                if not late:  # as in `lock.acquire`
+                    late = True
+                    continue
             left = start + wait - now
             if left <= 0:
                 if wait or doubtful:

@@ -49,7 +49,8 @@ def acquire(
     this one is waited for; `here` are the holds of this process, which are waited for without asking the store.
     """
     ttl, wait, delay, client, polls = terms
-    asked, looks = False, 0
+    asked = late = False
+    looks = 0
     try:
         if wait:
             run: Run | None = yield make(Join, (key, wait, None))
@@ -75,6 +76,9 @@ def acquire(
                 yield Release(key, owner, True)
                 entry = entry._replace(state=FREE) if entry.owner else entry
                 owner = run.fresh_owner()
+                if not late:  # it may have waited for the client's first connection, as the next one does not
+                    late = True
+                    continue
             left = start + wait - now
             if left <= 0:
                 if wait or doubtful:
@@ -185,6 +189,8 @@ def acquire_all(keys: Iterable[str], terms: Terms, *, info: str = "") -> Flow[li
     start: float = yield Ask.NOW
     ordered = sorted(set(keys))
     holds, refusal = yield from _all_at_once(ordered, terms, info)
+    if refusal.owner and not holds:  # granted, but answered too late to be of use: see `acquire`
+        holds, refusal = yield from _all_at_once(ordered, terms, info)
     if holds:
         return holds
     held: list[Hold] = []
@@ -226,7 +232,8 @@ def _all_at_once(keys: list[str], terms: Terms, info: str) -> Flow[tuple[list[Ho
         raise
     yield from let_go([Release(key, owner, revoke=doubtful) for key in keys])
     entries: list[Entry] = whole(replies)  # type: ignore[assignment]
-    return [], next(entry for entry, ok in zip(entries, mine, strict=True) if not ok)
+    refusal = next(entry for entry, ok in zip(entries, mine, strict=True) if not ok)
+    return [], refusal._replace(state=FREE) if refusal.owner else refusal
 
 
 def _tend(held: Sequence[Hold]) -> Flow[None]:

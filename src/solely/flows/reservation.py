@@ -77,6 +77,15 @@ def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
 
     Who is refused because of another's hold or quiet window costs one round trip.
     """
+    for _ in range(2):  # the first may have waited for the client's first connection, as the next one does not
+        answer = yield from _reserve(key, terms, info)
+        if answer is not None:
+            return answer
+    return Answer(reason=RESERVED)
+
+
+def _reserve(key: str, terms: Terms, info: str) -> Flow[Answer | None]:
+    """One try; None if it was answered too late to be of use: its time was over."""
     owner: str = yield Ask.OWNER
     owners, hits = [owner], list[Hit]()
     try:
@@ -85,7 +94,7 @@ def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
         if entry.owner != owner:
             if run.doubtful:
                 yield Release(key, owner, True)  # a late copy of an unanswered try must not take the key
-            return _suppressed(entry)
+            return None if entry.gone else _suppressed(entry)
         hold = Hold(key, owner, terms.hold, entry, run.sent, run.doubtful, run.now)
         hits = terms.hits(key, owner)
         if hits:
@@ -95,9 +104,9 @@ def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
             refusals = [allowance.retry_after for allowance in allowances if not allowance.allowed]
             if refusals:
                 return (yield from _limited(key, owners, hits, max(refusals)))
-        if run.now() >= hold.deadline:  # the answer came too late to be of use: another may have the key
+        if run.now() >= hold.deadline:
             yield _undoing(key, owners, hits, True)
-            return Answer(reason=RESERVED)
+            return None
     except Interrupted as why:
         if why.unanswered or hits:  # else nothing was sent
             yield _undoing(key, owners, hits, why.unanswered)

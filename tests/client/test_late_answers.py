@@ -1,0 +1,92 @@
+"""The store grants, but answers when the ttl is over, as it may while a client opens its first connection: that try is
+given up and undone, and the next one is as good as any."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+import solely
+from solely import AsyncClient, Client
+from solely.ops import Op
+from solely.stores import open_async_store, open_store
+from tests.both_faces import told
+
+TTL = 0.5  # seconds: what is answered at once is answered within this, also on a slow machine
+LATE = 0.6
+
+
+class _Late:
+    """Any store whose first answers come late."""
+
+    def __init__(self, store: Any, times: int) -> None:
+        self._store = store
+        self.times = times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def pause(self) -> float:
+        self.times -= 1
+        return LATE if self.times >= 0 else 0.0
+
+
+class LateStore(_Late):
+    def perform(self, ops: Sequence[Op]) -> Any:
+        replies = self._store.perform(ops)
+        time.sleep(self.pause())
+        return replies
+
+
+class AsyncLateStore(_Late):
+    async def perform(self, ops: Sequence[Op]) -> Any:
+        replies = await self._store.perform(ops)
+        await asyncio.sleep(self.pause())
+        return replies
+
+
+@pytest.fixture
+def late(kind: str) -> Callable[[int], Any]:
+    """A client of the kind at hand whose store answers so many calls late."""
+    if kind == "blocking":
+        return lambda times: Client(store=LateStore(open_store("memory://"), times))
+    return lambda times: AsyncClient(store=AsyncLateStore(open_async_store("memory://"), times))
+
+
+TAKING: dict[str, Callable[[Any], Any]] = {
+    "try_lock": lambda once: once.try_lock("a", ttl=TTL),
+    "lock": lambda once: once.lock("a", ttl=TTL),
+    "lock_all": lambda once: once.lock_all(["a", "b"], ttl=TTL, wait=0),
+    "claim": lambda once: once.claim("a", ttl=TTL, wait=0),
+    "reserve": lambda once: once.reserve("a", hold=TTL),
+    "reserve within limits": lambda once: once.reserve("a", hold=TTL, limit=1, per=60),
+}
+
+
+@pytest.mark.parametrize("how", TAKING)
+async def test_a_grant_that_is_answered_too_late_is_asked_for_once_more(late: Callable[[int], Any], how: str) -> None:
+    once = late(1)
+    mine = await told(TAKING[how](once))
+    assert mine
+    assert not mine.lost
+    await told(mine.release())
+    assert await told(TAKING[how](once)), "the first try is not given back"
+    await told(once.close())
+
+
+@pytest.mark.parametrize("how", ["claim", "reserve"])
+async def test_a_store_that_always_answers_too_late_grants_nothing(late: Callable[[int], Any], how: str) -> None:
+    once = late(4)
+    mine = await told(TAKING[how](once))
+    assert not (mine.won if how == "claim" else mine)
+    await told(once.close())
+
+
+@pytest.mark.parametrize("how", ["lock", "lock_all"])
+async def test_who_cannot_be_granted_a_lock_for_that_is_told_why(late: Callable[[int], Any], how: str) -> None:
+    once = late(4)
+    with pytest.raises(solely.Busy, match="the store answered later than the ttl allows"):
+        await told(once.lock("a", ttl=TTL, wait=0) if how == "lock" else TAKING[how](once))
+    await told(once.close())
