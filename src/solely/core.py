@@ -198,7 +198,10 @@ class Core:
     def kept(self, lease: L) -> L:
         """The lease, which is renewed and watched from now on."""
         hold = lease._hold
-        self.keep(hold)
+        if self._keeping and hold.owner:  # as `keep`, without a call of its own in the usual case
+            self.book.add(hold)
+        else:
+            self.keep(hold)
         if self.hook is not None and hold.owner:
             self.hook(events.Acquired(hold.key, hold.fence, hold.waited, hold.attempts))
         return lease

@@ -38,15 +38,16 @@ class Lines:
     def leave(self, key: str, waiter: Waiter) -> None:
         """Leaves the line from any place; if it was the first, the next is woken."""
         with self._mutex:
-            others = self._others.get(key)
-            if self._first[key] is not waiter:
-                others.remove(waiter)  # type: ignore[union-attr]
-            elif others:
+            if key not in self._others:  # the usual case: it stood there alone
+                del self._first[key]
+                return
+            others = self._others[key]
+            if self._first[key] is waiter:
                 self._first[key] = others.popleft()
                 self._first[key].wake()
             else:
-                del self._first[key]
-            if others is not None and not others:
+                others.remove(waiter)
+            if not others:
                 del self._others[key]
 
     def tell(self, key: str) -> None:

@@ -242,6 +242,8 @@ class AsyncLocks(AsyncFace):
         return await self._run(self._core.releasing_token(read_token(token)))
 
     def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], AsyncLease]:
+        if renew and max_hold is None and on_lost == "cancel":
+            return self._plainly_leased
         told = None if on_lost == "cancel" else _told(on_lost, cancels=True)
         most = math.inf if max_hold is None else _most(max_hold)
 
@@ -252,3 +254,8 @@ class AsyncLocks(AsyncFace):
             return self._core.kept(AsyncLease(hold, self._core, self._run, cancel=on_lost == "cancel"))
 
         return leased
+
+    def _plainly_leased(self, hold: Hold) -> AsyncLease:
+        """As most of them are: renewed until released."""
+        hold.renew_at = renewal(hold.sent, hold.ttl)
+        return self._core.kept(AsyncLease(hold, self._core, self._run, cancel=True))

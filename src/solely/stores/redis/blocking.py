@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
-import hiredis
+from hiredis import HiredisError, ReplyError
 
 from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...model import Entry, Finding
@@ -42,6 +42,7 @@ class RedisStore:
         self._cluster = settings.cluster
         self._timeout = timeout
         self._codec = Codec(settings.prefix, clock, cluster=settings.cluster)
+        self._quick = self._codec.quick
         self._routes: Routes | None = None
         self._idle: dict[Address, list[Wire]] = {}
         self._ear = self._new_ear()
@@ -57,16 +58,15 @@ class RedisStore:
         if not self._ear.ready and waits(ops):
             self._give(self._take(self._home()))  # tells soon if the server is away
             self._ear.prepare()
-        if self._cluster or len(ops) > MAX_BATCH:
+        if len(ops) == 1 and (write := self._quick.get(type(op := ops[0]))) and (command := write(op)):
+            routes = self._routes  # the usual case, in as few steps as there can be
+            raw = self._converse((routes and routes[0]) or self._home(), Wire.call, command)
+            if type(raw) is list and type(answer := raw[0]) is not ReplyError:
+                return [DECODE[type(op)](op, answer)]
+        elif self._cluster or len(ops) > MAX_BATCH:
             return self._in_parts(ops)
-        routes, quick = self._routes, None
-        home = (routes[0] if routes is not None else None) or self._home()
-        if len(ops) == 1:  # the usual case, in as few steps as there can be
-            op = ops[0]
-            quick = self._codec.quick(op)
-        raw = self._converse(home, Wire.call, quick or self._codec.command(ops))
-        if quick is not None and type(raw) is list and type(raw[0]) is not hiredis.ReplyError:
-            return [DECODE[type(op)](op, raw[0])]
+        else:
+            raw = self._converse(self._home(), Wire.call, self._codec.command(ops))
         failures: list[StoreError] = []
         answers = decode(ops, raw, failures)
         if failures:
@@ -143,7 +143,7 @@ class RedisStore:
             wire = self._connect(address)
         try:
             answer = talk(wire, what)
-        except (OSError, hiredis.HiredisError) as error:
+        except (OSError, HiredisError) as error:
             wire.close()
             self._leave(address)
             raise Unanswered(f"{address} did not answer: {self._reason(error)}") from None

@@ -122,10 +122,10 @@ class Codec:
         self._plain = "c" if cluster else ""
         self.bases = [f"{prefix}{{b{number}}}" for number in range(BUCKETS)] if cluster else [prefix]
         self._counters = [base + "#fence" for base in self.bases]
-        self._quick: dict[type, Callable[[Any], bytes | None]] = {}
+        self.quick: dict[type, Callable[[Any], bytes | None]] = {}  # what writes such an op; None if it is not plain
         self._spans: dict[float, str] = {}
         if clock is None and not cluster and prefix.isascii():
-            self._quick = {Acquire: self._quick_acquire, Release: self._quick_release, Finish: self._quick_finish}
+            self.quick = {Acquire: self._quick_acquire, Release: self._quick_release, Finish: self._quick_finish}
             words = packed("EVALSHA", SHA, "2", self._counters[0]).decode().partition("\r\n")[2] + "$"
             self._heads = {count: f"*{count}\r\n{words}" for count in (8, 10, 11, 14)}
 
@@ -137,14 +137,12 @@ class Codec:
         if delay:
             return None
         name, span = self.prefix + key, self._spans.get(ttl) or self._span(ttl)
-        plain = not (print or counted or value)
-        text = (
-            f"{self._heads[11 if plain else 14]}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\n{'a' if plain else 'A'}\r\n"
-            f"${len(owner)}\r\n{owner}\r\n{span}${len(info)}\r\n{info}\r\n"
-            f"${len(client)}\r\n{client}\r\n"
-        )
-        if not plain:
-            text += f"${len(print)}\r\n{print}\r\n{_YES if counted else _NO}{_YES if value else _NO}"
+        who = f"${len(owner)}\r\n{owner}\r\n{span}${len(info)}\r\n{info}\r\n${len(client)}\r\n{client}\r\n"
+        if print or counted or value:
+            more = f"${len(print)}\r\n{print}\r\n{_YES if counted else _NO}{_YES if value else _NO}"
+            text = f"{self._heads[14]}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\nA\r\n{who}{more}"
+        else:
+            text = f"{self._heads[11]}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\na\r\n{who}"
         return text.encode() if text.isascii() and "\0" not in text else None
 
     def _span(self, seconds: float) -> str:
@@ -170,15 +168,13 @@ class Codec:
         text = f"{words}${len(owner)}\r\n{owner}\r\n${len(value)}\r\n"
         return b"%b%b\r\n%b" % (text.encode(), value, span.encode()) if text.isascii() else None
 
-    def quick(self, op: Op) -> bytes | None:
-        """One call of the script that performs this op, if it is one of the commonest, plain and ASCII; else None."""
-        write = self._quick.get(type(op))
-        return None if write is None else write(op)
-
     def command(self, ops: Sequence[Op], bucket: int = 0) -> bytes:
         """One call of the script that performs `ops`, all of this bucket."""
-        if len(ops) == 1 and (text := self.quick(ops[0])) is not None:
-            return text
+        if len(ops) == 1:
+            write = self.quick.get(type(ops[0]))
+            text = None if write is None else write(ops[0])
+            if text is not None:
+                return text
         base, now = self.bases[bucket], self._plain
         command: bytes
         if self._clock is not None:

@@ -62,10 +62,10 @@ class Wire:
 
     def call(self, command: bytes) -> Any:
         """The answer to one command; a script that the server does not know is loaded first."""
+        buffer = self._buffer
         self._sendall(command)
-        size = self._receive(self._buffer)
-        self._feed(self._buffer, 0, size)  # type: ignore[arg-type]
-        answer = self._next() if size else False
+        self._feed(buffer, 0, self._receive(buffer))  # type: ignore[arg-type]
+        answer = self._next()
         if answer is False:  # there is more to come, or nothing ever
             answer = self.receive()
         return answer if type(answer) is list or not lacks_script(answer) else self._load_and_repeat(command)

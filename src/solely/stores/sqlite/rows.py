@@ -74,6 +74,7 @@ class Rows:
         self.read_lease, self._longest_wait = readings.lease, longest_wait
         self.execute: Any = None
         self.execute_many: Any = None
+        self.change: Any = None  # as execute, on one cursor for all: for statements that answer no rows
         self.now = t.Now(0, 0)
         self.latest = 0
         self.fixed = False  # `now` stands still: inside a transaction or a look

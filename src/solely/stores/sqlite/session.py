@@ -56,12 +56,14 @@ class Session(Rows):
         self.fences = fences_for(self.readings, base)
         connection.create_function("next_fence", 0, self.fences.next)
         self._connection, self.execute, self.execute_many = connection, connection.execute, connection.executemany
+        self.change = connection.cursor().execute
         self.execute("PRAGMA synchronous = NORMAL")
         self.durable = False
 
     def disconnect(self) -> None:
         """Closes the connection; the next op opens a new one."""
-        connection, self._connection, self.execute, self.execute_many = self._connection, None, None, None
+        connection, self._connection = self._connection, None
+        self.execute = self.execute_many = self.change = None
         if connection is not None:
             connection.close()
 

@@ -63,7 +63,7 @@ def take_absent(rows: Rows, op: Acquire) -> Entry | _Miss:
     else:  # counted from before the write lock is waited for, as the holder counts it
         now, fence = rows.read_lease(), None
     fields = (key, owner, now + span, t.us(delay) if delay else 0, fingerprint, info, fence)
-    if rows.execute(_TAKE, fields).rowcount != 1:
+    if rows.change(_TAKE, fields).rowcount != 1:
         return MISS
     # Half the time of Entry(…), in the commonest answer of all.
     return make(Entry, (key, HELD, rows.fences.last, span / t.US, owner, 1, 0, 0, fingerprint, info, None, ""))
@@ -71,12 +71,12 @@ def take_absent(rows: Rows, op: Acquire) -> Entry | _Miss:
 
 def mark_absent(rows: Rows, op: Mark) -> bool | _Miss:
     fields = (op.key, op.owner, rows.now.wall + t.us(op.ttl), rows.fence_in_hand())
-    return rows.execute(_MARK, fields).rowcount == 1 or MISS
+    return rows.change(_MARK, fields).rowcount == 1 or MISS
 
 
 def release_clean(rows: Rows, op: Release) -> Released | _Miss:
     key, owner, revoke, delay, keep = op
-    if revoke or delay or keep or rows.execute(_RELEASE, (key, owner, rows.lease_soon())).rowcount != 1:
+    if revoke or delay or keep or rows.change(_RELEASE, (key, owner, rows.lease_soon())).rowcount != 1:
         return MISS
     return RELEASED
 

@@ -58,7 +58,7 @@ class Visit(Rows):
     def _with_cursor(self, ops: Sequence[Op]) -> list[Reply]:
         cursor = self._connection.cursor()
         cursor.row_factory = None  # rows as tuples, whatever the caller likes them to be
-        self.execute = cursor.execute
+        self.execute = self.change = cursor.execute
         try:
             self._be_of_this_file()
             began = self._be_in_transaction()
