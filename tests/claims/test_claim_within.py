@@ -40,7 +40,7 @@ def test_the_result_stands_if_and_only_if_the_callers_rows_do(place: Place) -> N
 
 def test_a_late_winner_is_told_to_roll_back(place: Place) -> None:
     with Client(place.url) as once, Client(place.url) as other:
-        late = once.claim("a", ttl=0.03, renew=False)
+        late = once.claim("a", ttl=0.3, renew=False)
         successor = other.claim("a", wait=5)
         assert successor.won
         connection = place.begin()

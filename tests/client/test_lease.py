@@ -141,12 +141,12 @@ async def test_a_function_that_raises_stops_no_other_lease_from_being_kept(once:
         raise RuntimeError("told and angry")
 
     kept = await once.lock("kept", ttl=SHORT)
-    lease = await once.lock("a", ttl=0.1, renew=False, on_lost=fails)
+    lease = await once.lock("a", ttl=0.2, renew=False, on_lost=fails)
     await _until(lambda: lease.lost)
     await asyncio.sleep(3 * SHORT)
     assert not kept.lost
     assert observer.lock("kept").fence == kept.fence
-    later = await once.lock("b", ttl=0.1, renew=False, on_lost="flag")
+    later = await once.lock("b", ttl=0.2, renew=False, on_lost="flag")
     await _until(lambda: later.lost)
 
 

@@ -81,10 +81,10 @@ async def test_a_waiter_of_another_client_gets_the_key_when_it_is_released(once:
 
 
 async def test_a_waiter_gets_the_key_when_a_dead_holders_time_is_up(once: Any, other: Any) -> None:
-    await once.lock("a", ttl=0.3, renew=False)
     start = time.monotonic()
+    await once.lock("a", ttl=0.5, renew=False)
     await other.lock("a", ttl=30, wait=10)
-    assert 0.2 < time.monotonic() - start < PROMPT
+    assert 0.4 < time.monotonic() - start < PROMPT
 
 
 async def test_waiters_of_one_process_are_served_in_the_order_of_arrival(once: Any) -> None:
@@ -129,7 +129,8 @@ async def test_many_workers_never_hold_together(once: Any, other: Any) -> None:
 
 
 async def test_a_key_stays_closed_for_its_delay_after_an_expiry(once: Any, other: Any, observer: Observer) -> None:
-    await once.lock("a", ttl=0.05, delay=30, renew=False)
+    await once.seen("a")  # connects: a grant that is answered too late would close the key as well
+    await once.lock("a", ttl=0.3, delay=30, renew=False)
     while observer.lock("a").state is State.HELD:
         await asyncio.sleep(0.01)
     assert observer.lock("a").state is State.CLOSED

@@ -97,7 +97,7 @@ async def test_bug_03_acquire_cancelled_after_the_command_left_leaves_nothing_he
 
 
 async def test_bug_04_an_expired_holder_does_not_release_its_successor(once: Any, observer: Observer) -> None:
-    expired = await once.lock("a", ttl=0.1, renew=False, on_lost="flag")
+    expired = await once.lock("a", ttl=0.2, renew=False, on_lost="flag")
     successor = await once.lock("a", ttl=30, wait=SOON)
     assert await expired.release() is Released.EXPIRED
     assert observer.lock("a").fence == successor.fence

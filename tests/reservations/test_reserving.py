@@ -219,9 +219,9 @@ async def test_recording_what_is_not_known_is_an_error(
 async def test_the_hold_is_renewed_while_sending_takes_longer(open_client: Callable[..., Any], store_url: str) -> None:
     renewals: list[events.Event] = []
     once, other = open_client(store_url, hooks=[renewals.append]), open_client(store_url)
-    reservation = await told(once.reserve("cpu", hold=0.4))
+    reservation = await told(once.reserve("cpu", hold=1.0))
     async with asyncio.timeout(10):
-        while sum(isinstance(event, events.Renewed) for event in renewals) < 3:
+        while sum(isinstance(event, events.Renewed) for event in renewals) < 2:
             await asyncio.sleep(0.02)
     assert (await told(other.reserve("cpu"))).reason == "reserved"
     assert not reservation.lost
@@ -231,7 +231,7 @@ async def test_the_hold_is_renewed_while_sending_takes_longer(open_client: Calla
 
 async def test_a_hold_that_was_cleared_is_lost_and_said_so(open_client: Callable[..., Any], store_url: str) -> None:
     once, other = open_client(store_url), open_client(store_url)
-    reservation = await told(once.reserve("cpu", hold=0.4))
+    reservation = await told(once.reserve("cpu", hold=1.0))
     await told(other.expire_reservation("cpu", reason="test"))
     async with asyncio.timeout(10):
         while not reservation.lost:
