@@ -85,7 +85,7 @@ class SimulatedDriver:
         self.lines = Lines()
         self.dead = False
         self.wakes = 0.0  # paused until then
-        self.paused = 0.0  # seconds, all pauses together
+        self._paused = 0.0  # seconds, all pauses together
         self.owners = owners
         self._rate = rate
         self._start = start
@@ -113,8 +113,13 @@ class SimulatedDriver:
 
     def pause(self, seconds: float) -> None:
         """Nothing reaches this client for so long: a stopped process, a long collection, a suspended machine."""
-        self.wakes = max(self.wakes, self.timeline.now + seconds)
-        self.paused += seconds
+        wakes = max(self.wakes, self.timeline.now + seconds)
+        self._paused += wakes - max(self.wakes, self.timeline.now)
+        self.wakes = wakes
+
+    def slept(self) -> float:
+        """Seconds that all pauses together have taken until now."""
+        return self._paused - max(0.0, self.wakes - self.timeline.now)
 
     def kill(self) -> None:
         """Ends the client between two yields of its flows; nothing is undone."""

@@ -39,7 +39,7 @@ Script = Generator[Doing | float, Any, None]  # a float is a sleep
 class Task:
     """A thread or task of a client: performs a script, one thing after the other."""
 
-    __slots__ = ("_began", "_doing", "_paused", "_script", "client", "over", "run")
+    __slots__ = ("_began", "_doing", "_script", "_slept", "client", "over", "run")
 
     def __init__(self, client: SimulatedClient, script: Script) -> None:
         self.client = client
@@ -47,7 +47,7 @@ class Task:
         self.run: Run | None = None
         self._script = script
         self._doing: Doing | None = None
-        self._began = self._paused = 0.0
+        self._began = self._slept = 0.0
 
     def go_on(self, value: Any = None) -> None:
         """The script's next step."""
@@ -62,7 +62,7 @@ class Task:
             driver.after(wish, self.go_on)
             return
         assert isinstance(wish, Doing)
-        self._doing, self._began, self._paused = wish, driver.timeline.now, driver.paused
+        self._doing, self._began, self._slept = wish, driver.timeline.now, driver.slept()
         self.run = run = driver.run(wish.flow, self._done)
         if not run.over and self._waits():
             self.client.world.waiting.begins(wish.key, run)
@@ -81,7 +81,7 @@ class Task:
         world.history.note(driver.name, run.owner, "was told", repr(run.error) if run.error else run.result)
         if self._waits():
             world.waiting.ends(doing.key, run)
-        took = driver.timeline.now - self._began - (driver.paused - self._paused)
+        took = driver.timeline.now - self._began - (driver.slept() - self._slept)
         if took > doing.wait * 1.02 + 4 * driver.timeout + 2 * COMPENSATE:
             world.history.violated("no hang", f"a flow that may wait {doing.wait} s took {took:.3f} s: {doing.flow}")
         self.go_on(run)

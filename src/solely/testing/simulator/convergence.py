@@ -34,7 +34,7 @@ class Call(NamedTuple):
     @property
     def slack(self) -> int:
         """How old, at the beginning of the call, an answer may have been that was then on its way to this process."""
-        return us(ONE_TRY * self.driver.timeout + self.driver.paused)
+        return us(ONE_TRY * self.driver.timeout + self.driver.slept())
 
 
 class Convergence:

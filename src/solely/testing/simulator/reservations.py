@@ -149,7 +149,8 @@ class ReservingClient(SimulatedClient):
         """It is refused only if it is over: another took the key, or it was let go, or that is long ago."""
         truth = self.world.truth
         held, latest = truth.holds[ticket.key, ticket.owner], truth.latest[ticket.key]
-        there = held is latest and not held.ended and truth.now() < held.until + us(REMEMBER)
+        named = held is latest and held.fence == ticket.fence  # else a late copy took the key again, under the same id
+        there = named and not held.ended and truth.now() < held.until + us(REMEMBER)
         wrong = isinstance(error, ReservationMismatch) and held is latest
         if not held.forgotten and (there or wrong):
             self.world.history.violated("right refusals", f"{ticket} was refused ({error}); it was {held.ended}")

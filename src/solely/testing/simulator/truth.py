@@ -71,6 +71,7 @@ class Truth:
         self.latest: dict[str, Held] = {}
         self.forgotten: set[str] = set()  # owners from before the last loss of all data
         self.revoked: set[tuple[str, str]] = set()  # keys and owners
+        self.unremembered: set[tuple[str, str]] = set()  # those of them that were lost with all data
         self._cleared: set[int] = set()
         self._offering: dict[str, int] = {}  # until when the key may be kept for a waiter
         self._wants: dict[Run, str] = {}
@@ -116,6 +117,7 @@ class Truth:
         self.marks.lost_everything()
         self.outcomes.lost_everything(now)
         self.forgotten.update(self.runs)
+        self.unremembered |= self.revoked
         self.revoked.clear()
         self._offering.clear()
         for key in self.latest:
@@ -220,6 +222,7 @@ class Truth:
         self._offering[op.key] = now + _OFFER
         if op.revoke:
             self.revoked.add((op.key, op.owner))
+            self.unremembered.discard((op.key, op.owner))
         right = {Released.RELEASED}
         if held is not None and held.forgotten:
             return

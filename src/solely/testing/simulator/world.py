@@ -110,12 +110,16 @@ class World:
     def nothing_left(self, key: str, run: Run) -> None:
         """The run is over without a lease: its ids hold nothing and stand in no queue."""
         latest, now = self.truth.latest.get(key), self.truth.now()
-        if latest is not None and latest.live(now) and self.truth.runs[latest.owner] is run:
+        if latest is not None and latest.live(now) and self._must_not_stay(key, latest.owner, run):
             self.history.violated("no leaked hold", f"{key} is held by {latest.owner}, whose caller has left")
         record = self.network.memory._records.get(key)
         for waiter in record.waiters if record is not None else ():
-            if self.truth.runs[waiter.owner] is run:
+            if self._must_not_stay(key, waiter.owner, run):
                 self.history.violated("no leaked place", f"{waiter.owner} is queued at {key}; its caller has left")
+
+    def _must_not_stay(self, key: str, owner: str, run: Run) -> bool:
+        """True for an id of this run. But a store that lost all data no longer knows whom it was told to refuse."""
+        return self.truth.runs[owner] is run and (key, owner) not in self.truth.unremembered
 
     def run(self) -> History:
         """Lets everything happen, to the end."""
