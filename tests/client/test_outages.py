@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -162,6 +163,16 @@ async def test_a_paused_server_is_unavailable_and_then_goes_on(
     assert took < BOUND
     assert await once.try_lock("a") is None
     assert str(await lease.release()) == "released"
+
+
+async def test_the_first_try_counts_as_well(
+    proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
+) -> None:
+    once = open_client(proxied_url, timeout=1.0)
+    await once.seen("a")
+    proxy.half_open()
+    error, _ = await _timed(CALLS["seen"], once)
+    assert re.search("in [1-3] tries over", str(error)), error  # of 0.4 s each
 
 
 async def test_a_server_that_was_never_there_is_unavailable_with_its_address(
