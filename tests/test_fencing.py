@@ -747,6 +747,65 @@ def test_mongo_an_upsert_without_a_plain_id_is_refused_and_a_strangers_duplicate
         fenced_update(orders, {"_id": 1}, {"$set": {"parts.$[part].n": 2}}, fence=4, **options)
 
 
+def test_mongo_a_stale_upsert_in_a_transaction_is_refused_and_not_run_again(orders: Any) -> None:
+    fenced_update(orders, {"_id": 7}, {"$set": {"author": "later"}}, fence=10, upsert=True)
+    runs: list[int] = []
+
+    def write(session: Any, id: int = 7, fence: int = 5, **more: Any) -> None:
+        runs.append(fence)
+        assert len(runs) < 20, "run again and again"
+        filter, update = {"_id": id, **more}, {"$push": {"history": fence}}
+        fenced_update(orders, filter, update, fence=fence, upsert=True, session=session)
+
+    with orders.database.client.start_session() as session:
+        with pytest.raises(StaleFence) as caught:
+            session.with_transaction(write)
+        assert (caught.value.offered, caught.value.stored, len(runs)) == (5, 10, 1)
+        session.with_transaction(lambda session: write(session, 7, 10))
+        session.with_transaction(lambda session: write(session, 8, 5))
+        assert [found.get("history") for found in orders.find().sort("_id")] == [[10], [5]]
+        with pytest.raises(pymongo.errors.DuplicateKeyError):  # what is there has no such author: as without fences
+            session.with_transaction(lambda session: write(session, 7, 11, author="nobody"))
+
+
+def test_mongo_who_loses_the_race_of_an_upsert_in_a_transaction_runs_it_again(orders: Any) -> None:
+    orders.insert_one({"_id": 1})
+    runs: list[int] = []
+
+    def write(session: Any) -> None:
+        runs.append(1)
+        assert len(runs) < 20, "run again and again"
+        orders.find_one({"_id": 1}, session=session)  # the snapshot is taken here
+        if len(runs) == 1:
+            fenced_update(orders, {"_id": 7}, {"$set": {"author": "later"}}, fence=10, upsert=True)
+        fenced_update(orders, {"_id": 7}, {"$set": {"author": "stale"}}, fence=5, upsert=True, session=session)
+
+    with orders.database.client.start_session() as session, pytest.raises(StaleFence):
+        session.with_transaction(write)
+    assert len(runs) > 1
+    assert orders.find_one({"_id": 7}) == {"_id": 7, "author": "later", "fence": 10}
+
+
+async def test_mongo_a_stale_upsert_in_a_transaction_of_asyncio_is_refused(
+    orders: Any, request: pytest.FixtureRequest
+) -> None:
+    fenced_update(orders, {"_id": 7}, {"$set": {"author": "later"}}, fence=10, upsert=True)
+    runs: list[int] = []
+
+    async with pymongo.AsyncMongoClient[dict[str, Any]](request.getfixturevalue("replica_set").url) as client:
+
+        async def write(session: Any) -> None:
+            runs.append(1)
+            assert len(runs) < 20, "run again and again"
+            update, awaited = {"$set": {"author": "stale"}}, client.solely[orders.name]
+            await fenced_update_async(awaited, {"_id": 7}, update, fence=5, upsert=True, session=session)
+
+        async with client.start_session() as session:
+            with pytest.raises(StaleFence):
+                await session.with_transaction(write)
+    assert len(runs) == 1
+
+
 # -- HTTP
 
 

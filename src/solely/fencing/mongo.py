@@ -51,7 +51,8 @@ def fenced_update(
 ) -> UpdateResult:
     """As `collection.update_one`; StaleFence if a later holder wrote the document, and nothing is done.
 
-    An upsert needs a filter with a plain `_id`: with any other, a refused update would insert a second document.
+    An upsert needs a filter with a plain `_id`: with any other, a refused update would insert a second document. In a
+    transaction, who loses a race gets pymongo's error with the label TransientTransactionError: run it again.
     """
     collection = collection.with_options(read_preference=ReadPreference.PRIMARY)
     flow = _updating(filter, update, fence, upsert, field, options)
@@ -112,7 +113,11 @@ def _updating(
         raise InvalidInput("a fenced upsert needs a plain _id in its filter: else it could insert a second document")
     guarded = (fenced(filter, fence, field=field), with_fence(update, fence, field=field))
     there = {"_id": filter["_id"]} if upsert else filter
-    looking = {"projection": {field: True}, "session": options.get("session")}
+    session = options.get("session")
+    look = _Call("find_one", (there,), {"projection": {field: True}, "session": session})
+    look_first = upsert and session is not None and session.in_transaction  # which a duplicate key aborts
+    if look_first:
+        _check((yield look), fence, field)
     tries = 0
     while True:
         tries += 1
@@ -122,10 +127,15 @@ def _updating(
             if result is not None and (result.matched_count or result.upserted_id is not None):
                 return result
         except DuplicateKeyError:  # the document is there: a later holder's, or one that won the race to insert it
-            if tries == TRIES:
+            if look_first or tries == TRIES:
                 raise
-        found = yield _Call("find_one", (there,), looking)
-        if found is not None and (found.get(field) or 0) > fence:
-            raise stale(str(found["_id"]), fence, found[field])
+        found = yield look
+        _check(found, fence, field)
         if result is not None and (found is None or tries == TRIES):
             return result
+
+
+def _check(found: Document | None, fence: int, field: str) -> None:
+    """StaleFence if a later holder wrote what was found."""
+    if found is not None and (found.get(field) or 0) > fence:
+        raise stale(str(found["_id"]), fence, found[field])
