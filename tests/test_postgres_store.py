@@ -686,6 +686,28 @@ def answers_again(store: Store) -> bool:
     return False
 
 
+def test_who_waits_for_a_connection_opens_one_when_all_others_are_lost(server: Postgres) -> None:
+    url = in_schema(server.url)
+    store = open_blocking(f"{url}&application_name=lost", clock=None, timeout=20.0)
+    store.perform([Read("lock/a")])
+    blocked = "SELECT pid FROM pg_stat_activity WHERE application_name = 'lost' AND wait_event_type = 'Lock'"
+    with psycopg.connect(server.conninfo()) as admin, ThreadPoolExecutor(20) as threads:
+        admin.execute(f"LOCK TABLE {parse(url).names['entries']}")
+        busy = [threads.submit(store.perform, [Mark(f"mark/{n}", "me", 10)]) for n in range(16)]
+        until(lambda: len(server.ask(blocked)) == 16, "all connections are busy")
+        waiting = [threads.submit(store.perform, [Mark(f"mark/waiting/{n}", "me", 10)]) for n in range(4)]
+        time.sleep(0.5)  # nothing tells that they wait
+        lost = time.monotonic()
+        server.ask(f"SELECT pg_terminate_backend(pid) FROM ({blocked}) AS all_of_them")
+        for answer in busy:
+            with pytest.raises(Unanswered):
+                answer.result(20)
+        admin.rollback()
+        assert [answer.result(30) for answer in waiting] == [[True]] * 4
+        assert time.monotonic() - lost < 15
+    store.close()
+
+
 def test_a_paused_server_is_unanswered_in_time_and_its_late_answer_goes_to_nobody(mortal: Postgres) -> None:
     url = in_schema(mortal.url)
     store, tasks = open_blocking(url, clock=None, timeout=0.5), Looped(lambda: open_async(url, clock=None, timeout=0.5))

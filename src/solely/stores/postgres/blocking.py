@@ -106,7 +106,8 @@ class PostgresStore:
         """In the child: new connections and a new name; the parent's are let go of without a word to the server."""
         tell = self._ear.tell
         for wire in self._drained():
-            wire.abandon()
+            if wire is not None:
+                wire.abandon()
         self._ear.abandon()
         self._start_anew()
         self._ear.tell = tell
@@ -238,13 +239,14 @@ class PostgresStore:
     def _forget(self) -> None:
         """Closes what nobody uses: after one connection broke, the others are suspect."""
         for wire in self._drained():
-            self._end(wire)
+            if wire is not None:
+                self._end(wire)
+            else:
+                self._idle.put(None)  # meant for one who waits
 
-    def _drained(self) -> list[Wire]:
-        wires = []
+    def _drained(self) -> list[Wire | None]:
+        drained = []
         with suppress(Empty):
             while True:
-                wire = self._idle.get_nowait()
-                if wire is not None:
-                    wires.append(wire)
-        return wires
+                drained.append(self._idle.get_nowait())
+        return drained
