@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -249,6 +250,20 @@ class Postgres:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+@contextmanager
+def replica_of(primary: Postgres) -> Iterator[Postgres]:
+    """A server that follows this one, and may only read until it is promoted."""
+    copy = Path(tempfile.mkdtemp(prefix="solely-replica-"))
+    copy.chmod(0o777)
+    try:
+        address = ["-h", primary.host, "-p", str(primary.port), "-U", "postgres"]
+        primary.run("pg_basebackup", *address, "-D", str(copy / "data"), "-R", "-c", "fast", "-X", "stream")
+        with Postgres(data=copy / "data") as replica:
+            yield replica
+    finally:
+        shutil.rmtree(copy)
 
 
 def as_user(*command: str) -> list[str]:

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -34,7 +33,7 @@ from solely.testing.clock import ManualClock
 from solely.testing.face import Face, Looped, fresh
 from solely.testing.machine import run_machine
 from tests.conftest import in_schema
-from tests.postgres_server import DEBIAN_POSTGRES, PASSWORD, PGBOUNCER, PYPI_POSTGRES, Postgres, as_user
+from tests.postgres_server import DEBIAN_POSTGRES, PASSWORD, PGBOUNCER, PYPI_POSTGRES, Postgres, as_user, replica_of
 from tests.servers import free_port, until
 
 SERVERS = {"18": PYPI_POSTGRES, "15": DEBIAN_POSTGRES}
@@ -627,23 +626,15 @@ def test_a_replica_instead_of_the_primary_is_told_so() -> None:
     with Postgres() as primary:
         url = in_schema(primary.url)
         open_blocking(url, clock=None, timeout=5.0).perform([Read("lock/a")])
-        copy = Path(tempfile.mkdtemp(prefix="solely-replica-"))
-        os.chmod(copy, 0o777)
-        try:
-            address = ["-h", primary.host, "-p", str(primary.port), "-U", "postgres"]
-            primary.run("pg_basebackup", *address, "-D", str(copy / "data"), "-R", "-c", "fast", "-X", "stream")
-
-            with Postgres(data=copy / "data") as replica:
-                at_replica = url.replace(f":{primary.port}/", f":{replica.port}/")
-                store = open_blocking(at_replica, clock=None, timeout=5.0)
-                with pytest.raises(StoreUnavailable, match="replica instead of the primary"):
-                    store.perform([Acquire("lock/a", "me", 10)])
-                primary.kill()
-                replica.ask("SELECT pg_promote()")
-                assert entry_of(store, "lock/a", Acquire("lock/a", "me", 10)).owner == "me"
-                store.close()
-        finally:
-            shutil.rmtree(copy)
+        with replica_of(primary) as replica:
+            at_replica = url.replace(f":{primary.port}/", f":{replica.port}/")
+            store = open_blocking(at_replica, clock=None, timeout=5.0)
+            with pytest.raises(StoreUnavailable, match="replica instead of the primary"):
+                store.perform([Acquire("lock/a", "me", 10)])
+            primary.kill()
+            replica.ask("SELECT pg_promote()")
+            assert entry_of(store, "lock/a", Acquire("lock/a", "me", 10)).owner == "me"
+            store.close()
 
 
 # -- a server that goes away
@@ -684,6 +675,28 @@ def answers_again(store: Store) -> bool:
     with suppress(StoreUnavailable):
         return isinstance(store.perform([Read("lock/a")])[0], Entry)
     return False
+
+
+def test_who_waits_for_a_connection_opens_one_when_all_others_are_lost(server: Postgres) -> None:
+    url = in_schema(server.url)
+    store = open_blocking(f"{url}&application_name=lost", clock=None, timeout=20.0)
+    store.perform([Read("lock/a")])
+    blocked = "SELECT pid FROM pg_stat_activity WHERE application_name = 'lost' AND wait_event_type = 'Lock'"
+    with psycopg.connect(server.conninfo()) as admin, ThreadPoolExecutor(20) as threads:
+        admin.execute(f"LOCK TABLE {parse(url).names['entries']}")
+        busy = [threads.submit(store.perform, [Mark(f"mark/{n}", "me", 10)]) for n in range(16)]
+        until(lambda: len(server.ask(blocked)) == 16, "all connections are busy")
+        waiting = [threads.submit(store.perform, [Mark(f"mark/waiting/{n}", "me", 10)]) for n in range(4)]
+        time.sleep(0.5)  # nothing tells that they wait
+        lost = time.monotonic()
+        server.ask(f"SELECT pg_terminate_backend(pid) FROM ({blocked}) AS all_of_them")
+        for answer in busy:
+            with pytest.raises(Unanswered):
+                answer.result(20)
+        admin.rollback()
+        assert [answer.result(30) for answer in waiting] == [[True]] * 4
+        assert time.monotonic() - lost < 15
+    store.close()
 
 
 def test_a_paused_server_is_unanswered_in_time_and_its_late_answer_goes_to_nobody(mortal: Postgres) -> None:

@@ -7,11 +7,10 @@ whatever reason, is closed: it would give a stranger's answer to the next one.
 from __future__ import annotations
 
 import os
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import psycopg
@@ -21,19 +20,38 @@ from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Reply
 from .. import Clock, Tell
 from . import codec, health
-from .codec import Answers
+from .codec import Answers, Values
 from .ear import Ear
 from .faults import NotPrimary, OutOfLocks, Stale
-from .parts import PATIENCE, answers, parts, repeats, statement, waits
+from .parts import (
+    LINGER,
+    PATIENCE,
+    answers,
+    fill_in,
+    give_up,
+    parts,
+    repeat,
+    repeats,
+    statement,
+    waits,
+)
 from .schema import Doorkeeper
 from .settings import Settings
 from .sweep import ROWS, Sweep
+from .turns import Turns
 from .wire import Lost, Wire
 from .within import Within
 
 T = TypeVar("T")
 
 MOST_CONNECTIONS = 16  # per store: each is a process of the server, which by default has room for 100
+# Connections on which ops may wait for busy keys: the others are left to those whose keys are free, however many want
+# one that somebody's slow transaction decides on.
+MOST_PATIENT = MOST_CONNECTIONS // 2
+# Seconds between the tries of one who may not wait there yet: LINGER at first, then longer and longer up to this, so
+# that a hundred such threads are a few hundred statements per second.
+LONGEST_REST = 0.2
+_NO_PATIENCE: tuple[Any, Any] = (None, None)
 
 
 class PostgresStore:
@@ -46,8 +64,8 @@ class PostgresStore:
         self._settings = settings
         self._clock = clock
         self._timeout = timeout
-        self._patience = max(1, int(timeout * PATIENCE * 1000))
-        self._packed_patience = b"%d" % self._patience
+        patience = max(1, int(timeout * PATIENCE * 1000))
+        self._patience: tuple[Any, Any] = (patience, b"%d" % patience)
         self._doorkeeper = Doorkeeper(settings)
         self._within = Within(settings, clock=clock, patience=timeout, doorkeeper=self._doorkeeper)
         self._sweep = Sweep()
@@ -56,8 +74,9 @@ class PostgresStore:
 
     def _start_anew(self) -> None:
         self.client = os.urandom(16).hex()
-        self._idle: SimpleQueue[Wire | None] = SimpleQueue()  # None: there is room for one more
-        self._room = threading.Semaphore(MOST_CONNECTIONS)
+        self._idle: deque[Wire] = deque()
+        self._slots = Turns(MOST_CONNECTIONS)  # who has one uses an idle connection, or opens one
+        self._turns = Turns(MOST_PATIENT)
         self._ear = Ear(self._connect, self.client, self._timeout)
 
     def __repr__(self) -> str:
@@ -73,7 +92,7 @@ class PostgresStore:
         if len(ops) == 1:
             replies: Answers = [self._alone(ops[0])]
         else:
-            replies = self._converse(lambda wire: self._in_parts(wire, ops))
+            replies = self._in_parts(ops)
         if self._sweep.due(len(ops)):
             self._sweep_some()
         return replies
@@ -87,7 +106,7 @@ class PostgresStore:
 
     def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
-        page = self._converse(lambda wire: wire.call("page", (self._now(), prefix, after, limit)))
+        page = self._call("page", (self._now(), prefix, after, limit))
         return codec.page(page)
 
     def check(self) -> list[Finding]:
@@ -114,47 +133,82 @@ class PostgresStore:
     # -- batches
 
     def _alone(self, op: Op) -> Reply:
-        packed = codec.quick(op, self._packed_patience) if self._clock is None else None
-        if packed is not None:
-            result = self._converse(lambda wire: wire.call_packed(*packed))
-            reply = codec.read_quickly(op, result)
-            if reply is not None:
-                return reply
-        else:
-            name, values = codec.alone(op, self._now(), self._patience)
-            result = self._converse(lambda wire: wire.call(name, values))
-        return codec.reply(op, codec.decode_lone(op, result))
+        has_turn = self._turns.take()
+        patience, packed_patience = self._patience if has_turn else _NO_PATIENCE
+        try:
+            packed = codec.quick(op, packed_patience) if self._clock is None else None
+            if packed is not None:
+                result = self._converse(lambda wire: wire.call_packed(*packed))
+                reply = codec.read_quickly(op, result)
+                if reply is not None:
+                    return reply
+            else:
+                result = self._call(*codec.alone(op, self._now(), patience))
+            row = codec.decode_lone(op, result)
+        finally:
+            if has_turn:
+                self._turns.give()
+        if row[0] != "b":
+            return codec.reply(op, row)
+        replies: Answers = [None]
+        self._repeat((op,), replies, [0])
+        if isinstance(replies[0], StoreError):
+            raise replies[0]
+        return replies[0]
 
-    def _in_parts(self, wire: Wire, ops: Sequence[Op]) -> Answers:
+    def _in_parts(self, ops: Sequence[Op]) -> Answers:
         replies: Answers = []
         for part in parts(ops):
             try:
-                replies += self._part(wire, part)
+                replies += self._part(part)
             except OutOfLocks:
                 if len(part) <= MAX_BATCH:
                     raise
                 for start in range(0, len(part), MAX_BATCH):
-                    replies += self._part(wire, part[start : start + MAX_BATCH])
+                    replies += self._part(part[start : start + MAX_BATCH])
             except StoreUnavailable as error:
                 if replies:
                     raise Unanswered(f"only {len(replies)} of {len(ops)} ops were answered: {error}") from error
                 raise
         return replies
 
-    def _part(self, wire: Wire, part: Sequence[Op]) -> Answers:
+    def _part(self, part: Sequence[Op]) -> Answers:
         """The answers to one portion; what was busy is repeated, and waits for its turn."""
         busy: list[int] = []
-        replies = answers(part, wire.call(*statement(part, self._now())), busy)
-        again = repeats(part, replies, busy, self._timeout * PATIENCE, self._now)
-        with suppress(StopIteration):
-            call = next(again)
-            while True:
-                try:
-                    outcome = wire.call(*call)
-                except StoreError as error:
-                    outcome = error
-                call = again.send(outcome)
+        replies = answers(part, self._call(*statement(part, self._now())), busy)
+        if busy:
+            self._repeat(part, replies, busy)
         return replies
+
+    def _repeat(self, ops: Sequence[Op], replies: Answers, busy: list[int]) -> None:
+        """Repeats what was busy: waits for it on the server, or asks now and then while enough others wait there."""
+        ends = time.monotonic() + self._timeout * PATIENCE
+        rest = LINGER
+        with self._turns.join() as place:
+            while busy and not place.comes(min(rest, ends - time.monotonic())):
+                if time.monotonic() >= ends:
+                    give_up(replies, busy)
+                    return
+                busy = fill_in(ops, replies, busy, self._outcome(*repeat(ops, busy, self._now())))
+                rest = min(2 * rest, LONGEST_REST)
+            again = repeats(ops, replies, busy, ends - time.monotonic(), self._now)
+            with suppress(StopIteration):
+                step = next(again)
+                while True:
+                    step = again.send(self._outcome(*step))
+
+    def _call(self, name: str, values: Values) -> Any:
+        """The result of a statement, on whichever connection is free."""
+        return self._converse(lambda wire: wire.call(name, values))
+
+    def _outcome(self, name: str, values: Values) -> Any:
+        """The same, or the StoreError that the server answers."""
+        try:
+            return self._call(name, values)
+        except Unanswered:
+            raise
+        except StoreError as error:
+            return error
 
     def _now(self) -> int | None:
         return None if self._clock is None else round(self._clock() * 1_000_000)
@@ -162,7 +216,7 @@ class PostgresStore:
     def _sweep_some(self) -> None:
         """Forgets a few rows that no longer matter. What hinders it hinders no op: the next sweep tries again."""
         try:
-            result = self._converse(lambda wire: wire.call("sweep", (self._now(), self._sweep.after, ROWS)))
+            result = self._call("sweep", (self._now(), self._sweep.after, ROWS))
         except StoreError:
             return
         self._sweep.after = (result.get_value(0, 0) or b"").decode()
@@ -192,43 +246,32 @@ class PostgresStore:
         return answer
 
     def _take(self) -> Wire:
-        while True:
-            try:
-                wire = self._idle.get_nowait()
-            except Empty:
-                if self._room.acquire(blocking=False):
-                    return self._connect_within_room()
-                wire = self._await_idle()
-            if wire is not None:
-                return wire
-
-    def _await_idle(self) -> Wire | None:
+        if not self._slots.take() and not self._slots.wait(self._timeout):
+            raise StoreUnavailable(
+                f"all {MOST_CONNECTIONS} connections of this client were busy for {self._timeout:g} s"
+            )
         try:
-            return self._idle.get(timeout=self._timeout)
-        except Empty:
-            text = f"all {MOST_CONNECTIONS} connections of this client were busy for {self._timeout:g} s"
-            raise StoreUnavailable(text) from None
+            return self._idle.popleft()
+        except IndexError:
+            return self._connect_in_slot()
 
-    def _connect_within_room(self) -> Wire:
+    def _connect_in_slot(self) -> Wire:
         try:
             return self._connect()
         except BaseException:
-            self._make_room()
+            self._slots.give()
             raise
-
-    def _make_room(self) -> None:
-        self._room.release()
-        self._idle.put(None)  # whoever waits for a connection may open one
 
     def _give(self, wire: Wire) -> None:
         if self._closed:
             self._end(wire)
         else:
-            self._idle.put(wire)
+            self._idle.append(wire)
+            self._slots.give()
 
     def _end(self, wire: Wire) -> None:
         wire.close()
-        self._make_room()
+        self._slots.give()
 
     def _connect(self) -> Wire:
         if self._closed:
@@ -238,13 +281,11 @@ class PostgresStore:
     def _forget(self) -> None:
         """Closes what nobody uses: after one connection broke, the others are suspect."""
         for wire in self._drained():
-            self._end(wire)
+            wire.close()
 
     def _drained(self) -> list[Wire]:
         wires = []
-        with suppress(Empty):
+        with suppress(IndexError):
             while True:
-                wire = self._idle.get_nowait()
-                if wire is not None:
-                    wires.append(wire)
+                wires.append(self._idle.popleft())
         return wires

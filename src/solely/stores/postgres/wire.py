@@ -18,7 +18,8 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from .codec import Packed, Values, pack
-from .faults import fault, refused
+from .dial import dial
+from .faults import fault
 from .settings import Settings
 
 _OK = (int(pq.ExecStatus.TUPLES_OK), int(pq.ExecStatus.COMMAND_OK))  # plain numbers compare quicker
@@ -43,21 +44,7 @@ def conninfo(settings: Settings, timeout: float) -> str:
 
 def connect(settings: Settings, timeout: float) -> Any:
     """A libpq connection; StoreUnavailable or StoreMisconfigured, naming the cause, if there is none in time."""
-    ends = time.monotonic() + timeout
-    made = pq.PGconn.connect_start(conninfo(settings, timeout).encode())
-    while True:
-        step = pq.PollingStatus.FAILED if made.status == pq.ConnStatus.BAD else made.connect_poll()
-        if step == pq.PollingStatus.OK:
-            break
-        if step == pq.PollingStatus.FAILED:
-            why = made.get_error_message()
-            made.finish()
-            raise refused(settings.address, why)
-        watch = select.poll()
-        watch.register(made.socket, _IN if step == pq.PollingStatus.READING else select.POLLOUT)
-        if not watch.poll(max(0.0, ends - time.monotonic()) * 1000):
-            made.finish()
-            raise refused(settings.address, f"no answer within {timeout:g} s")
+    made = dial(conninfo(settings, timeout), settings.address, timeout)
     made.nonblocking = 1
     return made
 

@@ -1,0 +1,165 @@
+"""Threads that share the connections of one PostgreSQL store: nobody is held up by who waits, and nobody starves."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import psycopg
+import pytest
+
+from solely.ops import Acquire, Mark, Op, Read, Release, Renew
+from solely.stores.postgres import open_blocking
+from solely.stores.postgres.blocking import MOST_PATIENT
+from solely.stores.postgres.faults import Contended
+from solely.stores.postgres.settings import parse
+from solely.stores.postgres.turns import Turns
+from solely.testing.face import fresh
+from tests.postgres_server import Postgres
+from tests.servers import until
+
+MANY = 40  # threads: more than twice the connections
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with Postgres(fsync="off") as running:
+        yield running
+
+
+def waiting_locks(server: Postgres) -> int:
+    return int(server.ask("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")[0][0])
+
+
+# -- the store
+
+
+@pytest.mark.parametrize("size", [1, 2, 10])
+def test_threads_that_want_a_busy_key_hold_up_no_other_keys(server: Postgres, size: int) -> None:
+    """Alone, in a batch and in a run of marks: only so many wait on the server, and all have their turn after it."""
+    store, busy = open_blocking(server.url, clock=None, timeout=30.0), fresh("mark/busy")
+    store.perform([Acquire("lock/renewed", "me", 100)])
+
+    def wanted(number: int) -> list[Op]:
+        return [Mark(key, f"o{number}", 100) for key in (busy, *(fresh("mark/beside") for _ in range(size - 1)))]
+
+    with psycopg.connect(server.conninfo()) as slow, ThreadPoolExecutor(MANY) as threads:
+        slow.execute("SELECT pg_advisory_xact_lock(%s)", (parse(server.url).lock_id(busy),))
+        answers = [threads.submit(store.perform, wanted(number)) for number in range(MANY)]
+        until(lambda: waiting_locks(server) >= MOST_PATIENT, "as many as may wait on the server")
+        for _ in range(5):
+            asked = time.monotonic()
+            assert store.perform([Mark(fresh("mark/free"), "me", 100)]) == [True]
+            assert store.perform([Mark(fresh("mark/free"), "me", 100) for _ in range(9)]) == [True] * 9
+            store.perform([Renew("lock/renewed", "me", 100)])
+            assert time.monotonic() - asked < 8  # those on the server are patient for 21
+        assert waiting_locks(server) == MOST_PATIENT
+        assert not any(answer.done() for answer in answers)
+        slow.rollback()
+        replies = [answer.result(30) for answer in answers]
+    assert sorted(bool(first) for first, *_ in replies) == [False] * (MANY - 1) + [True]
+    assert all(rest == [True] * (size - 1) for _, *rest in replies)
+    store.close()
+
+
+def test_a_key_that_stays_busy_is_told_to_each_of_many_in_time(server: Postgres) -> None:
+    store, busy = open_blocking(server.url, clock=None, timeout=4.0), fresh("mark/busy")
+    store.perform([Read(busy)])
+
+    def told(number: int) -> bool:
+        with pytest.raises(Contended, match="another transaction"):
+            store.perform([Mark(busy, f"o{number}", 100)])
+        return True
+
+    with psycopg.connect(server.conninfo()) as slow, ThreadPoolExecutor(MANY) as threads:
+        slow.execute("SELECT pg_advisory_xact_lock(%s)", (parse(server.url).lock_id(busy),))
+        started = time.monotonic()
+        assert all(threads.map(told, range(MANY)))
+        assert time.monotonic() - started < 15
+    assert store.perform([Mark(busy, "me", 100)]) == [True]
+    store.close()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_more_threads_than_connections_have_their_turns_alike(server: Postgres, shared: bool) -> None:
+    """Who gave a connection back used to take it again at once, and the others waited until their time was over."""
+    store = open_blocking(server.url, clock=None, timeout=30.0)
+    names = [fresh("lock/turns") for _ in range(1 if shared else MANY)]
+    store.perform([Read(names[0])])
+    begin, ends = threading.Barrier(MANY), [0.0]
+
+    def work(number: int) -> int:
+        key, owner, done = names[number % len(names)], f"o{number}", 0
+        begin.wait(30)
+        ends[0] = ends[0] or time.monotonic() + 2
+        while time.monotonic() < ends[0]:
+            store.perform([Acquire(key, owner, 100)])
+            store.perform([Release(key, owner)])
+            done += 1
+        return done
+
+    with ThreadPoolExecutor(MANY) as threads:
+        counts = list(threads.map(work, range(MANY)))
+    assert min(counts) * 4 >= sum(counts) / MANY, counts
+    store.close()
+
+
+# -- the turns
+
+
+def test_turns_come_in_the_order_of_the_line_and_nobody_overtakes() -> None:
+    turns = Turns(1)
+    assert turns.take()
+    assert not turns.take()
+    with turns.join() as first, turns.join() as second:
+        assert not first.comes(0)
+        turns.give()
+        assert not turns.take()
+        assert not second.comes(0)
+        assert first.comes(0)
+        assert not first.comes(0)
+    assert turns.take()
+    assert not turns.take()
+
+
+def test_who_leaves_the_line_passes_his_turn_on() -> None:
+    turns, earlier = Turns(1), ExitStack()
+    assert turns.take()
+    earlier.enter_context(turns.join())
+    with pytest.raises(KeyboardInterrupt), turns.join():
+        raise KeyboardInterrupt
+    assert not turns.wait(0)
+    with turns.join() as later:
+        turns.give()
+        assert not later.comes(0)
+        earlier.close()
+        assert later.comes(0)
+        later.keeps = True
+    assert not turns.take()
+    turns.give()
+    assert turns.wait(0)
+
+
+def test_no_turn_is_lost_or_doubled() -> None:
+    turns, at_work, most = Turns(3), [0], [0]
+    guard = threading.Lock()
+
+    def work(number: int) -> int:
+        had = 0
+        for round in range(300):
+            if turns.take() or turns.wait((0.0, 0.0005, 20.0)[(number + round) % 3]):
+                with guard:
+                    at_work[0] += 1
+                    most[0] = max(most[0], at_work[0])
+                time.sleep(0)
+                with guard:
+                    at_work[0] -= 1
+                turns.give()
+                had += 1
+        return had
+
+    with ThreadPoolExecutor(12) as threads:
+        assert min(threads.map(work, range(12))) >= 100  # at least those who wait for long
+    assert most[0] <= 3
+    assert [turns.take() for _ in range(4)] == [True, True, True, False]
