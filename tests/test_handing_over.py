@@ -1,6 +1,7 @@
 """What one process wins, another may finish: claims, reservations and dead letters in the hands of others."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -67,6 +68,46 @@ async def test_a_reservation_that_was_handed_over_is_recorded_by_another(clients
     await told(there.record_reservation(reserved.hand_over()))
     assert (await told(here.reserve("a"))).reason == "quiet"
     assert (await told(here.reserve("a"))).hand_over() == ""
+
+
+@pytest.mark.parametrize("error", [None, KeyError()], ids=["success", "error"])
+async def test_a_body_that_handed_its_reservation_over_neither_records_nor_releases(
+    clients: tuple[Any, Any], error: Exception | None
+) -> None:
+    here, there = clients
+    for ends, reason in ((there.record_reservation, "quiet"), (there.release_reservation, "")):
+        id = await _handed_over(await told(here.reserve("a")), error)
+        assert (await told(there.reserve("a"))).reason == "reserved"
+        assert await told(there.renew_reservation(id)) > 29
+        await told(ends(id))
+        after = await told(there.reserve("a"))
+        assert (bool(after), after.reason) == (not reason, reason)
+        await told(there.clear_reservations("a", reason="the next round"))
+
+
+async def _handed_over(reserved: Any, error: Exception | None) -> str:
+    """The id that the body of a block handed over, however the block ended."""
+    with suppress(KeyError):
+        if hasattr(reserved, "__aenter__"):
+            async with reserved:
+                id = reserved.hand_over()
+                if error is not None:
+                    raise error
+        else:
+            with reserved:
+                id = reserved.hand_over()
+                if error is not None:
+                    raise error
+    return str(id)
+
+
+async def test_who_handed_a_reservation_over_may_still_end_it(clients: tuple[Any, Any]) -> None:
+    once, _ = clients
+    for key, ends in (("a", "record"), ("b", "release")):
+        reserved = await told(once.reserve(key))
+        reserved.hand_over()
+        await told(getattr(reserved, ends)())
+        assert (await told(once.reserve(key))).reason == ("quiet" if ends == "record" else "")
 
 
 async def test_a_letter_is_run_by_another(clients: tuple[Any, Any], clock: ManualClock) -> None:
