@@ -54,6 +54,15 @@ async def test_a_failed_claim_is_dealt_with_as_the_policy_of_who_resumes_it_says
     assert (await told(here.claim("a"))).failed.kind == "ValueError"
 
 
+async def test_who_handed_a_claim_over_does_not_let_go_of_it_by_a_failure(clients: tuple[Any, Any]) -> None:
+    here, there = clients
+    claim = await told(here.claim("a", renew=False))
+    token = claim.hand_over()
+    assert await told(claim.fail(ValueError())) is solely.Failing.LOST
+    assert (await told(here.claim("a", wait=0))).timed_out
+    assert (await told(there.resume_claim(token).publish(7))).published
+
+
 async def test_a_token_of_something_else_is_no_claim(clients: tuple[Any, Any]) -> None:
     once, _ = clients
     lease = await told(once.lock("a"))
@@ -101,13 +110,14 @@ async def _handed_over(reserved: Any, error: Exception | None) -> str:
     return str(id)
 
 
-async def test_who_handed_a_reservation_over_may_still_end_it(clients: tuple[Any, Any]) -> None:
+async def test_who_handed_a_reservation_over_releases_it_no_more(clients: tuple[Any, Any]) -> None:
     once, _ = clients
-    for key, ends in (("a", "record"), ("b", "release")):
-        reserved = await told(once.reserve(key))
-        reserved.hand_over()
-        await told(getattr(reserved, ends)())
-        assert (await told(once.reserve(key))).reason == ("quiet" if ends == "record" else "")
+    reserved = await told(once.reserve("a"))
+    reserved.hand_over()
+    assert await told(reserved.release()) is False
+    assert (await told(once.reserve("a"))).reason == "reserved"
+    await told(reserved.record())  # it was sent after all, whoever did it
+    assert (await told(once.reserve("a"))).reason == "quiet"
 
 
 async def test_a_letter_is_run_by_another(clients: tuple[Any, Any], clock: ManualClock) -> None:

@@ -12,7 +12,7 @@ from ..outcomes import DAY, Failing, Outcome, Park, Replay, RetryAfter
 from ..rules import REMEMBER, seconds, ttl_seconds
 from .claim import claim, refuse_other
 from .flight import Desk, Done, settled
-from .hold import FORKED, Hold
+from .hold import ELSEWHERE, Hold
 from .lock import Terms, let_go
 from .requests import NOW, Flow
 
@@ -117,8 +117,8 @@ def _done(entry: Entry) -> Done:
 
 def let_go_of(hold: Hold, desk: Desk, delay: float = 0.0, keep: float = 0.0) -> Flow[Released]:
     """Lets go of the claim, and of nothing that came after it."""
-    if hold.lost == FORKED:
-        return Released.UNKNOWN  # it is the parent's, which may hold it still
+    if hold.lost in ELSEWHERE:
+        return Released.UNKNOWN  # it is another process's, which may hold it still
     desk.book.remove(hold)
     op = Release(hold.key, hold.owner, hold.doubtful, delay, keep)
     try:

@@ -57,8 +57,8 @@ class ReservationFace:
         return id_of(self._ticket) if self._ticket is not None else ""
 
     def hand_over(self) -> str:
-        """Stops keeping the reservation here, without letting go, and returns its id for whoever goes on with it. The
-        end of a block then neither records nor releases it."""
+        """Stops keeping the reservation here, without letting go, and returns its id for whoever goes on with it. It is
+        released here no more, and the end of a block does not record it either."""
         if self._hold is not None:
             self._core.book.remove(self._hold)
             self._handed_over = True
@@ -110,12 +110,8 @@ class ReservationFace:
         return self
 
     def _leaves_it(self) -> bool:
-        """True if the end of the block has nothing to do: it was done inside, or is another's to do."""
-        return self._handed_over or self._is_over()
-
-    def _is_over(self) -> bool:
-        """True if there is nothing to release: it was recorded or released, or is the parent's of a fork."""
-        return self._settled or (self._hold is not None and self._hold.lost == FORKED)
+        """True if there is nothing to end here: it was ended before, was handed over, or is the parent's of a fork."""
+        return self._settled or self._handed_over or (self._hold is not None and self._hold.lost == FORKED)
 
     def _not_released(self, failure: Exception) -> None:
         log.warning("release_failed", extra={"key": self.key, "error": str(failure)})
@@ -133,7 +129,7 @@ class ReservationFace:
         self._recorded = True
 
     def _releasing(self) -> Flow[bool]:
-        if self._ticket is None or self._is_over():
+        if self._ticket is None or self._leaves_it():
             return False
         freed = yield from releasing(self._core, self._ticket, self._hold)
         self._released = True
