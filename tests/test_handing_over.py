@@ -1,6 +1,7 @@
 """What one process wins, another may finish: claims, reservations and dead letters in the hands of others."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -53,6 +54,15 @@ async def test_a_failed_claim_is_dealt_with_as_the_policy_of_who_resumes_it_says
     assert (await told(here.claim("a"))).failed.kind == "ValueError"
 
 
+async def test_who_handed_a_claim_over_does_not_let_go_of_it_by_a_failure(clients: tuple[Any, Any]) -> None:
+    here, there = clients
+    claim = await told(here.claim("a", renew=False))
+    token = claim.hand_over()
+    assert await told(claim.fail(ValueError())) is solely.Failing.LOST
+    assert (await told(here.claim("a", wait=0))).timed_out
+    assert (await told(there.resume_claim(token).publish(7))).published
+
+
 async def test_a_token_of_something_else_is_no_claim(clients: tuple[Any, Any]) -> None:
     once, _ = clients
     lease = await told(once.lock("a"))
@@ -67,6 +77,47 @@ async def test_a_reservation_that_was_handed_over_is_recorded_by_another(clients
     await told(there.record_reservation(reserved.hand_over()))
     assert (await told(here.reserve("a"))).reason == "quiet"
     assert (await told(here.reserve("a"))).hand_over() == ""
+
+
+@pytest.mark.parametrize("error", [None, KeyError()], ids=["success", "error"])
+async def test_a_body_that_handed_its_reservation_over_neither_records_nor_releases(
+    clients: tuple[Any, Any], error: Exception | None
+) -> None:
+    here, there = clients
+    for ends, reason in ((there.record_reservation, "quiet"), (there.release_reservation, "")):
+        id = await _handed_over(await told(here.reserve("a")), error)
+        assert (await told(there.reserve("a"))).reason == "reserved"
+        assert await told(there.renew_reservation(id)) > 29
+        await told(ends(id))
+        after = await told(there.reserve("a"))
+        assert (bool(after), after.reason) == (not reason, reason)
+        await told(there.clear_reservations("a", reason="the next round"))
+
+
+async def _handed_over(reserved: Any, error: Exception | None) -> str:
+    """The id that the body of a block handed over, however the block ended."""
+    with suppress(KeyError):
+        if hasattr(reserved, "__aenter__"):
+            async with reserved:
+                id = reserved.hand_over()
+                if error is not None:
+                    raise error
+        else:
+            with reserved:
+                id = reserved.hand_over()
+                if error is not None:
+                    raise error
+    return str(id)
+
+
+async def test_who_handed_a_reservation_over_releases_it_no_more(clients: tuple[Any, Any]) -> None:
+    once, _ = clients
+    reserved = await told(once.reserve("a"))
+    reserved.hand_over()
+    assert await told(reserved.release()) is False
+    assert (await told(once.reserve("a"))).reason == "reserved"
+    await told(reserved.record())  # it was sent after all, whoever did it
+    assert (await told(once.reserve("a"))).reason == "quiet"
 
 
 async def test_a_letter_is_run_by_another(clients: tuple[Any, Any], clock: ManualClock) -> None:

@@ -39,7 +39,7 @@ from solely.ops import (
 )  # fmt: skip
 from solely.stores import open_async_store, open_store
 from solely.stores.memory import Memory
-from solely.stores.sqlite import AsyncSqliteStore, SqliteStore, clock, faults, health
+from solely.stores.sqlite import AsyncSqliteStore, SqliteStore, blocking, clock, faults, health
 from solely.stores.sqlite.clock import Readings
 from solely.stores.sqlite.statements import SQL
 from solely.stores.sqlite.sweep import EVERY
@@ -665,6 +665,27 @@ def test_a_closed_store_says_so(opened: Callable[[], SqliteStore]) -> None:
     store.close()
     with pytest.raises(StoreUnavailable, match="was closed"):
         store.perform([Read("lock/a")])
+
+
+def test_close_does_not_wait_for_ever_for_a_call_under_way(
+    path: str, host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such as one that was interrupted by the signal handler that closes: it goes on only after the handler."""
+    monkeypatch.setattr(blocking, "CLOSE_PATIENCE", 0.2)
+    store = SqliteStore(path, host.readings(), 0.1)
+    store.perform([Read("lock/a")])
+    idle, busy = store._session(), store._session()
+    busy.perform([Read("lock/a")])
+    closing = threading.Thread(target=store.close, daemon=True)
+    with busy.lock, caplog.at_level(logging.WARNING, "solely"):
+        closing.start()
+        closing.join(10)
+        assert not closing.is_alive()
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["sqlite_not_closed"]
+    assert idle._connection is None
+    assert busy._connection is not None
+    store.close()
+    assert busy._connection is None
 
 
 def test_what_cannot_be_stored_fails_alone(opened: Callable[[], SqliteStore]) -> None:

@@ -76,7 +76,7 @@ class Failing(StrEnum):
     DELAYED = "delayed"  # anyone may run it after the delay
     REPLAYED = "replayed"  # the failure is the result
     PARKED = "parked"  # the failure is the result, and a dead letter
-    LOST = "lost"  # nothing: the claim was another's by then, whose outcome stands
+    LOST = "lost"  # nothing: the claim was another's by then, or had ended before; that outcome stands
 
 
 class Policy:

@@ -60,7 +60,7 @@ class Within:
         return run_inside(dedup.forget(stored_key("mark", key)), self._perform)
 
     def publish(self, claim: Claim, value: Any, *, keep: Seconds | None = None) -> bool:
-        """True if the result stands once you commit; False if a later holder has the claim: roll back.
+        """True if the result stands once you commit; False if another outcome does: roll back.
 
         The claim stays held until its block ends: released there, it stays published if you committed.
         """
@@ -96,7 +96,7 @@ class AsyncWithin:
         return await run_inside_async(dedup.forget(stored_key("mark", key)), self._perform)
 
     async def publish(self, claim: AsyncClaim, value: Any, *, keep: Seconds | None = None) -> bool:
-        """True if the result stands once you commit; False if a later holder has the claim: roll back.
+        """True if the result stands once you commit; False if another outcome does: roll back.
 
         The claim stays held until its block ends: released there, it stays published if you committed.
         """

@@ -50,6 +50,18 @@ def test_a_late_winner_is_told_to_roll_back(place: Place) -> None:
         assert successor.publish("right").published
 
 
+def test_another_result_than_the_first_is_told_to_roll_back(place: Place) -> None:
+    with Client(place.url) as once:
+        claim = once.claim("a")
+        claim.publish("first")
+        for value, stands in (("second", False), ("first", True)):
+            connection = place.begin()
+            assert once.within(connection).publish(claim, value) is stands
+            place.rollback(connection)
+            place.close(connection)
+        assert once.claim("a").value == "first"
+
+
 def test_what_cannot_be_published_there(place: Place) -> None:
     with Client(place.url) as once:
         claim = once.claim("a")

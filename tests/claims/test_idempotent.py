@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import re
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -122,6 +124,8 @@ async def _coroutine() -> int:
         (AsyncClient, lambda: 1, {"key": "a"}, "use a Client"),
         (Client, _generator, {"key": "a"}, "generator"),
         (AsyncClient, _async_generator, {"key": "a"}, "generator"),
+        (Client, partial(_generator), {"key": "a"}, "_generator.*is a generator"),
+        (AsyncClient, partial(_async_generator), {"key": "a"}, "_async_generator.*is a generator"),
         (Client, lambda: 1, {"key": ""}, "key must be"),
         (Client, lambda: 1, {"key": 7}, "key must be"),
         (Client, lambda: 1, {"key": "a", "fingerprint": "x"}, "function of the call"),
@@ -146,6 +150,22 @@ def test_a_key_that_does_not_fit_the_call_is_refused() -> None:
         for key in ("{missing}", "{order.nothing}", "{}"):
             with pytest.raises(solely.InvalidInput, match="does not fit"):
                 once.idempotent(key=key)(lambda order: order)(Order(1, 2))
+
+
+@pytest.mark.parametrize("key", ["{order[0]}", "{order", "order}", "{order:s}", "{order!x}"])
+async def test_a_key_that_cannot_be_formatted_is_named(once: Any, key: str) -> None:
+    runs: list[int] = []
+    with pytest.raises(solely.InvalidInput, match=re.escape(f"key {key!r} does not fit")):
+        await guarded(once, lambda order: runs.append(order), key=key)(7)
+    assert not runs
+
+
+def test_a_call_that_does_not_fit_the_function_is_a_type_error_as_without_us() -> None:
+    with Client("memory://") as once:
+        work: Callable[..., Any] = lambda order: order  # noqa: E731
+        call = once.idempotent(key="{order}")(work)
+        with pytest.raises(TypeError, match="missing a required argument: 'order'"):
+            call()
 
 
 def test_the_function_keeps_its_name_and_signature() -> None:

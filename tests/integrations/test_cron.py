@@ -3,7 +3,8 @@
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -147,4 +148,16 @@ def test_a_coroutine_needs_an_async_client_and_a_function_a_blocking_one() -> No
 
     for face, job in (("blocking", awaited), ("asyncio", blocking)):
         with pytest.raises(solely.InvalidInput, match="do not fit"):
+            one_host(untouchable(face), "report", at_most_for=10)(job)
+
+
+def test_a_generator_is_refused_since_its_body_would_run_after_the_key_was_let_go(face: str) -> None:
+    def generator() -> Iterator[int]:
+        yield 1
+
+    async def async_generator() -> AsyncIterator[int]:
+        yield 1
+
+    for job in (generator, async_generator, partial(generator)):
+        with pytest.raises(solely.InvalidInput, match="is a generator"):
             one_host(untouchable(face), "report", at_most_for=10)(job)

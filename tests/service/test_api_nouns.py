@@ -80,6 +80,18 @@ def test_a_claim_is_won_once_and_its_result_is_everybodys(api: Client) -> None:
         api.claims.claim(key, fingerprint={"amount": 6})
 
 
+def test_the_first_result_of_a_token_is_final(api: Client) -> None:
+    key, first, failure = fresh("twice"), JsonResult(value=1), Failure(kind="CardDeclined", text="no")
+    token = api.claims.claim(key).token
+    assert api.claims.publish(token, first).published
+    again = api.claims.publish(token, JsonResult(value=2))
+    assert (again.published, again.superseded, again.pending, again.result) == (False, True, False, first)
+    again = api.claims.publish(token, failure)
+    assert (again.published, again.superseded, again.pending, again.result) == (False, True, False, None)
+    assert api.claims.publish(token, first).published
+    assert api.claims.claim(key).result == first
+
+
 @pytest.mark.parametrize(
     "result",
     [

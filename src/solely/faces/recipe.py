@@ -18,11 +18,12 @@ class Recipe:
     """
 
     def __init__(self, work: Callable[..., Any], key: Any, print: Any, *, awaited: bool) -> None:
+        name = getattr(work, "__qualname__", work)
         if isgeneratorfunction(work) or isasyncgenfunction(work):
-            raise InvalidInput(f"{work.__qualname__} is a generator: what it yields cannot be kept as one result")
+            raise InvalidInput(f"{name} is a generator: what it yields cannot be kept as one result")
         if iscoroutinefunction(work) != awaited:
             what = "a coroutine function; use an AsyncClient" if not awaited else "no coroutine function; use a Client"
-            raise InvalidInput(f"{getattr(work, '__qualname__', work)} is {what}")
+            raise InvalidInput(f"{name} is {what}")
         if not callable(key) and (not isinstance(key, str) or not key):
             raise InvalidInput(
                 f"key must be text such as 'charge:{{order.id}}', or a function of the call, not {key!r}"
@@ -40,9 +41,10 @@ class Recipe:
         """The claim's key for this call."""
         if not isinstance(self._key, str):
             return self._key(*args, **kwargs)
+        arguments = self._arguments(args, kwargs)
         try:
-            return self._key.format(**self._arguments(args, kwargs))
-        except (KeyError, IndexError, AttributeError) as error:
+            return self._key.format(**arguments)
+        except (KeyError, IndexError, AttributeError, TypeError, ValueError) as error:
             raise InvalidInput(f"key {self._key!r} does not fit this call: {error!r}") from None
 
     def fingerprint(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

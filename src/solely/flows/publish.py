@@ -12,7 +12,7 @@ from ..outcomes import DAY, Failing, Outcome, Park, Replay, RetryAfter
 from ..rules import REMEMBER, seconds, ttl_seconds
 from .claim import claim, refuse_other
 from .flight import Desk, Done, settled
-from .hold import FORKED, Hold
+from .hold import ELSEWHERE, Hold
 from .lock import Terms, let_go
 from .requests import NOW, Flow
 
@@ -55,18 +55,19 @@ def publish(
 ) -> Flow[tuple[bool, Done | Entry]]:
     """(True, _) if this outcome stands; else (False, what stands instead), waited for within terms.wait.
 
-    If nobody has the claim any more, or a later holder lets go of it while we wait, this outcome is published under a
-    claim of its own: the work was done, so nobody need do it again.
+    What this claim ended with first is final: its holder's next outcome does not stand. If nobody has the claim any
+    more, or a later holder lets go of it while we wait, this outcome is published under a claim of its own: the work
+    was done, so nobody need do it again.
     """
     entry = yield from finish(hold, kept, keep, desk)
     if entry.owner == hold.owner:
-        return True, entry
+        return (True, entry) if entry.value == kept else (False, _done(entry))
     if entry.gone == Gone.CLEARED:
         return False, entry._replace(state=FREE)  # what an admin took away is not put back
     try:
         refuse_other(hold.key, hold.fingerprint, entry.fingerprint)
         if entry.state is DONE:
-            return False, Done(entry.value, entry.fingerprint, entry.fence, entry.attempts)
+            return False, _done(entry)
         result, _ = yield from claim(hold.key, terms, desk, hold.fingerprint, info())
     except Mismatch:  # the key is another payload's by now: there is nothing to converge to
         return False, entry._replace(state=FREE)
@@ -83,14 +84,21 @@ def publish(
 def fail(
     hold: Hold, what: Outcome, kept: bytes, keep: float, desk: Desk, letter: Callable[[Park], Push]
 ) -> Flow[Failing]:
-    """Ends the claim as the policy says; `kept` is the failure, `keep` how long the count of attempts is remembered."""
-    if isinstance(what, Park) and hold.attempts >= what.after and not hold.how((yield NOW)):
-        yield letter(what)
+    """Ends the claim as the policy says; `kept` is the failure, `keep` how long the count of attempts is remembered.
+
+    LOST if another outcome stands: a later holder's, or the one that this holder's claim ended with before.
+    """
+    ended = hold.lost == PUBLISHED
+    if isinstance(what, Park) and hold.attempts >= what.after and (ended or not hold.how((yield NOW))):
+        if not ended:
+            yield letter(what)
         entry = yield from finish(hold, kept, ttl_seconds(what.keep), desk)
-        return Failing.PARKED if entry.owner == hold.owner else Failing.LOST
+        return Failing.PARKED if _stands(kept, entry, hold) else Failing.LOST
     if isinstance(what, Replay):
         entry = yield from finish(hold, kept, ttl_seconds(what.keep), desk)
-        return Failing.REPLAYED if entry.owner == hold.owner else Failing.LOST
+        return Failing.REPLAYED if _stands(kept, entry, hold) else Failing.LOST
+    if ended:
+        return Failing.LOST
     delay = seconds("seconds", what.seconds, least=0.0, most=DAY) if isinstance(what, RetryAfter) else 0.0
     released = yield from let_go_of(hold, desk, delay, max(delay, keep))
     if released is not RELEASED:
@@ -98,10 +106,19 @@ def fail(
     return Failing.DELAYED if delay else Failing.RELEASED
 
 
+def _stands(kept: bytes, entry: Entry, hold: Hold) -> bool:
+    """True if this is what the hold ended with, now or before; not if it had ended with something else."""
+    return entry.owner == hold.owner and entry.value == kept
+
+
+def _done(entry: Entry) -> Done:
+    return Done(entry.value, entry.fingerprint, entry.fence, entry.attempts)
+
+
 def let_go_of(hold: Hold, desk: Desk, delay: float = 0.0, keep: float = 0.0) -> Flow[Released]:
     """Lets go of the claim, and of nothing that came after it."""
-    if hold.lost == FORKED:
-        return Released.UNKNOWN  # it is the parent's, which may hold it still
+    if hold.lost in ELSEWHERE:
+        return Released.UNKNOWN  # it is another process's, which may hold it still
     desk.book.remove(hold)
     op = Release(hold.key, hold.owner, hold.doubtful, delay, keep)
     try:

@@ -63,11 +63,12 @@ class Agreement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What became of a result: `published`, or `superseded` by a later holder of the claim, whose result stands.
+    """What became of a result: `published`, or `superseded` by another outcome, which stands: that of a later holder of
+    the claim, or the one that this claim ended with before.
 
-    `value` is the one that stands. `pending`: the later holder's was not there within the wait. `tombstone`: what
-    stands is that the work was done; the result itself was not kept. Neither published nor superseded: the store was
-    away and this client went on without it.
+    `value` is the one that stands; None if that is a failure. `pending`: the later holder's was not there within the
+    wait. `tombstone`: what stands is that the work was done; the result itself was not kept. Neither published nor
+    superseded: the store was away and this client went on without it.
     """
 
     published: bool
@@ -196,7 +197,7 @@ class ClaimFace(LeaseFace):
         stay = self._agreed.keep if keep is None else ttl_seconds(keep, "keep")
         kept = self._fitting(values.encode(value))
         entry: Entry = yield Finish(self._hold.key, self._hold.owner, kept, stay)
-        return entry.owner == self._hold.owner
+        return entry.owner == self._hold.owner and entry.value == kept
 
     def _fitting(self, kept: bytes) -> bytes:
         """What is kept: the result, or a tombstone if it is too large."""

@@ -46,7 +46,7 @@ class ReservationFace:
         self._hold = answer.hold
         self._ticket = answer.ticket
         self._core = core
-        self._recorded = self._released = False
+        self._recorded = self._released = self._handed_over = False
 
     def __bool__(self) -> bool:
         return self._hold is not None
@@ -57,9 +57,11 @@ class ReservationFace:
         return id_of(self._ticket) if self._ticket is not None else ""
 
     def hand_over(self) -> str:
-        """Stops keeping the reservation here, without letting go, and returns its id for whoever goes on with it."""
+        """Stops keeping the reservation here, without letting go, and returns its id for whoever goes on with it. It is
+        released here no more, and the end of a block does not record it either."""
         if self._hold is not None:
             self._core.book.remove(self._hold)
+            self._handed_over = True
         return self.id
 
     @property
@@ -108,8 +110,8 @@ class ReservationFace:
         return self
 
     def _leaves_it(self) -> bool:
-        """True if the end of the block has nothing to do: it was done inside, or is the parent's of a fork."""
-        return self._settled or (self._hold is not None and self._hold.lost == FORKED)
+        """True if there is nothing to end here: it was ended before, was handed over, or is the parent's of a fork."""
+        return self._settled or self._handed_over or (self._hold is not None and self._hold.lost == FORKED)
 
     def _not_released(self, failure: Exception) -> None:
         log.warning("release_failed", extra={"key": self.key, "error": str(failure)})

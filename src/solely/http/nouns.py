@@ -77,7 +77,7 @@ class Claims(_Noun):
     def publish(
         self, token: str, result: claims.Result, *, keep: float = 86_400.0, wait: float = 0.0
     ) -> claims.PublishedClaim:
-        """Published; or superseded by a later holder, whose result stands."""
+        """Published; or superseded by another result, which stands: a later holder's, or an earlier one of its own."""
         body = claims.Publish(token=token, result=result, keep=keep, wait=wait)
         return self._post("/v1/claims/publish", body, claims.PublishedClaim, wait)
 

@@ -24,7 +24,7 @@ def one_host(
     The key is taken for `at_most_for` seconds and not renewed: after that another host may run the job, also if this
     one died; should it still be running, a coroutine is cancelled, and the call ends with LeaseLost. However short the
     job is, the key opens only after `at_least_for` seconds: longer than the clocks of the hosts are apart, so
-    that a late one does not run it again. Coroutines need an AsyncClient, functions a Client.
+    that a late one does not run it again. Coroutines need an AsyncClient, functions a Client; generators are refused.
     """
     stored_key("lock", key)
     most = ttl_seconds(at_most_for, "at_most_for")
@@ -32,6 +32,8 @@ def one_host(
     terms: dict[str, Any] = {"ttl": most, "wait": 0.0, "renew": False, "purpose": "scheduled job"}
 
     def decorate(job: Any) -> Any:
+        if inspect.isgeneratorfunction(job) or inspect.isasyncgenfunction(job):
+            raise InvalidInput(f"{job!r:.80} is a generator: its body would run after the key was let go")
         if inspect.iscoroutinefunction(job) is not isinstance(once, AsyncClient):
             raise InvalidInput(f"{job!r:.80} and {type(once).__name__} do not fit: coroutines need an AsyncClient")
         return _awaited(once, job) if isinstance(once, AsyncClient) else _blocking(once, job)

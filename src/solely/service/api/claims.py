@@ -104,7 +104,8 @@ class ClaimAnswer(Answer):
 
 
 class PublishedClaim(Answer):
-    """`published`, or `superseded` by a later holder, whose `result` stands; `pending` if that is not there yet."""
+    """`published`, or `superseded` by another `result`, which stands: a later holder's (`pending` if that is not there
+    yet), or the one that was published with this token before."""
 
     published: bool
     superseded: bool
@@ -238,7 +239,7 @@ ROUTES = [
         answer=PublishedClaim,
         refusals=(MISMATCH, RUNNING),
         cap=CAP,
-        again="Safe: the same result is published again.",
+        again="Safe: answered as the first time. Another result is superseded by the first.",
     ),
     Route(
         "POST",

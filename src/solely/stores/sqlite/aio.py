@@ -19,10 +19,8 @@ from solely.stores import Tell
 
 from .clock import Readings
 from .hub import hub_of
-from .session import Session
+from .session import CLOSE_PATIENCE, Session
 from .within import Visit
-
-CLOSE_PATIENCE = 2.0  # seconds beyond the timeout that close() waits for its thread: a transaction and its checkpoint
 
 Future = asyncio.Future[Any]
 Batch = tuple[Sequence[Op], Future]  # ops, and whose answer it is

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from collections import deque
 from collections.abc import Sequence
+from time import monotonic
 
 from solely.errors import StoreError, StoreUnavailable
 from solely.model import Entry, Finding
@@ -14,8 +16,10 @@ from solely.stores import Tell
 
 from .clock import Readings
 from .hub import hub_of
-from .session import Session
+from .session import CLOSE_PATIENCE, Session
 from .within import Visit
+
+log = logging.getLogger("solely")
 
 
 class SqliteStore:
@@ -82,9 +86,21 @@ class SqliteStore:
         self._idle, self._sessions = deque(), []
 
     def close(self) -> None:
-        """Waits for the transactions under way, each of which is bounded by the timeout."""
+        """Waits for the transactions under way, at most the timeout and a little; one that lasts longer, as one does
+        that was interrupted by the signal handler that closes, keeps its connection, which is logged."""
         self._closed = True
         self._hub.listeners.pop(self.client, None)
+        ends = monotonic() + self._timeout + CLOSE_PATIENCE
         for session in self._sessions:
-            with session.lock:
-                session.disconnect()
+            if session.lock.acquire(timeout=max(0.0, ends - monotonic())):
+                try:
+                    session.disconnect()
+                finally:
+                    session.lock.release()
+            else:
+                log.warning(
+                    "sqlite_not_closed: a call of %(path)s is still under way, and its connection stays open; "
+                    "a signal handler that interrupted it should not close the client",
+                    {"path": self._path},
+                    extra={"path": self._path},
+                )

@@ -27,6 +27,7 @@ from .steps import ALONE, DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive, NotFree,
 from .sweep import EVERY, Sweep
 
 _LOOK_FIRST = frozenset({Mark, Read, Advance})  # often answered without a change: then no writer is waited for
+CLOSE_PATIENCE = 2.0  # seconds beyond the timeout that close() waits for others: a transaction and its checkpoint
 FEWEST = 4  # ops that are worth asking whether they are an exchange
 
 Found = TypeVar("Found")
