@@ -158,18 +158,19 @@ class PostgresStore:
 
     def _in_parts(self, ops: Sequence[Op]) -> Answers:
         replies: Answers = []
-        for part in parts(ops):
-            try:
-                replies += self._part(part)
-            except OutOfLocks:
-                if len(part) <= MAX_BATCH:
-                    raise
-                for start in range(0, len(part), MAX_BATCH):
-                    replies += self._part(part[start : start + MAX_BATCH])
-            except StoreUnavailable as error:
-                if replies:
-                    raise Unanswered(f"only {len(replies)} of {len(ops)} ops were answered: {error}") from error
-                raise
+        try:
+            for part in parts(ops):
+                try:
+                    replies += self._part(part)
+                except OutOfLocks:
+                    if len(part) <= MAX_BATCH:
+                        raise
+                    for start in range(0, len(part), MAX_BATCH):
+                        replies += self._part(part[start : start + MAX_BATCH])
+        except StoreUnavailable as error:
+            if replies:
+                raise Unanswered(f"only {len(replies)} of {len(ops)} ops were answered: {error}") from error
+            raise
         return replies
 
     def _part(self, part: Sequence[Op]) -> Answers:
