@@ -33,7 +33,7 @@ from solely.ops import (
     Unhit,
 )  # fmt: skip
 from solely.stores.memory import Memory, MemoryStore
-from solely.stores.redis import open_async, open_blocking
+from solely.stores.redis import aio_ear, ear, open_async, open_blocking
 from solely.stores.redis.settings import Address, parse
 from tests.conftest import isolated
 from tests.servers import Valkey, ValkeyCluster, ValkeySentinel, until
@@ -384,6 +384,73 @@ def test_hints_come_again_after_a_restart(face: Opener) -> None:
         store.one(Acquire("lock/a", "me", 30, "", store.store.client))
         other.one(Release("lock/a", "other"))
         store.until(lambda: bool(heard), "the hint")
+
+
+class Waiter:
+    """A store that waits for keys which another one holds: do its hints come?"""
+
+    def __init__(self, face: Opener, server: Valkey) -> None:
+        self.face, self.other = face(server.url), face(server.url)
+        self.ear = self.face.store._ear
+        self.heard: list[str] = []
+        self.face.store.listen(self.heard.append)
+
+    def waits_for(self, key: str) -> None:
+        """Returns when it stands in the queue for the key and listens."""
+        self.other.one(Acquire(key, "other", 30))
+
+        def listens() -> bool:
+            assert self.face.one(Acquire(key, "me", 30, "", self.face.store.client)).owner == ""
+            return bool(self.ear.ready)
+
+        self.face.until(listens, "the ear")
+
+    def hears_of(self, key: str) -> None:
+        self.other.one(Release(key, "other"))
+        self.face.until(lambda: key in self.heard, "the hint")
+
+
+def test_an_error_in_answer_to_a_ping_does_not_deafen(face: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (ear, aio_ear):
+        monkeypatch.setattr(module, "SILENCE", 0.1)
+    with Valkey() as server:
+        waiter = Waiter(face, server)
+        waiter.waits_for("lock/a")
+        server.ask("ACL", "SETUSER", "default", "-ping")  # it answers with an error, as it does while its disk is full
+        waiter.face.until(lambda: bool(server.ask("ACL", "LOG")), "a PING that is refused")
+        waiter.hears_of("lock/a")
+        server.ask("ACL", "SETUSER", "default", "+ping")
+        waiter.waits_for("lock/b")
+        waiter.hears_of("lock/b")
+
+
+def test_nonsense_from_the_server_does_not_deafen(face: Opener) -> None:
+    with Valkey() as server:
+        waiter = Waiter(face, server)
+        waiter.waits_for("lock/a")
+        wire = waiter.ear._wire
+        wire._reader.feed(b"?nonsense\r\n")
+        waiter.other.one(Release("lock/a", "other"))  # the hint wakes the ear, which reads the nonsense first
+        waiter.face.until(lambda: waiter.ear._wire is not wire, "the end of the connection")
+        waiter.waits_for("lock/b")
+        waiter.hears_of("lock/b")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_ear_that_has_ended_is_started_again_by_the_next_waiter(face: Opener) -> None:
+    def broken(key: str) -> None:
+        raise ArithmeticError(key)
+
+    with Valkey() as server:
+        waiter = Waiter(face, server)
+        waiter.waits_for("lock/a")
+        wire = waiter.ear._wire
+        waiter.face.store.listen(broken)
+        waiter.other.one(Release("lock/a", "other"))
+        waiter.face.until(lambda: waiter.ear._wire is not wire, "the end of the connection")
+        waiter.face.store.listen(waiter.heard.append)
+        waiter.waits_for("lock/b")
+        waiter.hears_of("lock/b")
 
 
 def test_a_page_of_entries_is_in_order_and_takes_the_prefix_literally(face: Opener, valkey: Valkey) -> None:
