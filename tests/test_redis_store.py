@@ -35,6 +35,7 @@ from solely.ops import (
 from solely.stores.memory import Memory, MemoryStore
 from solely.stores.redis import aio_ear, ear, open_async, open_blocking
 from solely.stores.redis.settings import Address, parse
+from solely.testing.proxy import FaultProxy
 from tests.conftest import isolated
 from tests.servers import Valkey, ValkeyCluster, ValkeySentinel, until
 
@@ -651,6 +652,21 @@ async def test_what_nobody_awaits_is_performed_all_the_same(valkey: Valkey) -> N
             break
     assert entry.state is State.HELD
     await store.close()
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_close_while_the_script_is_loaded_again_leaves_nobody_waiting(valkey: Valkey, begun: bool) -> None:
+    with FaultProxy(valkey.host, valkey.port) as proxy:
+        store = open_async(isolated(proxy.url(valkey.url)), clock=None, timeout=30)
+        await store.perform([Read("lock/a")])
+        valkey.ask("SCRIPT", "FLUSH")
+        lost = proxy.drop_requests(where=lambda request: b"LOAD" in request)
+        asked = asyncio.ensure_future(store.perform([Acquire("lock/a", "me", 30)]))
+        while not (lost.hits if begun else store._tasks):  # the repeat was sent, or is about to begin
+            await asyncio.sleep(0)
+        await store.close()
+        assert await asyncio.wait([asked], timeout=10) == ({asked}, set())
+        assert type(asked.exception()) is Unanswered
 
 
 # -- URLs
