@@ -36,6 +36,7 @@ from solely.stores.memory import Memory, MemoryStore
 from solely.stores.redis import aio_ear, ear, open_async, open_blocking
 from solely.stores.redis.settings import Address, parse
 from solely.testing.proxy import FaultProxy
+from tests.apps.alerts.certificates import make_certificate, server_side
 from tests.conftest import isolated
 from tests.servers import Valkey, ValkeyCluster, ValkeySentinel, until
 
@@ -667,6 +668,31 @@ async def test_a_close_while_the_script_is_loaded_again_leaves_nobody_waiting(va
         await store.close()
         assert await asyncio.wait([asked], timeout=10) == ({asked}, set())
         assert type(asked.exception()) is Unanswered
+
+
+async def test_a_close_waits_no_longer_than_the_timeout_for_the_goodbye_of_tls(valkey: Valkey, tmp_path: Path) -> None:
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        behind = await asyncio.open_connection(valkey.host, valkey.port)
+        await asyncio.gather(relay(reader, behind[1]), relay(behind[0], writer))
+
+    certificate = make_certificate(tmp_path, "localhost")
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=server_side(certificate)) as server:
+        with FaultProxy(*server.sockets[0].getsockname()) as proxy:
+            url = isolated(f"rediss://localhost:{proxy.port}") + f"&ssl_ca_certs={certificate}"
+            store = open_async(url, clock=None, timeout=1)
+            (entry,) = await store.perform([Acquire("lock/a", "me", 30, "", store.client)])
+            assert isinstance(entry, Entry)
+            assert store._ear.ready
+            proxy.half_open()
+            began = time.monotonic()
+            await store.close()
+            assert time.monotonic() - began < 15  # asyncio waits 30 s for each connection
 
 
 # -- URLs

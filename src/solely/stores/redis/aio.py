@@ -86,12 +86,10 @@ class AsyncRedisStore:
     async def close(self) -> None:
         """Lets go of all connections; safe to call twice."""
         self._closed = True
-        await self._ear.close()
         for task in [*self._connecting.values(), *self._tasks]:
             task.cancel()
         await asyncio.gather(*self._connecting.values(), *self._tasks, return_exceptions=True)
-        for wire in list(self._wires.values()):
-            await wire.close()
+        await asyncio.gather(self._ear.close(), *(wire.close() for wire in list(self._wires.values())))
 
     def forked(self) -> None:
         """In the child: new connections and a new name; the parent's, and its loop's tasks, are left as they are."""

@@ -60,8 +60,7 @@ class AsyncEar:
         """Ends the task."""
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
 
     async def _run(self) -> None:
         failed = 0

@@ -126,5 +126,9 @@ class AsyncWire(asyncio.Protocol):
             fail(self._waiting.popleft()[0], Unanswered(f"{self.address} did not answer: {reason}"))
 
     async def close(self) -> None:
+        """Ends the connection: with a goodbye, which TLS wants answered, or after the timeout without one."""
         self._transport.close()
-        await self.lost
+        await asyncio.wait([self.lost], timeout=self._timeout)
+        if not self.lost.done():
+            self._transport.abort()
+            await self.lost
