@@ -710,6 +710,9 @@ async def test_a_close_waits_no_longer_than_the_timeout_for_the_goodbye_of_tls(v
         ("redis://localhost?eviction=maybe", "eviction"),
         ("redis+sentinel://localhost", "mymaster"),
         ("redis+cluster://localhost?db=1", "db"),
+        ("rediss://localhost?ssl_cert_reqs=bogus", "none, optional or required, not 'bogus'"),
+        ("rediss://localhost?ssl_keyfile=key.pem", "ssl_certfile"),
+        ("rediss://localhost?ssl_min_version=5", "ssl_min_version"),
     ],
 )
 def test_a_url_that_cannot_be_is_told(url: str, part: str) -> None:
