@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import random
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
-from solely.errors import InvalidInput, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
+from solely.errors import InvalidInput, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
 from solely.model import Allowance, Entry, Item, Released, State, item_key
 from solely.ops import (
     Ack,
@@ -242,6 +244,43 @@ def test_a_failing_op_harms_no_neighbour(face: Opener, valkey: Valkey) -> None:
     assert b.key == "lock/b"
     assert (m, o) == (True, True)
     assert "WRONGTYPE" in str(n)
+
+
+def put_bytes(server: Valkey, name: str, value: bytes) -> None:
+    with redis.Redis(host=server.host, port=server.port) as client:
+        client.set(name.encode("latin-1"), value)
+
+
+def test_a_strangers_record_is_told_and_harms_no_neighbour(face: Opener, valkey: Valkey) -> None:
+    url = isolated(valkey.url)
+    prefix = parse(url).prefix
+    now = time.time() * 1_000_000
+    put_bytes(valkey, f"{prefix}lock/b", b"h" + struct.pack(">dd", now, now + 60e6) + b"own\0caf\xe9")  # no UTF-8
+    put_bytes(valkey, f"{prefix}claim/b", b"c" + struct.pack(">ddd", now, now + 60e6, 0) + b"own\0\xe9\0caf")
+    store = face(url)
+    store.one(Read("lock/a"))
+    for op in (
+        Acquire("lock/b", "me", 30),
+        Acquire("claim/b", "me", 30, fingerprint="print"),
+        Acquire("lock/b", "me", 30, delay=1.0),
+        Read("lock/b"),
+    ):
+        reply = store.one(op)
+        assert isinstance(reply, StoreFailed)
+        assert reply.key == op.key
+        assert op.key in str(reply)
+        assert "prefix" in str(reply)
+    before, wrong, after = store.perform(Acquire("lock/a", "me", 30), Read("lock/b"), Acquire("lock/c", "me", 30))
+    assert (before.owner, after.owner) == ("me", "me")
+    assert isinstance(wrong, StoreFailed)
+
+
+def test_a_strangers_key_is_not_listed(face: Opener, valkey: Valkey) -> None:
+    url = isolated(valkey.url)
+    put_bytes(valkey, f"{parse(url).prefix}lock/caf\xe9", b"not ours")  # no UTF-8
+    store = face(url)
+    store.one(Acquire("lock/a", "me", 30))
+    assert [entry.key for entry in store.run("scan", "lock/", "", 10)] == ["lock/a"]
 
 
 def test_full_memory_refuses_what_is_new_and_still_releases(face: Opener) -> None:
@@ -624,6 +663,21 @@ async def test_many_tasks_share_one_connection(valkey: Valkey) -> None:
     for name, entries in enumerate(found):
         assert [entry.key for entry in entries] == [f"lock/{name}/{n}" for n in range(20)]
     assert len(store._wires) == 1
+    await store.close()
+
+
+async def test_an_answer_that_cannot_be_understood_is_told_and_ends_no_connection(valkey: Valkey) -> None:
+    def broken(*_: object) -> None:
+        raise ArithmeticError("a mistake of ours")
+
+    store = open_async(isolated(valkey.url), clock=None, timeout=5)
+    await store.perform([Read("lock/a")])
+    wire = store._home
+    assert wire is not None
+    with pytest.raises(StoreFailed, match="a mistake of ours"):
+        await asyncio.wait_for(wire.call(store._codec.command([Read("lock/a")]), broken), 20)
+    await store.perform([Read("lock/a")])
+    assert store._home is wire
     await store.close()
 
 

@@ -22,7 +22,7 @@ from .faults import NotPrimary
 from .health import admit, read_info
 from .parts import MOST_ROUNDS, Batch, calls
 from .questions import Question, Routes, check, find_keys, find_routes, page
-from .replies import DECODE, Answers, decode
+from .replies import DECODE, UNREADABLE, Answers, decode
 from .settings import Address, Settings
 from .wire import Wire
 
@@ -62,7 +62,10 @@ class RedisStore:
             routes = self._routes  # the usual case, in as few steps as there can be
             raw = self._converse((routes and routes[0]) or self._home(), Wire.call, command)
             if type(raw) is list and type(answer := raw[0]) is not ReplyError:
-                return [DECODE[type(op)](op, answer)]
+                try:
+                    return [DECODE[type(op)](op, answer)]
+                except UNREADABLE:
+                    pass  # told below
         elif self._cluster or len(ops) > MAX_BATCH:
             return self._in_parts(ops)
         else:

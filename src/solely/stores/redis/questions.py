@@ -87,14 +87,14 @@ def find_keys(routes: Routes, codec: Codec, prefix: str, after: str) -> Generato
             if isinstance(answer, ReplyError):
                 raise fault(answer)
             cursor, names = answer
-            found.update(_stored_key(codec, name.decode()) for name in names)
+            found.update(_stored_key(codec, name) for name in names)
             if cursor == b"0":
                 break
     return sorted(key for key in found if key > after and key.startswith(prefix) and not key.startswith("#"))
 
 
-def _stored_key(codec: Codec, name: str) -> str:
-    rest = name[len(codec.prefix) :]
+def _stored_key(codec: Codec, name: bytes) -> str:
+    rest = name.decode("utf-8", "replace")[len(codec.prefix) :]  # one that is not ours may be any bytes
     return rest.partition("}")[2] if len(codec.bases) > 1 else rest
 
 
