@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -334,6 +335,7 @@ def test_a_user_who_may_do_little_gets_by_and_is_told_what_is_missing(face: Open
         assert any("INFO is forbidden" in finding.text for finding in store.run("check"))
         other = face(f"redis://app:pw@127.0.0.1:{server.port}?prefix=other:")
         assert isinstance(other.one(Acquire("lock/a", "me", 30)), StoreMisconfigured)
+        assert any(finding.level == "error" and "NOPERM" in finding.text for finding in other.run("check"))
 
 
 def test_a_unix_socket_serves_as_well(face: Opener, tmp_path: Path) -> None:
@@ -361,6 +363,26 @@ def test_nobody_there_is_unavailable_and_certainly_not_performed(face: Opener) -
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1") as caught:
         face("redis://127.0.0.1:1").one(Acquire("lock/a", "me", 30, "", "client"))
     assert not isinstance(caught.value, Unanswered)
+
+
+def test_a_host_that_cannot_be_is_unavailable(face: Opener) -> None:
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        face(f"redis://{'a' * 70}").one(Read("lock/a"))  # the name of a host has at most 63 letters between two dots
+
+
+@pytest.mark.parametrize("kind", ["redis", "redis+cluster"])
+def test_a_server_of_another_kind_is_unavailable(face: Opener, kind: str) -> None:
+    class Silent(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            with pytest.raises(StoreUnavailable, match="did not answer"):
+                face(f"{kind}://127.0.0.1:{server.server_port}", timeout=10).one(Read("lock/a"))
+        finally:
+            server.shutdown()
 
 
 def test_no_answer_is_unanswered_and_the_next_op_gets_its_own(face: Opener) -> None:
@@ -766,6 +788,7 @@ async def test_a_close_waits_no_longer_than_the_timeout_for_the_goodbye_of_tls(v
         ("redis+cluster://localhost?db=1", "db"),
         ("rediss://localhost?ssl_cert_reqs=bogus", "none, optional or required, not 'bogus'"),
         ("rediss://localhost?ssl_keyfile=key.pem", "ssl_certfile"),
+        ("rediss://localhost?ssl_ca_data=%C3%BC", "ssl_ca_data"),
         ("rediss://localhost?ssl_min_version=5", "ssl_min_version"),
     ],
 )

@@ -187,7 +187,7 @@ class RedisStore:
             except BaseException:
                 wire.close()
                 raise
-        except OSError as error:
+        except (OSError, HiredisError) as error:
             self._routes = None
             raise StoreUnavailable(f"{address} did not answer: {self._reason(error)}") from None
         except StoreUnavailable:  # perhaps another one is the primary by now
@@ -250,7 +250,7 @@ class RedisStore:
         wire = Wire(self._settings, question.address, self._timeout, seed=True)
         try:
             return wire.ask(*question.command)
-        except OSError as error:
+        except (OSError, HiredisError) as error:
             raise StoreUnavailable(f"{question.address} did not answer: {self._reason(error)}") from None
         finally:
             wire.close()

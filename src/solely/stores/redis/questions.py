@@ -123,12 +123,18 @@ def check(routes: Routes, codec: Codec) -> Generator[Question, Any, list[Finding
             fence = 0
             for base, served_by in zip(codec.bases, routes, strict=True):
                 if served_by == address:
-                    fence = max(fence, int((yield Question(address, ("GET", base + "#fence"))) or 0))
+                    fence = max(fence, _fence((yield Question(address, ("GET", base + "#fence")))))
         except StoreError as error:
             found.append(Finding("error", str(address), str(error)))
             continue
         found += findings(address, info, clock, fence, local=local, took=took)
     return found
+
+
+def _fence(answer: Any) -> int:
+    if isinstance(answer, ReplyError):
+        raise fault(answer)
+    return int(answer or 0)
 
 
 def nodes(routes: Routes) -> list[Address]:

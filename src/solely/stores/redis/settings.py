@@ -122,6 +122,8 @@ def _check_tls(given: dict[str, Any]) -> None:
     wanted = given.get("ssl_cert_reqs", "required")
     if wanted not in ("none", "optional", "required"):
         raise InvalidInput(f"ssl_cert_reqs must be none, optional or required, not {wanted!r:.40}")
+    if not ((certificates := given.get("ssl_ca_data", "none")) and certificates.isascii()):
+        raise InvalidInput("ssl_ca_data must be certificates in PEM form")
     if given.get("ssl_keyfile") and not given.get("ssl_certfile"):
         raise InvalidInput("ssl_keyfile needs ssl_certfile, the certificate that the key is for")
 
