@@ -754,9 +754,12 @@ async def test_a_close_waits_no_longer_than_the_timeout_for_the_goodbye_of_tls(v
         writer.close()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        relays.append(asyncio.current_task())
         behind = await asyncio.open_connection(valkey.host, valkey.port)
         await asyncio.gather(relay(reader, behind[1]), relay(behind[0], writer))
+        await behind[1].wait_closed()
 
+    relays: list[Any] = []
     certificate = make_certificate(tmp_path, "localhost")
     async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=server_side(certificate)) as server:
         with FaultProxy(*server.sockets[0].getsockname()) as proxy:
@@ -769,6 +772,7 @@ async def test_a_close_waits_no_longer_than_the_timeout_for_the_goodbye_of_tls(v
             began = time.monotonic()
             await store.close()
             assert time.monotonic() - began < 15  # asyncio waits 30 s for each connection
+        assert await asyncio.wait(relays, timeout=20) == (set(relays), set())
 
 
 # -- URLs
