@@ -4,16 +4,19 @@ import asyncio
 import logging
 import os
 import random
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
-from solely.errors import InvalidInput, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
+from solely.errors import InvalidInput, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
 from solely.model import Allowance, Entry, Item, Released, State, item_key
 from solely.ops import (
     Ack,
@@ -33,8 +36,10 @@ from solely.ops import (
     Unhit,
 )  # fmt: skip
 from solely.stores.memory import Memory, MemoryStore
-from solely.stores.redis import open_async, open_blocking
+from solely.stores.redis import aio_ear, ear, open_async, open_blocking
 from solely.stores.redis.settings import Address, parse
+from solely.testing.proxy import FaultProxy
+from tests.apps.alerts.certificates import make_certificate, server_side
 from tests.conftest import isolated
 from tests.servers import Valkey, ValkeyCluster, ValkeySentinel, until
 
@@ -242,6 +247,43 @@ def test_a_failing_op_harms_no_neighbour(face: Opener, valkey: Valkey) -> None:
     assert "WRONGTYPE" in str(n)
 
 
+def put_bytes(server: Valkey, name: str, value: bytes) -> None:
+    with redis.Redis(host=server.host, port=server.port) as client:
+        client.set(name.encode("latin-1"), value)
+
+
+def test_a_strangers_record_is_told_and_harms_no_neighbour(face: Opener, valkey: Valkey) -> None:
+    url = isolated(valkey.url)
+    prefix = parse(url).prefix
+    now = time.time() * 1_000_000
+    put_bytes(valkey, f"{prefix}lock/b", b"h" + struct.pack(">dd", now, now + 60e6) + b"own\0caf\xe9")  # no UTF-8
+    put_bytes(valkey, f"{prefix}claim/b", b"c" + struct.pack(">ddd", now, now + 60e6, 0) + b"own\0\xe9\0caf")
+    store = face(url)
+    store.one(Read("lock/a"))
+    for op in (
+        Acquire("lock/b", "me", 30),
+        Acquire("claim/b", "me", 30, fingerprint="print"),
+        Acquire("lock/b", "me", 30, delay=1.0),
+        Read("lock/b"),
+    ):
+        reply = store.one(op)
+        assert isinstance(reply, StoreFailed)
+        assert reply.key == op.key
+        assert op.key in str(reply)
+        assert "prefix" in str(reply)
+    before, wrong, after = store.perform(Acquire("lock/a", "me", 30), Read("lock/b"), Acquire("lock/c", "me", 30))
+    assert (before.owner, after.owner) == ("me", "me")
+    assert isinstance(wrong, StoreFailed)
+
+
+def test_a_strangers_key_is_not_listed(face: Opener, valkey: Valkey) -> None:
+    url = isolated(valkey.url)
+    put_bytes(valkey, f"{parse(url).prefix}lock/caf\xe9", b"not ours")  # no UTF-8
+    store = face(url)
+    store.one(Acquire("lock/a", "me", 30))
+    assert [entry.key for entry in store.run("scan", "lock/", "", 10)] == ["lock/a"]
+
+
 def test_full_memory_refuses_what_is_new_and_still_releases(face: Opener) -> None:
     with Valkey() as server:
         store, other = face(server.url), face(server.url)
@@ -293,6 +335,7 @@ def test_a_user_who_may_do_little_gets_by_and_is_told_what_is_missing(face: Open
         assert any("INFO is forbidden" in finding.text for finding in store.run("check"))
         other = face(f"redis://app:pw@127.0.0.1:{server.port}?prefix=other:")
         assert isinstance(other.one(Acquire("lock/a", "me", 30)), StoreMisconfigured)
+        assert any(finding.level == "error" and "NOPERM" in finding.text for finding in other.run("check"))
 
 
 def test_a_unix_socket_serves_as_well(face: Opener, tmp_path: Path) -> None:
@@ -320,6 +363,26 @@ def test_nobody_there_is_unavailable_and_certainly_not_performed(face: Opener) -
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1") as caught:
         face("redis://127.0.0.1:1").one(Acquire("lock/a", "me", 30, "", "client"))
     assert not isinstance(caught.value, Unanswered)
+
+
+def test_a_host_that_cannot_be_is_unavailable(face: Opener) -> None:
+    with pytest.raises(StoreUnavailable, match="cannot be reached"):
+        face(f"redis://{'a' * 70}").one(Read("lock/a"))  # the name of a host has at most 63 letters between two dots
+
+
+@pytest.mark.parametrize("kind", ["redis", "redis+cluster"])
+def test_a_server_of_another_kind_is_unavailable(face: Opener, kind: str) -> None:
+    class Silent(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            with pytest.raises(StoreUnavailable, match="did not answer"):
+                face(f"{kind}://127.0.0.1:{server.server_port}", timeout=10).one(Read("lock/a"))
+        finally:
+            server.shutdown()
 
 
 def test_no_answer_is_unanswered_and_the_next_op_gets_its_own(face: Opener) -> None:
@@ -384,6 +447,73 @@ def test_hints_come_again_after_a_restart(face: Opener) -> None:
         store.one(Acquire("lock/a", "me", 30, "", store.store.client))
         other.one(Release("lock/a", "other"))
         store.until(lambda: bool(heard), "the hint")
+
+
+class Waiter:
+    """A store that waits for keys which another one holds: do its hints come?"""
+
+    def __init__(self, face: Opener, server: Valkey) -> None:
+        self.face, self.other = face(server.url), face(server.url)
+        self.ear = self.face.store._ear
+        self.heard: list[str] = []
+        self.face.store.listen(self.heard.append)
+
+    def waits_for(self, key: str) -> None:
+        """Returns when it stands in the queue for the key and listens."""
+        self.other.one(Acquire(key, "other", 30))
+
+        def listens() -> bool:
+            assert self.face.one(Acquire(key, "me", 30, "", self.face.store.client)).owner == ""
+            return bool(self.ear.ready)
+
+        self.face.until(listens, "the ear")
+
+    def hears_of(self, key: str) -> None:
+        self.other.one(Release(key, "other"))
+        self.face.until(lambda: key in self.heard, "the hint")
+
+
+def test_an_error_in_answer_to_a_ping_does_not_deafen(face: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (ear, aio_ear):
+        monkeypatch.setattr(module, "SILENCE", 0.1)
+    with Valkey() as server:
+        waiter = Waiter(face, server)
+        waiter.waits_for("lock/a")
+        server.ask("ACL", "SETUSER", "default", "-ping")  # it answers with an error, as it does while its disk is full
+        waiter.face.until(lambda: bool(server.ask("ACL", "LOG")), "a PING that is refused")
+        waiter.hears_of("lock/a")
+        server.ask("ACL", "SETUSER", "default", "+ping")
+        waiter.waits_for("lock/b")
+        waiter.hears_of("lock/b")
+
+
+def test_nonsense_from_the_server_does_not_deafen(face: Opener) -> None:
+    with Valkey() as server:
+        waiter = Waiter(face, server)
+        waiter.waits_for("lock/a")
+        wire = waiter.ear._wire
+        wire._reader.feed(b"?nonsense\r\n")
+        waiter.other.one(Release("lock/a", "other"))  # the hint wakes the ear, which reads the nonsense first
+        waiter.face.until(lambda: waiter.ear._wire is not wire, "the end of the connection")
+        waiter.waits_for("lock/b")
+        waiter.hears_of("lock/b")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_ear_that_has_ended_is_started_again_by_the_next_waiter(face: Opener) -> None:
+    def broken(key: str) -> None:
+        raise ArithmeticError(key)
+
+    with Valkey() as server:
+        waiter = Waiter(face, server)
+        waiter.waits_for("lock/a")
+        wire = waiter.ear._wire
+        waiter.face.store.listen(broken)
+        waiter.other.one(Release("lock/a", "other"))
+        waiter.face.until(lambda: waiter.ear._wire is not wire, "the end of the connection")
+        waiter.face.store.listen(waiter.heard.append)
+        waiter.waits_for("lock/b")
+        waiter.hears_of("lock/b")
 
 
 def test_a_page_of_entries_is_in_order_and_takes_the_prefix_literally(face: Opener, valkey: Valkey) -> None:
@@ -558,6 +688,21 @@ async def test_many_tasks_share_one_connection(valkey: Valkey) -> None:
     await store.close()
 
 
+async def test_an_answer_that_cannot_be_understood_is_told_and_ends_no_connection(valkey: Valkey) -> None:
+    def broken(*_: object) -> None:
+        raise ArithmeticError("a mistake of ours")
+
+    store = open_async(isolated(valkey.url), clock=None, timeout=5)
+    await store.perform([Read("lock/a")])
+    wire = store._home
+    assert wire is not None
+    with pytest.raises(StoreFailed, match="a mistake of ours"):
+        await asyncio.wait_for(wire.call(store._codec.command([Read("lock/a")]), broken), 20)
+    await store.perform([Read("lock/a")])
+    assert store._home is wire
+    await store.close()
+
+
 async def test_a_cancelled_task_does_not_disturb_the_others(valkey: Valkey) -> None:
     store = open_async(isolated(valkey.url), clock=None, timeout=5)
     await store.perform([Read("lock/a")])
@@ -586,6 +731,50 @@ async def test_what_nobody_awaits_is_performed_all_the_same(valkey: Valkey) -> N
     await store.close()
 
 
+@pytest.mark.parametrize("begun", [True, False])
+async def test_a_close_while_the_script_is_loaded_again_leaves_nobody_waiting(valkey: Valkey, begun: bool) -> None:
+    with FaultProxy(valkey.host, valkey.port) as proxy:
+        store = open_async(isolated(proxy.url(valkey.url)), clock=None, timeout=30)
+        await store.perform([Read("lock/a")])
+        valkey.ask("SCRIPT", "FLUSH")
+        lost = proxy.drop_requests(where=lambda request: b"LOAD" in request)
+        asked = asyncio.ensure_future(store.perform([Acquire("lock/a", "me", 30)]))
+        while not (lost.hits if begun else store._tasks):  # the repeat was sent, or is about to begin
+            await asyncio.sleep(0)
+        await store.close()
+        assert await asyncio.wait([asked], timeout=10) == ({asked}, set())
+        assert type(asked.exception()) is Unanswered
+
+
+async def test_a_close_waits_no_longer_than_the_timeout_for_the_goodbye_of_tls(valkey: Valkey, tmp_path: Path) -> None:
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        relays.append(asyncio.current_task())
+        behind = await asyncio.open_connection(valkey.host, valkey.port)
+        await asyncio.gather(relay(reader, behind[1]), relay(behind[0], writer))
+        await behind[1].wait_closed()
+
+    relays: list[Any] = []
+    certificate = make_certificate(tmp_path, "localhost")
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=server_side(certificate)) as server:
+        with FaultProxy(*server.sockets[0].getsockname()) as proxy:
+            url = isolated(f"rediss://localhost:{proxy.port}") + f"&ssl_ca_certs={certificate}"
+            store = open_async(url, clock=None, timeout=1)
+            (entry,) = await store.perform([Acquire("lock/a", "me", 30, "", store.client)])
+            assert isinstance(entry, Entry)
+            assert store._ear.ready
+            proxy.half_open()
+            began = time.monotonic()
+            await store.close()
+            assert time.monotonic() - began < 15  # asyncio waits 30 s for each connection
+        assert await asyncio.wait(relays, timeout=20) == (set(relays), set())
+
+
 # -- URLs
 
 
@@ -601,6 +790,10 @@ async def test_what_nobody_awaits_is_performed_all_the_same(valkey: Valkey) -> N
         ("redis://localhost?eviction=maybe", "eviction"),
         ("redis+sentinel://localhost", "mymaster"),
         ("redis+cluster://localhost?db=1", "db"),
+        ("rediss://localhost?ssl_cert_reqs=bogus", "none, optional or required, not 'bogus'"),
+        ("rediss://localhost?ssl_keyfile=key.pem", "ssl_certfile"),
+        ("rediss://localhost?ssl_ca_data=%C3%BC", "ssl_ca_data"),
+        ("rediss://localhost?ssl_min_version=5", "ssl_min_version"),
     ],
 )
 def test_a_url_that_cannot_be_is_told(url: str, part: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import hiredis
 
-from ...errors import ClientClosed, StoreError, StoreUnavailable
+from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
 from .. import Clock, Tell
@@ -86,12 +86,10 @@ class AsyncRedisStore:
     async def close(self) -> None:
         """Lets go of all connections; safe to call twice."""
         self._closed = True
-        await self._ear.close()
         for task in [*self._connecting.values(), *self._tasks]:
             task.cancel()
         await asyncio.gather(*self._connecting.values(), *self._tasks, return_exceptions=True)
-        for wire in list(self._wires.values()):
-            await wire.close()
+        await asyncio.gather(self._ear.close(), *(wire.close() for wire in list(self._wires.values())))
 
     def forked(self) -> None:
         """In the child: new connections and a new name; the parent's, and its loop's tasks, are left as they are."""
@@ -123,7 +121,8 @@ class AsyncRedisStore:
 
     def _finish(self, future: asyncio.Future[Any], ops: Sequence[Op], raw: Any) -> None:
         if lacks_script(raw):
-            self._start(self._load_and_repeat(future, ops))
+            again = self._start(self._load_and_repeat(ops))
+            again.add_done_callback(lambda done: _pass_on(done, future))
             return
         failures: list[StoreError] = []
         answers = decode(ops, raw, failures)
@@ -133,16 +132,11 @@ class AsyncRedisStore:
         else:
             fail(future, error)
 
-    async def _load_and_repeat(self, future: asyncio.Future[Any], ops: Sequence[Op]) -> None:
-        try:
-            wire = await self._connected(await self._primary())
-            wire.call(LOAD)
-            answers = await wire.call(self._codec.command(ops), self._finish, ops)
-        except StoreError as error:
-            fail(future, error)
-        else:
-            if not future.done():
-                future.set_result(answers)
+    async def _load_and_repeat(self, ops: Sequence[Op]) -> Answers:
+        wire = await self._connected(await self._primary())
+        wire.call(LOAD)
+        answers: Answers = await wire.call(self._codec.command(ops), self._finish, ops)
+        return answers
 
     async def _in_parts(self, ops: Sequence[Op]) -> Answers:
         batch = Batch(ops, self._codec)
@@ -270,3 +264,14 @@ class AsyncRedisStore:
             return await wire.ask(*question.command)
         finally:
             await wire.close()
+
+
+def _pass_on(done: asyncio.Task[Answers], future: asyncio.Future[Any]) -> None:
+    """Finishes the future as the task ended; a task that was cancelled, perhaps before it began, had no answer."""
+    error = asyncio.CancelledError() if done.cancelled() else done.exception()
+    if isinstance(error, StoreError):
+        fail(future, error)
+    elif error is not None:
+        fail(future, Unanswered("the client was closed before the script was loaded again"))
+    elif not future.done():
+        future.set_result(done.result())

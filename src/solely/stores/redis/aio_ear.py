@@ -9,7 +9,7 @@ from typing import Any
 
 from hiredis import ReplyError
 
-from ...errors import StoreError
+from ...errors import ClientClosed, StoreError
 from ...rules import backoff
 from .. import Tell
 from .aio_wire import AsyncWire
@@ -25,7 +25,7 @@ class EarWire(AsyncWire):
     def _answered(self, answer: Any) -> None:
         if isinstance(answer, list) and answer[0] == b"message":
             if self.tell is not None:
-                self.tell(answer[2].decode())
+                self.tell(answer[2].decode("utf-8", "replace"))
         else:
             super()._answered(answer)
 
@@ -45,7 +45,8 @@ class AsyncEar:
 
     async def prepare(self) -> None:
         """Returns when it listens, or when trying that failed: then a waiter must look by itself."""
-        if self._task is None:
+        if self._task is None or self._task.done():
+            self._settled.clear()
             self._task = asyncio.get_running_loop().create_task(self._run(), name="solely-redis-ear")
         with suppress(TimeoutError):
             await asyncio.wait_for(self._settled.wait(), self._patience)
@@ -59,8 +60,7 @@ class AsyncEar:
         """Ends the task."""
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.wait([self._task])
 
     async def _run(self) -> None:
         failed = 0
@@ -69,14 +69,14 @@ class AsyncEar:
             try:
                 self._wire = await self._connect()
                 failed = await self._listen(self._wire, failed)
-            except StoreError:
+            except (StoreError, ClientClosed):
                 pass  # those who send ops are told the reason; here only the hints are late
-            finally:
+            finally:  # also if the task ends: the next waiter starts another
                 self.ready = False
+                self._settled.set()
                 if self._wire is not None:
                     wire, self._wire = self._wire, None
                     await wire.close()
-            self._settled.set()
             await asyncio.sleep(backoff(failed, first=FIRST_RETRY, longest=LONGEST_RETRY, spread=0.0, chance=0.5))
             failed += 1
 

@@ -14,7 +14,7 @@ import hiredis
 import redis.asyncio.connection
 from redis.exceptions import RedisError
 
-from ...errors import StoreUnavailable, Unanswered
+from ...errors import StoreFailed, StoreUnavailable, Unanswered
 from .links import link, refused
 from .settings import Address, Settings
 
@@ -100,7 +100,10 @@ class AsyncWire(asyncio.Protocol):
     def _answered(self, answer: Any) -> None:
         future, finish, kept, _ = self._waiting.popleft()
         if not future.done():  # else its task was cancelled: the answer is taken out of the line all the same
-            finish(future, kept, answer)
+            try:
+                finish(future, kept, answer)
+            except Exception as error:  # noqa: BLE001 - it is out of the line: nobody else would ever finish it
+                fail(future, StoreFailed(f"{self.address} answered what cannot be understood: {error!r}"))
 
     def _look(self) -> None:
         """Ends the connection if the oldest command is not answered in time; one timer serves all commands."""
@@ -126,5 +129,9 @@ class AsyncWire(asyncio.Protocol):
             fail(self._waiting.popleft()[0], Unanswered(f"{self.address} did not answer: {reason}"))
 
     async def close(self) -> None:
+        """Ends the connection: with a goodbye, which TLS wants answered, or after the timeout without one."""
         self._transport.close()
-        await self.lost
+        await asyncio.wait([self.lost], timeout=self._timeout)
+        if not self.lost.done():
+            self._transport.abort()
+            await self.lost

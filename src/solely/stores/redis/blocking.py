@@ -22,7 +22,7 @@ from .faults import NotPrimary
 from .health import admit, read_info
 from .parts import MOST_ROUNDS, Batch, calls
 from .questions import Question, Routes, check, find_keys, find_routes, page
-from .replies import DECODE, Answers, decode
+from .replies import DECODE, UNREADABLE, Answers, decode
 from .settings import Address, Settings
 from .wire import Wire
 
@@ -62,7 +62,10 @@ class RedisStore:
             routes = self._routes  # the usual case, in as few steps as there can be
             raw = self._converse((routes and routes[0]) or self._home(), Wire.call, command)
             if type(raw) is list and type(answer := raw[0]) is not ReplyError:
-                return [DECODE[type(op)](op, answer)]
+                try:
+                    return [DECODE[type(op)](op, answer)]
+                except UNREADABLE:
+                    pass  # told below
         elif self._cluster or len(ops) > MAX_BATCH:
             return self._in_parts(ops)
         else:
@@ -184,7 +187,7 @@ class RedisStore:
             except BaseException:
                 wire.close()
                 raise
-        except OSError as error:
+        except (OSError, HiredisError) as error:
             self._routes = None
             raise StoreUnavailable(f"{address} did not answer: {self._reason(error)}") from None
         except StoreUnavailable:  # perhaps another one is the primary by now
@@ -247,7 +250,7 @@ class RedisStore:
         wire = Wire(self._settings, question.address, self._timeout, seed=True)
         try:
             return wire.ask(*question.command)
-        except OSError as error:
+        except (OSError, HiredisError) as error:
             raise StoreUnavailable(f"{question.address} did not answer: {self._reason(error)}") from None
         finally:
             wire.close()

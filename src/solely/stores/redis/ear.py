@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hiredis import ReplyError
+from hiredis import HiredisError, ReplyError
 
 from ...errors import ClientClosed, StoreError
 from ...rules import backoff
@@ -45,7 +45,9 @@ class Ear:
     def prepare(self) -> None:
         """Returns when it listens, or when trying that failed: then a waiter must look by itself."""
         with self._starting:
-            if self._thread is None and not self._closed.is_set():
+            alive = self._thread is not None and self._thread.is_alive()
+            if not alive and not self._closed.is_set():
+                self._settled.clear()
                 self._thread = threading.Thread(target=self._run, name="solely-redis-ear", daemon=True)
                 self._thread.start()
         self._settled.wait(self._patience)
@@ -76,13 +78,14 @@ class Ear:
             try:
                 self._wire = self._connect()
                 failed = self._listen(self._wire, failed)
-            except (OSError, StoreError, ClientClosed):
+            except (OSError, HiredisError, StoreError, ClientClosed):
                 pass  # those who send ops are told the reason; here only the hints are late
-            self.ready = False
-            if self._wire is not None:
-                self._wire.close()
-                self._wire = None
-            self._settled.set()
+            finally:  # also if the thread ends: the next waiter starts another
+                self.ready = False
+                if self._wire is not None:
+                    self._wire.close()
+                    self._wire = None
+                self._settled.set()
             self._closed.wait(backoff(failed, first=FIRST_RETRY, longest=LONGEST_RETRY, spread=0.0, chance=0.5))
             failed += 1
 
@@ -110,5 +113,6 @@ class Ear:
                 asked = True
                 continue
             asked = False
-            if message[0] == b"message" and self.tell is not None:
-                self.tell(message[2].decode())
+            # An error in answer to PING (MISCONF, BUSY, …) is an answer, too: the server is there, and tells on.
+            if type(message) is list and message[0] == b"message" and self.tell is not None:
+                self.tell(message[2].decode("utf-8", "replace"))

@@ -87,14 +87,14 @@ def find_keys(routes: Routes, codec: Codec, prefix: str, after: str) -> Generato
             if isinstance(answer, ReplyError):
                 raise fault(answer)
             cursor, names = answer
-            found.update(_stored_key(codec, name.decode()) for name in names)
+            found.update(_stored_key(codec, name) for name in names)
             if cursor == b"0":
                 break
     return sorted(key for key in found if key > after and key.startswith(prefix) and not key.startswith("#"))
 
 
-def _stored_key(codec: Codec, name: str) -> str:
-    rest = name[len(codec.prefix) :]
+def _stored_key(codec: Codec, name: bytes) -> str:
+    rest = name.decode("utf-8", "replace")[len(codec.prefix) :]  # one that is not ours may be any bytes
     return rest.partition("}")[2] if len(codec.bases) > 1 else rest
 
 
@@ -123,12 +123,18 @@ def check(routes: Routes, codec: Codec) -> Generator[Question, Any, list[Finding
             fence = 0
             for base, served_by in zip(codec.bases, routes, strict=True):
                 if served_by == address:
-                    fence = max(fence, int((yield Question(address, ("GET", base + "#fence"))) or 0))
+                    fence = max(fence, _fence((yield Question(address, ("GET", base + "#fence")))))
         except StoreError as error:
             found.append(Finding("error", str(address), str(error)))
             continue
         found += findings(address, info, clock, fence, local=local, took=took)
     return found
+
+
+def _fence(answer: Any) -> int:
+    if isinstance(answer, ReplyError):
+        raise fault(answer)
+    return int(answer or 0)
 
 
 def nodes(routes: Routes) -> list[Address]:

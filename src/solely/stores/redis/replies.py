@@ -7,7 +7,7 @@ from typing import Any
 
 from hiredis import ReplyError
 
-from ...errors import StoreError
+from ...errors import StoreError, StoreFailed
 from ...model import CLOSED, DONE, FREE, HELD, RELEASED, Allowance, Entry, Item, Released
 from ...ops import (
     Ack,
@@ -35,6 +35,7 @@ from .faults import fault
 Answers = list[Reply | StoreError]
 _STATES = {b"f": FREE, b"h": HELD, b"d": DONE, b"c": CLOSED}
 _RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED)
+UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)  # what comes of decoding what is not ours
 _FIRST = {48: False, 49: True}
 
 
@@ -109,7 +110,10 @@ def decode(ops: Sequence[Op], raw: Any, failures: list[StoreError]) -> Answers:
         failures += (errors := [fault(raw, getattr(op, "key", "")) for op in ops])
         return list(errors)
     if len(ops) == 1 and type(ops[0]) is not Mark and type(raw[0]) is not ReplyError:
-        return [DECODE[type(ops[0])](ops[0], raw[0])]
+        try:
+            return [DECODE[type(ops[0])](ops[0], raw[0])]
+        except UNREADABLE:
+            pass  # told below
     answers: Answers = []
     for part in raw:  # one per op, but one per run of Marks
         op = ops[len(answers)]
@@ -119,8 +123,16 @@ def decode(ops: Sequence[Op], raw: Any, failures: list[StoreError]) -> Answers:
             failures.append(error := fault(part, getattr(op, "key", "")))
             answers.append(error)
         else:
-            answers.append(DECODE[type(op)](op, part))
+            try:
+                answers.append(DECODE[type(op)](op, part))
+            except UNREADABLE as why:
+                failures.append(error := _not_ours(getattr(op, "key", ""), why))
+                answers.append(error)
     return answers
+
+
+def _not_ours(key: str, why: Exception) -> StoreError:
+    return StoreFailed(f"{key or 'a key of ours'} holds something else; give another ?prefix= ({why})", key=key)
 
 
 def _add_marks(ops: Sequence[Op], part: Any, answers: Answers, failures: list[StoreError]) -> None:

@@ -13,6 +13,7 @@ Sentinel and Cluster), sentinel_username and sentinel_password, and what redis-p
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from ssl import TLSVersion
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote
 
@@ -27,6 +28,7 @@ OPTIONS = (
     "ssl_check_hostname", "ssl_include_verify_flags", "ssl_exclude_verify_flags", "ssl_min_version", "ssl_ciphers",
 )  # fmt: skip
 _OURS = ("prefix", "eviction", "ssl", "sentinel_username", "sentinel_password")
+_PARSERS: dict[str, Any] = {**URL_QUERY_ARGUMENT_PARSERS, "ssl_min_version": lambda text: TLSVersion(int(text))}
 _PORTS = {"redis": 6379, "rediss": 6379, "redis+sentinel": 26379, "redis+cluster": 6379}
 
 
@@ -69,6 +71,7 @@ def parse(url: str) -> Settings:
     """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
     parts = split_url(url)
     given = _options(parts)
+    _check_tls(given)
     login = {name: value for name, value in given.items() if name not in _OURS}
     user, hosts = _user(parts)
     login |= user
@@ -108,10 +111,21 @@ def _options(parts: SplitResult) -> dict[str, Any]:
                 f"{parts.scheme}:// does not know the option {name!r}; it takes {', '.join((*_OURS, *OPTIONS))}"
             )
         try:
-            options[name] = URL_QUERY_ARGUMENT_PARSERS.get(name, str)(text)  # type: ignore[operator]
+            options[name] = _PARSERS.get(name, str)(text)
         except ValueError:
             raise InvalidInput(f"the option {name} of the {parts.scheme}:// URL has a value that cannot be") from None
     return options
+
+
+def _check_tls(given: dict[str, Any]) -> None:
+    """Raises InvalidInput for what redis-py would only find when it connects."""
+    wanted = given.get("ssl_cert_reqs", "required")
+    if wanted not in ("none", "optional", "required"):
+        raise InvalidInput(f"ssl_cert_reqs must be none, optional or required, not {wanted!r:.40}")
+    if not ((certificates := given.get("ssl_ca_data", "none")) and certificates.isascii()):
+        raise InvalidInput("ssl_ca_data must be certificates in PEM form")
+    if given.get("ssl_keyfile") and not given.get("ssl_certfile"):
+        raise InvalidInput("ssl_keyfile needs ssl_certfile, the certificate that the key is for")
 
 
 def _user(parts: SplitResult) -> tuple[dict[str, str], str]:

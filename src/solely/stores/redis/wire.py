@@ -25,7 +25,7 @@ class Wire:
         made = link(redis.connection, settings, address, timeout, seed=seed)
         try:
             made.connect()
-        except (RedisError, OSError) as error:
+        except (RedisError, OSError, ValueError) as error:  # ValueError: a host whose name cannot be
             raise refused(address, error) from None
         self._socket: socket.socket = made._sock
         made._sock = None  # ours from now on: its object would shut it down
