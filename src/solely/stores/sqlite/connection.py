@@ -85,8 +85,8 @@ def _base(connection: sqlite3.Connection, path: str, shared: bool, readings: Rea
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
-    connection.execute(begin)
     try:
+        connection.execute(begin)
         yield
         connection.execute("COMMIT")
     except BaseException:

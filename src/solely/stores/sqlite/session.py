@@ -55,10 +55,11 @@ class Session(Rows):
             connection, base = connect(self.path, self.shared, self.readings, self.timeout)
         self.fences = fences_for(self.readings, base)
         connection.create_function("next_fence", 0, self.fences.next)
-        self._connection, self.execute, self.execute_many = connection, connection.execute, connection.executemany
-        self.change = connection.cursor().execute
-        self.execute("PRAGMA synchronous = NORMAL")
         self.durable = False
+        connection.execute("PRAGMA synchronous = NORMAL")
+        self.execute, self.execute_many = connection.execute, connection.executemany
+        self.change = connection.cursor().execute
+        self._connection = connection  # last: what a signal handler's exception left half made is not used
 
     def disconnect(self) -> None:
         """Closes the connection; the next op opens a new one."""
@@ -70,6 +71,7 @@ class Session(Rows):
     def _wait_for_disk(self, durable: bool) -> None:
         """FULL: a commit is on the disk before it can be seen. NORMAL: it may be lost with the power, never torn."""
         if durable is not self.durable:
+            self.durable = False  # while it is not known: a signal handler may raise behind the statement
             self.execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
             self.durable = durable
 
@@ -78,18 +80,22 @@ class Session(Rows):
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         """One reply per op. Hints go out when what they tell of is committed."""
         with self.lock:
-            if self._connection is None and (failed := self._first_connect()):
-                return [failed] * len(ops)
-            if len(ops) == 1 and self._until_sweep > 0:  # the commonest call, in as few steps as there can be
-                reply = self._alone(ops[0])
-                if reply is not MISS:
-                    self._until_sweep -= 1
-                    return [reply]
-            replies = self._together(ops) if len(ops) <= MAX_BATCH else self._in_portions(ops)
-            self._until_sweep -= len(ops)
-            if self._until_sweep <= 0:
-                self._sweep_some()
-            hints, self.hints = self.hints, []
+            try:
+                if (self._connection is None or self._connection.in_transaction) and (failed := self._make_ready()):
+                    return [failed] * len(ops)
+                if len(ops) == 1 and self._until_sweep > 0:  # the commonest call, in as few steps as there can be
+                    reply = self._alone(ops[0])
+                    if reply is not MISS:
+                        self._until_sweep -= 1
+                        return [reply]
+                replies = self._together(ops) if len(ops) <= MAX_BATCH else self._in_portions(ops)
+                self._until_sweep -= len(ops)
+                if self._until_sweep <= 0:
+                    self._sweep_some()
+                hints, self.hints = self.hints, []
+            except BaseException:
+                self._roll_back()
+                raise
         for client, key in hints:
             self.hub.tell(client, key)
         return replies
@@ -117,9 +123,12 @@ class Session(Rows):
         starts = range(0, len(ops), MAX_BATCH)
         return [reply for start in starts for reply in self._in_place(ops[start : start + MAX_BATCH])]
 
-    def _first_connect(self) -> StoreError | None:
+    def _make_ready(self) -> StoreError | None:
+        """Connects if need be; a transaction that is still open is of a call that a second signal cut short."""
         try:
-            self._connect()
+            self._roll_back()
+            if self._connection is None:
+                self._connect()
         except StoreUnavailable:
             raise
         except (StoreError, sqlite3.Error) as error:
@@ -177,16 +186,16 @@ class Session(Rows):
 
     def _look(self, ops: Sequence[Op]) -> list[Any]:
         """Answers from one snapshot, without the write lock; MustWrite if any op would change something."""
-        if len(ops) > 1:
-            self.execute("BEGIN")
         self.fixed = self.looking = True
         try:
+            if len(ops) > 1:
+                self.execute("BEGIN")
             self.now = self.clocks()
             return [self._step(op) for op in ops]
         finally:
             self.fixed = self.looking = False
             if len(ops) > 1:
-                self.execute("COMMIT")
+                self._roll_back()  # nothing was changed
 
     def _transact(self, ops: Sequence[Op]) -> list[Any]:
         plain = exchange(ops) if len(ops) >= FEWEST else None
@@ -207,19 +216,23 @@ class Session(Rows):
 
     def _transaction(self, ops: Sequence[Op], durable: bool, steps: Steps) -> list[Any]:
         self._wait_for_disk(durable)
-        self.execute("BEGIN IMMEDIATE")
         self.fixed = True
         try:
+            self.execute("BEGIN IMMEDIATE")  # in here: a signal that comes while it waits is raised once it has begun
             replies = self.decide(ops, steps)
             self._commit()
             return replies
         except BaseException:
             self.hints.clear()
-            if self._connection is not None and self._connection.in_transaction:
-                self.execute("ROLLBACK")
+            self._roll_back()
             raise
         finally:
             self.fixed = False
+
+    def _roll_back(self) -> None:
+        """Leaves no transaction open."""
+        if self._connection is not None and self._connection.in_transaction:
+            self.execute("ROLLBACK")
 
     def _commit(self) -> None:
         try:
@@ -265,6 +278,7 @@ class Session(Rows):
         with self.lock:
             while True:
                 try:
+                    self._roll_back()
                     if self._connection is None:
                         self._connect()
                     return look()
@@ -282,8 +296,9 @@ class Session(Rows):
             self.now = self.clocks()
             self._sweep.run(self.execute, self.now)
             fit_log(self.execute)
-        except sqlite3.Error:
-            if self._connection is not None and self._connection.in_transaction:
-                self.execute("ROLLBACK")
+        except BaseException as error:
+            self._roll_back()
+            if not isinstance(error, sqlite3.Error):
+                raise
         finally:
             self.hub.writing.release()
