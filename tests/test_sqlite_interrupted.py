@@ -4,13 +4,15 @@ CPython raises them right behind the C call during which the signal came, so a t
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from solely.model import State
-from solely.ops import Acquire, Mark, Op, Read
+from solely.errors import StoreUnavailable
+from solely.model import Released, State
+from solely.ops import Acquire, Mark, Op, Read, Release
 from solely.stores.sqlite import SqliteStore, clock
 from solely.stores.sqlite.connection import connect
 from solely.stores.sqlite.session import Session
@@ -173,3 +175,62 @@ def test_an_exception_behind_the_begin_of_a_visit_leaves_the_callers_connection_
     assert not caller.in_transaction
     caller.close()
     store.close()
+
+
+class InterruptedLock:
+    """A lock whose next acquire raises Soft as soon as the lock is taken."""
+
+    def __init__(self, real: Any) -> None:
+        self.real, self.taken = real, 0
+
+    def acquire(self, *arguments: Any, **named: Any) -> bool:
+        taken = bool(self.real.acquire(*arguments, **named))
+        self.taken += taken
+        if taken and self.taken == 1:
+            raise Soft
+        return taken
+
+    def release(self) -> None:
+        self.real.release()
+
+
+@pytest.mark.parametrize(
+    "ops", [[Acquire("lock/a", "me", 60.0)], [Mark("mark/a", "me", 60.0)], [Read("lock/a")] * EVERY]
+)
+def test_an_exception_behind_the_lock_of_writers_leaves_it_free_for_other_threads(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, ops: list[Op]
+) -> None:
+    """On the way of one op alone, of a transaction, and of the broom."""
+    monkeypatch.setattr(store._hub, "writing", lock := InterruptedLock(store._hub.writing))
+    with pytest.raises(Soft):
+        store.perform(ops)
+    assert lock.taken == 1
+    in_thread(lambda: store.perform([Mark("mark/b", "other", 60.0)]))
+    assert is_whole(store)
+
+
+def in_thread(work: Callable[[], Any]) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result(10)
+
+
+def test_a_writer_that_hangs_holds_up_other_threads_no_longer_than_their_timeout(store: SqliteStore) -> None:
+    with store._hub.writing, pytest.raises(StoreUnavailable, match="other threads write"):
+        in_thread(lambda: store.perform([Mark("mark/b", "other", 60.0)]))
+    in_thread(lambda: store.perform([Mark("mark/b", "other", 60.0)]))
+
+
+def test_a_signal_handler_may_itself_use_the_store(store: SqliteStore) -> None:
+    """Such as one of SIGTERM that releases; not inside a transaction, but while the thread may merely write."""
+    session = session_of(store)
+    real, answers = session.change, list[Any]()
+
+    def change(*arguments: Any) -> Any:
+        if not answers:
+            answers.extend(store.perform([Release("lock/first", "me")]))
+        return real(*arguments)
+
+    session.change = change
+    (granted,) = store.perform([Acquire("lock/a", "me", 60.0)])
+    assert granted.owner == "me"  # type: ignore[union-attr]
+    assert answers == [Released.RELEASED]

@@ -107,8 +107,12 @@ class Session(Rows):
         hub = self.hub
         if shortcut is None or op.key in hub.contended:
             return MISS
-        if not hub.writing.acquire(False):
-            self._enter()
+        try:  # as Hub.enter(), without its call
+            if not hub.writing.acquire(False):
+                self._enter()
+        except BaseException:
+            hub.stay_out()
+            raise
         try:
             if self.durable:
                 self._wait_for_disk(False)
@@ -211,7 +215,7 @@ class Session(Rows):
             self.hub.writing.release()
 
     def _enter(self) -> None:
-        if not self.hub.writing.acquire(timeout=self.timeout):
+        if not self.hub.enter(self.timeout):
             raise StoreUnavailable(f"other threads write to the SQLite store {self.path} for longer than the timeout")
 
     def _transaction(self, ops: Sequence[Op], durable: bool, steps: Steps) -> list[Any]:
@@ -289,7 +293,7 @@ class Session(Rows):
     def _sweep_some(self) -> None:
         """Forgets a few rows that no longer matter. What hinders it hinders no op: the next sweep tries again."""
         self._until_sweep = EVERY
-        if not self.hub.writing.acquire(blocking=False):
+        if not self.hub.enter(0.0):
             return
         try:
             self._wait_for_disk(False)
