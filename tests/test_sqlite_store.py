@@ -39,7 +39,7 @@ from solely.ops import (
 )  # fmt: skip
 from solely.stores import open_async_store, open_store
 from solely.stores.memory import Memory
-from solely.stores.sqlite import AsyncSqliteStore, SqliteStore, clock, faults, health
+from solely.stores.sqlite import AsyncSqliteStore, SqliteStore, clock, connection, faults, health, hub, session
 from solely.stores.sqlite.clock import Readings
 from solely.stores.sqlite.statements import SQL
 from solely.stores.sqlite.sweep import EVERY
@@ -919,6 +919,32 @@ def test_a_fork_closes_the_connections_and_lets_the_parent_go_on(path: str) -> N
     assert report.recv() == []
     os.waitpid(child, 0)
     assert store.perform([Release("lock/a", "o")]) == [Released.RELEASED]
+    store.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_fork_leaves_a_connection_that_it_did_not_wait_for_alone(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`opening` stays with the thread that connects, which releases it itself."""
+    monkeypatch.setattr(hub, "FORK_PATIENCE", 0.05)
+    store = SqliteStore(path, clock.readings(), 5.0)
+    connecting, forked, answers = threading.Event(), threading.Event(), list[Any]()
+
+    def connect_slowly(*arguments: Any) -> Any:
+        connecting.set()
+        forked.wait(10)
+        return connection.connect(*arguments)
+
+    monkeypatch.setattr(session, "connect", connect_slowly)
+    thread = threading.Thread(target=lambda: answers.extend(store.perform([Mark("mark/a", "o", 60.0)])))
+    thread.start()
+    connecting.wait(10)
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    forked.set()
+    thread.join(10)
+    assert answers == [True]
     store.close()
 
 

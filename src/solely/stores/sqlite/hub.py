@@ -44,6 +44,7 @@ class Hub:
         # Threads queue here instead of sleeping in SQLite's busy handler. It knows its owner, which stay_out() needs.
         self.writing = threading.RLock()
         self.opening = threading.Lock()  # while it is held nobody opens a connection
+        self.shut = False  # True while a fork holds `opening`
         self.stopped: list[Session] = []
 
     def enter(self, timeout: float) -> bool:
@@ -76,7 +77,8 @@ class Hub:
 
     def before_fork(self) -> None:
         """Closes every connection and lets nobody open one until the fork is over."""
-        self.broken |= not self.opening.acquire(timeout=FORK_PATIENCE)
+        self.shut = self.opening.acquire(timeout=FORK_PATIENCE)
+        self.broken |= not self.shut
         for session in list(self.sessions):
             if session.lock.acquire(timeout=FORK_PATIENCE):
                 session.disconnect()
@@ -89,7 +91,8 @@ class Hub:
         stopped, self.stopped = self.stopped, []
         for session in stopped:
             session.lock.release()
-        if self.opening.locked():
+        if self.shut:
+            self.shut = False
             self.opening.release()
 
     def after_in_child(self) -> None:
