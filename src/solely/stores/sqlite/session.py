@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any, TypeVar
 
 from solely.errors import StoreError, StoreUnavailable
@@ -16,10 +16,10 @@ from solely.stores import transitions as t
 from solely.stores.exchange import exchange
 
 from .clock import Readings
-from .connection import BUSY_SLICE, connect, fit_log
+from .connection import BUSY_SLICE, connect, file_at, fit_log
 from .faults import doubt, explain, is_busy
 from .fences import fences_for
-from .health import findings
+from .health import findings, log_replaced
 from .hub import Hub
 from .pages import page
 from .rows import MustWrite, Rows, Steps
@@ -28,6 +28,7 @@ from .sweep import EVERY, Sweep
 
 _LOOK_FIRST = frozenset({Mark, Read, Advance})  # often answered without a change: then no writer is waited for
 FEWEST = 4  # ops that are worth asking whether they are an exchange
+LOOK_EVERY = 1.0  # seconds that a file which was replaced may go unnoticed; a look takes a tenth of an op's time
 
 Found = TypeVar("Found")
 
@@ -40,6 +41,8 @@ class Session(Rows):
         self.path, self.shared, self.hub, self.timeout = path, shared, hub, timeout
         self.lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None  # the file that is open
+        self._look_again = 0.0  # when to look whether that is still the one at the path, and no transaction is open
         self._shortcuts = ALONE if readings.tick is not None else {}  # a counted fence takes a second statement
         self._sweep = Sweep()
         self._until_sweep = EVERY
@@ -52,7 +55,9 @@ class Session(Rows):
         if self.hub.broken:
             raise StoreUnavailable(f"the SQLite store {self.path} was in use during the fork of this process")
         with self.hub.opening:
+            there = file_at(self.path)  # before: what takes its place from now on is another one
             connection, base = connect(self.path, self.shared, self.readings, self.timeout)
+        self._file = there or file_at(self.path)
         self.fences = fences_for(self.readings, base)
         connection.create_function("next_fence", 0, self.fences.next)
         self.durable = False
@@ -61,9 +66,23 @@ class Session(Rows):
         self.change = connection.cursor().execute
         self._connection = connection  # last: what a signal handler's exception left half made is not used
 
+    def _make_ready(self) -> None:
+        """A connection to the file that is at the path now, and in no transaction."""
+        self._roll_back()  # of a call that two signals cut short
+        if self._connection is not None and self._is_replaced():
+            log_replaced(self.path)
+            self.disconnect()
+        if self._connection is None:
+            self._connect()
+        self._look_again = monotonic() + LOOK_EVERY
+
+    def _is_replaced(self) -> bool:
+        return file_at(self.path) != self._file
+
     def disconnect(self) -> None:
         """Closes the connection; the next op opens a new one."""
         connection, self._connection = self._connection, None
+        self._look_again = 0.0
         self.execute = self.execute_many = self.change = None
         if connection is not None:
             connection.close()
@@ -81,7 +100,7 @@ class Session(Rows):
         """One reply per op. Hints go out when what they tell of is committed."""
         with self.lock:
             try:
-                if (self._connection is None or self._connection.in_transaction) and (failed := self._make_ready()):
+                if monotonic() >= self._look_again and (failed := self._first_look()):
                     return [failed] * len(ops)
                 if len(ops) == 1 and self._until_sweep > 0:  # the commonest call, in as few steps as there can be
                     reply = self._alone(ops[0])
@@ -94,6 +113,7 @@ class Session(Rows):
                     self._sweep_some()
                 hints, self.hints = self.hints, []
             except BaseException:
+                self._look_again = 0.0
                 self._roll_back()
                 raise
         for client, key in hints:
@@ -127,12 +147,9 @@ class Session(Rows):
         starts = range(0, len(ops), MAX_BATCH)
         return [reply for start in starts for reply in self._in_place(ops[start : start + MAX_BATCH])]
 
-    def _make_ready(self) -> StoreError | None:
-        """Connects if need be; a transaction that is still open is of a call that a second signal cut short."""
+    def _first_look(self) -> StoreError | None:
         try:
-            self._roll_back()
-            if self._connection is None:
-                self._connect()
+            self._make_ready()
         except StoreUnavailable:
             raise
         except (StoreError, sqlite3.Error) as error:
@@ -148,8 +165,8 @@ class Session(Rows):
                 raise
             except (StoreError, sqlite3.Error, ValueError, OverflowError) as error:
                 if is_busy(error):
-                    end = end or time.monotonic() + self.timeout
-                    if time.monotonic() < end:
+                    end = end or monotonic() + self.timeout
+                    if monotonic() < end:
                         continue
                 explained = self._explained(error)
                 if len(ops) == 1:
@@ -275,19 +292,19 @@ class Session(Rows):
 
     def check(self) -> list[Finding]:
         """What is known of the file, its disk and its clock."""
-        return self._beside(lambda: findings(self.path, self.execute, self.readings))
+        with self.lock:
+            replaced = self._connection is not None and self._is_replaced()
+        return self._beside(lambda: findings(self.path, replaced, self.execute, self.readings))
 
     def _beside(self, look: Callable[[], Found]) -> Found:
-        end = time.monotonic() + self.timeout
+        end = monotonic() + self.timeout
         with self.lock:
             while True:
                 try:
-                    self._roll_back()
-                    if self._connection is None:
-                        self._connect()
+                    self._make_ready()
                     return look()
                 except sqlite3.Error as error:
-                    if not is_busy(error) or time.monotonic() > end:
+                    if not is_busy(error) or monotonic() > end:
                         raise explain(self.path, error) from error
 
     def _sweep_some(self) -> None:
