@@ -3,6 +3,9 @@
 CPython raises them right behind the C call during which the signal came, so a test raises behind a call of its choice.
 """
 
+import ctypes
+import functools
+import signal
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -234,3 +237,55 @@ def test_a_signal_handler_may_itself_use_the_store(store: SqliteStore) -> None:
     (granted,) = store.perform([Acquire("lock/a", "me", 60.0)])
     assert granted.owner == "me"  # type: ignore[union-attr]
     assert answers == [Released.RELEASED]
+
+
+@pytest.fixture
+def armed() -> Iterator[list[Soft]]:
+    """What SIGUSR1 raises, each once."""
+    armed: list[Soft] = []
+
+    def handle(*_: Any) -> None:
+        if armed:
+            raise armed.pop()
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    yield armed
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("numbering", ["clock", "counted"])
+def test_a_signal_during_the_statement_that_asks_for_a_fence_is_not_swallowed(
+    tmp_path: Any, numbering: str, armed: list[Soft]
+) -> None:
+    """No Python runs between the signal and next_fence(), as when the statement waits for another process."""
+    readings = clock.readings() if numbering == "clock" else clock.readings()._replace(tick=None)
+    store = SqliteStore(str(tmp_path / "solely.sqlite3"), readings, 0.3)
+    store.perform([Acquire("lock/first", "me", 60.0)])
+    connection = session_of(store)._connection
+    assert connection is not None
+    send = functools.partial(ctypes.CDLL(None)["raise"], int(signal.SIGUSR1))  # os.kill() would look for signals itself
+    for n in range(3):
+        session_of(store).change = Signalled(connection, send)
+        armed.append(Soft())
+        with pytest.raises(Soft):
+            store.perform([Acquire(f"lock/{n}", "me", 60.0)])
+        (entry,) = store.perform([Read(f"lock/{n}")])
+        assert entry.state is State.FREE  # type: ignore[union-attr]
+        (granted,) = store.perform([Acquire(f"lock/{n}", "me", 60.0)])
+        assert granted.owner == "me"  # type: ignore[union-attr]
+    assert is_whole(store)
+    store.close()
+
+
+class Signalled:
+    """Performs one statement, during which a signal comes."""
+
+    def __init__(self, connection: sqlite3.Connection, send: Callable[[], Any]) -> None:
+        self.connection, self.send = connection, send
+
+    def __call__(self, *arguments: Any) -> Any:
+        self.connection.set_progress_handler(self.send, 1)
+        try:
+            return self.connection.execute(*arguments)
+        finally:
+            self.connection.set_progress_handler(None, 1)

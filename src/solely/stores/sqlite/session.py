@@ -18,7 +18,7 @@ from solely.stores.exchange import exchange
 from .clock import Readings
 from .connection import BUSY_SLICE, connect, file_at, fit_log
 from .faults import doubt, explain, is_busy
-from .fences import fences_for
+from .fences import asked, fences_for
 from .health import findings, log_replaced
 from .hub import Hub
 from .pages import page
@@ -44,6 +44,7 @@ class Session(Rows):
         self._file: tuple[int, int] | None = None  # the file that is open
         self._look_again = 0.0  # when to look whether that is still the one at the path, and no transaction is open
         self._shortcuts = ALONE if readings.tick is not None else {}  # a counted fence takes a second statement
+        self._swallowed: list[BaseException] = []  # by sqlite3, in next_fence()
         self._sweep = Sweep()
         self._until_sweep = EVERY
         with hub.opening:
@@ -59,7 +60,7 @@ class Session(Rows):
             connection, base = connect(self.path, self.shared, self.readings, self.timeout)
         self._file = there or file_at(self.path)
         self.fences = fences_for(self.readings, base)
-        connection.create_function("next_fence", 0, self.fences.next)
+        connection.create_function("next_fence", 0, asked(self.fences, self._swallowed))
         self.durable = False
         connection.execute("PRAGMA synchronous = NORMAL")
         self.execute, self.execute_many = connection.execute, connection.executemany
@@ -107,6 +108,7 @@ class Session(Rows):
                     if reply is not MISS:
                         self._until_sweep -= 1
                         return [reply]
+                    self._pass_on()
                 replies = self._together(ops) if len(ops) <= MAX_BATCH else self._in_portions(ops)
                 self._until_sweep -= len(ops)
                 if self._until_sweep <= 0:
@@ -142,6 +144,11 @@ class Session(Rows):
             return MISS
         finally:
             hub.writing.release()
+
+    def _pass_on(self) -> None:
+        """Raises what a signal handler raised while a statement asked for its fence; it got none, and did nothing."""
+        if self._swallowed:
+            raise self._swallowed.pop()
 
     def _in_portions(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         starts = range(0, len(ops), MAX_BATCH)
@@ -272,6 +279,7 @@ class Session(Rows):
             reply = shortcut(self, op)
             if reply is not MISS:
                 return reply
+            self._pass_on()
         answer: Any = STEPS[kind](self, op)
         if isinstance(op, Acquire):
             self._note(op, answer)
