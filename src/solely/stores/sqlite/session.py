@@ -129,8 +129,9 @@ class Session(Rows):
         hub = self.hub
         if shortcut is None or op.key in hub.contended:
             return MISS
+        writing = hub.writing
         try:  # as Hub.enter(), without its call
-            if not hub.writing.acquire(False):
+            if not writing.acquire(False):
                 self._enter()
         except BaseException:
             hub.stay_out()
@@ -143,7 +144,7 @@ class Session(Rows):
             doubt(self.path, error)  # else nothing was performed: the long way tries again, or says why not
             return MISS
         finally:
-            hub.writing.release()
+            writing.release()
 
     def _pass_on(self) -> None:
         """Raises what a signal handler raised while a statement asked for its fence; it got none, and did nothing."""
