@@ -39,7 +39,17 @@ from solely.ops import (
 )  # fmt: skip
 from solely.stores import open_async_store, open_store
 from solely.stores.memory import Memory
-from solely.stores.sqlite import AsyncSqliteStore, SqliteStore, blocking, clock, faults, health
+from solely.stores.sqlite import (
+    AsyncSqliteStore,
+    SqliteStore,
+    blocking,
+    clock,
+    connection,
+    faults,
+    health,
+    hub,
+    session,
+)
 from solely.stores.sqlite.clock import Readings
 from solely.stores.sqlite.statements import SQL
 from solely.stores.sqlite.sweep import EVERY
@@ -940,6 +950,108 @@ def test_a_fork_closes_the_connections_and_lets_the_parent_go_on(path: str) -> N
     assert report.recv() == []
     os.waitpid(child, 0)
     assert store.perform([Release("lock/a", "o")]) == [Released.RELEASED]
+    store.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_fork_leaves_a_connection_that_it_did_not_wait_for_alone(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`opening` stays with the thread that connects, which releases it itself."""
+    monkeypatch.setattr(hub, "FORK_PATIENCE", 0.05)
+    store = SqliteStore(path, clock.readings(), 5.0)
+    connecting, forked, answers = threading.Event(), threading.Event(), list[Any]()
+
+    def connect_slowly(*arguments: Any) -> Any:
+        connecting.set()
+        forked.wait(10)
+        return connection.connect(*arguments)
+
+    monkeypatch.setattr(session, "connect", connect_slowly)
+    thread = threading.Thread(target=lambda: answers.extend(store.perform([Mark("mark/a", "o", 60.0)])))
+    thread.start()
+    connecting.wait(10)
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    forked.set()
+    thread.join(10)
+    assert answers == [True]
+    store.close()
+
+
+# -- a file that is removed or replaced while it is open
+
+
+REPLACE_SCRIPT = """
+import sys
+from solely.stores import open_store
+from solely.ops import *
+store = open_store(sys.argv[1])
+entry, = store.perform([Acquire("lock/a", "new", 60.0)])
+assert entry.owner == "new"
+store.close()
+"""
+
+
+def remove(path: str) -> None:
+    for end in ("", "-wal", "-shm"):
+        Path(path + end).unlink(missing_ok=True)
+
+
+def test_a_file_that_was_replaced_is_left_for_the_one_at_the_path(
+    path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SqliteStore(path, clock.readings(), 2.0)
+    held = one(store, Acquire("lock/mine", "o", 60.0))
+    remove(path)
+    run_all(REPLACE_SCRIPT, [[f"sqlite:///{path}"]])
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "monotonic", lambda: time.monotonic() + session.LOOK_EVERY)
+        with caplog.at_level(logging.WARNING, "solely"):
+            assert one(store, Acquire("lock/a", "old", 60.0)).owner == ""
+    assert [r.message.split(":")[0] for r in caplog.records] == ["sqlite_file_replaced"]
+    assert one(store, Renew("lock/mine", "o", 60.0)).owner == ""  # what the old file held is lost, and it is told
+    assert one(store, Acquire("lock/mine", "p", 60.0)).fence > held.fence
+    store.close()
+    raw = sqlite3.connect(path)
+    assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert raw.execute("SELECT owner FROM solely_entries WHERE key = 'lock/a'").fetchone() == ("new",)
+    raw.close()
+
+
+def test_check_tells_that_the_file_was_replaced_and_then_uses_the_new_one(path: str) -> None:
+    store = SqliteStore(path, clock.readings(), 2.0)
+    one(store, Mark("mark/a", "o", 60.0))
+    assert [f.level for f in store.check() if f.subject == "path"] == ["ok"]
+    remove(path)
+    (finding,) = [f for f in store.check() if f.subject == "path"]
+    assert finding.level == "error"
+    assert "removed or replaced" in finding.text
+    assert os.path.exists(path)
+    assert one(store, Mark("mark/a", "o2", 60.0)) is True
+    assert [f.level for f in store.check() if f.subject == "path"] == ["ok"]
+    store.close()
+
+
+def test_a_file_that_stays_is_looked_at_once_a_second_and_stays_open(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(path, clock.readings(), 2.0)
+    one(store, Mark("mark/a", "o", 60.0))
+    looks, before = list[str](), store._sessions[0]._connection
+
+    def look(path: str) -> Any:
+        looks.append(path)
+        return connection.file_at(path)
+
+    monkeypatch.setattr(session, "file_at", look)
+    start = now = time.monotonic()
+    monkeypatch.setattr(session, "monotonic", lambda: now)
+    for passed in (0.0, 0.1, 1.2, 1.3, 2.5):
+        now = start + passed
+        one(store, Acquire("lock/a", "o", 60.0))
+    assert len(looks) == 2
+    assert store._sessions[0]._connection is before
     store.close()
 
 

@@ -48,6 +48,18 @@ def connect(path: str, shared: bool, readings: Readings, timeout: float) -> tupl
         raise
 
 
+def file_at(path: str) -> tuple[int, int] | None:
+    """Which file is at the path now; None if none is, or it cannot be told. One that is open is never mistaken for it.
+
+    The file is not opened for this: to close it again would drop the locks that SQLite has on it.
+    """
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def fit_log(execute: Callable[..., Any]) -> None:
     """Lets the write-ahead log grow as long as suits the size of the file."""
     (pages,) = execute("PRAGMA page_count").fetchone()
@@ -85,8 +97,8 @@ def _base(connection: sqlite3.Connection, path: str, shared: bool, readings: Rea
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
-    connection.execute(begin)
     try:
+        connection.execute(begin)
         yield
         connection.execute("COMMIT")
     except BaseException:

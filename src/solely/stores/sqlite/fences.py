@@ -7,7 +7,7 @@ the next boot starts above everything handed out. Where there is no such clock, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from .clock import Readings
@@ -106,3 +106,28 @@ class CountedFences:
 def fences_for(readings: Readings, base: int) -> Fences:
     """The way of numbering that these clocks allow."""
     return CountedFences(readings.wall) if readings.tick is None else ClockFences(readings.tick, base)
+
+
+def asked(fences: Fences, swallowed: list[BaseException]) -> Callable[[], int | None]:
+    """`fences.next` for use in SQL: what a signal handler raises meanwhile is kept, and the answer is None.
+
+    sqlite3 would swallow it, and a signal that comes while a statement waits for other processes is handled here, where
+    Python runs again for the first time: in a function before any `try` of its own, in a generator behind its `yield`.
+    """
+    answers = _answers(fences, swallowed)
+    next(answers)
+    return answers.__next__
+
+
+def _answers(fences: Fences, swallowed: list[BaseException]) -> Iterator[int | None]:
+    fence = None
+    while True:
+        try:
+            while True:
+                yield fence
+                fence = fences.next()
+        except GeneratorExit:
+            return
+        except BaseException as error:  # noqa: BLE001 - the session raises it
+            swallowed.append(error)
+            fence = None

@@ -54,17 +54,33 @@ def log_wal_reset_bug(version: Version = sqlite3.sqlite_version_info) -> None:
         )
 
 
-def findings(path: str, execute: Callable[..., Any], readings: Readings) -> list[Finding]:
+def log_replaced(path: str) -> None:
+    """Says that this process goes on with another file than before."""
+    log.warning(
+        "sqlite_file_replaced: %(path)s was removed or replaced while it was in use; what the old file held is lost",
+        {"path": path},
+        extra={"path": path},
+    )
+
+
+def findings(path: str, replaced: bool, execute: Callable[..., Any], readings: Readings) -> list[Finding]:
     """One finding per subject."""
     (mode,) = execute("PRAGMA journal_mode").fetchone()
     return [
-        Finding("ok", "path", path),
+        _path(path, replaced),
         Finding("ok" if mode == "wal" else "error", "journal", f"journal mode {mode}"),
         _version(),
         _disk(shutil.disk_usage(os.path.dirname(path)).free),
         _file_system(path),
         _fence(execute, readings),
     ]
+
+
+def _path(path: str, replaced: bool) -> Finding:
+    if replaced:
+        text = f"{path} was removed or replaced while it was open, and what it held is lost; stop all processes first"
+        return Finding("error", "path", text)
+    return Finding("ok", "path", path)
 
 
 def _version() -> Finding:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from contextlib import suppress
 from typing import Protocol
 
 from solely.stores import Tell
@@ -40,9 +41,28 @@ class Hub:
         self.free_locks()
 
     def free_locks(self) -> None:
-        self.writing = threading.Lock()  # threads queue here instead of sleeping in SQLite's busy handler
+        # Threads queue here instead of sleeping in SQLite's busy handler. It knows its owner, which stay_out() needs.
+        self.writing = threading.RLock()
         self.opening = threading.Lock()  # while it is held nobody opens a connection
+        self.shut = False  # True while a fork holds `opening`
         self.stopped: list[Session] = []
+
+    def enter(self, timeout: float) -> bool:
+        """True if this thread may write, until it calls `writing.release()`; False if others did for that long.
+
+        A signal handler may raise as soon as the lock is ours: then it is not ours any more. Behind the return CPython
+        looks for no signal before the next call, so a `try` right behind it is entered.
+        """
+        try:
+            return self.writing.acquire(timeout=timeout)
+        except BaseException:
+            self.stay_out()
+            raise
+
+    def stay_out(self) -> None:
+        """Gives up the right to write, if this thread came to have it."""
+        with suppress(RuntimeError):  # it has not
+            self.writing.release()
 
     def tell(self, client: str, key: str) -> None:
         """Hints to a client of this process; clients of others look for themselves."""
@@ -57,7 +77,8 @@ class Hub:
 
     def before_fork(self) -> None:
         """Closes every connection and lets nobody open one until the fork is over."""
-        self.broken |= not self.opening.acquire(timeout=FORK_PATIENCE)
+        self.shut = self.opening.acquire(timeout=FORK_PATIENCE)
+        self.broken |= not self.shut
         for session in list(self.sessions):
             if session.lock.acquire(timeout=FORK_PATIENCE):
                 session.disconnect()
@@ -70,7 +91,8 @@ class Hub:
         stopped, self.stopped = self.stopped, []
         for session in stopped:
             session.lock.release()
-        if self.opening.locked():
+        if self.shut:
+            self.shut = False
             self.opening.release()
 
     def after_in_child(self) -> None:

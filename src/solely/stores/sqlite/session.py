@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any, TypeVar
 
 from solely.errors import StoreError, StoreUnavailable
@@ -16,10 +16,10 @@ from solely.stores import transitions as t
 from solely.stores.exchange import exchange
 
 from .clock import Readings
-from .connection import BUSY_SLICE, connect, fit_log
+from .connection import BUSY_SLICE, connect, file_at, fit_log
 from .faults import doubt, explain, is_busy
-from .fences import fences_for
-from .health import findings
+from .fences import asked, fences_for
+from .health import findings, log_replaced
 from .hub import Hub
 from .pages import page
 from .rows import MustWrite, Rows, Steps
@@ -29,6 +29,7 @@ from .sweep import EVERY, Sweep
 _LOOK_FIRST = frozenset({Mark, Read, Advance})  # often answered without a change: then no writer is waited for
 CLOSE_PATIENCE = 2.0  # seconds beyond the timeout that close() waits for others: a transaction and its checkpoint
 FEWEST = 4  # ops that are worth asking whether they are an exchange
+LOOK_EVERY = 1.0  # seconds that a file which was replaced may go unnoticed; a look takes a tenth of an op's time
 
 Found = TypeVar("Found")
 
@@ -41,7 +42,10 @@ class Session(Rows):
         self.path, self.shared, self.hub, self.timeout = path, shared, hub, timeout
         self.lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None  # the file that is open
+        self._look_again = 0.0  # when to look whether that is still the one at the path, and no transaction is open
         self._shortcuts = ALONE if readings.tick is not None else {}  # a counted fence takes a second statement
+        self._swallowed: list[BaseException] = []  # by sqlite3, in next_fence()
         self._sweep = Sweep()
         self._until_sweep = EVERY
         with hub.opening:
@@ -53,17 +57,34 @@ class Session(Rows):
         if self.hub.broken:
             raise StoreUnavailable(f"the SQLite store {self.path} was in use during the fork of this process")
         with self.hub.opening:
+            there = file_at(self.path)  # before: what takes its place from now on is another one
             connection, base = connect(self.path, self.shared, self.readings, self.timeout)
+        self._file = there or file_at(self.path)
         self.fences = fences_for(self.readings, base)
-        connection.create_function("next_fence", 0, self.fences.next)
-        self._connection, self.execute, self.execute_many = connection, connection.execute, connection.executemany
-        self.change = connection.cursor().execute
-        self.execute("PRAGMA synchronous = NORMAL")
+        connection.create_function("next_fence", 0, asked(self.fences, self._swallowed))
         self.durable = False
+        connection.execute("PRAGMA synchronous = NORMAL")
+        self.execute, self.execute_many = connection.execute, connection.executemany
+        self.change = connection.cursor().execute
+        self._connection = connection  # last: what a signal handler's exception left half made is not used
+
+    def _make_ready(self) -> None:
+        """A connection to the file that is at the path now, and in no transaction."""
+        self._roll_back()  # of a call that two signals cut short
+        if self._connection is not None and self._is_replaced():
+            log_replaced(self.path)
+            self.disconnect()
+        if self._connection is None:
+            self._connect()
+        self._look_again = monotonic() + LOOK_EVERY
+
+    def _is_replaced(self) -> bool:
+        return file_at(self.path) != self._file
 
     def disconnect(self) -> None:
         """Closes the connection; the next op opens a new one."""
         connection, self._connection = self._connection, None
+        self._look_again = 0.0
         self.execute = self.execute_many = self.change = None
         if connection is not None:
             connection.close()
@@ -71,6 +92,7 @@ class Session(Rows):
     def _wait_for_disk(self, durable: bool) -> None:
         """FULL: a commit is on the disk before it can be seen. NORMAL: it may be lost with the power, never torn."""
         if durable is not self.durable:
+            self.durable = False  # while it is not known: a signal handler may raise behind the statement
             self.execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
             self.durable = durable
 
@@ -79,18 +101,24 @@ class Session(Rows):
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         """One reply per op. Hints go out when what they tell of is committed."""
         with self.lock:
-            if self._connection is None and (failed := self._first_connect()):
-                return [failed] * len(ops)
-            if len(ops) == 1 and self._until_sweep > 0:  # the commonest call, in as few steps as there can be
-                reply = self._alone(ops[0])
-                if reply is not MISS:
-                    self._until_sweep -= 1
-                    return [reply]
-            replies = self._together(ops) if len(ops) <= MAX_BATCH else self._in_portions(ops)
-            self._until_sweep -= len(ops)
-            if self._until_sweep <= 0:
-                self._sweep_some()
-            hints, self.hints = self.hints, []
+            try:
+                if monotonic() >= self._look_again and (failed := self._first_look()):
+                    return [failed] * len(ops)
+                if len(ops) == 1 and self._until_sweep > 0:  # the commonest call, in as few steps as there can be
+                    reply = self._alone(ops[0])
+                    if reply is not MISS:
+                        self._until_sweep -= 1
+                        return [reply]
+                    self._pass_on()
+                replies = self._together(ops) if len(ops) <= MAX_BATCH else self._in_portions(ops)
+                self._until_sweep -= len(ops)
+                if self._until_sweep <= 0:
+                    self._sweep_some()
+                hints, self.hints = self.hints, []
+            except BaseException:
+                self._look_again = 0.0
+                self._roll_back()
+                raise
         for client, key in hints:
             self.hub.tell(client, key)
         return replies
@@ -102,8 +130,13 @@ class Session(Rows):
         hub = self.hub
         if shortcut is None or op.key in hub.contended:
             return MISS
-        if not hub.writing.acquire(False):
-            self._enter()
+        writing = hub.writing
+        try:  # as Hub.enter(), without its call
+            if not writing.acquire(False):
+                self._enter()
+        except BaseException:
+            hub.stay_out()
+            raise
         try:
             if self.durable:
                 self._wait_for_disk(False)
@@ -112,15 +145,20 @@ class Session(Rows):
             doubt(self.path, error)  # else nothing was performed: the long way tries again, or says why not
             return MISS
         finally:
-            hub.writing.release()
+            writing.release()
+
+    def _pass_on(self) -> None:
+        """Raises what a signal handler raised while a statement asked for its fence; it got none, and did nothing."""
+        if self._swallowed:
+            raise self._swallowed.pop()
 
     def _in_portions(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         starts = range(0, len(ops), MAX_BATCH)
         return [reply for start in starts for reply in self._in_place(ops[start : start + MAX_BATCH])]
 
-    def _first_connect(self) -> StoreError | None:
+    def _first_look(self) -> StoreError | None:
         try:
-            self._connect()
+            self._make_ready()
         except StoreUnavailable:
             raise
         except (StoreError, sqlite3.Error) as error:
@@ -136,8 +174,8 @@ class Session(Rows):
                 raise
             except (StoreError, sqlite3.Error, ValueError, OverflowError) as error:
                 if is_busy(error):
-                    end = end or time.monotonic() + self.timeout
-                    if time.monotonic() < end:
+                    end = end or monotonic() + self.timeout
+                    if monotonic() < end:
                         continue
                 explained = self._explained(error)
                 if len(ops) == 1:
@@ -178,16 +216,16 @@ class Session(Rows):
 
     def _look(self, ops: Sequence[Op]) -> list[Any]:
         """Answers from one snapshot, without the write lock; MustWrite if any op would change something."""
-        if len(ops) > 1:
-            self.execute("BEGIN")
         self.fixed = self.looking = True
         try:
+            if len(ops) > 1:
+                self.execute("BEGIN")
             self.now = self.clocks()
             return [self._step(op) for op in ops]
         finally:
             self.fixed = self.looking = False
             if len(ops) > 1:
-                self.execute("COMMIT")
+                self._roll_back()  # nothing was changed
 
     def _transact(self, ops: Sequence[Op]) -> list[Any]:
         plain = exchange(ops) if len(ops) >= FEWEST else None
@@ -203,24 +241,28 @@ class Session(Rows):
             self.hub.writing.release()
 
     def _enter(self) -> None:
-        if not self.hub.writing.acquire(timeout=self.timeout):
+        if not self.hub.enter(self.timeout):
             raise StoreUnavailable(f"other threads write to the SQLite store {self.path} for longer than the timeout")
 
     def _transaction(self, ops: Sequence[Op], durable: bool, steps: Steps) -> list[Any]:
         self._wait_for_disk(durable)
-        self.execute("BEGIN IMMEDIATE")
         self.fixed = True
         try:
+            self.execute("BEGIN IMMEDIATE")  # in here: a signal that comes while it waits is raised once it has begun
             replies = self.decide(ops, steps)
             self._commit()
             return replies
         except BaseException:
             self.hints.clear()
-            if self._connection is not None and self._connection.in_transaction:
-                self.execute("ROLLBACK")
+            self._roll_back()
             raise
         finally:
             self.fixed = False
+
+    def _roll_back(self) -> None:
+        """Leaves no transaction open."""
+        if self._connection is not None and self._connection.in_transaction:
+            self.execute("ROLLBACK")
 
     def _commit(self) -> None:
         try:
@@ -239,6 +281,7 @@ class Session(Rows):
             reply = shortcut(self, op)
             if reply is not MISS:
                 return reply
+            self._pass_on()
         answer: Any = STEPS[kind](self, op)
         if isinstance(op, Acquire):
             self._note(op, answer)
@@ -259,32 +302,34 @@ class Session(Rows):
 
     def check(self) -> list[Finding]:
         """What is known of the file, its disk and its clock."""
-        return self._beside(lambda: findings(self.path, self.execute, self.readings))
+        with self.lock:
+            replaced = self._connection is not None and self._is_replaced()
+        return self._beside(lambda: findings(self.path, replaced, self.execute, self.readings))
 
     def _beside(self, look: Callable[[], Found]) -> Found:
-        end = time.monotonic() + self.timeout
+        end = monotonic() + self.timeout
         with self.lock:
             while True:
                 try:
-                    if self._connection is None:
-                        self._connect()
+                    self._make_ready()
                     return look()
                 except sqlite3.Error as error:
-                    if not is_busy(error) or time.monotonic() > end:
+                    if not is_busy(error) or monotonic() > end:
                         raise explain(self.path, error) from error
 
     def _sweep_some(self) -> None:
         """Forgets a few rows that no longer matter. What hinders it hinders no op: the next sweep tries again."""
         self._until_sweep = EVERY
-        if not self.hub.writing.acquire(blocking=False):
+        if not self.hub.enter(0.0):
             return
         try:
             self._wait_for_disk(False)
             self.now = self.clocks()
             self._sweep.run(self.execute, self.now)
             fit_log(self.execute)
-        except sqlite3.Error:
-            if self._connection is not None and self._connection.in_transaction:
-                self.execute("ROLLBACK")
+        except BaseException as error:
+            self._roll_back()
+            if not isinstance(error, sqlite3.Error):
+                raise
         finally:
             self.hub.writing.release()

@@ -61,8 +61,7 @@ class Visit(Rows):
         self.execute = self.change = cursor.execute
         try:
             self._be_of_this_file()
-            began = self._be_in_transaction()
-            return self._all_or_none(ops, began)
+            return self._all_or_none(ops, self._must_begin())
         finally:
             cursor.close()
 
@@ -74,8 +73,8 @@ class Visit(Rows):
                 f"{self._path}: a mark commits with your rows only in the same file"
             )
 
-    def _be_in_transaction(self) -> bool:
-        """True if one had to be begun, which sqlite3 would do only at the first INSERT, UPDATE or DELETE."""
+    def _must_begin(self) -> bool:
+        """True if a transaction is to be begun, which sqlite3 would do only at the first INSERT, UPDATE or DELETE."""
         connection: Any = self._connection
         if connection.in_transaction:
             return False
@@ -84,20 +83,21 @@ class Visit(Rows):
                 "the connection given to within() is in no transaction, and commits each statement by itself; "
                 "begin one first: connection.execute('BEGIN IMMEDIATE')"
             )
-        self.execute("BEGIN IMMEDIATE")
         return True
 
-    def _all_or_none(self, ops: Sequence[Op], began: bool) -> list[Reply]:
-        self.execute("SAVEPOINT solely")
+    def _all_or_none(self, ops: Sequence[Op], begin: bool) -> list[Reply]:
         try:
+            if begin:
+                self.execute("BEGIN IMMEDIATE")
+            self.execute("SAVEPOINT solely")
             self._be_at_home()
             replies = self.decide(ops, lambda ops: [STEPS[type(op)](self, op) for op in ops])
             self.execute("RELEASE solely")
             return replies
         except BaseException:
             if self._connection.in_transaction:  # some errors end it by themselves
-                self.execute("ROLLBACK" if began else "ROLLBACK TO solely")
-                if not began:
+                self.execute("ROLLBACK" if begin else "ROLLBACK TO solely")
+                if not begin:
                     self.execute("RELEASE solely")
             raise
 
