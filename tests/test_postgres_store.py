@@ -20,7 +20,15 @@ from psycopg import IsolationLevel
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
-from solely.errors import InvalidInput, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
+from solely.errors import (
+    InvalidInput,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    StoreMisconfigured,
+    StoreUnavailable,
+    Unanswered,
+)
 from solely.model import Entry, Released, State
 from solely.ops import Acquire, Advance, Clear, Finish, Hit, Mark, Op, Push, Read, Release, Renew
 from solely.stores import AsyncStore, Store
@@ -530,6 +538,65 @@ def test_a_serialisation_failure_is_a_clear_error_that_may_be_repeated(
             within.perform(connection, [Mark(free, "me", 100)])
         connection.rollback()
         assert within.perform(connection, [Mark(free, "me", 100)]) == [False]
+
+
+@pytest.mark.parametrize("level", [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE])
+@pytest.mark.parametrize("many", [1, 10])
+def test_a_mark_that_was_taken_back_after_the_snapshot_is_such_a_failure(
+    store: Store, shared_url: str, server: Postgres, level: IsolationLevel, many: int, clock: ManualClock
+) -> None:
+    within = Within(shared_url, clock=clock)
+    keys = [fresh("mark/back") for _ in range(many)]
+    marks = [Mark(key, "me", 100) for key in keys]
+    store.perform([Mark(key, "you", 100) for key in keys[:2]])
+    with psycopg.connect(server.conninfo()) as connection:
+        connection.isolation_level = level
+        connection.execute("SELECT count(*) FROM pg_class")  # the snapshot is taken here
+        store.perform([Release(keys[0], "you")])
+        with pytest.raises(MustRepeat, match="repeat it as a whole"):
+            within.perform(connection, marks)
+        connection.rollback()
+        assert within.perform(connection, marks) == [place != 1 for place in range(many)]
+        assert within.perform(connection, [op._replace(owner="other") for op in marks]) == [False] * many
+
+
+def test_under_read_committed_a_mark_that_was_taken_back_is_made_anew(
+    store: Store, shared_url: str, server: Postgres, clock: ManualClock
+) -> None:
+    keys = [fresh("mark/back") for _ in range(10)]
+    store.perform([Mark(key, "you", 100) for key in keys[:2]])
+    with psycopg.connect(server.conninfo()) as connection:
+        connection.execute("SELECT count(*) FROM pg_class")
+        store.perform([Release(keys[0], "you")])
+        firsts = Within(shared_url, clock=clock).perform(connection, [Mark(key, "me", 100) for key in keys])
+    assert firsts == [place != 1 for place in range(10)]
+
+
+def test_a_look_sees_what_was_taken_in_the_place_of_what_the_snapshot_still_shows(
+    store: Store, shared_url: str, server: Postgres, clock: ManualClock
+) -> None:
+    within, keys = Within(shared_url, clock=clock), [fresh("lock/look") for _ in range(5)]
+    store.perform([Acquire(key, "you", 100) for key in keys])
+    with psycopg.connect(server.conninfo()) as connection:
+        connection.isolation_level = IsolationLevel.REPEATABLE_READ
+        connection.execute("SELECT count(*) FROM pg_class")
+        store.perform([Release(key, "you") for key in keys])
+        for key in keys:
+            taken, seen = within.perform(connection, [Acquire(key, "me", 100), Read(key)])
+            assert isinstance(taken, Entry)
+            assert isinstance(seen, Entry)
+            assert seen.fence == taken.fence
+
+
+def test_marks_that_are_not_all_answered_are_a_failure(server: Postgres) -> None:
+    url = in_schema(server.url)
+    migrate(url)
+    server.ask(
+        f"CREATE OR REPLACE FUNCTION {parse(url).names['mark_many']}(clock bigint, ks text[], who text, ttl bigint) "
+        "RETURNS text LANGUAGE sql AS $$ SELECT repeat('1', cardinality(ks) + 1) $$"
+    )
+    with psycopg.connect(server.conninfo()) as connection, pytest.raises(StoreFailed, match="11 of 10 marks"):
+        Within(url).perform(connection, [Mark(fresh("mark/a"), "me", 100) for _ in range(10)])
 
 
 # -- errors: each names its cause and grants nothing

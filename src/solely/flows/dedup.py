@@ -35,7 +35,7 @@ def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tup
     try:
         marks = [make(Mark, (key, owner, ttl)) for key in distinct]
         replies: list[Any] = whole((yield [*marks, *map(Read, distinct)] if learn else marks))
-        stale = [key for key, fresh in zip(distinct, replies, strict=False) if not fresh]
+        stale = [key for key, fresh in zip(distinct, replies, strict=not learn) if not fresh]
         revoked = yield from _revoke_if_doubtful(stale, owner)
     except (Interrupted, StoreError):
         yield from let_go([Release(key, owner, True) for key in distinct])
@@ -43,7 +43,7 @@ def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tup
     entries = replies[len(distinct) :] if not revoked else []  # what was learned before that is too old to be kept
     if len(distinct) == len(keys):
         return replies[: len(keys)], entries
-    fresh = dict(zip(distinct, replies, strict=False))
+    fresh = dict(zip(distinct, replies, strict=not learn))
     return [fresh.pop(key, False) for key in keys], entries
 
 

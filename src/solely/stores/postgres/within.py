@@ -153,5 +153,7 @@ def _replies(name: str, ops: Sequence[Op], row: codec.Row | None) -> list[Reply]
     if row is None:
         raise StoreFailed("the server answered without a row")
     if name == _MANY:
+        if len(row[0]) != len(ops):
+            raise StoreFailed(f"the server answered {len(row[0])} of {len(ops)} marks")
         return [digit == "1" for digit in row[0]]
     return [codec.reply(op, codec.widened(op, row)) for op in ops]
