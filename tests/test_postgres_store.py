@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -649,6 +649,48 @@ def test_a_user_who_may_only_read_or_nothing_at_all_is_told_so(server: Postgres,
     for options in (schema, "?solely_schema=his_own"):
         with pytest.raises(StoreMisconfigured, match="privilege"):
             open_blocking(role(server) + options, clock=None, timeout=5.0).perform([Mark("mark/a", "me", 10)])
+
+
+@pytest.fixture
+def database(server: Postgres) -> Iterator[Callable[[str], str]]:
+    """Makes a database with these options, and tells its URL."""
+    names: list[str] = []
+
+    def create(options: str = "") -> str:
+        names.append(f"d{secrets.token_hex(6)}")
+        server.ask(f"CREATE DATABASE {names[-1]} {options}")
+        return server.url.removesuffix("postgres") + names[-1]
+
+    yield create
+    for name in names:
+        server.ask(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_transactions_that_begin_above_read_committed_are_refused_where_that_cannot_be_set(
+    server: Postgres, database: Callable[[str], str], level: str
+) -> None:
+    url = database("")
+    name = url.rpartition("/")[2]
+    server.ask(f"ALTER DATABASE {name} SET default_transaction_isolation = '{level}'")
+    with closing(open_blocking(f"{url}?pgbouncer=true", clock=None, timeout=5.0)) as store:
+        with pytest.raises(StoreMisconfigured, match=f"begins .* at {level}.*ALTER ROLE"):
+            store.perform([Hit("limit/a", "me", 1, 10.0)])
+        assert server.ask("SELECT to_regnamespace('solely')::text", database=name) == [(None,)]  # nothing was made
+        server.ask(f"ALTER ROLE postgres IN DATABASE {name} SET default_transaction_isolation = 'read committed'")
+        assert store.perform([Mark("mark/a", "me", 10)]) == [True]
+    with closing(open_blocking(url, clock=None, timeout=5.0)) as store:  # there we set it ourselves
+        server.ask(f"ALTER ROLE postgres IN DATABASE {name} RESET default_transaction_isolation")
+        assert store.perform([Mark("mark/b", "me", 10)]) == [True]
+
+
+def test_many_may_migrate_at_once_where_transactions_begin_above_read_committed(
+    server: Postgres, database: Callable[[str], str]
+) -> None:
+    url = database("")
+    server.ask(f"ALTER DATABASE {url.rpartition('/')[2]} SET default_transaction_isolation = 'repeatable read'")
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(migrate, [f"{url}?pgbouncer=true"] * 4)) == [NEWEST] * 4
 
 
 def test_a_server_out_of_connections_is_told_so(server: Postgres) -> None:

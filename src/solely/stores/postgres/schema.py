@@ -74,13 +74,19 @@ class Doorkeeper:
     def _greet(self, wire: Wire) -> tuple[str, int]:
         """The server's life and the schema's version, 0 if there is none."""
         row = wire.ask(self._settings.queries["greet"])
-        recovering, read_only, life, migrations = (row.get_value(0, column).decode() for column in range(4))
+        recovering, read_only, life, migrations, isolation = (row.get_value(0, n).decode() for n in range(row.nfields))
         if recovering == "true":
             raise NotPrimary(f"{self._settings} is a replica instead of the primary: it cannot write")
         if read_only == "on":
             raise StoreMisconfigured(
                 f"{self._settings} lets this user only read (default_transaction_read_only is on); switch it off with "
                 "ALTER ROLE … SET default_transaction_read_only = off"
+            )
+        if isolation != "read committed":
+            raise StoreMisconfigured(
+                f"{self._settings} begins this user's transactions at {isolation}, where a limit could be exceeded; "
+                "let them begin at read committed: ALTER ROLE … SET default_transaction_isolation = 'read committed', "
+                "and let a pooler open its connections anew"
             )
         if life == self.life or not migrations:
             return life, 0

@@ -4,7 +4,8 @@ postgresql://user:password@host:5432/database?solely_schema=solely&solely_table=
 
 Options of ours: solely_schema and solely_table (where the entries are kept), migrate=auto|never (whether opening
 brings the schema up to date), pgbouncer=true (a pooler that lends a connection per transaction: no prepared statements
-and no LISTEN, so that waiters poll). All others are libpq's: sslmode, application_name, target_session_attrs, …
+and no LISTEN, so that waiters poll; and nothing is set for a session, so that the user's transactions must begin at read
+committed by themselves). All others are libpq's: sslmode, application_name, target_session_attrs, …
 """
 
 from __future__ import annotations
