@@ -20,6 +20,7 @@ from psycopg import IsolationLevel
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
+from solely import Client
 from solely.errors import (
     InvalidInput,
     StoreError,
@@ -957,3 +958,53 @@ if PGBOUNCER is not None:
         blocking.close()
         tasks.close()
         tasks.stop()
+
+    def lag(server: Postgres, url: str) -> None:
+        """Another server takes the place of this one, which had not heard of the last fences: a failover."""
+        server.restart()
+        server.ask(f"SELECT setval({parse(url).names['fence_name']}, 7)")
+
+    def test_behind_a_pooler_fences_grow_through_a_failover(server: Postgres, pgbouncer: str) -> None:
+        url = in_schema(pgbouncer)
+        tasks = Looped(lambda: open_async(url, clock=None, timeout=5.0))
+        with closing(open_blocking(url, clock=None, timeout=5.0)) as blocking, closing(tasks):
+            for each in (blocking, tasks):
+                key = fresh("lock/pooled")
+                before = entry_of(each, key, Acquire(key, "me", 10)).fence
+                lag(server, url)
+                with pytest.raises(StoreUnavailable, match="another one took its place") as caught:
+                    each.perform([Release(key, "me")])
+                assert not isinstance(caught.value, Unanswered)
+                each.perform([Release(key, "me")])
+                assert entry_of(each, key, Acquire(key, "you", 10)).fence > before
+        tasks.stop()
+
+    def test_behind_a_pooler_a_client_goes_on_through_a_failover(server: Postgres, pgbouncer: str) -> None:
+        url = in_schema(pgbouncer)
+        with Client(url) as once:
+            with once.lock("a") as lease:
+                before = lease.fence
+            lag(server, url)
+            with once.lock("a") as lease:
+                assert lease.fence > before
+
+    @pytest.mark.parametrize("pooled", [True, False])
+    def test_fences_of_a_callers_pooled_connection_grow_through_a_failover(
+        server: Postgres, pgbouncer: str, pooled: bool
+    ) -> None:
+        """Whether the store itself is reached through the pooler or not."""
+        url = in_schema(pgbouncer if pooled else server.url)
+        address = pgbouncer.removesuffix("?pgbouncer=true")
+        with closing(open_blocking(url, clock=None, timeout=5.0)) as store:
+            before = entry_of(store, "lock/a", Acquire("lock/a", "me", 10)).fence
+            with psycopg.connect(address, prepare_threshold=None) as connection:
+                within = Within(url)
+                within.perform(connection, [Read("lock/a")])
+                connection.commit()
+                lag(server, url)
+                with pytest.raises(StoreUnavailable, match="another one took its place"):
+                    within.perform(connection, [Acquire("lock/b", "me", 10), Read("lock/b")])
+                connection.rollback()
+                [entry] = within.perform(connection, [Acquire("lock/b", "me", 10)])
+                assert isinstance(entry, Entry)
+                assert entry.fence > before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from ...errors import StoreMisconfigured, StoreUnavailable
 from .faults import NotPrimary
@@ -63,6 +64,8 @@ class Doorkeeper:
                     log.warning("newer_schema", extra={"schema_version": version, "known_version": NEWEST})
                 wire.call("raise_fences", (life,))
                 self.life = life
+            if self._settings.pgbouncer:  # there this connection outlives the server
+                wire.settings = replace(self._settings, queries=self._settings.queries_in(life))
         except Lost as error:
             wire.close()
             raise StoreUnavailable(f"{self._settings} did not answer: {error}") from None
