@@ -694,6 +694,24 @@ def test_many_may_migrate_at_once_where_transactions_begin_above_read_committed(
         assert list(threads.map(migrate, [f"{url}?pgbouncer=true"] * 4)) == [NEWEST] * 4
 
 
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_of_another_encoding_is_refused(
+    server: Postgres, database: Callable[[str], str], encoding: str
+) -> None:
+    url = database(f"TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'")
+    name = url.rpartition("/")[2]
+    with closing(open_blocking(url, clock=None, timeout=5.0)) as store:
+        for call in (lambda: store.perform([Mark("mark/a", "me", 10)]), lambda: store.scan("", "", 10)):
+            with pytest.raises(StoreMisconfigured, match=f"keeps text as {encoding}.*ENCODING 'UTF8'"):
+                call()
+    with (
+        psycopg.connect(server.conninfo(name)) as connection,
+        pytest.raises((StoreMisconfigured, InvalidInput), match="has not every character"),
+    ):
+        Within(url).perform(connection, [Mark("mark/a", "me", 10)])
+    assert server.ask("SELECT to_regnamespace('solely')::text", database=name) == [(None,)]  # nothing was made
+
+
 def test_a_server_out_of_connections_is_told_so(server: Postgres) -> None:
     store = open_blocking(role(server, "CONNECTION LIMIT 0"), clock=None, timeout=5.0)
     with pytest.raises(StoreUnavailable, match="no connection left"):

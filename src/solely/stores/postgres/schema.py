@@ -77,13 +77,19 @@ class Doorkeeper:
     def _greet(self, wire: Wire) -> tuple[str, int]:
         """The server's life and the schema's version, 0 if there is none."""
         row = wire.ask(self._settings.queries["greet"])
-        recovering, read_only, life, migrations, isolation = (row.get_value(0, n).decode() for n in range(row.nfields))
+        told = (row.get_value(0, column).decode() for column in range(row.nfields))
+        recovering, read_only, life, migrations, isolation, encoding = told
         if recovering == "true":
             raise NotPrimary(f"{self._settings} is a replica instead of the primary: it cannot write")
         if read_only == "on":
             raise StoreMisconfigured(
                 f"{self._settings} lets this user only read (default_transaction_read_only is on); switch it off with "
                 "ALTER ROLE … SET default_transaction_read_only = off"
+            )
+        if encoding != "UTF8":
+            raise StoreMisconfigured(
+                f"{self._settings} keeps text as {encoding}, which has not every character of a key; give a database "
+                "that was made with ENCODING 'UTF8' (CREATE DATABASE … TEMPLATE template0 ENCODING 'UTF8')"
             )
         if isolation != "read committed":
             raise StoreMisconfigured(

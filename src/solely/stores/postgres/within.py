@@ -37,7 +37,7 @@ class Within:
 
     A StoreError if the server answers so: the caller's transaction is then broken, as after any error, and is to be
     rolled back; MustRepeat (a StoreUnavailable) if it met another one and is worth repeating as a whole. InvalidInput
-    if the connection is in no transaction, or leads to another database than the store's.
+    if the connection is in no transaction, does not speak UTF-8, or leads to another database than the store's.
     """
 
     def __init__(
@@ -146,15 +146,20 @@ class Within:
 
 
 def _check(connection: Any, kind: type[Any]) -> None:
-    """InvalidInput unless it is a connection of this kind, in a transaction or about to begin one."""
+    """InvalidInput unless it is a connection of this kind, for any text, in a transaction or about to begin one."""
     if not isinstance(connection, kind):
         raise InvalidInput(
             f"within() on PostgreSQL takes psycopg's Connection (of a Client) or AsyncConnection (of an AsyncClient): "
             f"here a {kind.__name__}, not {type(connection).__name__}"
         )
-    status = connection.info.transaction_status
     if connection.closed:
         raise InvalidInput("the connection given to within() is closed")
+    if connection.info.encoding != "utf-8":
+        raise InvalidInput(
+            f"the connection given to within() speaks {connection.info.encoding}, which has not every character of a "
+            "key; connect with client_encoding=utf8, or SET client_encoding TO utf8"
+        )
+    status = connection.info.transaction_status
     if status == TransactionStatus.INERROR:
         raise InvalidInput("the transaction of the connection given to within() has failed; roll it back first")
     if status == TransactionStatus.IDLE and connection.autocommit:
