@@ -30,8 +30,8 @@ from solely.errors import (
     StoreUnavailable,
     Unanswered,
 )
-from solely.model import Entry, Released, State
-from solely.ops import Acquire, Advance, Clear, Finish, Hit, Mark, Op, Push, Read, Release, Renew
+from solely.model import Entry, Item, Released, State
+from solely.ops import Acquire, Advance, Clear, Finish, Hit, Mark, Op, Push, Read, Release, Renew, Take
 from solely.stores import AsyncStore, Store
 from solely.stores.memory import Memory, MemoryStore
 from solely.stores.postgres import Within, migrate, open_async, open_blocking
@@ -587,6 +587,17 @@ def test_a_look_sees_what_was_taken_in_the_place_of_what_the_snapshot_still_show
             assert isinstance(taken, Entry)
             assert isinstance(seen, Entry)
             assert seen.fence == taken.fence
+
+
+def test_items_alone_are_put_into_a_queue_and_taken_in_the_callers_transaction(
+    store: Store, shared_url: str, server: Postgres, clock: ManualClock
+) -> None:
+    queue, within = fresh("queue"), Within(shared_url, clock=clock)
+    with psycopg.connect(server.conninfo()) as connection:
+        assert within.perform(connection, [Push(queue, "1", b"a"), Push(queue, "2", b"b")]) == [True, True]
+    with psycopg.connect(server.conninfo()) as connection:
+        items = within.perform(connection, [Take(queue, "me", 10), Take(queue, "you", 10)])
+    assert [item.id for item in items if isinstance(item, Item)] == ["1", "2"]
 
 
 def test_marks_that_are_not_all_answered_are_a_failure(server: Postgres) -> None:

@@ -127,7 +127,8 @@ class Within:
         patience = max(1, int(self._patience * 1000))
         if len(ops) > 1:
             keys = sorted({op.key for op in ops if not isinstance(op, _QUEUE_OPS)}, key=self._settings.lock_id)
-            yield "lock_all", (keys, patience), ()
+            if keys:
+                yield "lock_all", (keys, patience), ()
         for part in parts(ops):
             name, values = statement(part, clock)
             if name == _MANY:
