@@ -6,6 +6,7 @@ import asyncio
 import json
 import pickle
 import random
+import re
 import secrets
 import sqlite3
 import subprocess
@@ -23,6 +24,7 @@ import pymongo
 import pytest
 import redis
 import redis.asyncio
+from bson.regex import Regex
 from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
@@ -745,6 +747,134 @@ def test_mongo_an_upsert_without_a_plain_id_is_refused_and_a_strangers_duplicate
     fenced_update(orders, {"_id": 1}, {"$set": {"parts.$[part].n": 1}}, fence=5, **options)
     with pytest.raises(StaleFence):
         fenced_update(orders, {"_id": 1}, {"$set": {"parts.$[part].n": 2}}, fence=4, **options)
+
+
+def test_mongo_a_stale_upsert_in_a_transaction_is_refused_and_not_run_again(orders: Any) -> None:
+    fenced_update(orders, {"_id": 7}, {"$set": {"author": "later"}}, fence=10, upsert=True)
+    runs: list[int] = []
+
+    def write(session: Any, id: int = 7, fence: int = 5, **more: Any) -> None:
+        runs.append(fence)
+        assert len(runs) < 20, "run again and again"
+        filter, update = {"_id": id, **more}, {"$push": {"history": fence}}
+        fenced_update(orders, filter, update, fence=fence, upsert=True, session=session)
+
+    with orders.database.client.start_session() as session:
+        with pytest.raises(StaleFence) as caught:
+            session.with_transaction(write)
+        assert (caught.value.offered, caught.value.stored, len(runs)) == (5, 10, 1)
+        session.with_transaction(lambda session: write(session, 7, 10))
+        session.with_transaction(lambda session: write(session, 8, 5))
+        assert [found.get("history") for found in orders.find().sort("_id")] == [[10], [5]]
+        with pytest.raises(pymongo.errors.DuplicateKeyError):  # what is there has no such author: as without fences
+            session.with_transaction(lambda session: write(session, 7, 11, author="nobody"))
+        orders.create_index("number", unique=True, sparse=True)
+        orders.update_one({"_id": 8}, {"$set": {"number": 1}})
+        runs.clear()
+
+        def same_number(session: Any) -> None:
+            runs.append(1)
+            assert len(runs) < 20, "run again and again"
+            fenced_update(orders, {"_id": 7}, {"$set": {"number": 1}}, fence=11, session=session)
+
+        with pytest.raises(pymongo.errors.DuplicateKeyError):
+            session.with_transaction(same_number)
+
+
+def test_mongo_who_loses_the_race_of_an_upsert_in_a_transaction_runs_it_again(orders: Any) -> None:
+    orders.insert_one({"_id": 1})
+    runs: list[int] = []
+
+    def write(session: Any) -> None:
+        runs.append(1)
+        assert len(runs) < 20, "run again and again"
+        orders.find_one({"_id": 1}, session=session)  # the snapshot is taken here
+        if len(runs) == 1:
+            fenced_update(orders, {"_id": 7}, {"$set": {"author": "later"}}, fence=10, upsert=True)
+        fenced_update(orders, {"_id": 7}, {"$set": {"author": "stale"}}, fence=5, upsert=True, session=session)
+
+    with orders.database.client.start_session() as session, pytest.raises(StaleFence):
+        session.with_transaction(write)
+    assert len(runs) > 1
+    assert orders.find_one({"_id": 7}) == {"_id": 7, "author": "later", "fence": 10}
+
+
+async def test_mongo_a_stale_upsert_in_a_transaction_of_asyncio_is_refused(
+    orders: Any, request: pytest.FixtureRequest
+) -> None:
+    fenced_update(orders, {"_id": 7}, {"$set": {"author": "later"}}, fence=10, upsert=True)
+    runs: list[int] = []
+
+    async with pymongo.AsyncMongoClient[dict[str, Any]](request.getfixturevalue("replica_set").url) as client:
+
+        async def write(session: Any) -> None:
+            runs.append(1)
+            assert len(runs) < 20, "run again and again"
+            update, awaited = {"$set": {"author": "stale"}}, client.solely[orders.name]
+            await fenced_update_async(awaited, {"_id": 7}, update, fence=5, upsert=True, session=session)
+
+        async with client.start_session() as session:
+            with pytest.raises(StaleFence):
+                await session.with_transaction(write)
+    assert len(runs) == 1
+
+
+def test_mongo_a_fence_deep_in_the_document_refuses_too(orders: Any) -> None:
+    kept = {"_id": 7, "parts": [{}, {}]}
+    for field in ("meta.fence", "meta.inner.fence", "parts.1.fence"):
+        orders.delete_many({})
+        orders.insert_one(kept)
+        for upsert in (False, True):
+            fenced_update(orders, {"_id": 7}, {"$set": {"author": "later"}}, fence=10, field=field, upsert=upsert)
+            with pytest.raises(StaleFence) as caught:
+                fenced_update(orders, {"_id": 7}, {"$set": {"author": "stale"}}, fence=5, field=field, upsert=upsert)
+            assert (caught.value.key, caught.value.offered, caught.value.stored) == ("7", 5, 10)
+    orders.insert_one({"_id": 8, "parts": [{}, {}]})
+    fenced_update(orders, {"_id": 8}, [{"$set": {"author": "later"}}], fence=10, field="parts.fence")
+    assert orders.find_one({"_id": 8})["parts"] == [{"fence": 10}, {"fence": 10}]
+    with pytest.raises(StaleFence, match="under fence 10"):
+        fenced_update(orders, {"_id": 8}, [{"$set": {"author": "stale"}}], fence=5, field="parts.fence")
+    assert orders.count_documents({"author": "later"}) == orders.count_documents({}) == 2
+
+
+LIKE_BOB: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"_id": "bob"}, {"collation": {"locale": "en", "strength": 2}}),
+    ({"_id": "bob"}, {"collation": {"locale": "en", "strength": 2}, "hint": "names"}),
+    ({"$expr": {"$eq": ["$_id", "$$who"]}}, {"let": {"who": "BOB"}}),
+    ({"_id": "BOB"}, {"hint": [("_id", 1)], "comment": "why"}),
+]
+
+
+@pytest.mark.parametrize(("filter", "options"), LIKE_BOB)
+async def test_mongo_a_stale_holder_is_told_whatever_finds_the_document(
+    orders: Any, request: pytest.FixtureRequest, filter: dict[str, Any], options: dict[str, Any]
+) -> None:
+    orders.create_index([("_id", 1), ("name", 1)], name="names", collation={"locale": "en", "strength": 2})
+    fenced_update(orders, {"_id": "BOB"}, {"$set": {"author": "later"}}, fence=10, upsert=True)
+    stale = {"$set": {"author": "stale"}}
+    with pytest.raises(StaleFence):
+        fenced_update(orders, filter, stale, fence=5, **options)
+    async with pymongo.AsyncMongoClient[dict[str, Any]](request.getfixturevalue("replica_set").url) as client:
+        with pytest.raises(StaleFence):
+            await fenced_update_async(client.solely[orders.name], filter, stale, fence=5, **options)
+    assert orders.find_one() == {"_id": "BOB", "author": "later", "fence": 10}
+    assert fenced_update(orders, filter, {"$set": {"author": "last"}}, fence=11, **options).matched_count == 1
+
+
+def test_mongo_a_stale_upsert_inserts_no_second_document(orders: Any) -> None:
+    fenced_update(orders, {"_id": "BOB"}, {"$set": {"author": "later"}}, fence=10, upsert=True)
+    for id in (re.compile("^B"), Regex("^B")):
+        with pytest.raises(InvalidInput, match="plain _id"):
+            fenced_update(orders, {"_id": id}, {"$set": {"author": "stale"}}, fence=5, upsert=True)
+    options: dict[str, Any] = {"collation": {"locale": "en", "strength": 2}, "upsert": True}
+    with pytest.raises(InvalidInput, match="no collation"):
+        fenced_update(orders, {"_id": "bob"}, {"$set": {"author": "stale"}}, fence=5, **options)
+    assert orders.find_one({}, {"_id": False}) == {"author": "later", "fence": 10}
+    assert orders.count_documents({}) == 1
+    for fence in (10, 11):
+        fenced_update(orders, {"_id": 7}, {"$set": {"author": "later"}}, fence=fence, **options)
+    with pytest.raises(StaleFence):
+        fenced_update(orders, {"_id": 7}, {"$set": {"author": "stale"}}, fence=5, **options)
 
 
 # -- HTTP

@@ -19,6 +19,9 @@ from pymongo import AsyncMongoClient
 from pymongo.errors import PyMongoError
 
 from solely import AsyncClient, Client, InvalidInput, StoreFailed, StoreMisconfigured, StoreUnavailable
+from solely.model import Entry
+from solely.ops import Read
+from solely.stores import open_store
 from tests.conftest import in_collection, in_schema
 from tests.mongo_server import Mongod, mongod_path
 from tests.places import Mongodb, Place, Postgresql, Sqlite, shared
@@ -391,6 +394,79 @@ def test_a_write_conflict_says_to_run_it_again(request: pytest.FixtureRequest) -
             once.within(second).first(key)
         place.close(first)
         place.close(second)
+    place.mongo.close()
+
+
+@pytest.mark.usefixtures("replica_set")
+@pytest.mark.parametrize("many", [1, 20])
+def test_a_mark_that_was_forgotten_after_the_snapshot_says_to_run_it_again(
+    request: pytest.FixtureRequest, many: int
+) -> None:
+    place, keys = on_mongo(request), [fresh("forgotten") for _ in range(many)]
+    with Client(place.url) as once:
+        once.first_many(keys)
+        connection = place.begin()
+        assert place.mongo["solely"][place.orders].find_one(session=connection) is None  # the snapshot is taken here
+        assert once.forget(keys[-1])
+        with pytest.raises(StoreUnavailable, match="run it again"):
+            once.within(connection).first_many(keys)
+        place.rollback(connection)
+        connection.start_transaction()
+        assert once.within(connection).first_many(keys) == [False] * (many - 1) + [True]
+        place.commit(connection)
+        place.close(connection)
+        assert not once.first(keys[-1])
+    place.mongo.close()
+
+
+@pytest.mark.usefixtures("replica_set")
+async def test_asyncio_a_mark_that_was_forgotten_after_the_snapshot(request: pytest.FixtureRequest) -> None:
+    place, key = on_mongo(request), fresh("forgotten")
+    async with (
+        AsyncClient(place.url) as once,
+        AsyncMongoClient[dict[str, Any]](place.address) as mongo,
+        mongo.start_session() as session,
+    ):
+        await once.mark(key)
+        await session.start_transaction()
+        assert await mongo["solely"][place.orders].find_one(session=session) is None  # the snapshot is taken here
+        assert await once.forget(key)
+        with pytest.raises(StoreUnavailable, match="run it again"):
+            await once.within(session).first(key)
+        await session.abort_transaction()
+        await session.start_transaction()
+        assert await once.within(session).first(key)
+        await session.commit_transaction()
+    place.mongo.close()
+
+
+@pytest.mark.usefixtures("replica_set")
+def test_a_mark_that_a_transaction_saw_stays_as_it_was(request: pytest.FixtureRequest) -> None:
+    place, key = on_mongo(request), fresh("seen")
+    stored = f"mark/{key}"
+    with Client(place.url) as once, closing(open_store(place.url)) as store:
+        once.mark(key, ttl=1_000)
+        (before,) = store.perform([Read(stored)])
+        first, second = place.begin(), place.begin()
+        assert not once.within(first).first(key, ttl=2_000)
+        assert not once.first(key)  # outside of transactions nobody waits for who only saw it
+        assert not once.within(first).first(key)
+        with pytest.raises(StoreUnavailable, match="run it again"):  # as after a first that marked
+            once.within(second).first(key)
+        place.rollback(second)
+        place.commit(first)
+        second.start_transaction()
+        assert not once.within(second).first(key)
+        place.commit(second)
+        place.close(first)
+        place.close(second)
+        (after,) = store.perform([Read(stored)])
+        assert isinstance(before, Entry)
+        assert isinstance(after, Entry)
+        assert after == before._replace(left=after.left)
+        assert after.left <= before.left
+        assert once.forget(key)
+        assert once.first(key)
     place.mongo.close()
 
 

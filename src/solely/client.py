@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal, Self
 
 from .cache import Cache
@@ -26,7 +26,8 @@ from .faces.marks import AsyncMarks, Marks
 from .faces.queues import AsyncQueues, Queues
 from .faces.reservations import AsyncReservations, Reservations
 from .faces.watermarks import AsyncWatermarks, Watermarks
-from .flows.renewal import keep_renewing, keep_watching
+from .flows.renewal import Book, keep_renewing, keep_watching
+from .flows.requests import Flow
 from .folder import data_folder
 from .model import Finding
 from .resilience.breaker import Breaker
@@ -34,6 +35,8 @@ from .rules import Seconds, seconds
 from .stores import AsyncStore, Clock, Store, open_async_store, open_store
 
 OnOutage = Literal["raise", "proceed"]
+Keeper = Callable[[Book], Flow[None]]
+_KEEPERS: dict[str, Keeper] = {"renewing": keep_renewing, "watching": keep_watching}
 
 _clients: weakref.WeakSet[Client | AsyncClient] = weakref.WeakSet()
 
@@ -92,7 +95,9 @@ class Client(Locks, Marks, Claims, Reservations, Limits, Watermarks, Queues, Let
         store: Store | None = None,
     ) -> None:
         patience = _timeout(timeout)
-        self._store = store or open_store(url or default_url(), clock=clock, timeout=patience * ONE_TRY)
+        self._store = store or open_store(
+            default_url() if url is None else url, clock=clock, timeout=patience * ONE_TRY
+        )
         hook = combine(hooks)
         self._driver = BlockingDriver(self._store, timeout=patience, hook=hook)
         self._core = Core(
@@ -105,6 +110,8 @@ class Client(Locks, Marks, Claims, Reservations, Limits, Watermarks, Queues, Let
             breaker=breaker,
         )
         self._run = self._driver.run
+        self._starting = threading.Lock()
+        self._keeping: set[str] = set()  # which of its keepers live
         _clients.add(self)
 
     @property
@@ -133,11 +140,23 @@ class Client(Locks, Marks, Claims, Reservations, Limits, Watermarks, Queues, Let
         self._driver.lines.tell(line)
 
     def _start_keeping(self) -> None:
-        for loop in (keep_renewing, keep_watching):
-            name = f"solely-{loop.__name__.removeprefix('keep_')}"
-            threading.Thread(target=self._run, args=(loop(self._core.book),), name=name, daemon=True).start()
+        with self._starting:  # by several threads at once
+            for name in _KEEPERS.keys() - self._keeping:
+                self._keeping.add(name)
+                threading.Thread(target=self._keep, args=(name,), name=f"solely-{name}", daemon=True).start()
+
+    def _keep(self, name: str) -> None:
+        book = self._core.book
+        try:
+            self._run(_KEEPERS[name](book))
+        finally:
+            if not book.closed:
+                self._keeping.discard(name)
+                self._core.keeper_ended()
 
     def _forked(self) -> None:
+        self._starting = threading.Lock()
+        self._keeping = set()
         self._driver.forked()
         self._core.forked()
 
@@ -176,7 +195,9 @@ class AsyncClient(
         store: AsyncStore | None = None,
     ) -> None:
         patience = _timeout(timeout)
-        self._store = store or open_async_store(url or default_url(), clock=clock, timeout=patience * ONE_TRY)
+        self._store = store or open_async_store(
+            default_url() if url is None else url, clock=clock, timeout=patience * ONE_TRY
+        )
         hook = combine(hooks)
         self._driver = AsyncDriver(self._store, timeout=patience, hook=hook)
         self._core = Core(
@@ -189,7 +210,7 @@ class AsyncClient(
             breaker=breaker,
         )
         self._run = self._driver.run
-        self._keepers: list[asyncio.Task[None]] = []
+        self._keepers: dict[str, asyncio.Task[None]] = {}
         _clients.add(self)
 
     @property
@@ -209,9 +230,9 @@ class AsyncClient(
     async def _close(self) -> None:
         self._core.book.close()
         await self._driver.close(self._core.closing())
-        for keeper in self._keepers:
+        for keeper in self._keepers.values():
             keeper.cancel()
-        await asyncio.gather(*self._keepers, return_exceptions=True)
+        await asyncio.gather(*self._keepers.values(), return_exceptions=True)
         await self._store.close()
 
     async def __aenter__(self) -> Self:
@@ -224,10 +245,17 @@ class AsyncClient(
         self._driver.tell(line)
 
     def _start_keeping(self) -> None:
-        for loop in (keep_renewing, keep_watching):
-            self._keepers.append(asyncio.ensure_future(self._run(loop(self._core.book))))
+        for name, loop in _KEEPERS.items():
+            keeper = self._keepers.get(name)
+            if keeper is None or keeper.done():
+                self._keepers[name] = keeper = asyncio.ensure_future(self._run(loop(self._core.book)))
+                keeper.add_done_callback(self._keeper_ended)
+
+    def _keeper_ended(self, keeper: asyncio.Task[None]) -> None:
+        if not self._core.book.closed:
+            self._core.keeper_ended()
 
     def _forked(self) -> None:
-        self._keepers = []  # of the parent's loop
+        self._keepers = {}  # of the parent's loop
         self._driver.forked()
         self._core.forked()

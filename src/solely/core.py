@@ -195,6 +195,11 @@ class Core:
                 self._start_keeping()
             self.book.add(hold)
 
+    def keeper_ended(self) -> None:
+        """One of its two loops was ended by others (a cancelled task, an exit in a hook): the next hold starts it
+        anew, for all that are held."""
+        self._keeping = False
+
     def kept(self, lease: L) -> L:
         """The lease, which is renewed and watched from now on."""
         hold = lease._hold
@@ -219,14 +224,14 @@ class Core:
         now: float = yield Ask.NOW
         if hold.how(now):
             raise lease._lost_error()
-        wanted = min(wanted, max(0.001, hold.ends - now))
-        entry: Entry = yield Renew(hold.key, hold.owner, wanted)
+        bounded = min(wanted, max(0.001, hold.ends - now))
+        entry: Entry = yield Renew(hold.key, hold.owner, bounded)
         run: Run = yield RUN
         if entry.owner != hold.owner:
             self.book.lose(hold, entry.gone or "expired")
             raise lease._lost_error()
         hold.ttl = wanted
-        hold.extended(entry, wanted, run.sent)
+        hold.extended(entry, bounded, run.sent)
         self.book.add(hold)
         self._report(hold, entry)
 
@@ -237,7 +242,11 @@ class Core:
             raise lease._lost_error()
         if lease.remaining() < wanted:
             yield from self.renewing(lease, None)
-            if lease.remaining() < wanted:
+            left = lease.remaining()
+            if left < wanted and not lease.lost:
+                text = f"lease of {lease.key!r} has {left:.3g} s left, not {wanted:g} s: max_hold ends it then"
+                raise LeaseLost(text, key=lease.key)
+            if left < wanted:
                 raise lease._lost_error()
 
     def releasing(self, lease: LeaseFace) -> Flow[Released]:

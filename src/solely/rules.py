@@ -70,7 +70,10 @@ def seconds(name: str, value: Seconds, *, least: float, most: float) -> float:
         elif isinstance(value, bool) or not isinstance(value, int | float):
             raise InvalidInput(f"{name} must be seconds (int or float) or a timedelta, not {value!r}")
         else:
-            value = float(value)
+            try:
+                value = float(value)
+            except OverflowError:  # an int of hundreds of digits
+                value = math.inf if value > 0 else -math.inf
     if not least <= value <= most:
         if math.isnan(value):
             raise InvalidInput(f"{name} is NaN; give a number of seconds from {least:g} to {most:g}")

@@ -36,6 +36,8 @@ BAD_TTLS: dict[str, Any] = {
     "NaN": math.nan,
     "inf": math.inf,
     "10 years": 10 * 366 * 86_400,
+    "400 digits": 10**400,
+    "minus 400 digits": -(10**400),
     "True": True,
     "text": "30",
     "None": None,
@@ -139,7 +141,7 @@ async def test_tokens_that_are_none(once: Any, token: Any) -> None:
 
 
 @pytest.mark.parametrize("client", [Client, AsyncClient])
-@pytest.mark.parametrize("url", ["nosuch://here", "localhost:6379", "memory", "://"])
+@pytest.mark.parametrize("url", ["", "nosuch://here", "localhost:6379", "memory", "://"])
 def test_unknown_schemes(client: Any, url: str) -> None:
     with pytest.raises(solely.UnknownScheme, match="must begin with one of memory://, sqlite://, redis://"):
         client(url)

@@ -13,7 +13,6 @@ from solely.ops import Clear
 from solely.testing.proxy import FaultProxy
 from tests.client.faces import Observer
 
-
 TTL = 1.0  # seconds: its renewal may be late by half of it, on a machine that stalls
 
 

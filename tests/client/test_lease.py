@@ -1,6 +1,7 @@
 """A lease is kept while it is wanted; its loss is told by a local timer, and never masks the body's own error."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 import solely
-from solely import AsyncClient, Client, Released, State
+from solely import AsyncClient, Client, Released, State, events
 from solely.ops import Clear
 from solely.rules import local_clock
 from solely.testing.proxy import FaultProxy
@@ -291,6 +292,86 @@ async def test_on_lost_flag_leaves_the_body_alone() -> None:
                 await asyncio.sleep(0.01)
 
 
+# -- a lease that is over
+
+
+def test_a_lease_that_is_over_guards_no_second_body() -> None:
+    with Client("memory://") as once:
+        lease, several = once.lock("a", ttl=30), once.lock_all(["b", "c"], ttl=30)
+        for over in (lease, several):
+            with over:
+                pass
+            with pytest.raises(solely.LeaseLost, match="released"), over:
+                pytest.fail("nothing is held")
+
+
+async def test_a_lease_that_was_lost_meanwhile_guards_no_body() -> None:
+    async with AsyncClient("memory://") as once:
+        lease, several = (
+            await once.lock("a", ttl=0.05, renew=False),
+            await once.lock_all(["b", "c"], ttl=0.05, renew=False),
+        )
+        await _until(lambda: lease.lost and several.lost)
+        await asyncio.sleep(0.05)
+        for over in (lease, several):
+            with pytest.raises(solely.LeaseLost, match="expired"):
+                async with over:
+                    pytest.fail("nothing is held")
+
+
+async def test_ensure_says_that_max_hold_ends_it() -> None:
+    async with AsyncClient("memory://") as once:
+        lease = await once.lock("a", ttl=10, max_hold=2)
+        for _ in range(2):
+            with pytest.raises(solely.LeaseLost, match="s left, not 5 s: max_hold ends it then"):
+                await lease.ensure(5)
+        assert not lease.lost
+        await lease.ensure(0.5)
+
+
+# -- who keeps them
+
+
+async def test_leases_are_kept_after_all_tasks_were_cancelled() -> None:
+    async with AsyncClient("memory://") as once:
+        async with once.lock("warm-up"):
+            pass
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        async with once.lock("a", ttl=SHORT) as lease:
+            await asyncio.sleep(2 * SHORT)
+            assert not lease.lost
+        with pytest.raises(solely.LeaseLost):
+            async with once.lock("b", ttl=0.2, renew=False):
+                await asyncio.sleep(30)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("place", ["hook", "on_lost"])
+def test_an_exit_stops_no_other_lease_from_being_kept(place: str) -> None:
+    exits: list[str] = []
+
+    def exit_there(where: str) -> None:
+        if where == place:
+            exits.append(where)
+            sys.exit("told")
+
+    def hear(event: events.Event) -> None:
+        if isinstance(event, events.Lost):
+            exit_there("hook")
+
+    def lose_one_and_keep_another(turn: int) -> None:
+        once.lock(f"a{turn}", ttl=0.1, renew=False, on_lost=lambda: exit_there("on_lost"))
+        _wait_until(lambda: len(exits) == turn)
+        with once.lock("kept", ttl=SHORT) as kept:
+            time.sleep(2 * SHORT)
+            assert not kept.lost
+
+    with Client("memory://", hooks=[hear]) as once:
+        lose_one_and_keep_another(1)
+        lose_one_and_keep_another(2)
+
+
 # -- hand-over
 
 
@@ -316,6 +397,16 @@ async def test_a_body_that_handed_over_does_not_release(once: Any, other: Any, o
     await (await other.resume(token)).release()
 
 
+async def test_who_handed_over_lets_go_of_nothing(once: Any, other: Any, observer: Observer) -> None:
+    lease = await once.lock("a", ttl=30)
+    several = await once.lock_all(["b", "c"], ttl=30)
+    heirs = [await other.resume(one.hand_over()) for one in (lease, several[0])]
+    assert await lease.release() is Released.UNKNOWN
+    assert await several.release() == [Released.UNKNOWN, Released.RELEASED]
+    assert [observer.lock(key).state for key in "abc"] == [State.HELD, State.HELD, State.FREE]
+    assert [await heir.release() for heir in heirs] == [Released.RELEASED] * 2
+
+
 def test_a_lease_is_resumed_in_another_process(shared_url: str, start_worker: Callable[..., Worker]) -> None:
     worker = start_worker(shared_url)
     with Client(shared_url) as once:
@@ -327,6 +418,13 @@ def test_a_lease_is_resumed_in_another_process(shared_url: str, start_worker: Ca
         assert once.try_lock("a") is not None
         with pytest.raises(WorkerError, match="Busy"):
             worker.run(f"once.resume({lease.token!r})")
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    ends = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.005)
 
 
 async def _until(condition: Callable[[], bool]) -> None:

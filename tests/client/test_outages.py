@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from solely import AsyncClient, Client, State
 from solely.testing.proxy import FaultProxy
 from tests.client.conftest import Server
 from tests.client.faces import Observer
+from tests.client.refusing import AsyncRefusingStore, RefusingStore
 from tests.client.wire import about, before, through
 from tests.servers import Valkey
 
@@ -164,6 +166,16 @@ async def test_a_paused_server_is_unavailable_and_then_goes_on(
     assert str(await lease.release()) == "released"
 
 
+async def test_the_first_try_counts_as_well(
+    proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
+) -> None:
+    once = open_client(proxied_url, timeout=1.0)
+    await once.seen("a")
+    proxy.half_open()
+    error, _ = await _timed(CALLS["seen"], once)
+    assert re.search("in [1-3] tries over", str(error)), error  # of 0.4 s each
+
+
 async def test_a_server_that_was_never_there_is_unavailable_with_its_address(
     nowhere_url: str, open_client: Callable[..., Any]
 ) -> None:
@@ -172,6 +184,34 @@ async def test_a_server_that_was_never_there_is_unavailable_with_its_address(
     assert isinstance(error, solely.StoreUnavailable)
     assert str(urlsplit(nowhere_url).port) in str(error)
     assert took < BOUND
+
+
+async def test_what_was_never_sent_is_not_undone(
+    nowhere_url: str, open_client: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    once = open_client(nowhere_url, timeout=0.1)
+    for call in (*CALLS.values(), lambda once: once.claim_many(["a", "b"])):
+        error, _ = await _timed(call, once)
+        assert "it did not happen" in str(error)
+    assert not [record for record in caplog.records if record.message == "undo_failed"]
+
+
+@pytest.mark.parametrize("many", [2, 10])
+async def test_a_batch_that_was_refused_in_part_may_have_happened(many: int) -> None:
+    class HalfAway(RefusingStore):
+        def perform(self, ops: Any) -> Any:
+            return [solely.StoreUnavailable("that node is down"), *[True for _ in ops[1:]]]
+
+    class AsyncHalfAway(AsyncRefusingStore):
+        async def perform(self, ops: Any) -> Any:
+            return HalfAway().perform(ops)
+
+    keys = [str(n) for n in range(many)]
+    with Client(store=HalfAway(), timeout=0.1) as once, pytest.raises(solely.StoreUnavailable, match="may or may not"):
+        once.first_many(keys)
+    async with AsyncClient(store=AsyncHalfAway(), timeout=0.1) as later:
+        with pytest.raises(solely.StoreUnavailable, match="may or may not"):
+            await later.first_many(keys)
 
 
 async def test_a_client_closed_while_it_connects_leaves_no_socket_behind(

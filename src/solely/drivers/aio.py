@@ -91,13 +91,13 @@ class AsyncDriver:
                     while True:
                         kind = type(request)
                         if usual and kind in IS_OP and not self.closing:  # the usual case, without a call of its own
-                            answer = submit(request)
+                            asked, answer = local_clock(), submit(request)
                             if kind is Release:
                                 lines.tell(request.key)  # the next of this process asks right behind it
                             try:
                                 argument, run.sent = await answer
                             except StoreUnavailable as error:
-                                argument = await run.retry(request, error)
+                                argument = await run.retry(request, asked, error)
                         elif kind is Ask:
                             if request is RUN:
                                 argument = run
@@ -215,10 +215,11 @@ class _Run:
         """The answer to an op or a batch of ops, tried for as long as the timeout allows."""
         if self.driver.closing:
             raise ClientClosed("the client is closed; open a new one")
+        asked = local_clock()
         try:
             return await self.perform(request)
         except StoreUnavailable as error:
-            return await self.retry(request, error)
+            return await self.retry(request, asked, error)
 
     async def perform(self, request: Any) -> Any:
         """The reply to an op or a scan, or the list of replies to a list of ops; one try."""
@@ -230,14 +231,13 @@ class _Run:
         replies, self.sent = await self.batcher.submit_all(request)
         return answered(replies)
 
-    async def retry(self, request: Any, error: StoreUnavailable) -> Any:
+    async def retry(self, request: Any, asked: float, error: StoreUnavailable) -> Any:
         """Tries again, under the same owners, for as long as the timeout allows; then raises Interrupted."""
         driver = self.driver
-        started = local_clock()
         for tries in count(1):
             self.doubtful = self.doubtful or isinstance(error, Unanswered)
             rest = pause(tries - 1, random.random())
-            since = local_clock() - started
+            since = local_clock() - asked
             if driver.closing or since + rest > driver.timeout:
                 break
             if driver.hook is not None:

@@ -47,10 +47,10 @@ class _Share:
             together.future.set_result((together.replies, together.sent))
 
     def set_exception(self, error: BaseException) -> None:
-        if isinstance(error, StoreUnavailable) or not isinstance(error, StoreError):
-            self._together.future.set_exception(error)  # all of them are asked again
-        else:
+        if isinstance(error, StoreError):
             self.set_result((error, 0.0))
+        else:
+            self._together.future.set_exception(error)
 
 
 class Batcher:

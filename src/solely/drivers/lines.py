@@ -36,16 +36,19 @@ class Lines:
             return False
 
     def leave(self, key: str, waiter: Waiter) -> None:
-        """Leaves the line from any place; if it was the first, the next is woken."""
+        """Leaves the line from any place; if it was the first, the next is woken. Nothing if it stands nowhere: a
+        signal may have kept it from joining."""
         with self._mutex:
-            if key not in self._others:  # the usual case: it stood there alone
-                del self._first[key]
+            first = self._first.get(key) is waiter
+            if key not in self._others:  # the usual case: nobody else stands there
+                if first:
+                    del self._first[key]
                 return
             others = self._others[key]
-            if self._first[key] is waiter:
+            if first:
                 self._first[key] = others.popleft()
                 self._first[key].wake()
-            else:
+            elif waiter in others:
                 others.remove(waiter)
             if not others:
                 del self._others[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
 
-from ..errors import Interrupted, StoreUnavailable, first_error
+from ..errors import Interrupted, StoreUnavailable, Unanswered, first_error
 from ..events import Retried
 from ..flows.requests import Flow
 from ..ops import OPS, Finish, Push, Release, Renew, Return, Take, Unhit
@@ -30,11 +30,17 @@ def weight(op: Any) -> int:
 
 
 def answered(replies: list[Any]) -> list[Any]:
-    """The replies to a batch, if every op has one; else raises, so that all are asked again under the same owners."""
+    """The replies to a batch, if every op has one; else raises, so that all are asked again under the same owners.
+
+    Unanswered, if any of them was performed or may have been.
+    """
     error = first_error(StoreUnavailable, replies)
-    if error is not None:
+    if error is None:
+        return replies
+    refused = sum(isinstance(reply, StoreUnavailable) and not isinstance(reply, Unanswered) for reply in replies)
+    if refused in (0, len(replies)):
         raise error
-    return replies
+    raise Unanswered(f"{refused} of {len(replies)} ops were not performed: {error}") from error
 
 
 def given_up(request: Any, tries: int, since: float, error: StoreUnavailable, doubtful: bool) -> StoreUnavailable:

@@ -26,16 +26,18 @@ def _most(max_hold: Seconds) -> float:
     return seconds("max_hold", max_hold, least=0.001, most=math.inf)
 
 
-def _tell(on_lost: Callable[[], None], hold: Hold) -> None:
+def _tell(on_lost: Callable[[], None], hold: Hold, caught: type[BaseException]) -> None:
     try:
         on_lost()
-    except Exception:
+    except caught:
         log.exception("on_lost_failed", extra={"key": hold.key})
 
 
 def _told(on_lost: Any, *, cancels: bool) -> Callable[[Hold], None] | None:
     if callable(on_lost):
-        return lambda hold: _tell(on_lost, hold)
+        # sys.exit() in the thread that keeps the leases would end that thread, and nothing else
+        caught = Exception if cancels else BaseException
+        return lambda hold: _tell(on_lost, hold, caught)
     if on_lost == "flag" or (on_lost == "cancel" and cancels):
         return None
     hint = "; a thread cannot be cancelled: look at lease.lost, or give a function" if on_lost == "cancel" else ""

@@ -6,9 +6,11 @@ stale holder from a document that is not there. A deleted document forgets its f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bson.regex import Regex
 from pymongo import ReadPreference
 from pymongo.errors import DuplicateKeyError
 
@@ -25,6 +27,8 @@ Update = Document | Sequence[Document]
 
 # One to lose the race of an upsert, one to find what won it; more only if the document is also deleted in between.
 TRIES = 5
+_OF_A_LOOK = ("session", "collation", "hint", "let", "comment")  # options of an update that a look takes too
+_PATTERNS = (Mapping, re.Pattern, Regex)
 
 
 def fenced(filter: Document, fence: int, *, field: str = "fence") -> dict[str, Any]:
@@ -51,7 +55,9 @@ def fenced_update(
 ) -> UpdateResult:
     """As `collection.update_one`; StaleFence if a later holder wrote the document, and nothing is done.
 
-    An upsert needs a filter with a plain `_id`: with any other, a refused update would insert a second document.
+    An upsert needs a filter with a plain `_id`, and a text as `_id` no collation: else a refused update would insert a
+    second document. In a transaction, who loses a race gets pymongo's error with the label TransientTransactionError:
+    run it again.
     """
     collection = collection.with_options(read_preference=ReadPreference.PRIMARY)
     flow = _updating(filter, update, fence, upsert, field, options)
@@ -108,11 +114,15 @@ def _updating(
     filter: Document, update: Update, fence: int, upsert: bool, field: str, options: dict[str, Any]
 ) -> Generator[_Call, Any, UpdateResult]:
     """Yields calls of the collection, gets their answers, and returns the result: one text for threads and asyncio."""
-    if upsert and (filter.get("_id") is None or isinstance(filter["_id"], Mapping)):
-        raise InvalidInput("a fenced upsert needs a plain _id in its filter: else it could insert a second document")
+    session = options.get("session")
+    inside = session is not None and session.in_transaction  # which a duplicate key aborts
+    look = _look(filter, fence, field, options)
+    if upsert:
+        _check_id(filter.get("_id"), options)
+        look = _look({"_id": filter["_id"]}, fence, field, {**options, "hint": None})
+        if inside:
+            _refuse((yield look), fence, field)
     guarded = (fenced(filter, fence, field=field), with_fence(update, fence, field=field))
-    there = {"_id": filter["_id"]} if upsert else filter
-    looking = {"projection": {field: True}, "session": options.get("session")}
     tries = 0
     while True:
         tries += 1
@@ -122,10 +132,40 @@ def _updating(
             if result is not None and (result.matched_count or result.upserted_id is not None):
                 return result
         except DuplicateKeyError:  # the document is there: a later holder's, or one that won the race to insert it
-            if tries == TRIES:
+            if inside or tries == TRIES:
                 raise
-        found = yield _Call("find_one", (there,), looking)
-        if found is not None and (found.get(field) or 0) > fence:
-            raise stale(str(found["_id"]), fence, found[field])
-        if result is not None and (found is None or tries == TRIES):
+        _refuse((yield look), fence, field)
+        if result is not None:
             return result
+
+
+def _check_id(id: Any, options: Document) -> None:
+    """InvalidInput unless an upsert with this `_id` finds the document that it would else insert."""
+    if id is None or isinstance(id, _PATTERNS):
+        raise InvalidInput("a fenced upsert needs a plain _id in its filter: else it could insert a second document")
+    if isinstance(id, str) and options.get("collation") is not None:
+        raise InvalidInput("a fenced upsert by a text as _id takes no collation: it could insert a second document")
+
+
+def _look(filter: Document, fence: int, field: str, options: Document) -> _Call:
+    """Finds what the filter matches and a later holder wrote: just what `fenced` leaves out."""
+    refused = {"$and": [dict(filter), {field: {"$gt": valid_fence(fence)}}]}
+    given = {name: options[name] for name in _OF_A_LOOK if options.get(name) is not None}
+    return _Call("find_one", (refused,), {"projection": {field.partition(".")[0]: True}, **given})
+
+
+def _refuse(found: Document | None, fence: int, field: str) -> None:
+    """StaleFence if a look found something."""
+    if found is not None:
+        raise stale(str(found["_id"]), fence, _greatest(found, field.split(".")))
+
+
+def _greatest(found: Any, path: list[str]) -> Any:
+    """The greatest fence at the path, which leads through arrays as a filter's does: by place, or to each element."""
+    if isinstance(found, list):
+        by_place = found[int(path[0]) :][:1] if path and path[0].isdecimal() else []
+        fences = [_greatest(each, path) for each in found] + [_greatest(each, path[1:]) for each in by_place]
+        return max(fences, default=0)
+    if path:
+        return _greatest(found.get(path[0]), path[1:]) if isinstance(found, Mapping) else 0
+    return found if isinstance(found, int | float) else 0

@@ -145,10 +145,12 @@ def claim_many(keys: Sequence[str], ttl: float, fingerprints: Sequence[str], inf
     """
     owner: str = yield Ask.OWNER
     distinct: dict[str, str] = {}
+    answered = False
     for key, fingerprint in zip(keys, fingerprints, strict=True):
         distinct.setdefault(key, fingerprint)
     try:
         replies = yield [Acquire(key, owner, ttl, info, fingerprint=f, value=True) for key, f in distinct.items()]
+        answered = True
         run: Run = yield RUN
         entries: dict[str, Entry] = dict(zip(distinct, whole(replies), strict=True))  # type: ignore[arg-type]
         for key, fingerprint in zip(keys, fingerprints, strict=True):
@@ -158,8 +160,9 @@ def claim_many(keys: Sequence[str], ttl: float, fingerprints: Sequence[str], inf
         useless = [key for key in lost if run.doubtful or entries[key].owner]
         if useless:  # answered too late, or a copy of an unanswered try may still take it
             yield from let_go([Release(key, owner, True) for key in useless])
-    except (Interrupted, SolelyError):
-        yield from let_go([Release(key, owner, True) for key in distinct])
+    except (Interrupted, SolelyError) as why:
+        if answered or not isinstance(why, Interrupted) or why.unanswered:  # else nothing was sent
+            yield from let_go([Release(key, owner, True) for key in distinct])
         raise
     return [_first(results, entries, key) for key in keys]
 

@@ -17,8 +17,9 @@ def first(key: str, ttl: float) -> Flow[bool]:
     owner: str = yield Ask.OWNER
     try:
         fresh: bool = yield Mark(key, owner, ttl)
-    except (Interrupted, StoreError):
-        yield from let_go([Release(key, owner, True)])
+    except (Interrupted, StoreError) as why:
+        if not isinstance(why, Interrupted) or why.unanswered:  # else nothing was sent
+            yield from let_go([Release(key, owner, True)])
         raise
     if not fresh:
         yield from _revoke_if_doubtful([key], owner)
@@ -32,13 +33,17 @@ def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tup
     """
     owner: str = yield Ask.OWNER
     distinct = dict.fromkeys(keys)
+    answered = False
     try:
         marks = [make(Mark, (key, owner, ttl)) for key in distinct]
-        replies: list[Any] = whole((yield [*marks, *map(Read, distinct)] if learn else marks))
+        answers = yield [*marks, *map(Read, distinct)] if learn else marks
+        answered = True
+        replies: list[Any] = whole(answers)
         stale = [key for key, fresh in zip(distinct, replies, strict=not learn) if not fresh]
         revoked = yield from _revoke_if_doubtful(stale, owner)
-    except (Interrupted, StoreError):
-        yield from let_go([Release(key, owner, True) for key in distinct])
+    except (Interrupted, StoreError) as why:
+        if answered or not isinstance(why, Interrupted) or why.unanswered:
+            yield from let_go([Release(key, owner, True) for key in distinct])
         raise
     entries = replies[len(distinct) :] if not revoked else []  # what was learned before that is too old to be kept
     if len(distinct) == len(keys):

@@ -8,7 +8,9 @@ from collections.abc import Callable
 from ..model import FREE, RELEASED, Entry, Released
 from ..rules import REMEMBER, deadline, local_clock, renewal
 
-FORKED = "forked"  # how a hold is lost to the child of a fork: it stays the parent's, so the child never lets go of it
+FORKED = "forked"  # how a hold is lost to the child of a fork: it stays the parent's
+HANDED_OVER = "handed over"  # how it is lost to who gave it to another process
+ELSEWHERE = frozenset((FORKED, HANDED_OVER))  # so nobody lets go of it here
 
 
 class Hold:

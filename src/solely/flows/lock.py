@@ -10,7 +10,7 @@ from ..holder import describe
 from ..model import CLOSED, DONE, FREE, HELD, Entry, Released
 from ..ops import Acquire, Read, Release, Renew, make
 from ..rules import LOOK_AGAIN, MIN_TTL, POLL, deadline, renewal
-from .hold import FORKED, Hold
+from .hold import ELSEWHERE, Hold
 from .requests import RUN, Ask, Flow, Join, Run, Wait
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ def acquire(
     this one is waited for; `here` are the holds of this process, which are waited for without asking the store.
     """
     ttl, wait, delay, client, polls = terms
-    asked = late = False
+    asked = answered = late = False
     looks = 0
     try:
         if wait:
@@ -66,6 +66,7 @@ def acquire(
         while True:
             asked = True
             entry: Entry = yield make(Acquire, (key, owner, ttl, info, client if wait else "", delay, "", False, False))
+            answered = True
             doubtful, now = run.doubtful, run.now()
             if entry.owner == owner:
                 hold = Hold(key, owner, ttl, entry, run.sent, doubtful, run.now)
@@ -90,7 +91,7 @@ def acquire(
             if held:
                 yield from _tend(held)
     except Interrupted as why:
-        if asked:
+        if asked and (answered or why.unanswered):  # else nothing was sent
             yield Release(key, owner, why.unanswered)
         raise
     except SolelyError:  # the store's own, or that one of `held` was lost
@@ -136,8 +137,8 @@ def busy(entry: Entry, waited: float) -> Busy:
 
 def release(hold: Hold) -> Flow[Released]:
     """Lets go; answers truthfully whether the key was still held, also when repeated."""
-    if hold.lost == FORKED or not hold.owner:
-        return Released.UNKNOWN  # it is the parent's, which may hold it still; or it was never held
+    if hold.lost in ELSEWHERE or not hold.owner:
+        return Released.UNKNOWN  # another process may hold it still; or it was never held
     delay = max(0.0, hold.opens - hold.clock()) if hold.opens else 0.0
     try:
         outcome: Released = yield make(Release, (hold.key, hold.owner, hold.doubtful, delay, 0.0))
@@ -163,17 +164,19 @@ def release_token(key: str, owner: str, forgotten: bool) -> Flow[Released]:
 
 def release_all(holds: Sequence[Hold]) -> Flow[list[Released]]:
     """Lets go of all, in one batch; the first error is raised after all were tried."""
-    if holds and (holds[0].lost == FORKED or not holds[0].owner):  # as are then all of them
+    mine = [hold for hold in holds if hold.owner and hold.lost not in ELSEWHERE]
+    if not mine:
         return [Released.UNKNOWN] * len(holds)
     now: float = yield Ask.NOW
-    ops = [Release(hold.key, hold.owner, hold.doubtful, max(0.0, hold.opens - now)) for hold in holds]
+    ops = [Release(hold.key, hold.owner, hold.doubtful, max(0.0, hold.opens - now)) for hold in mine]
     try:
         outcomes: list[Released] = whole((yield ops))  # type: ignore[assignment]
     except Interrupted:
         yield [op._replace(revoke=True) for op in ops]
         raise
     now = yield Ask.NOW
-    return [hold.ended(outcome, now) for outcome, hold in zip(outcomes, holds, strict=True)]
+    ended = {hold: hold.ended(outcome, now) for outcome, hold in zip(outcomes, mine, strict=True)}
+    return [ended.get(hold, Released.UNKNOWN) for hold in holds]
 
 
 def whole(replies: list[object]) -> list[Entry] | list[Released] | list[bool]:
@@ -220,15 +223,18 @@ def let_go(ops: list[Any]) -> Flow[None]:
 def _all_at_once(keys: list[str], terms: Terms, info: str) -> Flow[tuple[list[Hold], Entry]]:
     """(the holds, _) if every key was free, else ([], the first refusal) with nothing held."""
     owner: str = yield Ask.OWNER
+    answered = False
     try:
         replies = yield [Acquire(key, owner, terms.ttl, info, "", terms.delay) for key in keys]
+        answered = True
         run: Run = yield RUN
         sent, doubtful, now = run.sent, run.doubtful, run.now()
         mine = [isinstance(r, Entry) and r.owner == owner and now < deadline(sent, r.left) for r in replies]
         if all(mine):
             return [Hold(e.key, owner, terms.ttl, e, sent, doubtful, run.now) for e in replies], replies[0]
     except Interrupted as why:
-        yield [Release(key, owner, revoke=why.unanswered) for key in keys]
+        if answered or why.unanswered:  # else nothing was sent
+            yield [Release(key, owner, revoke=why.unanswered) for key in keys]
         raise
     yield from let_go([Release(key, owner, revoke=doubtful) for key in keys])
     entries: list[Entry] = whole(replies)  # type: ignore[assignment]

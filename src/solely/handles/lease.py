@@ -8,7 +8,7 @@ from time import time
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import ClientClosed, InvalidInput, LeaseLost, StoreError
-from ..flows.hold import Hold
+from ..flows.hold import HANDED_OVER, Hold
 from ..flows.requests import Flow
 from ..model import Released
 from ..rules import MAX_TTL, Seconds, deadline, local_clock, seconds
@@ -75,6 +75,11 @@ class LeaseFace:
         """However soon it is released, the key opens only that many seconds after the lease was asked for."""
         self._hold.opens = self._hold.since + seconds("at_least", at_least, least=0.0, most=MAX_TTL)
 
+    def _be_alive(self) -> None:
+        """LeaseLost if it is over: a body inside it would be guarded by nothing."""
+        if self._over or self._hold.lost:
+            raise self._lost_error()
+
     def _lost_error(self) -> LeaseLost:
         how = self.lost_how or "expired"
         text = f"lease of {self.key!r} (fence {self.fence}) was lost: {how}; another may hold it now"
@@ -114,10 +119,11 @@ class Lease(LeaseFace):
     def hand_over(self) -> str:
         """Stops keeping the lease here, without letting go, and returns the token for whoever goes on with it."""
         token = self.token
-        self._core.drop(self, "handed over")
+        self._core.drop(self, HANDED_OVER)
         return token
 
     def __enter__(self) -> Self:
+        self._be_alive()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -160,7 +166,7 @@ class AsyncLease(LeaseFace):
     def hand_over(self) -> str:
         """Stops keeping the lease here, without letting go, and returns the token for whoever goes on with it."""
         token = self.token
-        self._core.drop(self, "handed over")
+        self._core.drop(self, HANDED_OVER)
         return token
 
     def guard(self) -> None:
@@ -169,6 +175,7 @@ class AsyncLease(LeaseFace):
             self._guard.enter()
 
     async def __aenter__(self) -> Self:
+        self._be_alive()
         self.guard()
         return self
 
@@ -228,6 +235,8 @@ class LeaseSet(list[Lease]):
         return [lease._core.released(lease, outcome) for lease, outcome in zip(self, outcomes, strict=True)]
 
     def __enter__(self) -> Self:
+        for lease in self:
+            lease._be_alive()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -261,6 +270,8 @@ class AsyncLeaseSet(list[AsyncLease]):
             lease.guard()
 
     async def __aenter__(self) -> Self:
+        for lease in self:
+            lease._be_alive()
         self.guard()
         return self
 

@@ -9,11 +9,12 @@ from typing import Any
 from bson.int64 import Int64
 
 from ...model import State
-from ...ops import Acquire, Op, Push, Release, Take
+from ...ops import Acquire, Mark, Op, Push, Release, Take
 from .. import Clock
 from ..transitions import US
 from . import quick
-from .expressions import NOW
+from .expressions import NOW, Pipeline
+from .pipelines import MARK_INSIDE
 from .plans import ENTRY, Variables, plan_of
 from .queues import key_of, queue_of
 from .quick import Contended
@@ -57,7 +58,7 @@ class Commands:
         command: Command = {
             "findAndModify": self.collection,
             "query": {"_id": key_of(op)},
-            "update": plan.pipeline,
+            "update": self._pipeline(op),
             "let": self._let() | {name: {"$literal": value} for name, value in variables.items()},
             "new": not plan.before,
             "upsert": plan.upsert,
@@ -87,10 +88,11 @@ class Commands:
         for op in ops:
             plan = plan_of(op)
             variables, name = self._variables(op)
-            statements.append({"q": {"_id": key_of(op)}, "u": plan.pipeline, "c": variables, "upsert": plan.upsert})
+            update = self._pipeline(op)
+            statements.append({"q": {"_id": key_of(op)}, "u": update, "c": variables, "upsert": plan.upsert})
             names.append(name)
-        update = {"update": self.collection, "updates": statements, "let": self._let(), "ordered": False}
-        return update | self._writing, names
+        command = {"update": self.collection, "updates": statements, "let": self._let(), "ordered": False}
+        return command | self._writing, names
 
     def documents(self, ops: Iterable[Op], after: Any = None) -> Command:
         """The find for the documents of these ops, as they are after that operationTime, where there is one."""
@@ -124,6 +126,9 @@ class Commands:
         """The variables that all ops of a command share. The TTL index does not know an injected clock."""
         now = NOW if self._clock is None else Int64(round(self._clock() * US))
         return {"now": now, "sweeps": self._clock is None}
+
+    def _pipeline(self, op: Op) -> Pipeline:
+        return MARK_INSIDE if self._transaction and type(op) is Mark else plan_of(op).pipeline
 
     def _variables(self, op: Op) -> tuple[Variables, str]:
         plan = plan_of(op)

@@ -2,8 +2,9 @@
 
 An op that changes nothing leaves the document byte for byte as it was, and then the server writes nothing. Beside the
 fields of a Record a document has: `forget`, from when on it answers nothing more; `purge`, when the TTL index may
-remove it; `told`, which op told which waiting clients; a watermark's `height`; and, if it is a queue item, its `queue`,
-`available` (since when), `pushed` and `serial` (its turn), and `pusher` (which op pushed it).
+remove it; `told`, which op told which waiting clients; `seen_by`, the last that saw a mark in a transaction; a
+watermark's `height`; and, if it is a queue item, its `queue`, `available` (since when), `pushed` and `serial` (its
+turn), and `pusher` (which op pushed it).
 """
 
 from __future__ import annotations

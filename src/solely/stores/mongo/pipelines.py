@@ -122,8 +122,8 @@ def _release() -> Pipeline:
     return [CURRENT, {"$set": {"gone": gone}}, let_go, {"$set": {"waiters": without("$waiters", "owner")}}, *KEEP]
 
 
-def _mark() -> Pipeline:
-    """Marks a free key."""
+def _mark(seen: Expression) -> Pipeline:
+    """Marks a free key; any other becomes what `seen` says."""
     marked = changed(
         **(LET_GO | {"state": State.DONE.value, "owner": "$$owner", "until": {"$add": ["$$now", "$$ttl"]}}),
         **NO_VALUE,
@@ -134,7 +134,7 @@ def _mark() -> Pipeline:
         kept=0,
         gone=HOLDER_DISPLACED,
     )
-    return [CURRENT, become(({"$or": [GONE, LIVE]}, "$$ROOT"), otherwise=marked), *KEEP]
+    return [CURRENT, become(({"$or": [GONE, LIVE]}, seen), otherwise=marked), *KEEP]
 
 
 def _clear() -> Pipeline:
@@ -226,6 +226,9 @@ def _return() -> Pipeline:
     return [become((_LAST_TAKEN_BY_ME, back)), *KEEP]
 
 
-ACQUIRE, RENEW, FINISH, RELEASE, MARK = _acquire(), _renew(), _finish(), _release(), _mark()
+ACQUIRE, RENEW, FINISH, RELEASE, MARK = _acquire(), _renew(), _finish(), _release(), _mark("$$ROOT")
 CLEAR, ADVANCE, HIT, UNHIT = _clear(), _advance(), _hit(), _unhit()
 PUSH, TAKE, ACK, RETURN = _push(), _take(), _ack(), _return()
+# In a transaction, whose snapshot may be old: it writes also where it answers "seen", so that the server finds out if
+# the mark was forgotten since. What it writes is read by nobody.
+MARK_INSIDE = _mark(changed(seen_by="$$owner"))

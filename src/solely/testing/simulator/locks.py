@@ -7,7 +7,7 @@ from typing import Any
 
 from ...drivers.simulated import Run
 from ...faces import marking
-from ...flows.hold import Hold
+from ...flows.hold import HANDED_OVER, Hold
 from ...flows.lock import Terms
 from ...flows.requests import Flow
 from ...handles.lease import LeaseFace
@@ -119,7 +119,7 @@ class LockingClient(SimulatedClient):
     def _hand_over(self, lease: SimulatedLease) -> None:
         """Another client goes on with the lease, from its token."""
         token = lease.token
-        self.core.drop(lease, "handed over")
+        self.core.drop(lease, HANDED_OVER)
         self.world.beliefs.ends(lease._hold)
         heir = self.pick(self.world.clients)
         if not heir.driver.dead:
