@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,18 @@ from psycopg import IsolationLevel
 from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
-from solely.errors import InvalidInput, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
-from solely.model import Entry, Released, State
-from solely.ops import Acquire, Advance, Clear, Finish, Hit, Mark, Op, Push, Read, Release, Renew
+from solely import Client
+from solely.errors import (
+    InvalidInput,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    StoreMisconfigured,
+    StoreUnavailable,
+    Unanswered,
+)
+from solely.model import Entry, Item, Released, State
+from solely.ops import Acquire, Advance, Clear, Finish, Hit, Mark, Op, Push, Read, Release, Renew, Take
 from solely.stores import AsyncStore, Store
 from solely.stores.memory import Memory, MemoryStore
 from solely.stores.postgres import Within, migrate, open_async, open_blocking
@@ -531,6 +540,76 @@ def test_a_serialisation_failure_is_a_clear_error_that_may_be_repeated(
         assert within.perform(connection, [Mark(free, "me", 100)]) == [False]
 
 
+@pytest.mark.parametrize("level", [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE])
+@pytest.mark.parametrize("many", [1, 10])
+def test_a_mark_that_was_taken_back_after_the_snapshot_is_such_a_failure(
+    store: Store, shared_url: str, server: Postgres, level: IsolationLevel, many: int, clock: ManualClock
+) -> None:
+    within = Within(shared_url, clock=clock)
+    keys = [fresh("mark/back") for _ in range(many)]
+    marks = [Mark(key, "me", 100) for key in keys]
+    store.perform([Mark(key, "you", 100) for key in keys[:2]])
+    with psycopg.connect(server.conninfo()) as connection:
+        connection.isolation_level = level
+        connection.execute("SELECT count(*) FROM pg_class")  # the snapshot is taken here
+        store.perform([Release(keys[0], "you")])
+        with pytest.raises(MustRepeat, match="repeat it as a whole"):
+            within.perform(connection, marks)
+        connection.rollback()
+        assert within.perform(connection, marks) == [place != 1 for place in range(many)]
+        assert within.perform(connection, [op._replace(owner="other") for op in marks]) == [False] * many
+
+
+def test_under_read_committed_a_mark_that_was_taken_back_is_made_anew(
+    store: Store, shared_url: str, server: Postgres, clock: ManualClock
+) -> None:
+    keys = [fresh("mark/back") for _ in range(10)]
+    store.perform([Mark(key, "you", 100) for key in keys[:2]])
+    with psycopg.connect(server.conninfo()) as connection:
+        connection.execute("SELECT count(*) FROM pg_class")
+        store.perform([Release(keys[0], "you")])
+        firsts = Within(shared_url, clock=clock).perform(connection, [Mark(key, "me", 100) for key in keys])
+    assert firsts == [place != 1 for place in range(10)]
+
+
+def test_a_look_sees_what_was_taken_in_the_place_of_what_the_snapshot_still_shows(
+    store: Store, shared_url: str, server: Postgres, clock: ManualClock
+) -> None:
+    within, keys = Within(shared_url, clock=clock), [fresh("lock/look") for _ in range(5)]
+    store.perform([Acquire(key, "you", 100) for key in keys])
+    with psycopg.connect(server.conninfo()) as connection:
+        connection.isolation_level = IsolationLevel.REPEATABLE_READ
+        connection.execute("SELECT count(*) FROM pg_class")
+        store.perform([Release(key, "you") for key in keys])
+        for key in keys:
+            taken, seen = within.perform(connection, [Acquire(key, "me", 100), Read(key)])
+            assert isinstance(taken, Entry)
+            assert isinstance(seen, Entry)
+            assert seen.fence == taken.fence
+
+
+def test_items_alone_are_put_into_a_queue_and_taken_in_the_callers_transaction(
+    store: Store, shared_url: str, server: Postgres, clock: ManualClock
+) -> None:
+    queue, within = fresh("queue"), Within(shared_url, clock=clock)
+    with psycopg.connect(server.conninfo()) as connection:
+        assert within.perform(connection, [Push(queue, "1", b"a"), Push(queue, "2", b"b")]) == [True, True]
+    with psycopg.connect(server.conninfo()) as connection:
+        items = within.perform(connection, [Take(queue, "me", 10), Take(queue, "you", 10)])
+    assert [item.id for item in items if isinstance(item, Item)] == ["1", "2"]
+
+
+def test_marks_that_are_not_all_answered_are_a_failure(server: Postgres) -> None:
+    url = in_schema(server.url)
+    migrate(url)
+    server.ask(
+        f"CREATE OR REPLACE FUNCTION {parse(url).names['mark_many']}(clock bigint, ks text[], who text, ttl bigint) "
+        "RETURNS text LANGUAGE sql AS $$ SELECT repeat('1', cardinality(ks) + 1) $$"
+    )
+    with psycopg.connect(server.conninfo()) as connection, pytest.raises(StoreFailed, match="11 of 10 marks"):
+        Within(url).perform(connection, [Mark(fresh("mark/a"), "me", 100) for _ in range(10)])
+
+
 # -- errors: each names its cause and grants nothing
 
 
@@ -581,6 +660,66 @@ def test_a_user_who_may_only_read_or_nothing_at_all_is_told_so(server: Postgres,
     for options in (schema, "?solely_schema=his_own"):
         with pytest.raises(StoreMisconfigured, match="privilege"):
             open_blocking(role(server) + options, clock=None, timeout=5.0).perform([Mark("mark/a", "me", 10)])
+
+
+@pytest.fixture
+def database(server: Postgres) -> Iterator[Callable[[str], str]]:
+    """Makes a database with these options, and tells its URL."""
+    names: list[str] = []
+
+    def create(options: str = "") -> str:
+        names.append(f"d{secrets.token_hex(6)}")
+        server.ask(f"CREATE DATABASE {names[-1]} {options}")
+        return server.url.removesuffix("postgres") + names[-1]
+
+    yield create
+    for name in names:
+        server.ask(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_transactions_that_begin_above_read_committed_are_refused_where_that_cannot_be_set(
+    server: Postgres, database: Callable[[str], str], level: str
+) -> None:
+    url = database("")
+    name = url.rpartition("/")[2]
+    server.ask(f"ALTER DATABASE {name} SET default_transaction_isolation = '{level}'")
+    with closing(open_blocking(f"{url}?pgbouncer=true", clock=None, timeout=5.0)) as store:
+        with pytest.raises(StoreMisconfigured, match=f"begins .* at {level}.*ALTER ROLE"):
+            store.perform([Hit("limit/a", "me", 1, 10.0)])
+        assert server.ask("SELECT to_regnamespace('solely')::text", database=name) == [(None,)]  # nothing was made
+        server.ask(f"ALTER ROLE postgres IN DATABASE {name} SET default_transaction_isolation = 'read committed'")
+        assert store.perform([Mark("mark/a", "me", 10)]) == [True]
+    with closing(open_blocking(url, clock=None, timeout=5.0)) as store:  # there we set it ourselves
+        server.ask(f"ALTER ROLE postgres IN DATABASE {name} RESET default_transaction_isolation")
+        assert store.perform([Mark("mark/b", "me", 10)]) == [True]
+
+
+def test_many_may_migrate_at_once_where_transactions_begin_above_read_committed(
+    server: Postgres, database: Callable[[str], str]
+) -> None:
+    url = database("")
+    server.ask(f"ALTER DATABASE {url.rpartition('/')[2]} SET default_transaction_isolation = 'repeatable read'")
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(migrate, [f"{url}?pgbouncer=true"] * 4)) == [NEWEST] * 4
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_of_another_encoding_is_refused(
+    server: Postgres, database: Callable[[str], str], encoding: str
+) -> None:
+    url = database(f"TEMPLATE template0 ENCODING '{encoding}' LOCALE 'C'")
+    name = url.rpartition("/")[2]
+    with closing(open_blocking(url, clock=None, timeout=5.0)) as store:
+        for call in (lambda: store.perform([Mark("mark/a", "me", 10)]), lambda: store.scan("", "", 10)):
+            with pytest.raises(StoreMisconfigured, match=f"keeps text as {encoding}.*ENCODING 'UTF8'"):
+                call()
+    with (
+        psycopg.connect(server.conninfo(name)) as connection,
+        pytest.raises((StoreMisconfigured, InvalidInput), match="has not every character"),
+    ):
+        Within(url).perform(connection, [Mark("mark/a", "me", 10)])
+    assert server.ask("SELECT to_regnamespace('solely')::text", database=name) == [(None,)]  # nothing was made
 
 
 def test_a_server_out_of_connections_is_told_so(server: Postgres) -> None:
@@ -861,3 +1000,53 @@ if PGBOUNCER is not None:
         blocking.close()
         tasks.close()
         tasks.stop()
+
+    def lag(server: Postgres, url: str) -> None:
+        """Another server takes the place of this one, which had not heard of the last fences: a failover."""
+        server.restart()
+        server.ask(f"SELECT setval({parse(url).names['fence_name']}, 7)")
+
+    def test_behind_a_pooler_fences_grow_through_a_failover(server: Postgres, pgbouncer: str) -> None:
+        url = in_schema(pgbouncer)
+        tasks = Looped(lambda: open_async(url, clock=None, timeout=5.0))
+        with closing(open_blocking(url, clock=None, timeout=5.0)) as blocking, closing(tasks):
+            for each in (blocking, tasks):
+                key = fresh("lock/pooled")
+                before = entry_of(each, key, Acquire(key, "me", 10)).fence
+                lag(server, url)
+                with pytest.raises(StoreUnavailable, match="another one took its place") as caught:
+                    each.perform([Release(key, "me")])
+                assert not isinstance(caught.value, Unanswered)
+                each.perform([Release(key, "me")])
+                assert entry_of(each, key, Acquire(key, "you", 10)).fence > before
+        tasks.stop()
+
+    def test_behind_a_pooler_a_client_goes_on_through_a_failover(server: Postgres, pgbouncer: str) -> None:
+        url = in_schema(pgbouncer)
+        with Client(url) as once:
+            with once.lock("a") as lease:
+                before = lease.fence
+            lag(server, url)
+            with once.lock("a") as lease:
+                assert lease.fence > before
+
+    @pytest.mark.parametrize("pooled", [True, False])
+    def test_fences_of_a_callers_pooled_connection_grow_through_a_failover(
+        server: Postgres, pgbouncer: str, pooled: bool
+    ) -> None:
+        """Whether the store itself is reached through the pooler or not."""
+        url = in_schema(pgbouncer if pooled else server.url)
+        address = pgbouncer.removesuffix("?pgbouncer=true")
+        with closing(open_blocking(url, clock=None, timeout=5.0)) as store:
+            before = entry_of(store, "lock/a", Acquire("lock/a", "me", 10)).fence
+            with psycopg.connect(address, prepare_threshold=None) as connection:
+                within = Within(url)
+                within.perform(connection, [Read("lock/a")])
+                connection.commit()
+                lag(server, url)
+                with pytest.raises(StoreUnavailable, match="another one took its place"):
+                    within.perform(connection, [Acquire("lock/b", "me", 10), Read("lock/b")])
+                connection.rollback()
+                [entry] = within.perform(connection, [Acquire("lock/b", "me", 10)])
+                assert isinstance(entry, Entry)
+                assert entry.fence > before

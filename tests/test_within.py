@@ -362,6 +362,21 @@ def test_the_callers_rows_as_dicts_do_not_matter(postgresql: Postgresql) -> None
         assert once.within(connection).first_many([fresh("a") for _ in range(9)]) == [True] * 9
 
 
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_connection_that_speaks_no_utf8_is_refused_also_once_it_was_met(
+    postgresql: Postgresql, encoding: str
+) -> None:
+    keys = [fresh("€") for _ in range(10)]
+    with Client(postgresql.url) as once, postgresql.connect() as connection:
+        assert not once.within(connection).seen(keys[0])
+        connection.execute(f"SET client_encoding TO {encoding}")
+        for call in (once.within(connection).first_many, lambda keys: once.within(connection).first(keys[0])):
+            with pytest.raises(InvalidInput, match=r"has not every character of a key.*client_encoding"):
+                call(keys)
+        connection.execute("SET client_encoding TO utf8")
+        assert once.within(connection).first_many(keys) == [True] * 10
+
+
 # -- MongoDB
 
 

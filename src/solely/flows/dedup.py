@@ -39,7 +39,7 @@ def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tup
         answers = yield [*marks, *map(Read, distinct)] if learn else marks
         answered = True
         replies: list[Any] = whole(answers)
-        stale = [key for key, fresh in zip(distinct, replies, strict=False) if not fresh]
+        stale = [key for key, fresh in zip(distinct, replies, strict=not learn) if not fresh]
         revoked = yield from _revoke_if_doubtful(stale, owner)
     except (Interrupted, StoreError) as why:
         if answered or not isinstance(why, Interrupted) or why.unanswered:
@@ -48,7 +48,7 @@ def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tup
     entries = replies[len(distinct) :] if not revoked else []  # what was learned before that is too old to be kept
     if len(distinct) == len(keys):
         return replies[: len(keys)], entries
-    fresh = dict(zip(distinct, replies, strict=False))
+    fresh = dict(zip(distinct, replies, strict=not learn))
     return [fresh.pop(key, False) for key in keys], entries
 
 

@@ -22,7 +22,7 @@ class OutOfLocks(StoreUnavailable):
 
 
 class Stale(StoreUnavailable):
-    """What this connection had prepared no longer fits the server; nothing was performed: it must be dropped."""
+    """What this connection prepared or knew no longer fits the server; nothing was performed: it must be dropped."""
 
 
 _MIGRATE = "the tables or functions of this store are missing: open it with migrate=auto, or call migrate(url)"
@@ -51,6 +51,7 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "26000": (Stale, "a pooler gave us another connection; add pgbouncer=true to the URL"),
     "42P05": (Stale, "a pooler gave us another connection; add pgbouncer=true to the URL"),
     "0A000": (Stale, "the schema was changed while this connection was open"),
+    "SL001": (Stale, "the server was started anew, or another one took its place, while this connection was open"),
     "57P03": (StoreUnavailable, "the server is starting or stopping"),
 }
 

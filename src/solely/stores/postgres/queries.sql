@@ -76,7 +76,7 @@ SELECT {sweep}($1::bigint, $2::text, $3::integer)
 -- The life of the server: it begins with its start, and with the sequence, should a dump have been restored.
 SELECT pg_is_in_recovery()::text, current_setting('transaction_read_only'),
     (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text || ' ' || coalesce(to_regclass({fence_name})::oid::text, ''),
-    coalesce(to_regclass({migrations_name})::text, '')
+    coalesce(to_regclass({migrations_name})::text, ''), current_setting('transaction_isolation'), current_setting('server_encoding')
 
 -- name: raise_fences
 SELECT {raise_fences}($1::text)::text
@@ -85,7 +85,7 @@ SELECT {raise_fences}($1::text)::text
 SELECT coalesce(max(number), 0)::text FROM {migrations}
 
 -- name: begin_migration
-BEGIN; SELECT pg_advisory_xact_lock({migration_lock}), to_regnamespace({schema_name})::text
+BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({migration_lock}), to_regnamespace({schema_name})::text
 
 -- name: create_schema
 CREATE SCHEMA {schema}

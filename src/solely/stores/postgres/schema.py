@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from ...errors import StoreMisconfigured, StoreUnavailable
 from .faults import NotPrimary
@@ -63,6 +64,8 @@ class Doorkeeper:
                     log.warning("newer_schema", extra={"schema_version": version, "known_version": NEWEST})
                 wire.call("raise_fences", (life,))
                 self.life = life
+            if self._settings.pgbouncer:  # there this connection outlives the server
+                wire.settings = replace(self._settings, queries=self._settings.queries_in(life))
         except Lost as error:
             wire.close()
             raise StoreUnavailable(f"{self._settings} did not answer: {error}") from None
@@ -74,13 +77,25 @@ class Doorkeeper:
     def _greet(self, wire: Wire) -> tuple[str, int]:
         """The server's life and the schema's version, 0 if there is none."""
         row = wire.ask(self._settings.queries["greet"])
-        recovering, read_only, life, migrations = (row.get_value(0, column).decode() for column in range(4))
+        told = (row.get_value(0, column).decode() for column in range(row.nfields))
+        recovering, read_only, life, migrations, isolation, encoding = told
         if recovering == "true":
             raise NotPrimary(f"{self._settings} is a replica instead of the primary: it cannot write")
         if read_only == "on":
             raise StoreMisconfigured(
                 f"{self._settings} lets this user only read (default_transaction_read_only is on); switch it off with "
                 "ALTER ROLE … SET default_transaction_read_only = off"
+            )
+        if encoding != "UTF8":
+            raise StoreMisconfigured(
+                f"{self._settings} keeps text as {encoding}, which has not every character of a key; give a database "
+                "that was made with ENCODING 'UTF8' (CREATE DATABASE … TEMPLATE template0 ENCODING 'UTF8')"
+            )
+        if isolation != "read committed":
+            raise StoreMisconfigured(
+                f"{self._settings} begins this user's transactions at {isolation}, where a limit could be exceeded; "
+                "let them begin at read committed: ALTER ROLE … SET default_transaction_isolation = 'read committed', "
+                "and let a pooler open its connections anew"
             )
         if life == self.life or not migrations:
             return life, 0

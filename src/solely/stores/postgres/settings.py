@@ -4,7 +4,8 @@ postgresql://user:password@host:5432/database?solely_schema=solely&solely_table=
 
 Options of ours: solely_schema and solely_table (where the entries are kept), migrate=auto|never (whether opening
 brings the schema up to date), pgbouncer=true (a pooler that lends a connection per transaction: no prepared statements
-and no LISTEN, so that waiters poll). All others are libpq's: sslmode, application_name, target_session_attrs, …
+and no LISTEN, so that waiters poll; nothing is set for a session, so that the user's transactions must begin at read
+committed by themselves). All others are libpq's: sslmode, application_name, target_session_attrs, …
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.sql import Literal
 
 from ...errors import InvalidInput
 from ...urls import split_url
@@ -48,6 +50,15 @@ class Settings:
     @property
     def names(self) -> Names:
         return Names(self.schema, self.table)
+
+    def queries_in(self, life: str) -> dict[str, bytes]:
+        """The statements for ops, each of which fails, and changes nothing, in any other life of the server."""
+        guard = f"{self.names['same_life']}({Literal(life).as_string()})".encode()
+        return {
+            name: b"SELECT guarded.* FROM (%s) guarded WHERE %s" % (text, guard)
+            for name, text in self.queries.items()
+            if text.startswith(b"SELECT")
+        }
 
 
 def parse(url: str) -> Settings:

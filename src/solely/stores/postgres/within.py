@@ -20,7 +20,7 @@ from ...errors import InvalidInput, StoreError, StoreFailed, StoreUnavailable
 from ...ops import Ack, Op, Push, Reply, Return, Take
 from .. import Clock
 from . import codec
-from .faults import fault
+from .faults import Stale, fault
 from .parts import parts, statement
 from .schema import Doorkeeper
 from .settings import Settings, parse
@@ -37,7 +37,7 @@ class Within:
 
     A StoreError if the server answers so: the caller's transaction is then broken, as after any error, and is to be
     rolled back; MustRepeat (a StoreUnavailable) if it met another one and is worth repeating as a whole. InvalidInput
-    if the connection is in no transaction, or leads to another database than the store's.
+    if the connection is in no transaction, does not speak UTF-8, or leads to another database than the store's.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Within:
         self._patience = patience
         self._doorkeeper = doorkeeper or Doorkeeper(self._settings)
         self._met: WeakSet[Any] = WeakSet()  # connections to a server whose schema and fences are known to be well
+        self._guarded: tuple[str, dict[str, bytes]] = ("", {})  # a life of the server, and the statements for it alone
 
     def perform(self, connection: psycopg.Connection[Any], ops: Sequence[Op]) -> list[Reply]:
         """One reply per op, in order."""
@@ -67,11 +68,13 @@ class Within:
                     if not self._knows(greeting):
                         self._look()
                     self._meet(connection, greeting)
+                queries = self._first()
                 for name, values, answered in self._calls(ops):
-                    cursor.execute(self._settings.queries[name], values)
+                    cursor.execute(queries[name], values)
+                    queries = self._settings.queries
                     replies += _replies(name, answered, cursor.fetchone())
         except psycopg.Error as error:
-            raise self._fault(error) from error
+            raise self._fault(connection, error) from error
         return replies
 
     async def perform_async(self, connection: psycopg.AsyncConnection[Any], ops: Sequence[Op]) -> list[Reply]:
@@ -87,11 +90,13 @@ class Within:
                     if not self._knows(greeting):
                         await asyncio.to_thread(self._look)
                     self._meet(connection, greeting)
+                queries = self._first()
                 for name, values, answered in self._calls(ops):
-                    await cursor.execute(self._settings.queries[name], values)
+                    await cursor.execute(queries[name], values)
+                    queries = self._settings.queries
                     replies += _replies(name, answered, await cursor.fetchone())
         except psycopg.Error as error:
-            raise self._fault(error) from error
+            raise self._fault(connection, error) from error
         return replies
 
     def _knows(self, greeting: codec.Row | None) -> bool:
@@ -109,13 +114,21 @@ class Within:
             )
         self._met.add(connection)
 
+    def _first(self) -> dict[str, bytes]:
+        """What a call begins with: a pooler may have led the connection to another server since it was met."""
+        life = self._doorkeeper.life
+        if self._guarded[0] != life:
+            self._guarded = life, self._settings.queries_in(life)
+        return self._guarded[1]
+
     def _calls(self, ops: Sequence[Op]) -> Iterator[Call]:
         """All locks first, in order; then marks together, and other ops one by one."""
         clock = None if self._clock is None else round(self._clock() * 1_000_000)
         patience = max(1, int(self._patience * 1000))
         if len(ops) > 1:
             keys = sorted({op.key for op in ops if not isinstance(op, _QUEUE_OPS)}, key=self._settings.lock_id)
-            yield "lock_all", (keys, patience), ()
+            if keys:
+                yield "lock_all", (keys, patience), ()
         for part in parts(ops):
             name, values = statement(part, clock)
             if name == _MANY:
@@ -124,22 +137,30 @@ class Within:
                 for op in part:
                     yield *codec.lone(op, clock, patience), (op,)
 
-    def _fault(self, error: psycopg.Error) -> StoreError:
+    def _fault(self, connection: Any, error: psycopg.Error) -> StoreError:
         if error.sqlstate is None:
             return StoreUnavailable(f"{self._settings} did not answer: {error}")
-        return fault(error.sqlstate, error.diag.message_primary or str(error))
+        meaning = fault(error.sqlstate, error.diag.message_primary or str(error))
+        if isinstance(meaning, Stale):  # the next transaction on it is looked at as if it were new
+            self._met.discard(connection)
+        return meaning
 
 
 def _check(connection: Any, kind: type[Any]) -> None:
-    """InvalidInput unless it is a connection of this kind, in a transaction or about to begin one."""
+    """InvalidInput unless it is a connection of this kind, for any text, in a transaction or about to begin one."""
     if not isinstance(connection, kind):
         raise InvalidInput(
             f"within() on PostgreSQL takes psycopg's Connection (of a Client) or AsyncConnection (of an AsyncClient): "
             f"here a {kind.__name__}, not {type(connection).__name__}"
         )
-    status = connection.info.transaction_status
     if connection.closed:
         raise InvalidInput("the connection given to within() is closed")
+    if connection.info.encoding != "utf-8":
+        raise InvalidInput(
+            f"the connection given to within() speaks {connection.info.encoding}, which has not every character of a "
+            "key; connect with client_encoding=utf8, or SET client_encoding TO utf8"
+        )
+    status = connection.info.transaction_status
     if status == TransactionStatus.INERROR:
         raise InvalidInput("the transaction of the connection given to within() has failed; roll it back first")
     if status == TransactionStatus.IDLE and connection.autocommit:
@@ -153,5 +174,7 @@ def _replies(name: str, ops: Sequence[Op], row: codec.Row | None) -> list[Reply]
     if row is None:
         raise StoreFailed("the server answered without a row")
     if name == _MANY:
+        if len(row[0]) != len(ops):
+            raise StoreFailed(f"the server answered {len(row[0])} of {len(ops)} marks")
         return [digit == "1" for digit in row[0]]
     return [codec.reply(op, codec.widened(op, row)) for op in ops]
