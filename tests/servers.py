@@ -271,6 +271,18 @@ class ValkeyCluster:
             first.ask("CLUSTER MEET", node.host, node.port, bus_port)
         for node in self.nodes:
             until(lambda n=node: self._is_whole(n), "the cluster")  # type: ignore[misc]
+        for node in self.nodes:
+            with node.client() as client, client.pubsub(ignore_subscribe_messages=True) as ear:
+                ear.subscribe("ready")
+                for other in self.nodes:
+                    until(lambda e=ear, o=other: self._is_heard(e, o), "its messages")  # type: ignore[misc]
+
+    @staticmethod
+    def _is_heard(ear: Any, node: Valkey) -> bool:
+        """True once what this node publishes gets across: for a moment, nodes that know each other drop it."""
+        node.ask("PUBLISH", "ready", node.port)
+        message = ear.get_message(timeout=0.2)
+        return message is not None and message["data"] == str(node.port)
 
     def _is_whole(self, node: Valkey) -> bool:
         info = node.ask("CLUSTER INFO")
