@@ -107,14 +107,14 @@ async def test_bug_04_an_expired_holder_does_not_release_its_successor(once: Any
 async def test_bug_05_renewal_survives_errors_and_the_holder_is_told_when_it_cannot(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
-    once = open_client(proxied_url, timeout=0.4)
-    lease = await once.lock("a", ttl=1.5, on_lost="flag")
+    once = open_client(proxied_url, timeout=0.8)
+    lease = await once.lock("a", ttl=2.0, on_lost="flag")
     for _ in range(6):
         await asyncio.sleep(0.3)
         proxy.reset()
     fault = proxy.drop_replies(answering=others("a"), then="reset")
     assert await asyncio.to_thread(fault.wait)
-    await asyncio.sleep(1.0)  # longer than the rest of the ttl: it lives on by the renewals after the lost reply
+    await asyncio.sleep(1.2)  # longer than the rest of the ttl: it lives on by the renewals after the lost reply
     assert fault.hits == 1
     assert not lease.lost
     assert beside.lock("a").fence == lease.fence
@@ -122,9 +122,9 @@ async def test_bug_05_renewal_survives_errors_and_the_holder_is_told_when_it_can
     proxy.reset()
     start = time.monotonic()
     while not lease.lost:
-        assert time.monotonic() - start < 3.0
+        assert time.monotonic() - start < 4.0
         await asyncio.sleep(0.01)
-    assert beside.lock("a").state is State.HELD or time.monotonic() - start > 1.4
+    assert beside.lock("a").state is State.HELD or time.monotonic() - start > 1.9
     proxy.heal()
 
 
