@@ -11,6 +11,7 @@ import pytest
 
 import solely
 from solely import AsyncClient, Client, Released, State
+from solely.drivers.lines import Lines
 from tests.client.faces import Observer
 
 PROMPT = 5.0  # seconds: far above any hand-over, far below the ttl that a missed wake-up would cost
@@ -222,3 +223,26 @@ async def _refused(client: Any, key: str, *, wait: float) -> solely.Busy:
     with pytest.raises(solely.Busy) as refusal:
         await client.lock(key, wait=wait)
     return refusal.value
+
+
+def test_who_never_came_to_stand_in_a_line_takes_nobodys_place() -> None:
+    """A signal may be raised between the wish to join and the joining."""
+
+    class Waiter:
+        woken = 0
+
+        def wake(self) -> None:
+            self.woken += 1
+
+    lines, first, second, nobody = Lines(), Waiter(), Waiter(), Waiter()
+    lines.leave("a", nobody)
+    assert lines.join("a", first)
+    lines.leave("a", nobody)
+    assert lines.is_first("a", first)
+    assert not lines.join("a", second)
+    lines.leave("a", nobody)
+    lines.leave("a", first)
+    assert lines.is_first("a", second)
+    assert (first.woken, second.woken) == (0, 1)
+    lines.leave("a", second)
+    assert len(lines) == 0
