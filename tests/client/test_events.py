@@ -13,7 +13,7 @@ from solely.ops import Clear
 from solely.testing.proxy import FaultProxy
 from tests.client.faces import Observer
 
-TTL = 1.0  # seconds: its renewal may be late by half of it, on a machine that stalls
+TTL = 0.8  # seconds: its renewal may be late by half of it, on a machine that stalls
 
 
 def of(kind: type[events.Event], told: list[events.Event]) -> list[Any]:
@@ -21,8 +21,9 @@ def of(kind: type[events.Event], told: list[events.Event]) -> list[Any]:
 
 
 async def renewed(told: list[events.Event]) -> None:
+    """Returns when the lease has been renewed three times: it then lives longer than its ttl."""
     async with asyncio.timeout(10):
-        while not of(events.Renewed, told):
+        while len(of(events.Renewed, told)) < 3:
             await asyncio.sleep(0.02)
 
 
@@ -37,7 +38,7 @@ async def test_the_life_of_a_lease_is_told(open_client: Callable[..., Any], stor
     assert all(event.fence == lease.fence and event.left > 0 for event in of(events.Renewed, told))
     (released,) = of(events.ReleasedLease, told)
     assert (released.key, released.fence, released.outcome) == ("lock/a", lease.fence, "released")
-    assert released.held >= TTL / 2
+    assert released.held >= TTL
     assert not of(events.Lost, told)
 
 

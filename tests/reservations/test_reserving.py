@@ -221,7 +221,7 @@ async def test_the_hold_is_renewed_while_sending_takes_longer(open_client: Calla
     once, other = open_client(store_url, hooks=[renewals.append]), open_client(store_url)
     reservation = await told(once.reserve("cpu", hold=1.0))
     async with asyncio.timeout(10):
-        while sum(isinstance(event, events.Renewed) for event in renewals) < 2:
+        while sum(isinstance(event, events.Renewed) for event in renewals) < 3:
             await asyncio.sleep(0.02)
     assert (await told(other.reserve("cpu"))).reason == "reserved"
     assert not reservation.lost
