@@ -955,7 +955,8 @@ def test_a_fork_closes_the_connections_and_lets_the_parent_go_on(path: str) -> N
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_fork_leaves_a_connection_that_it_did_not_wait_for_alone(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`opening` stays with the thread that connects, which releases it itself."""
+    """`opening` stays with the thread that connects, which releases it itself. The child may not open the file, and
+    nor may it after a fork of its own."""
     monkeypatch.setattr(hub, "FORK_PATIENCE", 0.05)
     store = SqliteStore(path, clock.readings(), 5.0)
     connecting, forked, answers = threading.Event(), threading.Event(), list[Any]()
@@ -971,10 +972,95 @@ def test_a_fork_leaves_a_connection_that_it_did_not_wait_for_alone(path: str, mo
     connecting.wait(10)
     child = os.fork()
     if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
+        os._exit(0 if is_refused(path) and in_a_child(lambda: is_refused(path)) and is_refused(path) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     forked.set()
     thread.join(10)
+    assert answers == [True]
+    store.close()
+
+
+def is_refused(path: str) -> bool:
+    """True if a new store on the file says that a fork has made it unusable here."""
+    try:
+        open_store(f"sqlite:///{path}").perform([Read("lock/a")])
+    except StoreUnavailable as error:
+        return "during the fork" in str(error)
+    return False
+
+
+def in_a_child(work: Callable[[], bool]) -> bool:
+    """What the work answers in the child of a fork."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if work() else 1
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_fork_while_another_thread_connects_waits_for_it(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call takes its session's lock and then `opening`; a fork that took them the other way round met it half-way,
+    and its child could not use the file."""
+    store = SqliteStore(path, clock.readings(), 5.0)
+    connecting, answers, connect = threading.Event(), list[Any](), session.Session._connect
+
+    def connect_slowly(mine: session.Session) -> None:
+        connecting.set()
+        time.sleep(0.2)  # the fork begins meanwhile; should it begin later, the test passes all the same
+        connect(mine)
+
+    monkeypatch.setattr(session.Session, "_connect", connect_slowly)
+    thread = threading.Thread(target=lambda: answers.extend(store.perform([Mark("mark/a", "o", 60.0)])))
+    thread.start()
+    connecting.wait(10)
+
+    def child() -> bool:
+        store.forked()
+        return store.perform([Mark("mark/a", "c", 60.0), Mark("mark/b", "c", 60.0)]) == [False, True]
+
+    assert in_a_child(child)
+    thread.join(10)
+    assert answers == [True]
+    store.close()
+
+
+BUSY_SCRIPT = """
+import sqlite3, sys
+held = sqlite3.connect(sys.argv[1], isolation_level=None)
+held.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+held.execute("COMMIT")
+"""
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_fork_does_not_wait_for_a_transaction_of_another_process(path: str) -> None:
+    store = SqliteStore(path, clock.readings(), 60.0)
+    store.perform([Mark("mark/a", "o", 60.0)])
+    other = subprocess.Popen([sys.executable, "-c", BUSY_SCRIPT, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert other.stdin is not None
+    assert other.stdout is not None
+    assert other.stdout.readline() == b"held\n"
+    answers = list[Any]()
+    thread = threading.Thread(target=lambda: answers.extend(store.perform([Mark("mark/b", "o", 60.0)])))
+    thread.start()
+    try:
+
+        def child() -> bool:
+            store.forked()
+            return store.perform([Read("mark/a")])[0].state is State.DONE  # type: ignore[union-attr]
+
+        for _ in range(5):
+            assert in_a_child(child)
+        assert answers == []
+    finally:
+        other.communicate(b"", 10)
+        thread.join(60)
     assert answers == [True]
     store.close()
 

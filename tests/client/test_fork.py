@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import threading
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +19,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:Deprecati
 
 def in_child(work: Callable[[], Any]) -> None:
     """Runs the work in a forked child; fails with its traceback."""
+    report = finish_child(*start_child(work))
+    assert not report, report
+
+
+def start_child(work: Callable[[], Any]) -> tuple[int, int]:
+    """The pid of a forked child that runs the work, and where it reports."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -28,10 +36,15 @@ def in_child(work: Callable[[], Any]) -> None:
         os.write(writer, report.encode()[:60_000])
         os._exit(0)
     os.close(writer)
+    return child, reader
+
+
+def finish_child(child: int, reader: int) -> str:
+    """The child's traceback when it has ended; "" if it succeeded."""
     with os.fdopen(reader) as said:
         report = said.read()
     os.waitpid(child, 0)
-    assert not report, report
+    return report
 
 
 def test_the_childs_lease_is_lost_and_the_parents_is_not(store_url: str) -> None:
@@ -94,6 +107,40 @@ def threads_renew_it_here_too(lease: Any) -> None:
 
     time.sleep(1.2)
     assert not lease.lost
+
+
+def test_forks_in_quick_succession_do_not_disturb_the_threads_of_the_parent(shared_url: str) -> None:
+    """As multiprocessing.Pool(4) makes them: every child can use the client and open another, no thread loses a
+    lease."""
+    with Client(shared_url) as once:
+        lease, stop, failures = once.lock("held", ttl=30), threading.Event(), list[BaseException]()
+
+        def use(name: str) -> None:
+            try:
+                while not stop.is_set():
+                    with once.lock(name, ttl=30, wait=30):
+                        pass
+            except BaseException as error:
+                failures.append(error)
+
+        def child(name: str) -> None:
+            assert once.first(name)
+            with Client(shared_url) as own:
+                assert not own.first(name)
+
+        threads = [threading.Thread(target=use, args=(f"thread-{n}",)) for n in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            for burst in range(3):
+                children = [start_child(partial(child, f"child-{burst}-{n}")) for n in range(4)]
+                assert [finish_child(*started) for started in children] == [""] * 4
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        assert failures == []
+        assert lease.release() is Released.RELEASED
 
 
 def test_parent_and_child_together_exclude_each_other(shared_url: str) -> None:

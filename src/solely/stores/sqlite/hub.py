@@ -11,11 +11,12 @@ import os
 import threading
 import weakref
 from contextlib import suppress
+from time import monotonic
 from typing import Protocol
 
 from solely.stores import Tell
 
-FORK_PATIENCE = 5.0  # seconds that a fork waits for transactions under way: longer than the default timeout of one
+FORK_PATIENCE = 10.0  # seconds that a fork waits for calls in progress: twice the default timeout of one
 MAX_CONTENDED = 4_096  # keys known to be contended; to forget them costs one look each
 
 
@@ -35,17 +36,17 @@ class Hub:
         self.contended: set[str] = set()  # keys whose last Acquire was refused: look before writing
         self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self.broken = False  # True in a child that was forked while a connection could not be closed
-        self.abandoned: list[
-            Session
-        ] = []  # then its sessions: kept, so that the parent's connection is never finalised
+        self.abandoned: list[Session] = []  # then its sessions: kept, so that no connection of the parent is finalized
         self.free_locks()
 
     def free_locks(self) -> None:
         # Threads queue here instead of sleeping in SQLite's busy handler. It knows its owner, which stay_out() needs.
         self.writing = threading.RLock()
-        self.opening = threading.Lock()  # while it is held nobody opens a connection
+        self.opening = threading.Lock()  # while it is held nobody opens a connection; taken behind a session's lock
+        self.gate = threading.Lock()  # held by a fork from its beginning to its end; taken before a session's lock
+        self.forking = False  # True while a fork holds `gate`
         self.shut = False  # True while a fork holds `opening`
-        self.stopped: list[Session] = []
+        self.stopped: list[Session] = []  # sessions whose locks a fork holds
 
     def enter(self, timeout: float) -> bool:
         """True if this thread may write, until it calls `writing.release()`; False if others did for that long.
@@ -75,28 +76,53 @@ class Hub:
             self.contended.clear()
         self.contended.add(key)
 
+    def wait_for_fork(self) -> None:
+        """Returns when no fork is in progress; its caller holds no lock of a session.
+
+        Without this, threads that call again and again would take the sessions' locks ahead of the fork.
+        """
+        with self.gate:
+            pass
+
     def before_fork(self) -> None:
-        """Closes every connection and lets nobody open one until the fork is over."""
-        self.shut = self.opening.acquire(timeout=FORK_PATIENCE)
-        self.broken |= not self.shut
-        for session in list(self.sessions):
-            if session.lock.acquire(timeout=FORK_PATIENCE):
-                session.disconnect()
-                self.stopped.append(session)
-            else:
-                self.broken = True
+        """Closes every connection and lets nobody open one until the fork is over.
+
+        The locks are taken in the order in which a call takes them: a session's, then `opening`. A session that was
+        made meanwhile is closed in a further round.
+        """
+        self.gate.acquire()
+        self.forking = True
+        end = monotonic() + FORK_PATIENCE
+        while self.opening.acquire(timeout=max(0.0, end - monotonic())):
+            self.shut = True
+            in_use = self._in_use()
+            if not in_use or monotonic() >= end:
+                return
+            self.shut = False
+            self.opening.release()
+            for session in in_use:
+                if session.lock.acquire(timeout=max(0.0, end - monotonic())):
+                    self.stopped.append(session)
+                    session.disconnect()
+
+    def _in_use(self) -> list[Session]:
+        return [session for session in self.sessions if session not in self.stopped]
 
     def after_in_parent(self) -> None:
-        self.broken = False
         stopped, self.stopped = self.stopped, []
         for session in stopped:
             session.lock.release()
         if self.shut:
             self.shut = False
             self.opening.release()
+        if self.forking:
+            self.forking = False
+            self.gate.release()
 
     def after_in_child(self) -> None:
-        self.abandoned += self.sessions if self.broken else []
+        if not self.shut or self._in_use():
+            self.broken = True
+            self.abandoned += self.sessions
         for session in self.sessions:
             session.lock = threading.Lock()
         self.free_locks()

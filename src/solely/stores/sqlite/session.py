@@ -100,6 +100,8 @@ class Session(Rows):
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         """One reply per op. Hints go out when what they tell of is committed."""
+        if self.hub.forking:
+            self.hub.wait_for_fork()
         with self.lock:
             try:
                 if monotonic() >= self._look_again and (failed := self._first_look()):
@@ -169,6 +171,10 @@ class Session(Rows):
         end = 0.0
         while True:
             try:
+                if end:
+                    self._let_fork_pass()
+                if self._connection is None:
+                    self._make_ready()
                 return [self._lone(ops[0])] if len(ops) == 1 else self._batch(ops)
             except StoreUnavailable:
                 raise
@@ -181,6 +187,15 @@ class Session(Rows):
                 if len(ops) == 1:
                     return [explained]
                 return [reply for op in ops for reply in self._in_place([op])]  # each stands or fails alone
+
+    def _let_fork_pass(self) -> None:
+        """Between two tries, when no transaction is open: a fork need not wait for the processes that keep us busy."""
+        if self.hub.forking:
+            self.lock.release()
+            try:
+                self.hub.wait_for_fork()
+            finally:
+                self.lock.acquire()
 
     def _in_place(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         """As one of several transactions: what another one has performed stands, so nothing may be raised."""
@@ -302,12 +317,14 @@ class Session(Rows):
 
     def check(self) -> list[Finding]:
         """What is known of the file, its disk and its clock."""
+        self.hub.wait_for_fork()
         with self.lock:
             replaced = self._connection is not None and self._is_replaced()
         return self._beside(lambda: findings(self.path, replaced, self.execute, self.readings))
 
     def _beside(self, look: Callable[[], Found]) -> Found:
         end = monotonic() + self.timeout
+        self.hub.wait_for_fork()
         with self.lock:
             while True:
                 try:
@@ -316,6 +333,7 @@ class Session(Rows):
                 except sqlite3.Error as error:
                     if not is_busy(error) or monotonic() > end:
                         raise explain(self.path, error) from error
+                self._let_fork_pass()
 
     def _sweep_some(self) -> None:
         """Forgets a few rows that no longer matter. What hinders it hinders no op: the next sweep tries again."""
