@@ -370,8 +370,51 @@ def test_marks_expire_by_wall_time(opened: Callable[[], SqliteStore], host: Host
     store.close()
     host.reboot(599.0)
     assert one(opened(), Mark("mark/m", "o2", 1.0)) is False
-    host.wall += 1_000_000
+    host.pass_time(1.0)
     assert one(opened(), Mark("mark/m", "o3", 1.0)) is True
+
+
+@pytest.mark.parametrize("set_by", [-2 * HOUR, 2 * HOUR])
+@pytest.mark.parametrize("rebooted", [False, True])
+def test_a_wall_clock_that_is_set_neither_prolongs_nor_shortens_what_is_kept(
+    opened: Callable[[], SqliteStore], host: Host, set_by: int, rebooted: bool
+) -> None:
+    """A quiet window of five minutes became two hours when the clock was set back, and ended at once when it was set
+    ahead. After a reboot the file knows only when it last granted something: a clock that is ahead cannot be told from
+    a machine that was switched off, and one that is behind adds the time since that grant."""
+    store = opened()
+    store.perform([Mark("mark/m", "o1", 300.0), Acquire("reservation/r", "o1", 30.0)])
+    store.perform([Finish("reservation/r", "o1", b"", 300.0), Hit("hits/r", "o1", 1, 300.0)])
+    host.pass_time(100.0)
+    host.wall += set_by
+    if rebooted:
+        host.reboot(0.0)
+        store = opened()
+    seen = one(store, Mark("mark/m", "o2", 1.0)) is False
+    quiet = one(store, Acquire("reservation/r", "o2", 1.0)).owner == ""
+    limited = not one(store, Hit("hits/r", "o2", 1, 300.0)).allowed
+    assert [seen, quiet, limited] == [not (rebooted and set_by > 0)] * 3
+    host.pass_time(301.0 if rebooted else 201.0)
+    assert one(store, Mark("mark/m", "o3", 1.0)) is True
+    assert one(store, Acquire("reservation/r", "o3", 1.0)).owner == "o3"
+    assert one(store, Hit("hits/r", "o3", 1, 300.0)).allowed
+
+
+def test_without_a_boot_clock_what_is_kept_never_lasts_longer_than_the_clock_was_set_back(
+    path: str, host: Host
+) -> None:
+    readings = Readings("", lambda: host.wall, lambda: host.wall, None, goes_back=True)
+    store = SqliteStore(path, readings, 2.0)
+    store.perform([Mark("mark/m", "o1", 300.0)])
+    host.wall += 301_000_000
+    assert one(store, Mark("mark/m", "o2", 300.0)) is True
+    host.wall -= HOUR
+    store.close()
+    store = SqliteStore(path, readings, 2.0)
+    assert one(store, Mark("mark/m", "o3", 300.0)) is False
+    host.wall += HOUR + 301_000_000
+    assert one(store, Mark("mark/m", "o4", 300.0)) is True
+    store.close()
 
 
 def test_without_a_boot_clock_the_lease_clock_never_goes_back(path: str, host: Host) -> None:

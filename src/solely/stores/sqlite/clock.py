@@ -1,8 +1,10 @@
-"""What time it is, in µs: on a clock that no one can set for leases, on the wall for what outlives a reboot.
+"""What time it is, in µs, on a clock that nobody can set.
 
-On Linux leases run on CLOCK_BOOTTIME: it counts suspend, never goes back, and is the same for all processes of the
-host once the offset of a container's time namespace is taken off. It starts anew at a reboot, which the boot id
-tells. Where there is no such clock, leases run on wall time, and the file keeps the latest moment that was seen.
+On Linux that is CLOCK_BOOTTIME: it counts suspend, never goes back, and is the same for all processes of the host once
+the offset of a container's time namespace is taken off. It starts anew at a reboot, which the boot id tells: leases end
+then. What outlives a reboot (marks, results, hits) runs on the boot clock plus the `base` that the file keeps for this
+boot: the wall clock as it was when the boot first used the file. So whoever sets the wall clock neither prolongs nor
+shortens anything. Where there is no boot clock, all runs on wall time, and the file keeps the latest moment seen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fences that only grow, through release, expiry, reboot and loss of all data, without a write per fence.
 
 Fences are handed out while the write lock is held. On a boot clock the clock itself is the counter: `base` + µs since
-boot grows from one transaction to the next, and the file remembers a bound that is moved ahead once a minute, so that
+boot grows from one transaction to the next, and the file remembers a bound that is moved ahead now and then, so that
 the next boot starts above everything handed out. Where there is no such clock, the file keeps the counter itself.
 """
 
@@ -13,7 +13,9 @@ from typing import Any, Protocol
 from .clock import Readings
 from .statements import SQL
 
-RESERVE = 60_000_000  # fences (one per µs): one more write per minute, and a reboot skips at most a minute of numbers
+# Fences (one per µs): one more write every two seconds. A reboot takes longer, so the next boot's clock, which starts
+# above them, is not ahead of time.
+RESERVE = 2_000_000
 
 Execute = Callable[..., Any]
 

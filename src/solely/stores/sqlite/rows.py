@@ -76,6 +76,7 @@ class Rows:
         self.execute_many: Any = None
         self.change: Any = None  # as execute, on one cursor for all: for statements that answer no rows
         self.now = t.Now(0, 0)
+        self.base = 0  # added to the boot clock, it gives the time on which marks, results and hits are kept
         self.latest = 0
         self.fixed = False  # `now` stands still: inside a transaction or a look
         self.looking = False  # nothing may change
@@ -127,9 +128,9 @@ class Rows:
         return self.now.lease if self.fixed else self.read_lease() + self._longest_wait
 
     def clocks(self) -> t.Now:
-        """One reading of both clocks."""
+        """One reading of both clocks; neither goes back when the wall clock is set."""
         lease = self.readings.lease()
         if self.readings.goes_back:
             self.latest = self.execute(SQL["meta"]).fetchone()[3]
             lease = max(lease, self.latest)
-        return t.Now(lease, self.readings.wall())
+        return t.Now(lease, lease if self.readings.tick is None else self.base + lease)

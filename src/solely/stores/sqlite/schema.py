@@ -71,7 +71,7 @@ def base_of_boot(execute: Execute, readings: Readings) -> int:
 
 
 def _since_boot(readings: Readings) -> int:
-    return (readings.tick or readings.wall)()
+    return (readings.wall if readings.tick is None else readings.lease)()
 
 
 def _void(execute: Execute) -> None:

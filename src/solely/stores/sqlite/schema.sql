@@ -1,13 +1,13 @@
 -- All of a store. The names say whose tables these are, since another program may have its own in the same file.
--- Times are integer µs: of the lease clock where a row is free or held, of the wall clock where it is done
--- (transitions.py says which field runs on which).
+-- Times are integer µs: of the lease clock where a row is free or held; where it is done, of the clock that outlives a
+-- reboot (transitions.py says which field runs on which, clock.py what these clocks are).
 
 -- One row: what all processes must agree on.
 CREATE TABLE solely_meta (
     id      INTEGER PRIMARY KEY CHECK (id = 1),
     version INTEGER NOT NULL,             -- of this schema
     boot_id TEXT    NOT NULL,             -- the boot whose clock the leases of this file run on
-    base    INTEGER NOT NULL,             -- added to the boot clock, it gives this boot's fences
+    base    INTEGER NOT NULL,             -- added to the boot clock, it gives this boot's fences and the time of what outlives it
     fence   INTEGER NOT NULL,             -- no greater fence was ever handed out
     latest  INTEGER NOT NULL              -- the latest lease time seen, kept where the lease clock could go back
 );

@@ -58,9 +58,9 @@ class Session(Rows):
             raise StoreUnavailable(f"the SQLite store {self.path} was in use during the fork of this process")
         with self.hub.opening:
             there = file_at(self.path)  # before: what takes its place from now on is another one
-            connection, base = connect(self.path, self.shared, self.readings, self.timeout)
+            connection, self.base = connect(self.path, self.shared, self.readings, self.timeout)
         self._file = there or file_at(self.path)
-        self.fences = fences_for(self.readings, base)
+        self.fences = fences_for(self.readings, self.base)
         connection.create_function("next_fence", 0, asked(self.fences, self._swallowed))
         self.durable = False
         connection.execute("PRAGMA synchronous = NORMAL")

@@ -107,7 +107,8 @@ class Visit(Rows):
             if not self._shared:
                 raise StoreMisconfigured(f"{self._path} has no tables of Solely yet; add ?shared=true to the URL")
             create(self.execute, self.readings, shared=True)
-        self.fences = fences_for(self.readings, base_of_boot(self.execute, self.readings))
+        self.base = base_of_boot(self.execute, self.readings)
+        self.fences = fences_for(self.readings, self.base)
 
     def _fault(self, error: Exception) -> StoreError:
         if is_busy(error):
