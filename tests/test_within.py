@@ -181,11 +181,18 @@ def test_wrong_keys_and_times_are_refused_before_anything_is_sent(once: Client) 
         lambda: within.first(""),
         lambda: within.first("a", ttl=-1),
         lambda: within.first_many("abc"),
-        lambda: within.first_many([]),
         lambda: within.forget("\0"),
     ):
         with pytest.raises(InvalidInput):
             call()
+
+
+def test_no_keys_get_no_answers(place: Place) -> None:
+    with Client(place.url) as once:
+        connection = place.begin()
+        assert once.within(connection).first_many([]) == []
+        place.rollback(connection)
+        place.close(connection)
 
 
 def test_something_else_than_a_connection_is_named(once: Client) -> None:

@@ -309,12 +309,12 @@ class Core:
             yield [Release(hold.key, hold.owner, hold.doubtful) for hold in holds]
 
 
-def keys_of(kind: str, keys: Iterable[str]) -> list[str]:
-    """The stored keys, each checked; InvalidInput if there are none or too many, or if one text was given for many."""
+def keys_of(kind: str, keys: Iterable[str], *, least: int = 0) -> list[str]:
+    """The stored keys, each checked; InvalidInput if there are too few or many, or if one text was given for many."""
     if isinstance(keys, str | bytes):
         raise InvalidInput(f"give several keys as a list, not as one text: {keys!r:.80}")
     keys = list(keys)
     stored = [f"{kind}/{key}" for key in keys] if are_plain(keys) else [stored_key(kind, key) for key in keys]
-    if not 1 <= len(stored) <= MAX_MANY:
-        raise InvalidInput(f"{len(stored)} keys were given; give 1 to {MAX_MANY}")
+    if not least <= len(stored) <= MAX_MANY:
+        raise InvalidInput(f"{len(stored)} keys were given; give {least} to {MAX_MANY}")
     return stored

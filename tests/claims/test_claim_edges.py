@@ -39,7 +39,7 @@ class AsyncAwayStore(AsyncRefusingStore):
         ("claim", ("a",), {"policy": "replay"}, "Policy"),
         ("claim", ("a",), {"fingerprint": object()}, "fingerprint"),
         ("claim_many", ("ab",), {}, "as a list"),
-        ("claim_many", ([],), {}, "0 keys"),
+        ("claim_many", ([],), {"fingerprints": ["a"]}, "one per key"),
         ("claim_many", (["a"],), {"fingerprints": []}, "one per key"),
         ("reset", ("a",), {"expected": object()}, "JSON-able"),
     ],

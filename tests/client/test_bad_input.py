@@ -129,10 +129,23 @@ async def test_purposes_that_cannot_be(once: Any, purpose: Any) -> None:
     assert "purpose" in str(await refused(lambda: once.lock("a", purpose=purpose)))
 
 
-@pytest.mark.parametrize("keys", ["one text", b"bytes", []])
+@pytest.mark.parametrize("keys", ["one text", b"bytes"])
 async def test_several_keys_that_are_none(once: Any, keys: Any) -> None:
     assert "keys" in str(await refused(lambda: once.lock_all(keys)))
     assert "keys" in str(await refused(lambda: once.first_many(keys)))
+    assert "keys" in str(await refused(lambda: once.claim_many(keys)))
+
+
+async def test_no_keys_at_all_guard_nothing(once: Any) -> None:
+    assert "0 keys" in str(await refused(lambda: once.lock_all([])))
+
+
+@pytest.mark.parametrize("keys", [[], (), {}])
+async def test_no_keys_get_no_answers(once: Any, keys: Any) -> None:
+    """An empty poll is no mistake of its caller, and costs no round trip: the store of this test refuses every call."""
+    for many in (once.first_many, once.claim_many):
+        answers = many(keys)
+        assert (await answers if inspect.isawaitable(answers) else answers) == []
 
 
 @pytest.mark.parametrize("token", ["", "nonsense", "e30=", "WzFd", 7, None])

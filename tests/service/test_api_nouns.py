@@ -56,6 +56,7 @@ def test_marks(api: Client) -> None:
     assert api.marks.seen([a, fresh("c")]) == [True, False]
     assert api.marks.forget([a, fresh("c")]) == [True, False]
     assert api.marks.first([a, b]) == [True, False]
+    assert api.marks.first([]) == api.marks.seen([]) == api.marks.forget([]) == []
 
 
 # -- claims

@@ -85,6 +85,8 @@ def claiming_many(
     """The claims in the order of the keys; InvalidInput, at once, if there is not one payload per key."""
     if payloads is not None and len(payloads) != len(keys):
         raise InvalidInput(f"{len(payloads)} fingerprints were given for {len(keys)} keys; give one per key, or none")
+    if not keys:
+        return _claiming_many(core, keys, [], agreed, make)
     prints = [""] * len(keys) if payloads is None else [digest(*one) for one in zip(payloads, keys, strict=True)]
     flow = _claiming_many(core, keys, prints, agreed, make)
     return core.or_proceed(keys[0], "claim_many", flow, lambda: [_unguarded(key, agreed, make) for key in keys])

@@ -101,7 +101,7 @@ class Locks(Face):
         on_lost: OnLost = "flag",
     ) -> LeaseSet:
         """Leases of all keys or of none; callers whose sets overlap do not deadlock."""
-        stored = keys_of("lock", keys)
+        stored = keys_of("lock", keys, least=1)
         terms = self._core.terms(ttl, wait, delay)
         leased = self._leased(renew, max_hold, on_lost)
         return LeaseSet(self._run(self._core.taking_all(stored, terms, leased, purpose)))
@@ -220,7 +220,7 @@ class AsyncLocks(AsyncFace):
         on_lost: OnLost = "cancel",
     ) -> Pending[AsyncLeaseSet]:
         """Leases of all keys or of none; callers whose sets overlap do not deadlock."""
-        stored = keys_of("lock", keys)
+        stored = keys_of("lock", keys, least=1)
         terms = self._core.terms(ttl, wait, delay)
         leased = self._leased(renew, max_hold, on_lost)
 

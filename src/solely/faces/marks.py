@@ -23,7 +23,8 @@ class Marks(Face):
 
     def first_many(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[bool]:
         """`first` for many keys in few round trips; one answer per key, in order."""
-        return self._run(marking.first_many(self._core, keys_of("mark", keys), ttl_seconds(ttl)))
+        stored, kept = keys_of("mark", keys), ttl_seconds(ttl)
+        return self._run(marking.first_many(self._core, stored, kept)) if stored else []
 
     def seen(self, key: str) -> bool:
         """True if the key is marked; marks nothing."""
@@ -59,7 +60,8 @@ class AsyncMarks(AsyncFace):
 
     async def first_many(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[bool]:
         """`first` for many keys in few round trips; one answer per key, in order."""
-        return await self._run(marking.first_many(self._core, keys_of("mark", keys), ttl_seconds(ttl)))
+        stored, kept = keys_of("mark", keys), ttl_seconds(ttl)
+        return await self._run(marking.first_many(self._core, stored, kept)) if stored else []
 
     async def seen(self, key: str) -> bool:
         """True if the key is marked; marks nothing."""

@@ -143,6 +143,8 @@ def claim_many(keys: Sequence[str], ttl: float, fingerprints: Sequence[str], inf
 
     Raises Mismatch, with nothing held, if any of them is held or finished under another fingerprint.
     """
+    if not keys:
+        return []
     owner: str = yield Ask.OWNER
     distinct: dict[str, str] = {}
     answered = False

@@ -31,6 +31,8 @@ def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tup
 
     With `learn`, also the entries, which tell the time left. Whatever fails, no mark stays whose caller is not told.
     """
+    if not keys:
+        return [], []
     owner: str = yield Ask.OWNER
     distinct = dict.fromkeys(keys)
     answered = False

@@ -11,7 +11,7 @@ from ..routes import KIB, READ, WRITE, Answer, Body, Call, Key, Route, Ttl
 
 AT_ONCE = 1000  # keys in one request: some batches of the store, and a body that stays small
 CAP = AT_ONCE * KIB  # bytes: so many keys of the longest kind, with room
-SomeKeys = Annotated[list[Key], msgspec.Meta(min_length=1, max_length=AT_ONCE)]
+SomeKeys = Annotated[list[Key], msgspec.Meta(max_length=AT_ONCE)]
 
 
 class Mark(Body):
