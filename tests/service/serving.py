@@ -144,13 +144,14 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 class Process:
-    """`solely serve` as a process of its own."""
+    """`solely serve` as a process of its own; `files` is how many it may have open, if not as many as we."""
 
-    def __init__(self, folder: Path, *flags: str, **environ: str) -> None:
+    def __init__(self, folder: Path, *flags: str, files: int = 0, **environ: str) -> None:
         self.log = folder / "service.log"
+        limited = ("sh", "-c", f'ulimit -n {files}; exec "$@"', "sh") if files else ()
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "solely.cli", "serve", "--port", "0", *flags],
+                [*limited, sys.executable, "-m", "solely.cli", "serve", "--port", "0", *flags],
                 stdout=subprocess.PIPE, stderr=log, text=True, cwd=folder,
                 env={**environment(folder), **environ},
             )  # fmt: skip
