@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx2
 import uvicorn
@@ -144,11 +144,13 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 class Process:
-    """`solely serve` as a process of its own; `files` is how many it may have open, if not as many as we."""
+    """`solely serve` as a process of its own."""
 
-    def __init__(self, folder: Path, *flags: str, files: int = 0, **environ: str) -> None:
+    files = 0  # how many it may have open, if not as many as we
+
+    def __init__(self, folder: Path, *flags: str, **environ: str) -> None:
         self.log = folder / "service.log"
-        limited = ("sh", "-c", f'ulimit -n {files}; exec "$@"', "sh") if files else ()
+        limited = ("sh", "-c", f'ulimit -n {self.files}; exec "$@"', "sh") if self.files else ()
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*limited, sys.executable, "-m", "solely.cli", "serve", "--port", "0", *flags],
@@ -171,7 +173,7 @@ class Process:
         """Its exit code."""
         return self._process.wait(seconds)
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *how: object) -> None:
