@@ -17,12 +17,13 @@ import httpx2
 import pytest
 from starlette.responses import Response
 
+from solely.errors import InvalidInput
 from solely.service.connections import LOG_EVERY, address_of
 from solely.service.health import ROUTES as HEALTH_ROUTES
-from solely.service.routes import PUBLIC, Call, Route
-from solely.service.security import Scope, mint
+from solely.service.routes import PUBLIC, Call, Route, Webhook
+from solely.service.security import Scope, mint, same
 from solely.service.serve import OWN_FILES
-from tests.service.serving import LINES, TOKENS, Process, Running, bearer, running, until
+from tests.service.serving import LINES, TOKENS, Process, Running, bearer, running, settings, until
 from tests.service.test_metrics import samples
 
 MOST = 40  # connections per worker in these tests: enough to tell the bounds apart, few enough to be quick
@@ -270,6 +271,24 @@ def test_whoever_needs_no_token_is_known_by_a_request_that_is_not_for_health() -
         assert is_open(worker)
 
 
+def test_a_webhook_is_known_by_its_signature() -> None:
+    async def take(call: Call[None, None]) -> None:
+        pass
+
+    signed = Webhook(lambda call: same(call.header("x-signature"), "right"), "the header X-Signature")
+    hook = Route("POST", "/hook", signed, take, "Takes")
+    request = b"POST /hook HTTP/1.1\r\nhost: localhost\r\nx-signature: %b\r\ncontent-length: 2\r\n\r\n{}"
+    with running([hook, *HEALTH_ROUTES], tokens=LINES, max_connections=MOST) as it, ExitStack() as stack:
+        sender, forger = (stack.enter_context(it.connect()) for _ in range(2))
+        sender.sendall(request % b"right")
+        assert b" 204 " in sender.recv(65536)
+        assert b" 401 " in ask(forger, request % b"wrong")
+        for _ in range(MOST):
+            assert b" 200 " in ask(stack.enter_context(it.connect()))
+        until(partial(is_closed, forger))
+        assert is_open(sender)
+
+
 def test_a_connection_whose_token_was_withdrawn_is_a_strangers_again(tmp_path: Path) -> None:
     (old, old_line), (new, new_line) = mint("ci", Scope.READ), mint("ci", Scope.READ)
     file = tmp_path / "tokens"
@@ -376,3 +395,8 @@ def test_there_are_fewer_connections_where_fewer_files_may_be_open(tmp_path: Pat
 )
 def test_an_ipv6_host_is_counted_by_its_prefix(host: str, counted: str) -> None:
     assert address_of((host, 1)) == counted
+
+
+def test_strangers_cannot_be_given_all_connections() -> None:
+    with pytest.raises(InvalidInput, match="max_unauthenticated=50 leaves no connection"):
+        settings(max_connections=50, max_unauthenticated=50)
