@@ -263,6 +263,12 @@ def test_the_bound_of_an_address_can_be_raised_to_that_of_all(tmp_path: Path) ->
                 assert b" 200 " in ask(each)
 
 
+def test_one_place_for_strangers_is_enough(tmp_path: Path) -> None:
+    with Served(tmp_path, max_unauthenticated=1) as service, ExitStack() as stack:
+        for request in (HEALTH, VERSION) * 3:
+            assert b" 200 " in ask(stack.enter_context(service.connect()), request)
+
+
 def test_whoever_needs_no_token_is_known_by_a_request_that_is_not_for_health() -> None:
     with running(max_connections=20) as it, ExitStack() as stack:
         worker = stack.enter_context(it.connect())

@@ -100,7 +100,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def address_bound(self) -> int:
         """Those of one address. Half of them: an address alone can never fill all, and a proxy, from whose address
         everybody comes, has room for a burst."""
-        return self.max_per_address or self.unauthenticated_bound // 2
+        return self.max_per_address or max(1, self.unauthenticated_bound // 2)
 
     @property
     def mounted(self) -> tuple[str, ...]:
