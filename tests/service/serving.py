@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx2
 import uvicorn
@@ -146,11 +146,14 @@ def environment(folder: Path) -> dict[str, str]:
 class Process:
     """`solely serve` as a process of its own."""
 
+    files = 0  # how many it may have open, if not as many as we
+
     def __init__(self, folder: Path, *flags: str, **environ: str) -> None:
         self.log = folder / "service.log"
+        limited = ("sh", "-c", f'ulimit -n {self.files}; exec "$@"', "sh") if self.files else ()
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "solely.cli", "serve", "--port", "0", *flags],
+                [*limited, sys.executable, "-m", "solely.cli", "serve", "--port", "0", *flags],
                 stdout=subprocess.PIPE, stderr=log, text=True, cwd=folder,
                 env={**environment(folder), **environ},
             )  # fmt: skip
@@ -170,7 +173,7 @@ class Process:
         """Its exit code."""
         return self._process.wait(seconds)
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *how: object) -> None:

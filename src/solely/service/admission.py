@@ -12,7 +12,7 @@ from starlette.responses import RedirectResponse
 from . import problems
 from .answers import Header
 from .problems import Problem
-from .routes import SAFE, Bearer, Call, Route, Webhook
+from .routes import AUTHENTICATE, SAFE, Bearer, Call, Route, Webhook
 from .security import LOCAL, NOBODY, WEBHOOK, Principal, Scope, same
 
 LOGIN_PATH = "/login"
@@ -63,10 +63,18 @@ def identify(call: Call[Any, Any], scope: Scope | None) -> RedirectResponse | No
     principal = _whose(call)
     if principal is None:
         return _unknown(call.route, call)
+    _keep_connection(call, principal)
     if principal.scope < scope:
         raise Problem(problems.SCOPE, f"this needs the scope {scope.name.lower()}")
     call.principal = principal
     return None
+
+
+def _keep_connection(call: Call[Any, Any], principal: Principal) -> None:
+    """From now on the connection is one of a known caller; raises Problem if there are too many of them."""
+    authenticate = call.scope.get(AUTHENTICATE)
+    if authenticate is not None:
+        authenticate(principal)
 
 
 def _whose(call: Call[Any, Any]) -> Principal | None:
@@ -106,4 +114,5 @@ async def verify(auth: Webhook, call: Call[Any, Any]) -> None:
     verdict = auth.verify(call)
     if not (verdict if isinstance(verdict, bool) else await verdict):
         raise Problem(problems.NO_TOKEN, f"this needs {auth.how}")
+    _keep_connection(call, WEBHOOK)
     call.principal = WEBHOOK

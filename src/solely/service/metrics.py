@@ -45,6 +45,9 @@ RETRIED = Figure("solely_retried", "Ops that went unanswered and were repeated",
 OP_SECONDS = Figure("solely_op_seconds", "One round trip to the store", ("op",), LATENCY)
 REQUESTS = Figure("solely_http_requests", "Requests answered", ("method", "route", "status"))
 REQUEST_SECONDS = Figure("solely_http_request_seconds", "From a request to its answer", ("route",), LATENCY)
+CONNECTIONS_OPEN = Figure("solely_connections", "Open connections", ("state",), kind="gauge")
+CONNECTIONS_EVICTED = Figure("solely_connections_evicted", "Connections closed to make room, by bound", ("bound",))
+CONNECTIONS_REFUSED = Figure("solely_connections_refused", "Connections refused for lack of room, by bound", ("bound",))
 
 KNOWN = tuple(each for each in globals().values() if isinstance(each, Figure))
 

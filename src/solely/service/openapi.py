@@ -120,6 +120,7 @@ def _refusals(route: Route) -> list[Kind]:
         kinds += [problems.NOT_JSON, problems.TOO_LARGE, problems.TOO_SLOW]
     if route.auth != PUBLIC:
         kinds += [problems.NO_TOKEN, problems.SCOPE, problems.AWAY, problems.STORE_FAILED, problems.FULL]
+        kinds.append(problems.TOO_MANY_CONNECTIONS)
     if route.grants:
         kinds.append(problems.STOPPING)
     return [*kinds, *route.refusals]

@@ -60,6 +60,12 @@ DATA_AWAY = Kind(
 )
 FULL = Kind("store-full", 507, "The store is full", "Nothing may be evicted: give it more room.")
 STORE_FAILED = Kind("store-failed", 502, "The store failed", "The service's log says how.")
+TOO_MANY_CONNECTIONS = Kind(
+    "too-many-connections",
+    503,
+    "Too many connections are open",
+    "Nothing was done. Reuse a connection, or come again after Retry-After seconds.",
+)
 STOPPING = Kind("stopping", 503, "The service is stopping", "Nothing was granted. Ask another instance, or come again.")
 BROKEN = Kind("broken", 500, "The service failed", "This is a bug. The service's log says more.")
 

@@ -1,5 +1,6 @@
-"""The connection: uvicorn's, with the two bounds that it lacks: a request must arrive whole within a deadline, and its
-line and headers must not be larger than a cap. And with a short way out for answers that are whole."""
+"""The connection: uvicorn's, with the bounds that it lacks: a request must arrive whole within a deadline, its line and
+headers must not be larger than a cap, and a connection for which there is no room is refused when it is accepted. And
+with a short way out for answers that are whole."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ from typing import Any, ClassVar
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from .problems import HEADERS_TOO_LARGE, TOO_SLOW, Kind, Problem
-from .routes import CLOSING, WHOLE
+from .connections import address_of
+from .problems import HEADERS_TOO_LARGE, TOO_MANY_CONNECTIONS, TOO_SLOW, Kind, Problem
+from .routes import AUTHENTICATE, CLOSING, WHOLE
 
 GRACE = 1.0  # seconds for a refused sender to read why and hang up
 
@@ -25,15 +27,26 @@ class BoundedProtocol(HttpToolsProtocol):
     _in_headers = True
     _size = 0  # bytes of a request whose headers are not complete
     _refused = False
+    authenticated = False
+    address = ""  # under which the peer is counted
     _common: ClassVar[tuple[list[tuple[bytes, bytes]], bytes]] = ([], b"")
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._settings = self.app.service.settings
-        self._watch(self._settings.receive_timeout)
+        service = self.app.service
+        self._settings, self._connections = service.settings, service.connections
+        self.address = address_of(self.client)
+        if self._connections.admit(self):
+            self._watch(self._settings.receive_timeout)
+        elif self._connections.may_linger(self):
+            self._refuse(TOO_MANY_CONNECTIONS)
+        else:
+            self._refused = True
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
+        self._connections.leave(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -59,6 +72,21 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         scope: Any = self.scope
         scope[CLOSING], scope[WHOLE] = self.transport.is_closing, partial(self._answer_whole, self.cycle)
+        if not self.authenticated:
+            self._connections.used(self)
+            scope[AUTHENTICATE] = partial(self._connections.authenticate, self)
+
+    def is_busy(self) -> bool:
+        """True while the app works on a whole request; false while we wait for the peer to send or to read."""
+        return self._answering() and not self.cycle.more_body and not self.flow.write_paused
+
+    def in_flight(self) -> int:
+        """How many requests the worker is answering, on all its connections."""
+        return len(self.tasks)
+
+    def evict(self) -> None:
+        """Closes it at once: a peer that does not read would delay an orderly close for as long as it likes."""
+        self.transport.abort()
 
     def on_message_complete(self) -> None:
         self._unfinished, self._in_headers = False, True
@@ -126,9 +154,11 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refused = True
         self._unwatch()
         if self._receiving() or not self._answering():
-            document = msgspec.json.encode(Problem(kind).document)
-            head = b"content-type: application/problem+json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-            self.transport.write(STATUS_LINE[kind.status] + head % len(document) + document)
+            problem = Problem(kind)
+            document = msgspec.json.encode(problem.document)
+            more = b"".join(b"%b: %b\r\n" % pair for pair in problem.headers)
+            head = b"content-type: application/problem+json\r\ncontent-length: %d\r\n%bconnection: close\r\n\r\n"
+            self.transport.write(STATUS_LINE[kind.status] + head % (len(document), more) + document)
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._watch(GRACE)

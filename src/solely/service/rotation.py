@@ -56,6 +56,7 @@ class TokensWatch:
         service.tokens.replace(lines)
         after = set(service.tokens.principals)
         if before != after:
+            service.connections.recheck(service.tokens)
             service.openapi = {}  # which says whether tokens are needed
             log.warning("tokens_changed", added=_names(after - before), removed=_names(before - after))
 

@@ -25,8 +25,9 @@ Q = TypeVar("Q")
 Receive = Callable[[], Awaitable[Any]]
 
 # What our own connection adds to the scope of a request: whether it is at its end, and a way to answer in one step,
-# with status, header lines and body; False if that cannot be done, and the answer must take the usual way.
-CLOSING, WHOLE = "solely.closing", "solely.whole"
+# with status, header lines and body; False if that cannot be done, and the answer must take the usual way. And, unless
+# it has authenticated before, what to call with the principal: a Problem if there are too many connections.
+CLOSING, WHOLE, AUTHENTICATE = "solely.closing", "solely.whole", "solely.authenticate"
 Whole = Callable[[int, bytes, bytes], bool]
 
 UNMATCHED = "unmatched"  # the path of requests without a route: not told apart, since anybody can invent more

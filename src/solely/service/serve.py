@@ -35,7 +35,9 @@ log = structlog.get_logger("solely.serve")
 ORPHANED = 1.0  # seconds between looks whether the parent is still there: its port is free again that soon
 BACKLOG = 1024  # connections that wait to be accepted: a burst, while the workers are busy for a moment
 WORKER_PATIENCE = 30  # seconds for a worker to answer its parent, who then replaces it: it may start on a busy machine
-FILES = 65_536  # open files at most: connections, and those of the store
+FILES = 65_536  # open files, where so many are allowed: more than any usual number of connections
+OWN_FILES = 256  # open files beside the connections: of the store, the database, publishers, the log, the event loop
+LEAST_CONNECTIONS = 10  # as the settings have it: a service with fewer would refuse its own users
 
 
 def serve(settings: Settings, announce: Callable[[str], object] = print) -> int:
@@ -49,7 +51,7 @@ def serve(settings: Settings, announce: Callable[[str], object] = print) -> int:
         listening = stack.enter_context(_bound(settings))
         if not settings.session_secret:  # the workers must know each other's sessions
             settings = msgspec.structs.replace(settings, session_secret=secrets.token_hex(32))
-        _allow_more_files()
+        settings = _with_files(settings)
         if settings.workers > 1:
             asyncio.run(_rehearse(settings))
         stack.enter_context(_ending_well())
@@ -120,7 +122,7 @@ def config(settings: Settings, app: Any, *, factory: bool = False) -> uvicorn.Co
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        limit_concurrency=settings.max_connections,
+        backlog=BACKLOG,
         timeout_keep_alive=math.ceil(settings.idle_timeout),
         timeout_graceful_shutdown=math.ceil(settings.stop_timeout),
         timeout_worker_healthcheck=WORKER_PATIENCE,
@@ -136,11 +138,33 @@ def _bound(settings: Settings) -> socket.socket:
         raise InvalidInput(f"cannot bind {settings.host} port {settings.port}: {error}; choose another port") from None
 
 
-def _allow_more_files() -> None:
+def _with_files(settings: Settings) -> Settings:
+    """Raises the limit of open files to what the connections need. Where it cannot be raised so far, the settings with
+    as many connections as it allows, since a process without files cannot even use its store."""
+    limit = _allow_files(max(FILES, settings.max_connections + OWN_FILES))
+    room = limit - OWN_FILES
+    if room >= settings.max_connections:
+        return settings
+    remedy = "raise the limit of open files (ulimit -n, LimitNOFILE of systemd)"
+    if room < LEAST_CONNECTIONS:
+        raise InvalidInput(
+            f"{limit} open files are too few: the service needs {OWN_FILES + LEAST_CONNECTIONS}; {remedy}"
+        )
+    log.warning("fewer_connections", wanted=settings.max_connections, allowed=room, files=limit, remedy=remedy)
+    fits = settings.max_unauthenticated < room
+    return msgspec.structs.replace(
+        settings, max_connections=room, max_unauthenticated=settings.max_unauthenticated if fits else 0
+    )
+
+
+def _allow_files(wanted: int) -> int:
+    """How many files may be open, of those that are wanted; the limit is raised if it can be."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from ..events import Hook
 from ..stores import AsyncStore, open_async_store
 from ..urls import split_url
 from .audit import Audit
+from .connections import Connections
 from .dashboard.desk import Desk
 from .feed import Feed
 from .health import Readiness, data_level, store_level
@@ -57,6 +58,7 @@ class Service:
         self.sessions = Sessions((settings.session_secret or secrets.token_hex(32)).encode(), self.tokens)
         self.hosts = Hosts([settings.host, *settings.allowed_hosts])
         self.metrics = Metrics(shared)
+        self.connections = Connections(settings, self.metrics)
         self.feed = Feed()
         self.readiness = Readiness()
         self.hooks: list[Hook] = [self.metrics, self.feed]  # told every event

@@ -64,6 +64,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_body: Annotated[int, _described("bytes of any body, whatever its route allows", ge=1024, le=1 << 28)] = 1 << 20
     max_header: Annotated[int, _described("bytes of a request's line and headers", ge=1024, le=1 << 20)] = 32 << 10
     max_connections: Annotated[int, _described("at once, per worker", ge=10, le=100_000)] = 2000
+    max_unauthenticated: Annotated[
+        int, _described("of these, without a valid token so far; 0: a quarter of max_connections", ge=0, le=100_000)
+    ] = 0
+    max_per_address: Annotated[
+        int, _described("of these, from one address; 0: half of max_unauthenticated", ge=0, le=100_000)
+    ] = 0
     max_waiters: Annotated[int, _described("waiting requests per client and worker", ge=1, le=100_000)] = 200
     max_holds: Annotated[int, _described("leases per client and worker", ge=1, le=10_000_000)] = 10_000
 
@@ -83,6 +89,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def database_url(self) -> str:
         """The URL of the applications' database, of which there always is one."""
         return self.data_url or beside(self.store_url)
+
+    @property
+    def unauthenticated_bound(self) -> int:
+        """Connections per worker that have not authenticated. A quarter leaves most places to known callers, and is
+        enough for hundreds that connect at the same moment."""
+        return self.max_unauthenticated or self.max_connections // 4
+
+    @property
+    def address_bound(self) -> int:
+        """Those of one address. Half of them: an address alone can never fill all, and a proxy, from whose address
+        everybody comes, has room for a burst."""
+        return self.max_per_address or max(1, self.unauthenticated_bound // 2)
 
     @property
     def mounted(self) -> tuple[str, ...]:
@@ -177,6 +195,11 @@ def _complaints(settings: Settings) -> Iterator[str]:
         yield "data_url must begin with sqlite:/// or postgresql://"
     if settings.data_url == settings.url and settings.url.startswith("sqlite:"):
         yield "data_url and url name one file: give the data of applications a file of their own"
+    if settings.max_unauthenticated >= settings.max_connections:
+        yield (
+            f"max_unauthenticated={settings.max_unauthenticated} leaves no connection for callers that have "
+            f"authenticated; give less than max_connections={settings.max_connections}"
+        )
     yield from _complaints_of_apps(settings)
     if settings.session_secret and len(settings.session_secret) < 32:
         yield "session_secret must have 32 characters or more"
