@@ -75,16 +75,15 @@ QUEUES: dict[str, Kind] = {
     "dead": Kind((Push,), formats.read_letter, "JSON of a dead letter of this group"),
     "audit": Kind((Push,), formats.read_record, "JSON of a record"),
 }
+_UNKNOWN = Kind(_LOOK)  # a version before may have let it in: it can be looked at and removed
 _PLAIN_QUEUE = Kind((Push, Take, Ack, Return))
 _QUEUE_OPS = frozenset(_PLAIN_QUEUE.ops)
 _WRITING: dict[type, str] = {Finish: "value", Advance: "value", Push: "payload"}  # the field with bytes
 
 
 def allowed(op: type, kind: str) -> bool:
-    """True if such an op is meant for keys of this kind. What is unknown can be read and cleared: a version before
-    may have let it in."""
-    known = KINDS.get(kind)
-    return op in (_LOOK if known is None else known.ops)
+    """True if such an op is meant for keys of this kind."""
+    return op in KINDS.get(kind, _UNKNOWN).ops
 
 
 # What needs no further look, by op: the kinds for which it is meant, and under which it writes no bytes.
@@ -100,35 +99,35 @@ def check_ops(ops: Sequence[Op]) -> None:
 
 
 def _check(op: Any) -> None:
-    name = type(op)
+    name, kind = type(op), kind_of(op[0])
     if name in _QUEUE_OPS:
         where, known = f"queue {op.queue!r:.80}", _queue(op.queue)
     else:
-        kind = kind_of(op.key)
-        where, known = f"key {op.key!r:.80}", KINDS.get(kind) or Kind(_LOOK)
-        if name not in known.ops and kind not in KINDS:
-            _refuse(op, where, f"there is no kind {kind!r:.40}; {_word(name)} takes {', '.join(_kinds(name))}")
+        where, known = f"key {op.key!r:.80}", KINDS.get(kind, _UNKNOWN)
     if name not in known.ops:
-        _refuse(op, where, f"it is not meant for that; what is: {', '.join(map(_word, known.ops))}")
+        takes = f"which takes {', '.join(map(_word, known.ops))}"
+        if known is _UNKNOWN:
+            takes = f"since there is no kind {kind!r:.40}; it is for {', '.join(_kinds(name))}"
+        raise InvalidInput(f"the op {_word(name)} is not for the {where}, {takes}", key=op[0])
     if name in _WRITING:
-        _check_bytes(op, where, known, getattr(op, _WRITING[name]))
+        why = _unreadable(op, known, getattr(op, _WRITING[name]))
+        if why:
+            raise InvalidInput(f"the op {_word(name)} writes what the {where} cannot keep: {why}", key=op[0])
 
 
-def _check_bytes(op: Any, where: str, known: Kind, given: bytes) -> None:
+def _unreadable(op: Any, known: Kind, given: bytes) -> str:
+    """Why these bytes may not be written, or ""."""
     if len(given) > MAX_KEPT:
-        _refuse(op, where, f"its value has {len(given)} bytes; the most is {MAX_KEPT}")
+        return f"{len(given)} bytes; the most is {MAX_KEPT}"
     if known.read is None:
-        return
+        return ""
     try:
         found: Any = known.read(given)
         if known is QUEUES["dead"] and op.queue != f"dead:{found['group']}":
             raise ValueError(f"it says that it is of the group {found['group']!r:.80}")
     except ValueError as error:
-        _refuse(op, where, f"its value cannot be read there: {error}; what is kept there is {known.form}")
-
-
-def _refuse(op: Any, where: str, why: str) -> None:
-    raise InvalidInput(f"the op {_word(type(op))} on the {where} cannot be: {why}", key=str(op[0]))
+        return f"{error}; it keeps {known.form}"
+    return ""
 
 
 def kind_of(key: str) -> str:

@@ -24,7 +24,6 @@ from ..streams import EventStream, message
 
 CAP = 1024 * KIB  # bytes: 256 KiB of values in base64, and as much again for keys and the rest
 UNREAD = 1000  # hints that a slow reader may be behind: what it misses it finds by asking again
-LEAST_REASON = 3  # characters, as of every admin action
 OWN_KINDS = frozenset(("rerun",))  # of keys that the service itself writes
 REMEMBERED = frozenset(("claim", "reservation", "sent"))  # what is finished there is remembered: its own API says so
 
@@ -63,12 +62,9 @@ def _check(call: Call[Batch, None], op: Op) -> None:
     if isinstance(op, Push | Take | Ack | Return):
         if op.queue == AUDIT_QUEUE:
             raise InvalidInput("the audit log is written by the service, and by nobody else")
-    elif isinstance(op, Clear):
-        if op.key.startswith(item_key(AUDIT_QUEUE, "")):
-            raise InvalidInput("the audit log cannot be cleared")
-        if needed is Scope.ADMIN and len(op.reason.strip()) < LEAST_REASON:
-            raise InvalidInput(f"the op clear of {op.key!r:.80} needs a reason, which the audit log keeps")
-    elif kind_of(op.key) in OWN_KINDS and not isinstance(op, Read):
+    elif isinstance(op, Clear) and op.key.startswith(item_key(AUDIT_QUEUE, "")):
+        raise InvalidInput("the audit log cannot be cleared")
+    elif kind_of(op.key) in OWN_KINDS and not isinstance(op, Read | Clear):
         raise InvalidInput(f"{op.key!r:.80} is written by the service, and by nobody else")
     for field, lasts in _lasting(op):
         if lasts > (most := call.service.settings.max_ttl):
