@@ -69,6 +69,8 @@ KINDS: dict[str, Kind] = {
     "hint": Kind((Acquire, Release, *_LOOK)),  # makes a store ready to hint
 }
 
+OF_THE_SERVICE = frozenset(("rerun",))  # kinds that a service writes for itself, and lets nobody else write
+
 # Queues are told apart by what stands before the colon of their name; one of another name is plain: it keeps any bytes.
 QUEUES: dict[str, Kind] = {
     "queue": Kind((Push, Take, Ack, Return), formats.read_item, "an owner, then b and bytes, or j and JSON"),

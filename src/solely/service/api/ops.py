@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from ...errors import InvalidInput, StoreError
-from ...kinds import check_ops, kind_of
+from ...kinds import OF_THE_SERVICE, check_ops, kind_of
 from ...model import HELD, RELEASED, Entry, Item, Released, item_key
 from ...ops import Ack, Acquire, Clear, Finish, Hit, Op, Push, Read, Release, Renew, Reply, Return, Take
 from ...owner import fresh_owner
@@ -24,7 +24,6 @@ from ..streams import EventStream, message
 
 CAP = 1024 * KIB  # bytes: 256 KiB of values in base64, and as much again for keys and the rest
 UNREAD = 1000  # hints that a slow reader may be behind: what it misses it finds by asking again
-OWN_KINDS = frozenset(("rerun",))  # of keys that the service itself writes
 REMEMBERED = frozenset(("claim", "reservation", "sent"))  # what is finished there is remembered: its own API says so
 
 StoredKey = Annotated[str, msgspec.Meta(max_length=MAX_STORED_KEY, description="kind/name, or what it begins with")]
@@ -64,7 +63,7 @@ def _check(call: Call[Batch, None], op: Op) -> None:
             raise InvalidInput("the audit log is written by the service, and by nobody else")
     elif isinstance(op, Clear) and op.key.startswith(item_key(AUDIT_QUEUE, "")):
         raise InvalidInput("the audit log cannot be cleared")
-    elif kind_of(op.key) in OWN_KINDS and not isinstance(op, Read | Clear):
+    elif kind_of(op.key) in OF_THE_SERVICE and not isinstance(op, Read | Clear):
         raise InvalidInput(f"{op.key!r:.80} is written by the service, and by nobody else")
     for field, lasts in _lasting(op):
         if lasts > (most := call.service.settings.max_ttl):

@@ -71,7 +71,7 @@ class MarkPromises:
         assert store.perform(*(Mark(key, f"owner-{n}", 100) for n in range(5))) == [True, False, False, False, False]
 
     def test_a_watermark_keeps_the_greatest_value_compared_as_bytes(self, store: Face) -> None:
-        for kind, written in (("watermark", _times_and_numbers()), ("rerun", _notes())):
+        for kind, written in (("watermark", _times_and_numbers()), ("letter", _failures())):
             key, least, middle, most = fresh(f"{kind}/greatest"), *sorted(written)
             given = (middle, least, middle, most, least)
             assert [store.one(Advance(key, value)).value for value in given] == [middle, middle, middle, most, most]
@@ -99,6 +99,7 @@ def _times_and_numbers() -> list[bytes]:
     return [write_watermark(value) for value in (9, 10, datetime(2025, 1, 1, tzinfo=UTC))]
 
 
-def _notes() -> list[bytes]:
+def _failures() -> list[bytes]:
     """Where a store that compares text by a language's rules would go wrong."""
-    return [b'0000000001 {"a":"%b"}' % text for text in (b"a", b"B", "é".encode())]
+    facts = '{"last_error":"%s","attempts":1,"last_at":"2025-01-01T00:00:00+00:00","mark":0}'
+    return [b"%020d %010d " % (1, 1) + (facts % error).encode() for error in ("a", "B", "é")]
