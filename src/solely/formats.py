@@ -78,13 +78,16 @@ def write_watermark(value: WatermarkValue) -> bytes:
 
 def read_watermark(text: bytes) -> WatermarkValue:
     """The value that was written."""
-    if text[:1] == _TIME:
-        value: WatermarkValue = datetime.fromisoformat(text[1:].decode()).replace(tzinfo=UTC)
-    else:
-        value = int(text[1:]) + _LEAST
-    if write_watermark(value) != text:
-        raise ValueError(f"{text!r:.40} is no watermark")
-    return value
+    try:
+        if text[:1] == _TIME:
+            value: WatermarkValue = datetime.fromisoformat(text[1:].decode()).replace(tzinfo=UTC)
+        else:
+            value = int(text[1:]) + _LEAST
+        if write_watermark(value) == text:
+            return value
+    except ValueError:
+        pass
+    raise ValueError(f"{text!r:.40} is no watermark")
 
 
 def write_standing(number: int, wins: int) -> bytes:
