@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
-from solely.copying import CopyReport, Failure, Progress, copy, copy_stores, porter
+from solely.copying import CopyReport, Failure, Progress, cargo, copy, copy_stores, porter
 from solely.copying.__main__ import main
 from solely.copying.cargo import HOLD
+from solely.copying.report import Fate
 from solely.errors import InvalidInput, StoreError, StoreFailed, StoreUnavailable, Unanswered
+from solely.formats import write_watermark
 from solely.holder import Signature
 from solely.model import Entry, Item, State, item_key
 from solely.ops import Acquire, Advance, Finish, Mark, Op, Push, Read, Release, Reply, Return, Take
@@ -35,6 +37,7 @@ PAIRS = [
 ]  # fmt: skip
 KEYS = ("x", "with space", "a:b:c", "*", "{tag}", "ключ", "鍵🔑", "%2F", "'\";--", "a\nb", "a/b/c", "k" * 480)
 ALL_BYTES = bytes(range(256))
+ONE = write_watermark(1)
 SECRET = "5ec2e7" * 5 + "00"
 
 MakeStore = Callable[..., Store]
@@ -81,9 +84,9 @@ def stock(store: Store) -> None:
     """Something of every sort that is remembered."""
     tell_all(store, [Mark(f"mark/{key}", SECRET, 100 + at) for at, key in enumerate(KEYS)])
     for at, key in enumerate(KEYS):
-        tell_all(store, done(f"claim/{key}", ALL_BYTES + key.encode(), 1_000 + at, f"print {at}", "who"))
-    tell_all(store, [*done("claim/empty", b""), *done("reservation/quiet", b"sent", 300)])
-    tell_all(store, [Advance(f"watermark/{key}", f"{at:04}".encode()) for at, key in enumerate(KEYS)])
+        tell_all(store, done(f"claim/{key}", b"b" + ALL_BYTES + key.encode(), 1_000 + at, f"print {at}", "who"))
+    tell_all(store, [*done("claim/empty", b"b"), *done("reservation/quiet", b"", 300)])
+    tell_all(store, [Advance(f"watermark/{key}", write_watermark(at)) for at, key in enumerate(KEYS)])
     tell_all(store, [Push(f"queue {key[:100]}", f"id/{key[:100]}", ALL_BYTES) for key in KEYS])
     tell_all(store, [Push("empty", "1", b"")])
 
@@ -130,9 +133,9 @@ def test_five_thousand_entries_go_round_all_stores(opened: MakeStore, request: p
     first = opened("sqlite")
     tell_all(first, [Mark(f"mark/{at:04}", SECRET, 86_400) for at in range(3_000)])
     for start in range(0, 1_000, 100):
-        tell_all(first, [op for at in range(start, start + 100) for op in done(f"claim/{at}", b"%d" % at, 86_400)])
+        tell_all(first, [op for at in range(start, start + 100) for op in done(f"claim/{at}", b"j%d" % at, 86_400)])
     tell_all(first, [Push("dead", f"{at:03}", b"%d" % at) for at in range(500)])
-    tell_all(first, [Advance(f"watermark/{at}", b"%d" % at) for at in range(500)])
+    tell_all(first, [Advance(f"watermark/{at}", write_watermark(at)) for at in range(500)])
     expected = {entry.key: (entry.state, entry.value) for entry in listed(first)}
     assert len(expected) == 5_000
     began, store = time.monotonic(), first
@@ -155,11 +158,11 @@ def test_five_thousand_entries_go_round_all_stores(opened: MakeStore, request: p
 
 def test_a_copied_claim_refuses_another_run_and_shows_its_result(opened: MakeStore, clock: ManualClock) -> None:
     source, target = opened("memory", clock), opened("memory", clock)
-    tell_all(source, done("claim/order-1", b"receipt", fingerprint="abc"))
+    tell_all(source, done("claim/order-1", b"breceipt", fingerprint="abc"))
     copy_stores(source, target, clock=clock)
     (entry,) = target.perform([Acquire("claim/order-1", "other", 30, fingerprint="abc", value=True)])
     assert isinstance(entry, Entry)
-    assert (entry.state, entry.value, entry.fingerprint, entry.owner) == (State.DONE, b"receipt", "abc", "")
+    assert (entry.state, entry.value, entry.fingerprint, entry.owner) == (State.DONE, b"breceipt", "abc", "")
 
 
 def test_items_are_queued_in_their_order_with_their_delay(opened: MakeStore, clock: ManualClock) -> None:
@@ -215,7 +218,7 @@ def test_held_leases_are_left_behind_and_listed_without_their_owners(opened: Mak
 
 def test_the_owner_of_the_source_is_a_stranger_at_the_target(opened: MakeStore, clock: ManualClock) -> None:
     source, target = opened("memory", clock), opened("memory", clock)
-    tell_all(source, [Mark("mark/m", SECRET, 60), *done("claim/c", b"v")])
+    tell_all(source, [Mark("mark/m", SECRET, 60), *done("claim/c", b"bv")])
     copy_stores(source, target, clock=clock)
     target.perform([Release("mark/m", SECRET)])
     assert target.perform([Mark("mark/m", SECRET, 60)]) == [False]
@@ -230,27 +233,27 @@ def test_the_owner_of_the_source_is_a_stranger_at_the_target(opened: MakeStore, 
 @pytest.mark.parametrize("target_name", [name for name in STORES if name in ("sqlite", "valkey", "postgres", "mongo")])
 def test_what_the_target_has_stays(opened: MakeStore, clock: ManualClock, target_name: str) -> None:
     source, target = opened("memory", clock), opened(target_name, clock)
-    tell_all(source, [Mark("mark/m", "s", 1_000), *done("claim/done", b"old"), *done("claim/held", b"old")])
-    tell_all(source, [Advance("watermark/ahead", b"5"), Advance("watermark/behind", b"5"), Push("jobs", "1", b"old")])
-    tell_all(source, [Advance("odd/done", b"9"), Advance("odd/held", b"9")])
-    tell_all(target, [Mark("mark/m", "t", 10), *done("claim/done", b"new"), Acquire("claim/held", "t", 20)])
-    tell_all(target, [Advance("watermark/ahead", b"7"), Advance("watermark/behind", b"3"), Push("jobs", "1", b"new")])
-    tell_all(target, [*done("odd/done", b"1"), Acquire("odd/held", "t", 20)])
+    tell_all(source, [Mark("mark/m", "s", 1_000), *done("claim/done", b"bold"), *done("claim/held", b"bold")])
+    tell_all(source, [Advance(f"watermark/{name}", write_watermark(5)) for name in ("ahead", "behind")])
+    tell_all(target, [Mark("mark/m", "t", 10), *done("claim/done", b"bnew"), Acquire("claim/held", "t", 20)])
+    tell_all(target, [Advance("watermark/ahead", write_watermark(7)), Advance("watermark/behind", write_watermark(3))])
+    for store, payload in ((source, b"old"), (target, b"new")):
+        tell_all(store, [Push("jobs", "1", payload)])
     expected = contents(target)
     foreseen = copy_stores(source, target, clock=clock, dry_run=True)
     assert contents(target) == expected
     report = copy_stores(source, target, clock=clock)
-    assert counts(report) == counts(foreseen) == (1, 7, 0, 0, 0)
-    expected["watermark/behind"] = (State.DONE, float("inf"), b"5", "", "")
+    assert counts(report) == counts(foreseen) == (1, 5, 0, 0, 0)
+    expected["watermark/behind"] = (State.DONE, float("inf"), write_watermark(5), "", "")
     assert contents(target) == expected
-    (renewed,) = target.perform([Finish("claim/held", "t", b"mine", 60)])
+    (renewed,) = target.perform([Finish("claim/held", "t", b"bmine", 60)])
     assert isinstance(renewed, Entry)
     assert renewed.owner == "t"
 
 
 def test_a_key_that_is_closed_at_the_target_is_a_failure_to_be_repeated(opened: MakeStore, clock: ManualClock) -> None:
     source, target = opened("memory", clock), opened("memory", clock)
-    tell_all(source, done("claim/c", b"v"))
+    tell_all(source, done("claim/c", b"bv"))
     tell_all(target, [Acquire("claim/c", "t", 30), Release("claim/c", "t", delay=5)])
     for dry_run in (True, False):
         report = copy_stores(source, target, clock=clock, dry_run=dry_run)
@@ -273,7 +276,7 @@ def test_a_store_copied_onto_itself_does_not_change(opened: MakeStore, clock: Ma
 
 def test_the_time_under_way_is_taken_off(opened: MakeStore, clock: ManualClock) -> None:
     source, target = opened("memory", clock), opened("memory", clock)
-    tell_all(source, [Mark("mark/short", "s", 3), Mark("mark/long", "s", 60), *done("claim/c", b"v", 60)])
+    tell_all(source, [Mark("mark/short", "s", 3), Mark("mark/long", "s", 60), *done("claim/c", b"bv", 60)])
     expected = {"mark/long", "claim/c"}
 
     class Slow(Wrapped):
@@ -291,7 +294,7 @@ def test_the_time_under_way_is_taken_off(opened: MakeStore, clock: ManualClock) 
 
 def test_an_unanswered_batch_is_repeated_with_the_time_then_left(opened: MakeStore, clock: ManualClock) -> None:
     source, target = opened("memory", clock), opened("memory", clock)
-    tell_all(source, [Mark("mark/m", "s", 60), *done("claim/c", b"v", 60)])
+    tell_all(source, [Mark("mark/m", "s", 60), *done("claim/c", b"bv", 60)])
 
     class Lossy(Wrapped):
         calls = 0
@@ -323,7 +326,8 @@ def test_a_copy_killed_between_its_two_steps_goes_on(
     opened: MakeStore, clock: ManualClock, target_name: str, pause: float
 ) -> None:
     source, target = opened("memory", clock), opened(target_name, clock)
-    tell_all(source, [*done("claim/a", b"1"), *done("claim/b", b"2", fingerprint="f"), Advance("watermark/w", b"3")])
+    tell_all(source, [*done("claim/a", b"j1"), *done("claim/b", b"j2", fingerprint="f")])
+    tell_all(source, [Advance("watermark/w", write_watermark(3))])
 
     class Killed(Wrapped):
         def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
@@ -344,7 +348,7 @@ def test_a_copy_killed_with_sigkill_is_run_again(tmp_path: Path, request: pytest
     command = [sys.executable, "-m", "solely.copying", source_url, target_url]
     with closing(open_store(source_url)) as source, closing(open_store(target_url)) as target:
         for start in range(0, 2_000, 50):
-            tell_all(source, [op for at in range(start, start + 50) for op in done(f"claim/{at}", b"%d" % at, 86_400)])
+            tell_all(source, [op for at in range(start, start + 50) for op in done(f"claim/{at}", b"j%d" % at, 86_400)])
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         ends = time.monotonic() + 30
         first_pages = [f"claim/{at}" for at in sorted(map(str, range(2_000)))[:400:50]]
@@ -369,7 +373,7 @@ def test_a_copy_killed_with_sigkill_is_run_again(tmp_path: Path, request: pytest
 
 def test_what_a_full_target_refuses_is_listed_and_the_rest_goes_on(opened: MakeStore) -> None:
     source = opened("memory")
-    tell_all(source, [Advance(f"watermark/{at}", b"1") for at in range(8)])
+    tell_all(source, [Advance(f"watermark/{at}", write_watermark(1)) for at in range(8)])
     tell_all(source, [Acquire(f"lock/{at}", SECRET, 30) for at in range(2)])
     target = open_store("memory://?max_size=5")
     report = copy_stores(source, target)
@@ -382,7 +386,7 @@ def test_what_a_full_target_refuses_is_listed_and_the_rest_goes_on(opened: MakeS
 def test_one_entry_that_spoils_its_batch_fails_alone(opened: MakeStore, clock: ManualClock) -> None:
     source, target = opened("memory", clock), opened("memory", clock)
     tell_all(
-        source, [*[Mark(f"mark/{at}", "s", 60) for at in range(9)], *done("claim/bad", b""), *done("claim/c", b"")]
+        source, [*[Mark(f"mark/{at}", "s", 60) for at in range(9)], *done("claim/bad", b"b"), *done("claim/c", b"b")]
     )
 
     class Strict(Wrapped):
@@ -396,6 +400,24 @@ def test_one_entry_that_spoils_its_batch_fails_alone(opened: MakeStore, clock: M
     report = copy_stores(source, Strict(target), clock=clock)
     assert counts(report) == (9, 0, 0, 0, 2)
     assert set(report.failures) == {Failure("claim/bad", "cannot encode"), Failure("mark/7", "cannot encode")}
+
+
+def test_what_a_version_before_let_in_fails_alone(opened: MakeStore, clock: ManualClock, monkeypatch: Any) -> None:
+    source, target = opened("memory", clock), opened("memory", clock)
+    with monkeypatch.context() as unchecked:
+        unchecked.setattr("solely.stores.memory.data.check_ops", lambda ops: None)
+        tell_all(source, [Advance("lock/forged", b"zzz"), Mark("odd/mark", "s", 60), Advance("watermark/bad", b"zzz")])
+    tell_all(source, [Advance("watermark/good", ONE), Mark("mark/m", "s", 60)])
+    report = copy_stores(source, target, clock=clock)
+    assert counts(report) == (2, 0, 0, 0, 3)
+    assert {failure.key for failure in report.failures} == {"lock/forged", "odd/mark", "watermark/bad"}
+
+
+@pytest.mark.parametrize("state", [State.HELD, State.DONE])
+def test_a_watermark_replaces_nothing_that_is_live_and_no_watermark(state: State) -> None:
+    watermark = cargo.load(Entry("watermark/w", State.DONE, left=cargo.FOREVER, value=ONE), 0.0)
+    there = Entry("watermark/w", state, 7, 20.0)
+    assert cargo.after_first(watermark, there) is cargo.after_look(watermark, there) is Fate.KEPT
 
 
 def test_a_store_that_stays_away_stops_the_copy(
@@ -483,7 +505,7 @@ def test_a_dry_run_writes_nothing_and_foresees_the_copy(opened: MakeStore, clock
 def test_large_values_are_read_in_small_pages_and_sent_in_small_batches(opened: MakeStore, clock: ManualClock) -> None:
     source, target = opened("memory", clock), opened("memory", clock)
     largest = 256 * 1024
-    tell_all(source, [op for at in range(100) for op in done(f"claim/{at:03}", bytes(largest))])
+    tell_all(source, [op for at in range(100) for op in done(f"claim/{at:03}", b"b" + bytes(largest - 1))])
     pages: list[int] = []
 
     class Counted(Wrapped):
@@ -515,7 +537,7 @@ def test_the_report_lists_a_bounded_number_and_says_how_many_more(
 def test_the_command_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here, there = (f"sqlite:///{tmp_path}/{name}.sqlite3" for name in ("here", "there"))
     with closing(open_store(here)) as store:
-        tell_all(store, [Mark("mark/m", SECRET, 60), Advance("watermark/w", b"1"), Acquire("lock/l", SECRET, 60)])
+        tell_all(store, [Mark("mark/m", SECRET, 60), Advance("watermark/w", ONE), Acquire("lock/l", SECRET, 60)])
     assert main([here, there, "--dry-run", "--prefix", "mark/"]) == 0
     assert "would be done" in capsys.readouterr().out
     assert main([here, there]) == 0
@@ -523,7 +545,7 @@ def test_the_command_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "3 seen: 2 copied, 0 kept, 0 expired, 1 left behind, 0 failed" in out
     assert "left behind: 'lock/l' held for " in out
     with closing(open_store(here)) as store:
-        tell_all(store, [Advance("watermark/x", b"1")])
+        tell_all(store, [Advance("watermark/x", ONE)])
     assert main([here, "memory://full?max_size=1", "--prefix", "watermark/"]) == 1
     assert "failed: 'watermark/x': " in capsys.readouterr().out
 

@@ -8,6 +8,7 @@ from types import FrameType
 import pytest
 
 from solely.errors import InvalidInput, StoreError, StoreFull
+from solely.formats import write_watermark
 from solely.model import Entry, State
 from solely.ops import Ack, Acquire, Advance, Clear, Finish, Hit, Mark, Push, Read, Release, Take, Unhit
 from solely.stores import open_store
@@ -27,7 +28,7 @@ def states(store: Face, *keys: str) -> list[str]:
 
 def test_the_oldest_finished_entry_makes_room(small: Face) -> None:
     small.perform(Mark("mark/1", "o", 100), Acquire("claim/2", "o", 9), Mark("mark/3", "o", 100))
-    small.one(Finish("claim/2", "o", b"", 100))
+    small.one(Finish("claim/2", "o", b"b", 100))
     small.one(Mark("mark/4", "o", 100))
     assert states(small, "mark/1", "claim/2", "mark/3", "mark/4") == ["free", "done", "done", "done"]
     small.one(Mark("mark/5", "o", 100))
@@ -47,11 +48,11 @@ def test_a_mark_made_again_after_its_expiry_is_young(small: Face, clock: ManualC
 
 
 def test_what_may_not_be_evicted_is_not_and_the_store_says_that_it_is_full(small: Face) -> None:
-    small.perform(Acquire("lock/held", "o", 9), Push("queue", "job", b""), Advance("watermark/w", b"1"))
+    small.perform(Acquire("lock/held", "o", 9), Push("queue", "job", b""), Advance("watermark/w", write_watermark(1)))
     for op in (
         Acquire("lock/new", "o", 9),
         Mark("mark/new", "o", 9),
-        Advance("watermark/new", b"1"),
+        Advance("watermark/new", write_watermark(1)),
         Push("queue", "new", b""),
         Hit("limit/new", "o", 1, 9),
     ):

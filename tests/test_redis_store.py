@@ -17,6 +17,7 @@ import pytest
 import redis
 
 from solely.errors import InvalidInput, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
+from solely.formats import write_watermark
 from solely.model import Allowance, Entry, Item, Released, State, item_key
 from solely.ops import (
     Ack,
@@ -101,25 +102,27 @@ class Twins:
 
     def op(self) -> Op:
         draw = self.random.choice
-        key, owner, ttl = draw(["lock/a", "claim/b", "mark/ü"]), draw(["o1", "o2", "o3", "o4"]), draw([0.01, 1.0, 20.0])
+        key, owner, ttl = draw(["claim/a", "claim/ü"]), draw(["o1", "o2", "o3", "o4"]), draw([0.01, 1.0, 20.0])
+        mark = draw(["mark/b", "mark/ü"])
         queue, id = draw(["q", "r/s"]), draw(["i1", "i2", "i3"])
         client, delay, value = draw(["", "c1", "c2", "c3"]), draw([0.0, 0.0, 2.0]), draw([True, False])
-        some_key = draw([key, key, item_key(queue, id)])
+        some_key = draw([key, key, mark, item_key(queue, id)])
         ops: list[Op] = [
             Acquire(key, owner, ttl, draw(["", "who"])),
             Acquire(key, owner, ttl, "who", client),
             Acquire(key, owner, ttl, "who", client, delay, draw(["", "print"]), counted=value, value=value),
-            Renew(some_key, owner, ttl),
-            Finish(key, owner, draw([b"", b"\x00value\xff"]), ttl),
+            Renew(key, owner, ttl),
+            Finish(key, owner, draw([b"b", b"b\x00value\xff"]), ttl),
             Release(key, owner),
             Release(key, owner, draw([True, False]), delay, draw([0.0, 3.0])),
-            Mark(key, owner, ttl),
-            Mark(key, owner, ttl),
+            Mark(mark, owner, ttl),
+            Mark(mark, owner, ttl),
+            Release(mark, owner, draw([True, False])),
             Read(some_key),
             Clear(some_key, draw(list(self.fences)[-6:]), "test"),
             Hit("limit/h", owner, draw([1, 2]), draw([1.0, 10.0])),
             Unhit("limit/h", owner),
-            Advance("watermark/w", draw([b"1", b"2", b"2\x00", b"\xff", b""])),
+            Advance("watermark/w", write_watermark(draw([-(2**63), -1, 9, 10, 2**63 - 1]))),
             Push(queue, id, draw([b"", b"payload"]), delay),
             Take(queue, owner, ttl, draw(["", "", id])),
             Ack(queue, id, owner),

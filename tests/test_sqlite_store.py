@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from solely.errors import InvalidInput, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
+from solely.formats import write_watermark
 from solely.model import Entry, Item, Released, State
 from solely.ops import (
     Ack,
@@ -117,7 +118,7 @@ def one(store: SqliteStore, op: Op) -> Any:
 
 
 def random_op(chance: random.Random, fences: list[int]) -> Op:
-    key = f"lock/{chance.randrange(4)}"
+    key = f"claim/{chance.randrange(4)}"
     mark = f"mark/{chance.randrange(3)}"
     owner, client = f"o{chance.randrange(4)}", chance.choice(["", "", "c1", "c2", "c3"])
     queue, id = f"q/{chance.randrange(2)}%", f"i/{chance.randrange(4)}"
@@ -125,7 +126,7 @@ def random_op(chance: random.Random, fences: list[int]) -> Op:
     later = chance.choice([0.0, 0.0, 0.25, 2.0])
     some = bytes([chance.randrange(256)])
     flag = chance.random() < 0.3
-    any_key = chance.choice([key, mark, "mark/water"])
+    any_key = chance.choice([key, mark, "watermark/w"])
     ops: list[Op] = [
         Acquire(key, owner, ttl, "info", client, later, "finger", flag, not flag),
         Acquire(key, owner, ttl, client=client),
@@ -137,12 +138,12 @@ def random_op(chance: random.Random, fences: list[int]) -> Op:
         Release(key, owner, delay=2.0),
         Release(chance.choice([key, mark]), owner, flag, later, chance.choice([0.0, 3.0])),
         Renew(key, owner, ttl),
-        Finish(key, owner, some, ttl),
-        Mark(chance.choice([mark, mark, key]), owner, ttl),
+        Finish(key, owner, b"b" + some, ttl),
+        Mark(mark, owner, ttl),
         Read(any_key),
         Clear(any_key, chance.choice(fences or [1]), "why"),
-        Advance("mark/water", some),
-        Hit(f"hit/{chance.randrange(2)}", owner, chance.randrange(1, 4), 2.0),
+        Advance("watermark/w", write_watermark(some[0])),
+        Hit(f"hits/{chance.randrange(2)}", owner, chance.randrange(1, 4), 2.0),
         Push(queue, id, some, later),
         Take(queue, owner, ttl, chance.choice(["", "", id])),
         Take(queue, owner, ttl),
@@ -268,7 +269,8 @@ def test_more_ops_than_a_batch_are_answered_in_order(opened: Callable[[], Sqlite
 def test_scan_pages_by_key(opened: Callable[[], SqliteStore]) -> None:
     store = opened()
     names = [f"mark/{n:04}" for n in range(700)]
-    store.perform([Mark(name, "o", 60.0) for name in names] + [Mark("mask/x", "o", 60.0), Mark("a/x", "o", 60.0)])
+    store.perform([Mark(name, "o", 60.0) for name in names])
+    store.perform([Acquire("lock/x", "o", 60.0), Acquire("replay/x", "o", 60.0)])
     pages, after = [], ""
     while page := store.scan("mark/", after, 300):
         pages.append(page)
@@ -310,8 +312,8 @@ def test_a_reboot_voids_leases_but_not_what_must_last(opened: Callable[[], Sqlit
         Release("lock/revoked", "o9", revoke=True),
         Mark("mark/m", "o1", 600.0),
         Acquire("claim/c", "o1", 60.0),
-        Finish("claim/c", "o1", b"result", 600.0),
-        Advance("watermark/w", b"5"),
+        Finish("claim/c", "o1", b"bresult", 600.0),
+        Advance("watermark/w", write_watermark(5)),
         Push("q", "first", b"1"),
         Push("q", "second", b"2"),
         Push("q", "third", b"3", delay=3_600.0),
@@ -328,8 +330,8 @@ def test_a_reboot_voids_leases_but_not_what_must_last(opened: Callable[[], Sqlit
     assert one(store, Acquire("lock/closed", "o3", 5.0)).owner == "o3"
     assert one(store, Acquire("lock/revoked", "o9", 5.0)).owner == "o9"
     assert one(store, Mark("mark/m", "o2", 5.0)) is False
-    assert one(store, Read("claim/c")).value == b"result"
-    assert one(store, Read("watermark/w")).value == b"5"
+    assert one(store, Read("claim/c")).value == b"bresult"
+    assert one(store, Read("watermark/w")).value == write_watermark(5)
     # the taken one would have come back after an hour, so it stands behind the one that waits; all are there at once
     taken = [one(store, Take("q", f"t{n}", 5.0)) for n in range(3)]
     assert [item.id for item in taken] == ["second", "first", "third"]
@@ -527,8 +529,9 @@ def test_the_setting_in_effect_at_each_commit(path: str, host: Host) -> None:
     full, normal = 2, 1
     assert level_after(Acquire("lock/a", "o", 9.0)) == normal
     for op in (
-        Mark("mark/a", "o", 9.0), Finish("lock/a", "o", b"", 9.0), Advance("w/a", b"1"), Push("q", "i", b""),
-        Hit("h/a", "o", 1, 1.0), Unhit("h/a", "o"), Clear("lock/a", 1, ""), Return("q", "i", "o"), Ack("q", "j", "o"),
+        Mark("mark/a", "o", 9.0), Finish("claim/a", "o", b"b", 9.0), Push("q", "i", b""),
+        Advance("watermark/a", write_watermark(1)), Hit("hits/a", "o", 1, 1.0), Unhit("hits/a", "o"),
+        Clear("lock/a", 1, ""), Return("q", "i", "o"), Ack("q", "j", "o"),
     ):  # fmt: skip
         assert level_after(op, Acquire("lock/b", "o", 9.0)) == full, op
         assert level_after(Take("q", "o", 9.0), Acquire("lock/b", "p", 9.0)) == normal
@@ -541,7 +544,8 @@ def test_the_broom_forgets_what_is_over_and_nothing_else(
 ) -> None:
     store = opened()
     store.perform([Mark(f"mark/{n:03}", "o", 1.0 if n % 2 else 9_999_999.0) for n in range(400)])
-    store.perform([Hit(f"h/{n}", "o", 1, 1.0) for n in range(50)] + [Advance("w/a", b"1"), Push("q", "i", b"")])
+    store.perform([Hit(f"hits/{n}", "o", 1, 1.0) for n in range(50)])
+    store.perform([Advance("watermark/a", write_watermark(1)), Push("q", "i", b"")])
     host.pass_time(4_000.0)
     for _ in range(12):
         store.perform([Read("lock/none")] * EVERY)

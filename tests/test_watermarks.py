@@ -15,6 +15,7 @@ import solely
 from solely import events
 from solely.errors import Interrupted
 from solely.flows import watermark as flow
+from solely.formats import read_watermark, write_watermark
 from solely.ops import Advance, Op, Read
 from solely.stores.memory import AsyncMemoryStore, Memory, MemoryStore
 from tests.both_faces import told, untouchable
@@ -172,41 +173,41 @@ VALUES = st.integers(-(2**63), 2**63 - 1) | st.datetimes(timezones=st.just(UTC))
 
 @given(VALUES, VALUES)
 def test_encoded_values_sort_as_the_values_do(one: Any, other: Any) -> None:
-    assert flow.decode(flow.encode(one)) == one
+    assert read_watermark(write_watermark(one)) == one
     if isinstance(one, int) == isinstance(other, int):
-        assert (flow.encode(one) < flow.encode(other)) == (one < other)
+        assert (write_watermark(one) < write_watermark(other)) == (one < other)
 
 
 def test_a_rewind_succeeds_although_others_advance_meanwhile() -> None:
     memory, key = Memory(), "watermark/a"
-    memory.perform([Advance(key, flow.encode(100))])
+    memory.perform([Advance(key, write_watermark(100))])
     rewinding = flow.rewind(key, 40, "test")
     request, interferences = next(rewinding), iter([101, 102])
     with pytest.raises(StopIteration) as end:
         for _ in range(20):
             if isinstance(request, list) and (value := next(interferences, None)):  # between the look and the step
-                memory.perform([Advance(key, flow.encode(value))])
+                memory.perform([Advance(key, write_watermark(value))])
             replies = memory.perform(request if isinstance(request, list) else [request])  # type: ignore[list-item]
             request = rewinding.send(replies if isinstance(request, list) else replies[0])
     assert end.value.value == flow.Rewinding(100, 40)
-    assert flow.decode(memory.perform([Read(key)])[0].value) == 40  # type: ignore[union-attr, arg-type]
+    assert read_watermark(memory.perform([Read(key)])[0].value) == 40  # type: ignore[union-attr, arg-type]
 
 
 def test_a_rewind_that_is_always_overtaken_says_so() -> None:
     memory, key = Memory(), "watermark/a"
-    memory.perform([Advance(key, flow.encode(100))])
+    memory.perform([Advance(key, write_watermark(100))])
     rewinding = flow.rewind(key, 40, "test")
     request = next(rewinding)
     with pytest.raises(solely.Busy, match="faster than it can be taken back"):
         for value in range(101, 150):
             replies = memory.perform(request if isinstance(request, list) else [request])  # type: ignore[list-item]
-            memory.perform([Advance(key, flow.encode(value))])
+            memory.perform([Advance(key, write_watermark(value))])
             request = rewinding.send(replies if isinstance(request, list) else replies[0])
 
 
 def test_a_rewind_that_is_interrupted_leaves_a_value() -> None:
     memory, key = Memory(), "watermark/a"
-    memory.perform([Advance(key, flow.encode(100))])
+    memory.perform([Advance(key, write_watermark(100))])
     rewinding = flow.rewind(key, 40, "test")
     rewinding.send(None)
     step: Any = rewinding.send(memory.perform([Read(key)])[0])
@@ -215,4 +216,4 @@ def test_a_rewind_that_is_interrupted_leaves_a_value() -> None:
     memory.perform([undo])  # type: ignore[list-item]
     with pytest.raises(Interrupted):
         rewinding.send(None)
-    assert flow.decode(memory.perform([Read(key)])[0].value) == 40  # type: ignore[union-attr, arg-type]
+    assert read_watermark(memory.perform([Read(key)])[0].value) == 40  # type: ignore[union-attr, arg-type]

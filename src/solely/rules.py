@@ -16,6 +16,7 @@ Seconds = float | int | timedelta
 MAX_KEY_BYTES = 512  # fits an index row of every store, and a log line
 MAX_INFO_BYTES = 1024  # who holds it, not what they do
 MAX_VALUE_BYTES = 256 * 1024  # a result, not a file: larger values belong into object storage, with their address here
+MAX_KEPT = MAX_VALUE_BYTES + 1024  # of a value as it is kept: with the byte that tells its form, or a letter's facts
 MIN_TTL = 0.01  # seconds: several times what drift takes from a lease and what a round trip takes
 MAX_TTL = 366 * 86_400.0  # a year of remembering; what must last longer is no lease and no dedup window
 MAX_WAIT = 86_400.0  # who waits longer than a day has a queue, not a lock

@@ -89,6 +89,23 @@ def _read(text: str) -> Any:
     return value if end == len(text) else _reader.decode(text)
 
 
+def check(kept: bytes) -> None:
+    """Returns if `decode` can read this, and everybody can be shown it; else ValueError."""
+    form = kept[0] if kept else 0
+    if form in (_BYTES, _TOMBSTONE):
+        return
+    if form not in (_JSON, _FAILURE):
+        raise ValueError(f"{kept[:1]!r} tells no form of an outcome")
+    try:
+        value = _read(kept[1:].decode())
+        if b"\\u" in kept:
+            _to_json(value).encode()  # UnicodeEncodeError for half of a surrogate pair, which no text can have
+    except RecursionError:
+        raise ValueError("the JSON is nested too deep") from None
+    if form == _FAILURE and not (isinstance(value, list) and [type(part) for part in value] == [str, str]):
+        raise ValueError("a failure is the name of its class and its message")
+
+
 def decoded(kept: bytes | None, key: str) -> Any:
     """The value; None if something else is kept instead of one."""
     try:

@@ -26,7 +26,7 @@ def test_ops_and_replies_are_plain_json(guarded: Running) -> None:
     answer = perform(
         guarded, "write",
         {"op": "acquire", "key": key, "owner": owner, "ttl": 10},
-        {"op": "finish", "key": key, "owner": owner, "value": "AP8=", "keep": 60},
+        {"op": "finish", "key": key, "owner": owner, "value": "YgD/", "keep": 60},
         {"op": "release", "key": key, "owner": owner},
         {"op": "hit", "key": "limit/x", "owner": owner, "limit": 1, "per": 10},
         {"op": "take", "queue": fresh("empty"), "owner": owner, "ttl": 10},
@@ -34,7 +34,7 @@ def test_ops_and_replies_are_plain_json(guarded: Running) -> None:
     ).json()["replies"]  # fmt: skip
     held, done, released, allowed, nothing, first = answer
     assert (held["reply"], held["state"], held["owner"], 9.9 < held["left"] <= 10) == ("entry", "held", owner, True)
-    assert (done["state"], done["value"]) == ("done", "AP8=")
+    assert (done["state"], done["value"]) == ("done", "YgD/")
     assert released == {"reply": "released", "outcome": "released"}
     assert allowed == {"reply": "allowance", "allowed": True, "hits": 1, "retry_after": 0.0}
     assert (nothing, first) == ({"reply": "none"}, {"reply": "yes_no", "yes": True})

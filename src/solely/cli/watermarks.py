@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from ..flows.watermark import Value, decode
+from ..formats import WatermarkValue as Value
+from ..formats import read_watermark
 from ..model import Entry
 from .audited import Audit
 from .entries import Facts, Noun, add_clear, add_list, add_show, not_found
@@ -16,7 +17,7 @@ from .output import cell, talk
 
 
 def _facts(entry: Entry) -> Facts:
-    value = decode(entry.value) if entry.value is not None else None
+    value = read_watermark(entry.value) if entry.value is not None else None
     lag = (datetime.now(UTC) - value).total_seconds() if isinstance(value, datetime) else None
     return {"key": entry.name, "value": value, "lag": lag, "fence": entry.fence}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from ..drivers.trying import pause
-from ..errors import InvalidInput, StoreError, StoreUnavailable
+from ..errors import InvalidInput, StoreError, StoreFailed, StoreUnavailable
 from ..holder import describe
 from ..model import Entry
 from ..ops import MAX_BATCH, MAX_BATCH_BYTES, Op, Reply
@@ -192,9 +192,9 @@ class Porter:
             return self._target.perform(ops)
         except StoreUnavailable as error:
             return [error] * len(ops)
-        except StoreError as error:
+        except (StoreError, InvalidInput) as error:  # invalid: an entry that a version before had let in
             if len(ops) == 1:
-                return [error]
+                return [error if isinstance(error, StoreError) else StoreFailed(str(error), key=error.key)]
             return [self._try([op])[0] for op in ops]  # one op may have spoiled it for all
 
     def _leave(self, entry: Entry) -> None:

@@ -14,11 +14,12 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import InvalidInput, StoreError, StoreFailed
+from ..formats import FENCE_DIGITS
 from ..model import Entry
 from ..ops import Advance
 from ..rules import stored_key
 from ..stores import AsyncStore, Store, open_async_store
-from .order import DIGITS, encoded, stale, valid_fence
+from .order import encoded, stale, valid_fence
 
 if TYPE_CHECKING:
     from ..handles.lease import AsyncLease, Lease
@@ -32,7 +33,7 @@ Send = Callable[[Any], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _NAME = HEADER.lower().encode()
-_DIGITS = re.compile(rb"[0-9]{1,%d}" % DIGITS)
+_DIGITS = re.compile(rb"[0-9]{1,%d}" % FENCE_DIGITS)
 
 
 def headers(lease: Lease | AsyncLease) -> dict[str, str]:
@@ -129,7 +130,7 @@ class FenceMiddleware:
 
 def _parsed(given: list[bytes]) -> int:
     if len(given) != 1 or not _DIGITS.fullmatch(given[0]):
-        raise InvalidInput(f"{HEADER} must be given once, as 1 to {DIGITS} decimal digits")
+        raise InvalidInput(f"{HEADER} must be given once, as 1 to {FENCE_DIGITS} decimal digits")
     return valid_fence(int(given[0]))
 
 

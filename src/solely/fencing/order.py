@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from ..errors import InvalidInput, StaleFence
+from ..formats import FENCE_DIGITS, MAX_FENCE
 from ..rules import stored_key
-
-MAX_FENCE = 2**63 - 1  # the largest that every guarded resource can keep: BIGINT, BSON int64
-DIGITS = len(str(MAX_FENCE))
 
 
 def valid_fence(fence: int) -> int:
@@ -24,7 +22,7 @@ def valid_resource(resource: str) -> str:
 
 def encoded(fence: int) -> bytes:
     """The fence as digits that sort as the number does; else InvalidInput."""
-    return b"%0*d" % (DIGITS, valid_fence(fence))
+    return b"%0*d" % (FENCE_DIGITS, valid_fence(fence))
 
 
 def stale(resource: str, offered: int, stored: int) -> StaleFence:

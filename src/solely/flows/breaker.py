@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ..errors import Busy
+from ..formats import read_standing, write_standing
 from ..model import Allowance, Entry, State
 from ..ops import Acquire, Advance, Finish, Hit, Read
 from ..resilience.circuit import Circuit, Rule, refusal
@@ -58,11 +59,11 @@ def _trial(name: str, standing: Standing) -> str:
 
 def _stands(name: str) -> Flow[Standing]:
     entry: Entry = yield Read(f"breaker/{name}")
-    return Standing(*map(int, entry.value.split(b"."))) if entry.value else Standing()
+    return Standing(*read_standing(entry.value)) if entry.value else Standing()
 
 
 def _moves(name: str, standing: Standing) -> Flow[None]:
-    yield Advance(f"breaker/{name}", b"%012d.%04d" % standing)
+    yield Advance(f"breaker/{name}", write_standing(*standing))
 
 
 def admit(name: str, granted: Callable[[Hold], Hold], info: str) -> Flow[Pass]:

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import Interrupted, InvalidInput
+from ..formats import read_failure, read_letter
 from ..model import Entry, State, item_key
 from ..ops import Advance, Clear, Push, Read
 from ..rules import bounded_value, stored_key
@@ -110,13 +111,9 @@ def found(item: Entry, beside: Entry) -> Letter | None:
     """The letter; None if there is none."""
     if item.value is None:
         return None
-    facts = json.loads(item.value)
+    facts = read_letter(item.value)
     if _belongs(beside, item.fence):
-        facts |= json.loads((beside.value or b"").split(b" ", 2)[2])
-    if "bytes" in facts:
-        facts["payload"] = base64.b64decode(facts.pop("bytes"))
-    for moment in ("first_at", "last_at"):
-        facts[moment] = datetime.fromisoformat(facts[moment])
+        facts |= read_failure(beside.value or b"")
     return Letter(id=item.key.split("/", 2)[2], fence=item.fence, **facts)
 
 

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 from .. import values
 from ..errors import NotKept, StoreFailed, WorkFailed
+from ..formats import read_standing, read_watermark
 from ..holder import describe
 from ..model import Entry, State
 from ..ops import Read
-from . import watermark
 from .breaker import Standing
 from .lock import Here, whole
 from .requests import Flow
@@ -114,7 +114,7 @@ def _value(entry: Entry) -> str:
     if entry.state is not State.DONE or entry.value is None:
         return ""
     if entry.kind == "watermark":
-        return f"it stands at {watermark.decode(entry.value)}"
+        return f"it stands at {read_watermark(entry.value)}"
     if entry.kind == "breaker":
         return "closed" if _is_closed(entry.value) else "open, or half-open while one caller tries"
     if entry.kind != "claim":
@@ -127,7 +127,7 @@ def _value(entry: Entry) -> str:
 
 
 def _is_closed(standing: bytes) -> bool:
-    return Standing(*map(int, standing.split(b"."))).closed
+    return Standing(*read_standing(standing)).closed
 
 
 def _why(entry: Entry, holder: str) -> str:

@@ -10,13 +10,13 @@ import json
 from typing import Any, NamedTuple
 
 from ..errors import Interrupted, InvalidInput, StoreError, StoreFailed, StoreUnavailable
+from ..formats import read_item
 from ..model import Entry, Item, State, item_key
 from ..ops import Ack, Push, Read, Return, Take
 from ..rules import bounded_value, deadline
 from .lock import let_go, whole
 from .requests import RUN, Ask, Flow, Run, Scan
 
-_OWNER_BYTES = 32  # an owner id, as hex digits
 _PAGE = 100  # items in one look: at 256 KiB each, 25 MiB in memory at the worst
 
 
@@ -68,15 +68,11 @@ def body_of(payload: Any) -> bytes:
 
 
 def _payload(kept: bytes, queue: str, id: str) -> Any:
-    form, body = kept[_OWNER_BYTES : _OWNER_BYTES + 1], kept[_OWNER_BYTES + 1 :]
     try:
-        if form == b"b":
-            return body
-        if form == b"j":
-            return json.loads(body)
+        return read_item(kept)
     except ValueError:
-        pass
-    raise StoreFailed(f"item {id!r} of {queue!r} was put in by a newer version, or by something else", key=id)
+        text = f"item {id!r} of {queue!r} was put in by a newer version, or by something else"
+        raise StoreFailed(text, key=id) from None
 
 
 def _is_of(kept: bytes | None, owner: str) -> bool:

@@ -11,6 +11,7 @@ import json
 from typing import Any, NamedTuple
 
 from ..errors import Interrupted, ReservationMismatch, StoreError, UnknownReservation
+from ..formats import read_sent
 from ..model import DONE, FREE, HELD, RELEASED, Allowance, Entry, Gone
 from ..ops import Acquire, Clear, Finish, Hit, Read, Release, Renew, Unhit
 from ..rules import MIN_TTL
@@ -230,7 +231,7 @@ def sent_key(key: str) -> str:
 
 def sent_of(entry: Entry) -> Sent:
     """The counts in this entry; none if there is no such entry."""
-    return Sent(**json.loads(entry.value)) if entry.value else Sent()
+    return Sent(**read_sent(entry.value)) if entry.value else Sent()
 
 
 def active(prefix: str, after: str, limit: int) -> Flow[list[tuple[Entry, Sent]]]:

@@ -11,7 +11,8 @@ from ..errors import InvalidInput
 from ..events import Rewound
 from ..flows import watermark
 from ..flows.requests import Flow
-from ..flows.watermark import Rewinding, Value
+from ..flows.watermark import Rewinding
+from ..formats import WatermarkValue as Value
 from ..rules import stored_key
 
 if TYPE_CHECKING:

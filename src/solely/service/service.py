@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
@@ -201,16 +201,23 @@ class Waiters:
             del self.now[client]
 
 
+class _Lease(NamedTuple):
+    """When its key is open again at the latest, and for how long that is closed after the lease expired."""
+
+    ends: float
+    closed: float
+
+
 class Holds:
     """How many leases of each client this worker handed out and has not seen end, which is bounded.
 
-    A lease that is let go of by way of another worker counts here until its ttl is over: so this may refuse too early,
-    and never counts too few.
+    A key that stays closed after its lease counts until it opens. A lease that is let go of by way of another worker
+    counts here until its ttl is over: so this may refuse too early, and never counts too few.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._ends: dict[str, dict[str, float]] = {}  # client → token → when its ttl is over
+        self._ends: dict[str, dict[str, _Lease]] = {}  # client → token → its lease
 
     def check(self, client: str, more: int = 1) -> None:
         """A Problem if so many more would be too many."""
@@ -218,13 +225,22 @@ class Holds:
         if mine is None or len(mine) + more <= self._most:
             return
         now = time.monotonic()
-        self._ends[client] = {token: ends for token, ends in mine.items() if ends > now}
+        self._ends[client] = {token: lease for token, lease in mine.items() if lease.ends > now}
         if len(self._ends[client]) + more > self._most:
             raise Problem(TOO_MANY, f"this client holds {self._most} leases already (max_holds)", again=1.0)
 
-    def add(self, client: str, token: str, ttl: float) -> None:
-        """The client has this lease, at most for so long; also after it was renewed."""
-        self._ends.setdefault(client, {})[token] = time.monotonic() + ttl
+    def add(self, client: str, token: str, ttl: float, delay: float = 0.0) -> None:
+        """The client has this lease, at most for so long; also after it was renewed. If it expires, its key stays
+        closed for `delay` more, as was said when it was taken."""
+        mine = self._ends.setdefault(client, {})
+        closed = max(delay, mine[token].closed if token in mine else 0.0)
+        mine[token] = _Lease(time.monotonic() + ttl + closed, closed)
+
+    def close(self, client: str, token: str, delay: float) -> None:
+        """The client let go of it, and its key stays closed for `delay`."""
+        self.remove(client, token)
+        if delay > 0:
+            self.add(client, token, delay)
 
     def remove(self, client: str, token: str) -> None:
         """The client let go of it."""
@@ -235,4 +251,4 @@ class Holds:
     def count(self) -> int:
         """Leases of all clients, as far as known here."""
         now = time.monotonic()
-        return sum(ends > now for mine in self._ends.values() for ends in mine.values())
+        return sum(lease.ends > now for mine in self._ends.values() for lease in mine.values())

@@ -37,7 +37,8 @@ class Store(StoreFace, Protocol):
     """A store for threads. Every method may be called from any thread."""
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
-        """One reply per op, in order. Raises Unanswered if it may have happened, StoreUnavailable if it did not."""
+        """One reply per op, in order. Raises Unanswered if it may have happened, StoreUnavailable if it did not; and,
+        before anything is performed, InvalidInput if an op is not meant for its key (`kinds.check_ops`)."""
 
     def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
@@ -54,7 +55,8 @@ class AsyncStore(StoreFace, Protocol):
 
     # A store may also have `portion`: so many ops are sent at once, without waiting for more of the same turn.
 
-    def perform(self, ops: Sequence[Op]) -> Awaitable[list[Reply | StoreError]]: ...
+    def perform(self, ops: Sequence[Op]) -> Awaitable[list[Reply | StoreError]]:
+        """As that of a Store; whatever it raises, it raises to who awaits it."""
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]: ...
 

@@ -22,6 +22,7 @@ from .face import Face, Looped
 from .promises.batches import BatchPromises
 from .promises.clearing import ClearingPromises
 from .promises.holds import HoldPromises
+from .promises.kinds import KindPromises
 from .promises.limits import LimitPromises
 from .promises.marks import MarkPromises
 from .promises.queues import QueuePromises
@@ -40,6 +41,7 @@ class StoreContract(
     QueuePromises,
     ReadingPromises,
     BatchPromises,
+    KindPromises,
 ):
     """The promises, on a blocking store. The subclass has the fixture `opener`: clock → Store."""
 

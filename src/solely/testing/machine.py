@@ -8,6 +8,7 @@ def test_my_store_behaves_as_the_model(tmp_path):
 from __future__ import annotations
 
 from collections import deque
+from datetime import UTC, datetime
 from typing import Any
 
 from hypothesis import Phase, settings
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from ..errors import StoreError
+from ..formats import write_watermark
 from ..model import Allowance, Entry, Item, item_key
 from ..ops import (
     Ack,
@@ -43,6 +45,8 @@ EXAMPLES, STEPS = 200, 30
 PER = 2.0  # seconds: the window of every limit
 _TOLERANCE = 0.002  # seconds: a store may round what is left to the millisecond
 
+_NEW_YEAR = datetime(2025, 1, 1, tzinfo=UTC)
+
 # How the clock moves before a batch: not at all; by a step that is about as long as some memory of a store; or to a
 # moment at which one of the last replies said that something ends, exactly, a millisecond before or one after.
 _moves: st.SearchStrategy[float | tuple[int, float]] = st.one_of(
@@ -57,13 +61,17 @@ _owners = st.sampled_from(["o1", "o2", "o3"])
 _clients = st.sampled_from(["", "A", "B", "C"])
 _ttls = st.sampled_from([0.02, 1.0, 10.0, 100.0])
 _delays = st.sampled_from([0.0, 0.0, 0.02, 10.0])
-_values = st.sampled_from([b"", b"\0", b"1", b"10", b"9", b"\xff"])
+_payloads = st.sampled_from([b"", b"\0", b"1", b"10", b"9", b"\xff"])
+_results = st.sampled_from([b"b", b"b\0", b"b1", b"j10", b"t9", b"b\xff"])
+_moments = st.sampled_from([*(write_watermark(n) for n in (-(2**63), -1, 9, 10)), write_watermark(_NEW_YEAR)])
 _prints = st.sampled_from(["", "f"])
 _flags = st.booleans()
 _seen = st.integers(0, 3)
 _why = st.just("why")
-_keys = st.sampled_from(["lock/a", "lock/a", "lock/a", "lock/b"])
-_marks = st.just("watermark/a")
+_keys = st.sampled_from(["claim/a", "claim/a", "claim/a", "claim/b"])
+_marks = st.sampled_from(["mark/a", "mark/a", "mark/b"])
+_watermarks = st.just("watermark/a")
+_kinds = st.sampled_from(["claim/", "mark/", "watermark/", "item/"])
 _limits = st.sampled_from(["limit/a", "limit/b"])
 _queues = st.sampled_from(["q", "q", "q/r"])
 _ids = st.sampled_from(["i", "j", "k"])
@@ -73,31 +81,37 @@ _ENTRY_OPS: st.SearchStrategy[Op] = st.one_of(
     st.builds(Acquire, _keys, _owners, _ttls, _prints, _clients, _delays, _prints, _flags, _flags),
     st.builds(lambda key, owner, ttl, client: Acquire(key, owner, ttl, client=client), _keys, _owners, _ttls, _clients),
     st.builds(Renew, _keys, _owners, _ttls),
-    st.builds(Finish, _keys, _owners, _values, _ttls),
+    st.builds(Finish, _keys, _owners, _results, _ttls),
     st.builds(Release, _keys, _owners, _flags, _delays, _delays),
     st.builds(lambda key, owner: Release(key, owner), _keys, _owners),
-    st.builds(Mark, _keys, _owners, _ttls),
     st.builds(Read, _keys),
     st.builds(Clear, _keys, _seen, _why),
 )
-_WATERMARK_OPS: st.SearchStrategy[Op] = st.one_of(
-    st.builds(Advance, _marks, _values),
+_MARK_OPS: st.SearchStrategy[Op] = st.one_of(
+    st.builds(Mark, _marks, _owners, _ttls),
+    st.builds(Mark, _marks, _owners, _ttls),
+    st.builds(lambda key, owner, revoke: Release(key, owner, revoke), _marks, _owners, _flags),
     st.builds(Read, _marks),
     st.builds(Clear, _marks, _seen, _why),
+)
+_WATERMARK_OPS: st.SearchStrategy[Op] = st.one_of(
+    st.builds(Advance, _watermarks, _moments),
+    st.builds(Read, _watermarks),
+    st.builds(Clear, _watermarks, _seen, _why),
 )
 _LIMIT_OPS: st.SearchStrategy[Op] = st.one_of(
     st.builds(Hit, _limits, st.sampled_from("abcdefgh"), st.integers(1, 4), st.just(PER)),
     st.builds(Unhit, _limits, st.sampled_from("abcdefgh")),
 )
 _QUEUE_OPS: st.SearchStrategy[Op] = st.one_of(
-    st.builds(Push, _queues, _ids, _values, _delays),
+    st.builds(Push, _queues, _ids, _payloads, _delays),
     st.builds(Take, _queues, _owners, _ttls, st.one_of(st.just(""), _ids)),
     st.builds(Ack, _queues, _ids, _owners),
     st.builds(Return, _queues, _ids, _owners, _delays),
     st.builds(Read, _items),
     st.builds(Clear, _items, _seen, _why),
 )
-_EVERYTHING = st.one_of(_ENTRY_OPS, _WATERMARK_OPS, _LIMIT_OPS, _QUEUE_OPS)
+_EVERYTHING = st.one_of(_ENTRY_OPS, _MARK_OPS, _WATERMARK_OPS, _LIMIT_OPS, _QUEUE_OPS)
 
 # Each example keeps to one theme, so that thirty steps get somewhere; entries have the most states.
 _THEMES = [
@@ -105,6 +119,7 @@ _THEMES = [
     _ENTRY_OPS,
     _ENTRY_OPS,
     _ENTRY_OPS,
+    _MARK_OPS,
     _QUEUE_OPS,
     _QUEUE_OPS,
     _LIMIT_OPS,
@@ -144,7 +159,7 @@ class StoreMachine(RuleBasedStateMachine):
             move = max(0.0, self.ends[which % len(self.ends)] + offset - self.clock())
         self.clock.advance(move)
 
-    @rule(kind=st.sampled_from(["lock/", "watermark/", "item/"]), after=_keys, limit=st.integers(1, 9), paged=_flags)
+    @rule(kind=_kinds, after=_keys, limit=st.integers(1, 9), paged=_flags)
     def scan(self, kind: str, after: str, limit: int, paged: bool) -> None:
         prefix = f"item/{self.part}" if kind == "item/" else f"{kind}{self.part}/"
         start = self._within(after) if paged else ""

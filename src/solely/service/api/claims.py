@@ -11,6 +11,7 @@ import msgspec
 
 from ...errors import NotKept, WorkFailed
 from ...handles.claim import AsyncClaim
+from ...handles.token import read_token
 from ...outcomes import DAY, Failing, Policy, Replay
 from ..problems import LOST, MISMATCH, RUNNING, TOO_MANY
 from ..routes import ADMIN, KIB, WRITE, Answer, Body, Call, Key, Purpose, Reason, Route, Token, Ttl, Wait
@@ -191,9 +192,8 @@ def _failure(told: Failure) -> Exception:
 async def renew(call: Call[RenewClaim, None]) -> RenewedClaim:
     """Extends the claim."""
     wanted, service = call.body, call.service
-    if wanted.ttl is not None:
-        service.ttl(wanted.ttl)
-    left = await service.once.renew(wanted.token, ttl=wanted.ttl)
+    ttl = service.ttl(read_token(wanted.token).ttl if wanted.ttl is None else wanted.ttl)
+    left = await service.once.renew(wanted.token, ttl=ttl)
     service.holds.add(call.principal.name, wanted.token, left)
     return RenewedClaim(left=left)
 

@@ -11,7 +11,8 @@ from typing import Annotated
 import msgspec
 
 from ...errors import InvalidInput, StoreError
-from ...model import Entry, item_key
+from ...kinds import OF_THE_SERVICE, check_ops, kind_of
+from ...model import HELD, RELEASED, Entry, Item, Released, item_key
 from ...ops import Ack, Acquire, Clear, Finish, Hit, Op, Push, Read, Release, Renew, Reply, Return, Take
 from ...owner import fresh_owner
 from ...stores import AsyncStore
@@ -23,7 +24,7 @@ from ..streams import EventStream, message
 
 CAP = 1024 * KIB  # bytes: 256 KiB of values in base64, and as much again for keys and the rest
 UNREAD = 1000  # hints that a slow reader may be behind: what it misses it finds by asking again
-ITEMS = "item/"
+REMEMBERED = frozenset(("claim", "reservation", "sent"))  # what is finished there is remembered: its own API says so
 
 StoredKey = Annotated[str, msgspec.Meta(max_length=MAX_STORED_KEY, description="kind/name, or what it begins with")]
 
@@ -33,6 +34,7 @@ async def perform(call: Call[Batch, None]) -> Replies:
     ops = [op_of(each) for each in call.body.ops]
     for op in ops:
         _check(call, op)
+    check_ops(ops)
     _grant(call, ops)
     for op in ops:
         if isinstance(op, Clear) and _needed(op) is Scope.ADMIN:
@@ -61,31 +63,56 @@ def _check(call: Call[Batch, None], op: Op) -> None:
             raise InvalidInput("the audit log is written by the service, and by nobody else")
     elif isinstance(op, Clear) and op.key.startswith(item_key(AUDIT_QUEUE, "")):
         raise InvalidInput("the audit log cannot be cleared")
-    elif op.key.startswith(ITEMS) and not isinstance(op, Read | Clear):
-        raise InvalidInput(f"{op.key!r:.80} is an item of a queue: push, take, ack or return it")
-    if isinstance(op, Acquire | Renew | Take):
-        call.service.ttl(op.ttl)
+    elif kind_of(op.key) in OF_THE_SERVICE and not isinstance(op, Read | Clear):
+        raise InvalidInput(f"{op.key!r:.80} is written by the service, and by nobody else")
+    for field, lasts in _lasting(op):
+        if lasts > (most := call.service.settings.max_ttl):
+            text = f"{field}={lasts:g} is over the {most:g} seconds that this service allows (max_ttl)"
+            raise InvalidInput(f"the op {name} of {op[0]!r:.80}: {text}")
     if isinstance(op, Hit) and op.limit > call.service.store.max_limit:
         raise InvalidInput(f"limit={op.limit} is more than this store keeps exactly ({call.service.store.max_limit})")
+
+
+def _lasting(op: Op) -> list[tuple[str, float]]:
+    """What of the op keeps others out, and for how long: a lease, or a key that stays closed. What is remembered, as
+    marks and results are, may last longer."""
+    found: list[tuple[str, float]] = []
+    if isinstance(op, Acquire | Renew | Take):
+        found.append(("ttl", op.ttl))
+    if isinstance(op, Acquire | Release | Push | Return):
+        found.append(("delay", op.delay))
+    if isinstance(op, Finish) and kind_of(op.key) not in REMEMBERED:
+        found.append(("keep", op.keep))
+    return found
 
 
 def _grant(call: Call[Batch, None], ops: Sequence[Op]) -> None:
     """A Problem if something is to be granted that may not be now."""
     if call.service.stopping.is_set() and any(isinstance(op, GRANTING) for op in ops):
         raise Problem(STOPPING)
-    wanted = sum(isinstance(op, Acquire) for op in ops)
+    wanted = sum(isinstance(op, Acquire | Take) for op in ops)
     if wanted:
         call.service.holds.check(call.principal.name, wanted)
 
 
 def _count(call: Call[Batch, None], op: Op, reply: Reply | StoreError) -> None:
-    """Keeps count of what the caller holds."""
+    """Keeps count of what the caller holds, or keeps closed; what was not answered counts as before."""
     holds, who = call.service.holds, call.principal.name
-    if isinstance(op, Acquire | Renew):
-        if isinstance(reply, Entry) and reply.owner == op.owner:
-            holds.add(who, f"{op.owner} {op.key}", reply.left)
-    elif isinstance(op, Release | Finish):
-        holds.remove(who, f"{op.owner} {op.key}")
+    if isinstance(op, Take):
+        if isinstance(reply, Item):
+            holds.add(who, f"{op.owner} {item_key(op.queue, reply.id)}", reply.left)
+    elif isinstance(op, Ack | Return):
+        if reply is True:
+            holds.close(who, f"{op.owner} {item_key(op.queue, op.id)}", op.delay if isinstance(op, Return) else 0.0)
+    elif isinstance(op, Acquire | Renew):
+        if isinstance(reply, Entry) and reply.owner == op.owner and reply.state is HELD:
+            holds.add(who, f"{op.owner} {op.key}", reply.left, op.delay if isinstance(op, Acquire) else 0.0)
+    elif isinstance(op, Release):
+        if isinstance(reply, Released) and reply is not Released.EXPIRED:  # then it is closed as when it was acquired
+            holds.close(who, f"{op.owner} {op.key}", op.delay if reply is RELEASED else 0.0)
+    elif isinstance(op, Finish) and isinstance(reply, Entry):
+        closes = reply.owner == op.owner and kind_of(op.key) not in REMEMBERED
+        holds.close(who, f"{op.owner} {op.key}", op.keep if closes else 0.0)
 
 
 def _told(reply: Reply | StoreError) -> str:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from ...errors import StoreError, StoreUnavailable, Unanswered
+from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_LIMIT, Op, Reply
 from .. import Tell
@@ -96,6 +97,7 @@ class AsyncHttpStore:
         return asyncio.shield(task)
 
     async def _perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        check_ops(ops)
         if not self._name and waits(ops):
             await self._prepare()
         replies: list[Reply | StoreError] = []

@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 
 from ...errors import StoreError, StoreUnavailable, Unanswered
+from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_LIMIT, Op, Reply
 from .. import Tell
@@ -51,6 +52,7 @@ class HttpStore:
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
+        check_ops(ops)
         heard_as = self._ear.name or (self._ear.prepare() if waits(ops) else "")
         replies: list[Reply | StoreError] = []
         for said in portions(ops, self.client, heard_as):

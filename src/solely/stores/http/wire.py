@@ -15,10 +15,9 @@ from ... import ops
 from ...errors import InvalidInput, StoreError, StoreFailed, StoreFull, StoreUnavailable, Unanswered
 from ...model import Allowance, Entry, Item, Released, State
 from ...ops import MAX_BATCH, MAX_LIMIT, OPS, Op, Reply
-from ...rules import MAX_INFO_BYTES, MAX_TTL, MAX_VALUE_BYTES
+from ...rules import MAX_INFO_BYTES, MAX_KEPT, MAX_TTL
 
 MAX_STORED_KEY = 2100  # bytes: an item's key is its kind, a quoted queue of three times 512 bytes, and an id of 512
-MAX_BYTES = MAX_VALUE_BYTES + 1024  # of a value as it is kept: with the byte that tells its form, or a letter's facts
 _MOST = 2**63 - 1
 
 
@@ -44,7 +43,7 @@ _FIELDS: dict[str, Any] = {
 }
 _TYPES: dict[Any, Any] = {
     float: Annotated[float, msgspec.Meta(ge=0.0, le=MAX_TTL, description="seconds")],
-    bytes: Annotated[bytes, msgspec.Meta(max_length=MAX_BYTES)],
+    bytes: Annotated[bytes, msgspec.Meta(max_length=MAX_KEPT)],
     bool: bool,
 }
 

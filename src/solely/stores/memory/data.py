@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 from ... import ops as op_types
 from ...errors import StoreError, StoreFull
+from ...kinds import check_ops
 from ...model import DONE, FREE, Allowance, Entry, Item, item_key
 from ...ops import Op, Reply
 from ...rules import local_clock
@@ -67,6 +68,7 @@ class Memory:
 
     def perform(self, batch: Sequence[Op]) -> list[Reply | StoreError]:
         """All ops in one step; an op that fails is answered by its error and harms no neighbour."""
+        check_ops(batch)
         hints: list[tuple[str, str]] = []
         with self._mutex:
             now = self.now()

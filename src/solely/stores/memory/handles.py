@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 
-from ...errors import StoreError
+from ...errors import InvalidInput, StoreError
 from ...model import Entry, Finding
 from ...ops import MAX_LIMIT, Op, Reply
 from ...owner import fresh_owner
@@ -54,7 +54,10 @@ class AsyncMemoryStore(_Handle):
 
     def perform(self, ops: Sequence[Op]) -> asyncio.Future[list[Reply | StoreError]]:
         answer: asyncio.Future[list[Reply | StoreError]] = asyncio.get_running_loop().create_future()
-        answer.set_result(self.memory.perform(ops))
+        try:
+            answer.set_result(self.memory.perform(ops))
+        except InvalidInput as error:
+            answer.set_exception(error)
         return answer
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:

@@ -15,6 +15,7 @@ from bson.errors import BSONError
 from pymongo.errors import PyMongoError
 
 from ...errors import SolelyError, StoreError, StoreFailed, StoreUnavailable, Unanswered
+from ...kinds import check_ops
 from ...model import Entry, Released, State
 from ...ops import (
     MAX_BATCH,
@@ -65,6 +66,7 @@ class Batch:
 
     def perform(self, ops: Sequence[Op]) -> Steps[Answers]:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
+        check_ops(ops)
         if len(ops) == 1:
             return [(yield from self._one(ops[0]))]
         found: dict[int, Reply | StoreError] = {}

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from ...errors import ClientClosed, StoreError, StoreFailed, StoreUnavailable, Unanswered
+from ...errors import ClientClosed, InvalidInput, StoreError, StoreFailed, StoreUnavailable, Unanswered
+from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Release, Reply
 from .. import Clock, Tell
@@ -84,6 +85,11 @@ class AsyncPostgresStore:
     def perform(self, ops: Sequence[Op]) -> Awaitable[Answers]:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
         request = Request(ops, asyncio.get_running_loop().create_future())
+        try:
+            check_ops(ops)
+        except InvalidInput as error:
+            request.future.set_exception(error)
+            return request.future
         if not ops:
             request.future.set_result([])
         elif not self._ear.ready and not self.polls and waits(ops):

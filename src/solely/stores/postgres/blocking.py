@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import psycopg
 
 from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
+from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Reply
 from .. import Clock, Tell
@@ -86,6 +87,7 @@ class PostgresStore:
 
     def perform(self, ops: Sequence[Op]) -> Answers:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
+        check_ops(ops)
         if not self._ear.ready and not self.polls and waits(ops):
             self._converse(lambda wire: None)  # tells soon if the server is away
             self._ear.prepare()

@@ -17,6 +17,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from ...errors import InvalidInput, StoreError, StoreFailed, StoreUnavailable
+from ...kinds import check_ops
 from ...ops import Ack, Op, Push, Reply, Return, Take
 from .. import Clock
 from . import codec
@@ -58,6 +59,7 @@ class Within:
     def perform(self, connection: psycopg.Connection[Any], ops: Sequence[Op]) -> list[Reply]:
         """One reply per op, in order."""
         _check(connection, psycopg.Connection)
+        check_ops(ops)
         replies: list[Reply] = []
         try:
             with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
@@ -80,6 +82,7 @@ class Within:
     async def perform_async(self, connection: psycopg.AsyncConnection[Any], ops: Sequence[Op]) -> list[Reply]:
         """As `perform`, awaited."""
         _check(connection, psycopg.AsyncConnection)
+        check_ops(ops)
         replies: list[Reply] = []
         try:
             async with psycopg.AsyncRawCursor(connection, row_factory=tuple_row) as cursor:

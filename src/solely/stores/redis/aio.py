@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import hiredis
 
-from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
+from ...errors import ClientClosed, InvalidInput, StoreError, StoreUnavailable, Unanswered
+from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
 from .. import Clock, Tell
@@ -62,6 +63,12 @@ class AsyncRedisStore:
 
     def perform(self, ops: Sequence[Op]) -> Awaitable[Answers]:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
+        try:
+            check_ops(ops)
+        except InvalidInput as error:
+            refused: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            return refused
         wire = self._home
         if wire is None or len(ops) > MAX_BATCH or (not self._ear.ready and waits(ops)):
             return self._start(self._perform(ops))

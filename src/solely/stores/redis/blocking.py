@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from hiredis import HiredisError, ReplyError
 
 from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
+from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
 from .. import Clock, Tell
@@ -55,6 +56,7 @@ class RedisStore:
 
     def perform(self, ops: Sequence[Op]) -> Answers:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
+        check_ops(ops)
         if not self._ear.ready and waits(ops):
             self._give(self._take(self._home()))  # tells soon if the server is away
             self._ear.prepare()

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any
 
-from solely.errors import StoreError, StoreUnavailable
+from solely.errors import InvalidInput, StoreError, StoreUnavailable
+from solely.kinds import check_ops
 from solely.model import Entry, Finding
 from solely.ops import MAX_BATCH, MAX_LIMIT, Op, Reply
 from solely.stores import Tell
@@ -53,6 +54,11 @@ class AsyncSqliteStore:
 
     def perform(self, ops: Sequence[Op]) -> Future:
         future = self._promise()
+        try:
+            check_ops(ops)
+        except InvalidInput as error:  # before it goes along with the batches of others
+            future.set_exception(error)
+            return future
         self._batches.append((ops, future))
         self._bell.put(True)
         return future

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from time import monotonic
 
 from solely.errors import StoreError, StoreUnavailable
+from solely.kinds import check_ops
 from solely.model import Entry, Finding
 from solely.ops import MAX_LIMIT, Op, Reply
 from solely.stores import Tell
@@ -40,6 +41,7 @@ class SqliteStore:
         self._hub.listeners[self.client] = tell
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+        check_ops(ops)
         try:
             session = self._idle.pop() if not self._closed else self._session()
         except IndexError:

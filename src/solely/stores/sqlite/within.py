@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from solely.errors import InvalidInput, StoreError, StoreMisconfigured, StoreUnavailable
+from solely.kinds import check_ops
 from solely.ops import Op, Reply
 
 from .clock import Readings
@@ -41,6 +42,7 @@ class Visit(Rows):
 
     def perform(self, ops: Sequence[Op]) -> list[Reply]:
         """One reply per op."""
+        check_ops(ops)
         connection = self._connection
         try:
             text_factory, connection.text_factory = connection.text_factory, str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...formats import write_watermark
 from ...model import Allowance, Entry, Released, State
 from ...ops import (
     OPS,
@@ -41,11 +42,11 @@ class BatchPromises:
             (Release(lock, "a"), Released.RELEASED),
             (Read(lock), State.FREE),
             (Acquire(claim, "a", 10), State.HELD),
-            (Finish(claim, "a", b"v", 10), State.DONE),
+            (Finish(claim, "a", b"bv", 10), State.DONE),
             (Acquire(claim, "b", 10), State.DONE),
             (Mark(f"mark/{part}", "a", 10), True),
             (Mark(f"mark/{part}", "b", 10), False),
-            (Advance(f"watermark/{part}", b"1"), State.DONE),
+            (Advance(f"watermark/{part}", write_watermark(1)), State.DONE),
             (Unhit(f"limit/{part}", "a"), False),
             (Hit(f"limit/{part}", "a", 1, 10), Allowance(True, 1)),
             (Unhit(f"limit/{part}", "a"), True),
@@ -74,7 +75,7 @@ class BatchPromises:
 
     def test_a_batch_of_large_values_is_performed_whole(self, store: Face) -> None:
         keys = [fresh("claim/large") for _ in range(8)]
-        value = bytes(range(256)) * 1_000
+        value = b"b" + bytes(range(256)) * 1_000
         store.perform(*(Acquire(key, "a", 10) for key in keys))
         replies = store.perform(*(Finish(key, "a", value, 10) for key in keys), *(Read(key) for key in keys))
         assert [isinstance(r, Entry) and r.value == value for r in replies] == [True] * 16

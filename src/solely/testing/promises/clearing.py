@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...formats import write_watermark
 from ...model import Gone, State
 from ...ops import Acquire, Advance, Clear, Finish, Read, Renew
 from ..clock import ManualClock
@@ -49,16 +50,16 @@ class ClearingPromises:
         key = fresh("claim/clear")
         store.one(Acquire(key, "first", 10))
         clock.advance(10)
-        store.perform(Acquire(key, "second", 10), Finish(key, "second", b"wrong", 100))
+        store.perform(Acquire(key, "second", 10), Finish(key, "second", b"bwrong", 100))
         assert store.one(Clear(key, store.one(Read(key)).fence, "wrong")) is True
-        entry = store.one(Finish(key, "second", b"wrong", 100))
+        entry = store.one(Finish(key, "second", b"bwrong", 100))
         assert (entry.state, entry.value, entry.gone) == (State.FREE, None, Gone.CLEARED)
         assert store.one(Acquire(key, "third", 10)).attempts == 1
 
     def test_each_of_several_clears_may_be_repeated(self, store: Face) -> None:
         key = fresh("watermark/clears")
         fences = []
-        for value in (b"1", b"2", b"3"):
-            fences.append(store.one(Advance(key, value)).fence)
+        for value in (1, 2, 3):
+            fences.append(store.one(Advance(key, write_watermark(value))).fence)
             assert store.one(Clear(key, fences[-1], "")) is True
         assert [store.one(Clear(key, fence, "")) for fence in fences] == [True, True, True]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+from ...formats import write_watermark
 from ...model import Released, State
-from ...ops import Acquire, Advance, Clear, Mark, Read, Release
+from ...ops import Advance, Clear, Mark, Read, Release
 from ..clock import ManualClock
 from ..face import Face, fresh
 
@@ -63,34 +66,40 @@ class MarkPromises:
         assert store.one(Mark(key, "first", 100)) is False
         assert store.one(Mark(key, "second", 100)) is True
 
-    def test_a_held_key_cannot_be_marked(self, store: Face) -> None:
-        key = fresh("mark/held")
-        store.one(Acquire(key, "holder", 10))
-        assert store.one(Mark(key, "other", 100)) is False
-        assert store.one(Mark(key, "holder", 100)) is False
-
     def test_marks_in_one_batch_of_the_same_key_have_one_first(self, store: Face) -> None:
         key = fresh("mark/batch")
         assert store.perform(*(Mark(key, f"owner-{n}", 100) for n in range(5))) == [True, False, False, False, False]
 
     def test_a_watermark_keeps_the_greatest_value_compared_as_bytes(self, store: Face) -> None:
-        key = fresh("watermark/greatest")
-        seen = [store.one(Advance(key, value)).value for value in (b"5", b"10", b"9", b"9\0", b"8", b"\xff", b"\x7f")]
-        assert seen == [b"5", b"5", b"9", b"9\0", b"9\0", b"\xff", b"\xff"]
+        for kind, written in (("watermark", _times_and_numbers()), ("letter", _failures())):
+            key, least, middle, most = fresh(f"{kind}/greatest"), *sorted(written)
+            given = (middle, least, middle, most, least)
+            assert [store.one(Advance(key, value)).value for value in given] == [middle, middle, middle, most, most]
 
     def test_a_watermark_never_expires(self, store: Face, clock: ManualClock) -> None:
         key = fresh("watermark/forever")
-        entry = store.one(Advance(key, b"2025"))
+        before, value = write_watermark(2024), write_watermark(2025)
+        entry = store.one(Advance(key, value))
         assert (entry.state, entry.left, entry.owner) == (State.DONE, float("inf"), "")
         clock.advance(20 * 366 * 86_400.0)
         entry = store.one(Read(key))
-        assert (entry.state, entry.left, entry.value) == (State.DONE, float("inf"), b"2025")
-        assert store.one(Advance(key, b"2024")).value == b"2025"
+        assert (entry.state, entry.left, entry.value) == (State.DONE, float("inf"), value)
+        assert store.one(Advance(key, before)).value == value
 
-    def test_a_watermark_may_be_empty_and_goes_back_only_by_a_clear(self, store: Face) -> None:
-        key = fresh("watermark/back")
-        assert store.one(Advance(key, b"")).value == b""
-        fence = store.one(Advance(key, b"\0")).fence
+    def test_a_watermark_goes_back_only_by_a_clear(self, store: Face) -> None:
+        key, least, more = fresh("watermark/back"), write_watermark(-(2**63)), write_watermark(0)
+        assert store.one(Advance(key, least)).value == least
+        fence = store.one(Advance(key, more)).fence
         assert store.one(Clear(key, fence, "replay"))
         assert store.one(Read(key)).state is State.FREE
-        assert store.one(Advance(key, b"")).value == b""
+        assert store.one(Advance(key, least)).value == least
+
+
+def _times_and_numbers() -> list[bytes]:
+    return [write_watermark(value) for value in (9, 10, datetime(2025, 1, 1, tzinfo=UTC))]
+
+
+def _failures() -> list[bytes]:
+    """Where a store that compares text by a language's rules would go wrong."""
+    facts = '{"last_error":"%s","attempts":1,"last_at":"2025-01-01T00:00:00+00:00","mark":0}'
+    return [b"%020d %010d " % (1, 1) + (facts % error).encode() for error in ("a", "B", "é")]

@@ -133,7 +133,7 @@ class WaitingPromises:
         ear, key = store.listen(), fresh("claim/finished")
         store.perform(Acquire(key, "winner", 10), Acquire(key, "a", 10, client=fresh("A")))
         store.one(Acquire(key, "b", 10, client=store.client))
-        assert store.one(Finish(key, "winner", b"result", 10)).waiters == 0
+        assert store.one(Finish(key, "winner", b"bresult", 10)).waiters == 0
         assert ear.heard(key)
 
     def test_a_clear_tells_the_first_waiter(self, store: Face) -> None:
