@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ..errors import Unreadable
 from ..flows.watermark import Value, decode
 from ..model import Entry
 from .audited import Audit
@@ -16,7 +17,11 @@ from .output import cell, talk
 
 
 def _facts(entry: Entry) -> Facts:
-    value = decode(entry.value) if entry.value is not None else None
+    value: Value | str | None
+    try:
+        value = decode(entry.value) if entry.value is not None else None
+    except Unreadable as why:
+        value = f"unreadable: {why}"
     lag = (datetime.now(UTC) - value).total_seconds() if isinstance(value, datetime) else None
     return {"key": entry.name, "value": value, "lag": lag, "fence": entry.fence}
 

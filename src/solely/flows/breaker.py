@@ -9,10 +9,11 @@ the verdict. Failures are hits in a window that belongs to the number, so that t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..errors import Busy
+from ..errors import Busy, Unreadable
 from ..model import Allowance, Entry, State
 from ..ops import Acquire, Advance, Finish, Hit, Read
 from ..resilience.circuit import Circuit, Rule, refusal
@@ -21,6 +22,7 @@ from .hold import Hold
 from .lock import Terms, acquire
 from .requests import Ask, Flow
 
+_STANDING = re.compile(rb"(\d{12,18})\.(\d{4,9})")  # as it is kept: the number, and the wins
 TRIAL = 10.0  # seconds that a trial whose process died keeps others waiting; while it lives it is renewed
 COOLDOWN = "cooldown"  # the info of a trial's key while it is held by the cooldown
 
@@ -57,8 +59,18 @@ def _trial(name: str, standing: Standing) -> str:
 
 
 def _stands(name: str) -> Flow[Standing]:
-    entry: Entry = yield Read(f"breaker/{name}")
-    return Standing(*map(int, entry.value.split(b"."))) if entry.value else Standing()
+    return standing_of((yield Read(f"breaker/{name}")))
+
+
+def standing_of(entry: Entry) -> Standing:
+    """Where the breaker of this entry stands; Unreadable if it does not say so in our way."""
+    if entry.value is None:
+        return Standing()
+    told = _STANDING.fullmatch(entry.value)
+    if told is None:
+        text = f"breaker {entry.name!r} was written by a newer version, or by something else: {entry.value!r:.40}"
+        raise Unreadable(text, key=entry.name)
+    return Standing(int(told[1]), int(told[2]))
 
 
 def _moves(name: str, standing: Standing) -> Flow[None]:

@@ -11,10 +11,11 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 
-from ..errors import Interrupted, InvalidInput
+from ..errors import Interrupted, InvalidInput, Unreadable, not_ours
 from ..model import Entry, State, item_key
 from ..ops import Advance, Clear, Push, Read
 from ..rules import bounded_value, stored_key
@@ -24,6 +25,8 @@ from .requests import Flow, Scan
 MAX_ERROR_CHARS = 2_000  # the message and the last frames of most tracebacks: a letter is read by people
 _PAGE = 100  # letters in one look: at 256 KiB each, 25 MiB in memory at the worst
 
+_LAST_MOMENT = 253_370_764_800_000_000  # µs: of the year 9999, the last that has times
+
 Where = Callable[["Letter"], bool]
 
 
@@ -32,6 +35,7 @@ class Letter:
     """A dead letter: what failed, how often, how at first and how at last. `key` is what the work is deduplicated by.
 
     `fence` is that of its item: another letter under the same id, after this one is gone, has a greater one.
+    `unreadable` says why it cannot be read, and so do its errors; its payload is then the bytes that are there.
     """
 
     id: str
@@ -46,6 +50,7 @@ class Letter:
     origin: str
     mark: int  # the fence of the mark that was there at the last failure: it says that the work was begun, not done
     fence: int = 0
+    unreadable: str = ""
 
 
 def queue_of(group: str) -> str:
@@ -107,17 +112,72 @@ def _beside(item: str) -> str:
 
 
 def found(item: Entry, beside: Entry) -> Letter | None:
-    """The letter; None if there is none."""
+    """The letter, which says so itself if it cannot be read; None if there is none."""
     if item.value is None:
         return None
-    facts = json.loads(item.value)
-    if _belongs(beside, item.fence):
-        facts |= json.loads((beside.value or b"").split(b" ", 2)[2])
-    if "bytes" in facts:
-        facts["payload"] = base64.b64decode(facts.pop("bytes"))
-    for moment in ("first_at", "last_at"):
-        facts[moment] = datetime.fromisoformat(facts[moment])
-    return Letter(id=item.key.split("/", 2)[2], fence=item.fence, **facts)
+    try:
+        return _letter(item, _facts(item.value) | _last(beside, item.fence))
+    except Unreadable as why:
+        return _unreadable(item, str(why))
+
+
+def _letter(item: Entry, facts: dict[str, Any]) -> Letter:
+    _, group, id = _places(item.key)
+    try:
+        payload = base64.b64decode(facts["bytes"]) if "bytes" in facts else facts["payload"]
+        known = {name: facts[name] for name in _FORM}
+        if any(type(value) is not _FORM[name] for name, value in known.items()):
+            raise ValueError("a fact is of another type")
+        at = {name: datetime.fromisoformat(known[name]).astimezone(UTC) for name in ("first_at", "last_at")}
+        return Letter(**known | at | {"id": id, "group": group, "payload": payload, "fence": item.fence})
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise Unreadable(not_ours(error), key=item.key) from None
+
+
+_FORM: dict[str, type] = {  # a letter's facts, beside its group and its payload
+    "key": str, "attempts": int, "first_error": str, "last_error": str, "first_at": str, "last_at": str, "origin": str,
+    "mark": int,
+}  # fmt: skip
+
+
+def _facts(text: bytes) -> dict[str, Any]:
+    try:
+        facts = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(not_ours(error)) from None
+    if type(facts) is not dict:
+        raise Unreadable(not_ours(TypeError("it is no object")))
+    return facts
+
+
+def _last(beside: Entry, fence: int) -> dict[str, Any]:
+    """The last failure, if there is one of this letter; that it cannot be read is no harm to the letter."""
+    if not _belongs(beside, fence):
+        return {}
+    try:
+        return _facts((beside.value or b"").partition(b" ")[2].partition(b" ")[2])
+    except Unreadable as why:
+        return {"last_error": f"unreadable: {why}"}
+
+
+def _unreadable(item: Entry, why: str) -> Letter:
+    """A letter of which no more is known than where it is, and by its fence about since when."""
+    _, group, id = _places(item.key)
+    at, said = _moment(item.fence), f"unreadable: {why}"
+    return Letter(
+        id, group, item.value, key="", attempts=0, first_error=said, last_error=said, first_at=at, last_at=at,
+        origin="", mark=0, fence=item.fence, unreadable=why,
+    )  # fmt: skip
+
+
+def _places(key: str) -> tuple[str, str, str]:
+    kind, queue, id = key.split("/", 2)
+    return kind, unquote(queue).removeprefix(queue_of("")), id
+
+
+def _moment(fence: int) -> datetime:
+    """When about this fence was given: it is the wall clock in µs, or later."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=min(fence, _LAST_MOMENT))
 
 
 def as_pushed(op: Push) -> Letter:

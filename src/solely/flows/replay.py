@@ -32,6 +32,7 @@ class LetterOutcome(StrEnum):
     FAILED = "failed"  # the handler ran and failed again: the letter stays
     BUSY = "busy"  # somebody else runs it, or changed it since it was listed: the letter stays
     GONE = "gone"  # there is no such letter any more
+    UNREADABLE = "unreadable"  # it cannot be read: the handler did not run, the letter stays
 
 
 class Taken(NamedTuple):
@@ -48,6 +49,8 @@ def take(group: str, id: str, info: str, listed: Letter | None = None) -> Flow[T
     first = yield from inspect(group, id)
     if first is None:
         return LetterOutcome.GONE
+    if first.unreadable:
+        return LetterOutcome.UNREADABLE
     key = stored_key("claim", first.key) if first.key else "replay/" + item_key(queue_of(group), id)
     owner: str = yield Ask.OWNER
     before: Entry | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from ..errors import Busy, Interrupted, InvalidInput
+from ..errors import Busy, Interrupted, InvalidInput, Unreadable, not_ours
 from ..model import Entry
 from ..ops import Advance, Clear, Read
 from .lock import whole
@@ -43,10 +43,17 @@ def encode(value: Value) -> bytes:
 
 
 def decode(text: bytes) -> Value:
-    """The value that was encoded."""
-    if text[:1] == _TIME:
-        return datetime.fromisoformat(text[1:].decode()).replace(tzinfo=UTC)
-    return int(text[1:]) + _LEAST
+    """The value that was encoded; Unreadable if it is none that we encode so."""
+    try:
+        if text[:1] == _TIME:
+            value: Value = datetime.fromisoformat(text[1:].decode()).replace(tzinfo=UTC)
+        else:
+            value = int(text[1:]) + _LEAST
+        if encode(value) == text:
+            return value
+        raise ValueError(f"{value} is written in another way")
+    except ValueError as error:  # also InvalidInput, of a number that is too large
+        raise Unreadable(f"a watermark's value cannot be read: {not_ours(error)}") from None
 
 
 def read(key: str) -> Flow[Value | None]:

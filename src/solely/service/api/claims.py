@@ -212,7 +212,7 @@ async def reset(call: Call[ResetClaim, None]) -> ResetAnswer:
         outcome: Any = WorkFailed("", kind=expected.kind, text=expected.text)
     else:
         outcome = NotKept("") if isinstance(expected, Tombstone) else expected.value
-    return ResetAnswer(reset=await call.service.once.reset(call.body.key, expected=outcome))
+    return ResetAnswer(reset=await call.service.clearing.reset(call.body.key, expected=outcome))
 
 
 ROUTES = [

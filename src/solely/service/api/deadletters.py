@@ -257,8 +257,8 @@ async def fail(call: Call[FailLetter, None]) -> LetterAnswer:
 async def purge(call: Call[PurgeLetters, None]) -> Purged:
     """Removes letters for good."""
     wanted = call.body
-    purged = await _box(call, wanted.group).purge(wanted.id, all=wanted.all, reason=wanted.reason)
-    return Purged(purged=purged)
+    box = call.service.clearing.dead_letters(wanted.group)
+    return Purged(purged=await box.purge(wanted.id, all=wanted.all, reason=wanted.reason))
 
 
 ROUTES = [

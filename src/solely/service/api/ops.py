@@ -11,14 +11,16 @@ from typing import Annotated
 import msgspec
 
 from ...errors import InvalidInput, StoreError
-from ...model import Entry, item_key
+from ...model import Entry
+from ...names import owner_of_op
 from ...ops import Ack, Acquire, Clear, Finish, Hit, Op, Push, Read, Release, Renew, Reply, Return, Take
 from ...owner import fresh_owner
 from ...stores import AsyncStore
 from ...stores.http.wire import GRANTING, MAX_STORED_KEY, Batch, Page, Replies, op_of, reply_of, wire_entry
-from ..problems import SCOPE, STOPPING, TOO_MANY, Problem, problem_of
+from ..problems import RESERVED_NAME, SCOPE, STOPPING, TOO_MANY, Problem, problem_of
+from ..reserved import clearing
 from ..routes import KIB, READ, WRITE, Body, Call, PageSize, Route
-from ..security import AUDIT_QUEUE, Scope
+from ..security import Scope
 from ..streams import EventStream, message
 
 CAP = 1024 * KIB  # bytes: 256 KiB of values in base64, and as much again for keys and the rest
@@ -48,7 +50,8 @@ def _needed(op: Op) -> Scope:
     forgotten by whoever may make them."""
     if isinstance(op, Read):
         return Scope.READ
-    return Scope.ADMIN if isinstance(op, Clear) and not op.key.startswith("mark/") else Scope.WRITE
+    forgets = isinstance(op, Clear) and op.key.startswith("mark/") and not owner_of_op(op)
+    return Scope.ADMIN if isinstance(op, Clear) and not forgets else Scope.WRITE
 
 
 def _check(call: Call[Batch, None], op: Op) -> None:
@@ -56,12 +59,8 @@ def _check(call: Call[Batch, None], op: Op) -> None:
     name, needed = type(op).__name__.lower(), _needed(op)
     if call.principal.scope < needed:
         raise Problem(SCOPE, f"the op {name} needs the scope {needed.name.lower()}")
-    if isinstance(op, Push | Take | Ack | Return):
-        if op.queue == AUDIT_QUEUE:
-            raise InvalidInput("the audit log is written by the service, and by nobody else")
-    elif isinstance(op, Clear) and op.key.startswith(item_key(AUDIT_QUEUE, "")):
-        raise InvalidInput("the audit log cannot be cleared")
-    elif op.key.startswith(ITEMS) and not isinstance(op, Read | Clear):
+    clearing(op)
+    if not isinstance(op, Push | Take | Ack | Return | Read | Clear) and op.key.startswith(ITEMS):
         raise InvalidInput(f"{op.key!r:.80} is an item of a queue: push, take, ack or return it")
     if isinstance(op, Acquire | Renew | Take):
         call.service.ttl(op.ttl)
@@ -170,7 +169,7 @@ ROUTES = [
         "Perform ops as the store does. To read needs the scope read, to clear what is no mark admin, all else write",
         body=Batch,
         answer=Replies,
-        refusals=(TOO_MANY, STOPPING),
+        refusals=(RESERVED_NAME, TOO_MANY, STOPPING),
         cap=CAP,
         again="Safe: every op is idempotent by its owner, for a minute.",
     ),

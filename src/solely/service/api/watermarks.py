@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from typing import Annotated
 
 import msgspec
 
+from ...errors import Unreadable
+from ...flows.watermark import decode
 from ..problems import BUSY
 from ..routes import ADMIN, READ, WRITE, Answer, Body, Call, Key, PageSize, Prefix, Reason, Route
 
@@ -46,10 +47,18 @@ class WatermarksQuery(Body):
     limit: PageSize = 100
 
 
+class ListedWatermark(Answer):
+    """The value that stands; null if it cannot be read, and `unreadable` says why."""
+
+    key: str
+    value: Value | None
+    unreadable: str = ""
+
+
 class ListedWatermarks(Answer):
     """In key order. If `next` is not null there may be more: ask for those after it."""
 
-    watermarks: list[WatermarkAnswer]
+    watermarks: list[ListedWatermark]
     next: str | None
 
 
@@ -71,15 +80,19 @@ async def rewind(call: Call[RewindWatermark, None]) -> WatermarkAnswer:
 
 async def list_watermarks(call: Call[None, WatermarksQuery]) -> ListedWatermarks:
     """A page of them."""
-    asked, once = call.query, call.service.once
+    asked = call.query
     after = KIND + asked.after if asked.after else ""
     found = await call.service.store.scan(KIND + asked.prefix, after, asked.limit)
-    names = [entry.name for entry in found]
-    values = await asyncio.gather(*(once.watermark(name).read() for name in names))
-    listed = [
-        WatermarkAnswer(key=name, value=value) for name, value in zip(names, values, strict=True) if value is not None
-    ]
-    return ListedWatermarks(watermarks=listed, next=names[-1] if len(found) == asked.limit else None)
+    listed = [listed_as(entry.name, entry.value) for entry in found if entry.value is not None]
+    return ListedWatermarks(watermarks=listed, next=found[-1].name if len(found) == asked.limit else None)
+
+
+def listed_as(key: str, kept: bytes) -> ListedWatermark:
+    """The watermark as it is listed."""
+    try:
+        return ListedWatermark(key=key, value=decode(kept))
+    except Unreadable as why:
+        return ListedWatermark(key=key, value=None, unreadable=str(why))
 
 
 ROUTES = [
