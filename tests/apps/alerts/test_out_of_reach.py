@@ -105,13 +105,12 @@ def test_a_dead_letter_of_alerts_is_neither_taken_nor_acked_by_a_sender(desk: Op
     assert known.attempts == 1
 
 
-def _general(name: str, owner: str) -> list[tuple[str, dict[str, Any]]]:
+def _general(name: str) -> list[tuple[str, dict[str, Any]]]:
     """Every noun of the general API that writes under a name."""
     return [
         ("/v1/locks/acquire", {"key": name}),
         ("/v1/locks/acquire", {"keys": ["free", name]}),
         ("/v1/marks", {"keys": ["one", name]}),
-        ("/v1/marks/forget", {"keys": [name]}),
         ("/v1/claims/claim", {"key": name}),
         ("/v1/reservations/reserve", {"key": name}),
         ("/v1/reservations/reserve", {"key": fresh("mine"), "group": {"name": name, "limit": 1, "per": 60.0}}),
@@ -125,7 +124,7 @@ def _general(name: str, owner: str) -> list[tuple[str, dict[str, Any]]]:
 @pytest.mark.parametrize("scope", ["write", "admin"])
 @pytest.mark.parametrize("name", ["~alerts/x", "~anything", "~"])
 def test_no_noun_of_the_general_api_writes_a_reserved_name(desk: Operator, scope: str, name: str) -> None:
-    for path, body in _general(name, fresh("owner")):
+    for path, body in _general(name):
         answer = desk.post(path, body, "admin" if path.endswith("rewind") else scope)
         assert answer.status_code == 403, (path, answer.text)
         told = answer.json()
@@ -140,21 +139,22 @@ def test_ids_and_tokens_of_a_reserved_name_are_of_no_use_to_others(desk: Operato
     app = desk.service.service.apps["alerts"]
     key = reservation_key(fresh("held"), "critical")
 
-    async def hold() -> tuple[str, str]:
+    async def hold() -> tuple[str, str, str]:
         reserved = await app.once.reserve(key, hold=60, quiet=60)
         lease = await app.once.lock(key, ttl=60, renew=False)
-        return reserved.hand_over(), lease.hand_over()
+        claim = await app.once.claim(key, ttl=60, renew=False)
+        return reserved.hand_over(), lease.hand_over(), claim.hand_over()
 
-    id, token = desk.service.run(hold())
+    id, token, claimed = desk.service.run(hold())
     for path, body in (
         ("/v1/reservations/renew", {"id": id}),
         ("/v1/reservations/record", {"id": id}),
         ("/v1/reservations/release", {"id": id}),
         ("/v1/locks/renew", {"token": token}),
         ("/v1/locks/release", {"token": token}),
-        ("/v1/claims/renew", {"token": token}),
-        ("/v1/claims/release", {"token": token}),
-        ("/v1/claims/publish", {"token": token, "result": {"form": "json", "value": 1}}),
+        ("/v1/claims/renew", {"token": claimed}),
+        ("/v1/claims/release", {"token": claimed}),
+        ("/v1/claims/publish", {"token": claimed, "result": {"form": "json", "value": 1}}),
     ):
         answer = desk.post(path, body, "write")
         assert answer.status_code == 403, (path, answer.text)
