@@ -99,10 +99,10 @@ def _parsed(text: str) -> Any:
 
 
 def decoded(kept: bytes | None, key: str) -> Any:
-    """The value; None if something else is kept instead of one."""
+    """The value; None if something else is kept instead of one, or it cannot be read."""
     try:
         return decode(kept, key)
-    except (NotKept, WorkFailed):
+    except (NotKept, WorkFailed, Unreadable):
         return None
 
 

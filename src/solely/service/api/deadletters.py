@@ -134,7 +134,8 @@ class Groups(Answer):
 
 
 class TakenLetter(Answer):
-    """`outcome` is taken; or, of a letter that was named: skipped (its work had succeeded), busy or gone; or none.
+    """`outcome` is taken; or, of a letter that was named: skipped (its work had succeeded), busy, gone or unreadable;
+    or none.
 
     A taken one is yours for 30 s; POST /v1/locks/renew with `lease` as token extends that.
     """

@@ -9,7 +9,7 @@ import msgspec
 
 from ...errors import Unreadable
 from ...flows.watermark import decode
-from ..problems import BUSY
+from ..problems import BUSY, RESERVED_NAME, UNREADABLE
 from ..routes import ADMIN, READ, WRITE, Answer, Body, Call, Key, PageSize, Prefix, Reason, Route
 
 Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -113,6 +113,7 @@ ROUTES = [
         "Take a watermark forward",
         body=AdvanceWatermark,
         answer=WatermarkAnswer,
+        refusals=(UNREADABLE,),
         again="Safe: it stands there already.",
     ),
     Route(
@@ -123,7 +124,7 @@ ROUTES = [
         "Take a watermark back",
         body=RewindWatermark,
         answer=WatermarkAnswer,
-        refusals=(BUSY,),
+        refusals=(BUSY, UNREADABLE, RESERVED_NAME),
         again="Takes it back again, if it was advanced meanwhile.",
     ),
 ]
