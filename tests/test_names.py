@@ -13,7 +13,7 @@ from solely.ops import Push, Read, Take
 
 OURS = reserved("alerts", "a/b")
 KINDS = (
-    "lock", "mark", "claim", "reservation", "hits", "sent", "group", "limit", "watermark", "breaker", "failures", "fence",
+    "lock", "mark", "claim", "reservation", "hits", "sent", "group", "limit", "watermark", "breaker", "fence",
 )  # fmt: skip
 
 
