@@ -13,6 +13,7 @@ from .errors import (
     Limited,
     Mismatch,
     MissingExtra,
+    NameReserved,
     NotKept,
     Refused,
     ReservationMismatch,
@@ -27,6 +28,7 @@ from .errors import (
     TimedOut,
     UnknownReservation,
     UnknownScheme,
+    Unreadable,
     WorkFailed,
 )
 from .events import Event, Hook
@@ -97,6 +99,7 @@ __all__ = [
     "Limited",
     "Mismatch",
     "MissingExtra",
+    "NameReserved",
     "NotKept",
     "Park",
     "Policy",
@@ -124,6 +127,7 @@ __all__ = [
     "TimedOut",
     "UnknownReservation",
     "UnknownScheme",
+    "Unreadable",
     "Watermark",
     "WorkFailed",
     "fingerprint",

@@ -6,8 +6,9 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Literal, Self
+from collections.abc import Callable, Coroutine, Iterable
+from copy import copy
+from typing import Any, Literal, Self, TypeVar
 
 from .cache import Cache
 from .core import Core
@@ -26,6 +27,7 @@ from .faces.marks import AsyncMarks, Marks
 from .faces.queues import AsyncQueues, Queues
 from .faces.reservations import AsyncReservations, Reservations
 from .faces.watermarks import AsyncWatermarks, Watermarks
+from .flows.permitted import Check, permitted
 from .flows.renewal import Book, keep_renewing, keep_watching
 from .flows.requests import Flow
 from .folder import data_folder
@@ -34,6 +36,7 @@ from .resilience.breaker import Breaker
 from .rules import Seconds, seconds
 from .stores import AsyncStore, Clock, Store, open_async_store, open_store
 
+T = TypeVar("T")
 OnOutage = Literal["raise", "proceed"]
 Keeper = Callable[[Book], Flow[None]]
 _KEEPERS: dict[str, Keeper] = {"renewing": keep_renewing, "watching": keep_watching}
@@ -259,3 +262,15 @@ class AsyncClient(
         self._keepers = {}  # of the parent's loop
         self._driver.forked()
         self._core.forked()
+
+
+def restricted(client: AsyncClient, check: Check) -> AsyncClient:
+    """The same client, with its leases and its connections, but each op is shown to `check` before it is sent: what
+    that raises, the call raises, and nothing was sent. To close it closes the client."""
+    run, view = client._run, copy(client)
+
+    def checked(flow: Flow[T]) -> Coroutine[Any, Any, T]:
+        return run(permitted(flow, check))
+
+    view._run = checked
+    return view

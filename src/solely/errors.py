@@ -25,7 +25,9 @@
         ├── StoreFull                  the store is full of what may not be evicted
         ├── StoreMisconfigured         a setting of the store breaks a promise; the text says which and what to do
         │   └── StoreDenied            the store does not let this user in, or not do this: login or privilege
+        │       └── NameReserved       the name belongs to an application of the service, which alone may write it
         └── StoreFailed                the store answered with an error of its own
+            └── Unreadable             a record holds bytes that Solely cannot read; an admin can clear it
 
 Every error carries `key` where there is one, and, where known, `holder` (who) and `left` (seconds).
 """
@@ -156,8 +158,16 @@ class StoreDenied(StoreMisconfigured):
     """The store does not let this user in, or not do this."""
 
 
+class NameReserved(StoreDenied):
+    """The name belongs to an application of the service: only that application may write it. Nothing was sent."""
+
+
 class StoreFailed(StoreError):
     """The store answered with an error of its own."""
+
+
+class Unreadable(StoreFailed):
+    """A record holds bytes that Solely cannot read: a newer version wrote them, or something else did."""
 
 
 class DataError(SolelyError):
@@ -179,6 +189,11 @@ class Interrupted(BaseException):
         super().__init__(repr(cause))
         self.cause = cause
         self.unanswered = unanswered
+
+
+def not_ours(error: Exception) -> str:
+    """Why bytes cannot be read, in words."""
+    return f"a newer version wrote it, or something else did ({type(error).__name__}: {error!s:.200})"
 
 
 def first_error(kind: type[E], replies: Sequence[object]) -> E | None:

@@ -56,6 +56,14 @@ def _shaped(facts: dict[str, Any], shape: dict[str, type]) -> dict[str, Any]:
     return facts
 
 
+def _moment(text: str) -> datetime:
+    """The time in ISO 8601; ValueError if it is none, or has no time zone."""
+    at = datetime.fromisoformat(text)
+    if at.utcoffset() is None:
+        raise ValueError(f"{text!r:.40} has no time zone")
+    return at
+
+
 # -- watermarks and the like
 
 
@@ -130,7 +138,7 @@ def read_letter(text: bytes) -> dict[str, Any]:
     if payload is ...:
         raise ValueError("it has no payload")
     facts = _shaped(facts, _LETTER)
-    times = {name: datetime.fromisoformat(facts[name]) for name in ("first_at", "last_at")}
+    times = {name: _moment(facts[name]) for name in ("first_at", "last_at")}
     return {**facts, **times, "payload": payload}
 
 
@@ -140,7 +148,7 @@ def read_failure(text: bytes) -> dict[str, Any]:
     if found is None:
         raise ValueError(f"{text!r:.40} is no failure of a letter")
     facts = _shaped(_object(found[1]), _AGAIN)
-    return {**facts, "last_at": datetime.fromisoformat(facts["last_at"])}
+    return {**facts, "last_at": _moment(facts["last_at"])}
 
 
 def read_item(kept: bytes) -> Any:

@@ -7,6 +7,7 @@ import os
 import socket
 from datetime import UTC, datetime
 from time import time
+from typing import Any
 
 from .errors import InvalidInput
 from .rules import MAX_INFO_BYTES
@@ -37,18 +38,35 @@ class Signature:
 
 def describe(info: str) -> str:
     """The info as a phrase, e.g. "web-3 pid 4711 (deploy) since 12:00:01 UTC"; as it is if it is not ours."""
-    try:
-        facts = json.loads(info)
-        since = datetime.fromtimestamp(facts["since"], UTC).strftime("%H:%M:%S UTC")
-        purpose = f" ({facts['purpose']})" if facts.get("purpose") else ""
-        return f"{facts['host']} pid {facts['pid']}{purpose} since {since}"
-    except (ValueError, KeyError, TypeError, OverflowError):
+    facts = facts_of(info)
+    since = _since(facts)
+    if since is None or not {"host", "pid"} <= facts.keys():
         return info
+    purpose = f" ({facts['purpose']})" if facts.get("purpose") else ""
+    return f"{facts['host']} pid {facts['pid']}{purpose} since {since.strftime('%H:%M:%S UTC')}"
+
+
+def facts_of(info: str) -> dict[str, Any]:
+    """What the holder said of itself; nothing if the info is not ours."""
+    try:
+        facts = json.loads(info) if info else {}
+    except (ValueError, RecursionError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def since_of(info: str) -> datetime | None:
+    """Since when it is held; None if the info is not ours."""
+    return _since(facts_of(info))
+
+
+def _since(facts: dict[str, Any]) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(facts["since"], UTC)
+    except (ValueError, KeyError, TypeError, OverflowError, OSError):
+        return None
 
 
 def purpose_of(info: str) -> str:
     """What the holder said it is for; "" if nothing, or if the info is not ours."""
-    try:
-        return str(json.loads(info).get("purpose", "")) if info else ""
-    except (ValueError, AttributeError):
-        return ""
+    return str(facts_of(info).get("purpose", ""))

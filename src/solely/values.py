@@ -10,7 +10,7 @@ import json
 from json.encoder import c_make_encoder, encode_basestring  # type: ignore[attr-defined] # missing in typeshed
 from typing import Any
 
-from .errors import InvalidInput, NotKept, StoreFailed, WorkFailed
+from .errors import InvalidInput, NotKept, Unreadable, WorkFailed, not_ours
 from .rules import MAX_VALUE_BYTES
 
 _BYTES, _JSON, _FAILURE, _TOMBSTONE = b"bjft"
@@ -64,24 +64,33 @@ def is_tombstone(kept: bytes | None) -> bool:
 
 
 def decode(kept: bytes | None, key: str) -> Any:
-    """The value; raises what is kept instead of one: WorkFailed, or NotKept for a tombstone."""
+    """The value; raises what is kept instead of one: WorkFailed, or NotKept for a tombstone; Unreadable if it is not
+    ours."""
     form = kept[0] if kept else _TOMBSTONE
     body = kept[1:] if kept else b""
     if form == _BYTES:
         return body
     if form == _JSON:
-        return _read(body.decode())
+        return _read(body, key)
     failed = kept_failure(kept, key)
     if failed is not None:
         raise failed
     if form == _TOMBSTONE:
         why = body.decode(errors="replace") or "no reason is known"
         raise NotKept(f"the work of {key!r} was done once, and its result was not kept: {why}", key=key)
-    raise StoreFailed(f"claim {key!r} was finished by a newer version, or by something else: form {form:#x}", key=key)
+    raise Unreadable(f"claim {key!r} was finished by a newer version, or by something else: form {form:#x}", key=key)
 
 
-def _read(text: str) -> Any:
-    """What the JSON says. What we wrote ourselves has no space around it, for which the decoder looks at length."""
+def _read(body: bytes, key: str) -> Any:
+    """What the JSON says; else Unreadable."""
+    try:
+        return _parsed(body.decode())
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"the result of claim {key!r} cannot be read: {not_ours(error)}", key=key) from None
+
+
+def _parsed(text: str) -> Any:
+    """What we wrote ourselves has no space around it, for which the decoder looks at length."""
     try:
         value, end = _reader.scan_once(text, 0)  # type: ignore[attr-defined] # public, but missing in typeshed
     except StopIteration:
@@ -97,7 +106,7 @@ def check(kept: bytes) -> None:
     if form not in (_JSON, _FAILURE):
         raise ValueError(f"{kept[:1]!r} tells no form of an outcome")
     try:
-        value = _read(kept[1:].decode())
+        value = _parsed(kept[1:].decode())
         if b"\\u" in kept:
             _to_json(value).encode()  # UnicodeEncodeError for half of a surrogate pair, which no text can have
     except RecursionError:
@@ -107,18 +116,21 @@ def check(kept: bytes) -> None:
 
 
 def decoded(kept: bytes | None, key: str) -> Any:
-    """The value; None if something else is kept instead of one."""
+    """The value; None if something else is kept instead of one, or it cannot be read."""
     try:
         return decode(kept, key)
-    except (NotKept, WorkFailed):
+    except (NotKept, WorkFailed, Unreadable):
         return None
 
 
 def kept_failure(kept: bytes | None, key: str) -> WorkFailed | None:
-    """The failure, if that is what is kept."""
-    if kept is None or kept[0] != _FAILURE:
+    """The failure, if that is what is kept; Unreadable if it is not as we keep one."""
+    if not kept or kept[0] != _FAILURE:
         return None
-    kind, text = _read(kept[1:].decode())
+    told = _read(kept[1:], key)
+    if not (type(told) is list and list(map(type, told)) == [str, str]):
+        raise Unreadable(f"the failure of claim {key!r} was kept by something else: {told!r:.80}", key=key)
+    kind, text = told
     message = f"the work of {key!r} failed and is not run again: {kind}: {text}"
     return WorkFailed(message, key=key, kind=kind, text=text)
 

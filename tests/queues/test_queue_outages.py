@@ -12,11 +12,13 @@ from solely import State
 from solely.errors import Unanswered
 from solely.flows.queue import queue_of
 from solely.model import item_key
-from solely.ops import Op, Push, Read, Take
+from solely.ops import Op, Read, Take
 from solely.resilience import Breaker
+from solely.rules import MAX_VALUE_BYTES
 from solely.stores.memory import AsyncMemoryStore, Memory, MemoryStore
 from tests.both_faces import told
 from tests.client.away import switched
+from tests.poison import push_raw
 from tests.reservations.test_lost_replies import AsyncLosingStore, LosingStore
 
 MOST_REQUESTS = 5  # no story here has as many
@@ -164,16 +166,69 @@ async def test_an_item_that_came_too_late_is_given_back(
     assert (entry(memory).state, entry(memory).attempts) == (State.FREE, 1)
 
 
-async def test_an_item_that_nobody_can_read_is_named_and_given_back(
+POISON = (("a", b""), ("b", b"0" * 32 + b"x"), ("c", b"0" * 32 + b"j{"), ("d", b"0" * 32 + b"j" + b"[" * 5_000))
+
+
+async def test_items_that_nobody_can_read_are_parked_and_keep_nobody_waiting(
+    open_client: Callable[..., Any], memory: Memory, face: str
+) -> None:
+    store = MemoryStore(memory) if face == "blocking" else AsyncMemoryStore(memory)
+    once = open_client(store=store)
+    queue = once.queue("jobs")
+    for id, kept in POISON:
+        push_raw(memory, queue_of("jobs"), id, kept)
+    assert await told(queue.push("good", 1))
+    item = await told(queue.take(ttl=1_000))
+    assert (item.id, item.payload) == ("good", 1)
+    letters = await told(once.dead_letters("jobs").list())
+    assert sorted(letter.payload for letter in letters) == sorted(kept for _, kept in POISON)
+    assert {letter.origin for letter in letters} == {f"item {id!r}" for id, _ in POISON}
+    assert all("put in by a newer version" in letter.last_error for letter in letters)
+    assert await told(queue.take(ttl=1_000)) is None
+
+
+async def test_an_item_that_nobody_can_read_is_parked_by_who_wants_its_id(
+    open_client: Callable[..., Any], memory: Memory, face: str
+) -> None:
+    store = MemoryStore(memory) if face == "blocking" else AsyncMemoryStore(memory)
+    once = open_client(store=store)
+    queue = once.queue("jobs")
+    for id, kept in POISON:
+        push_raw(memory, queue_of("jobs"), id, kept)
+    assert await told(queue.take(ttl=1_000, id="a")) is None
+    for id, _ in POISON:
+        item = await told(queue.push_held(id, "mine", ttl=1_000))
+        assert (item.fresh, item.payload) == (True, "mine")
+    assert len(await told(once.dead_letters("jobs").list())) == len(POISON)
+
+
+async def test_an_item_that_nobody_can_read_is_listed_as_such(
     open_client: Callable[..., Any], memory: Memory, face: str
 ) -> None:
     store = MemoryStore(memory) if face == "blocking" else AsyncMemoryStore(memory)
     queue = open_client(store=store).queue("jobs")
-    for id, kept in (("a", b""), ("b", b"0" * 32 + b"x"), ("c", b"0" * 32 + b"j{"), ("d", b"0" * 32 + b"j\xff")):
-        memory.perform([Push(queue_of("jobs"), id, kept)])
-        with pytest.raises(solely.StoreFailed, match=f"item '{id}' of 'queue:jobs' was put in by a newer version"):
-            await told(queue.take(ttl=1_000, id=id))
-        assert entry(memory, id).state is State.FREE
+    await told(queue.push("good", 1))
+    for id, kept in POISON:
+        push_raw(memory, queue_of("jobs"), id, kept)
+    listed = {item.id: (item.payload, bool(item.unreadable)) for item in await told(queue.list())}
+    assert listed == {"good": (1, False)} | {id: (None, True) for id, _ in POISON}
+    assert "put in by a newer version" in (await told(queue.read("a"))).unreadable
+
+
+async def test_one_that_is_too_large_to_be_parked_stays_out_of_the_way(
+    open_client: Callable[..., Any], memory: Memory, face: str
+) -> None:
+    store = MemoryStore(memory) if face == "blocking" else AsyncMemoryStore(memory)
+    once = open_client(store=store)
+    queue, large = once.queue("jobs"), b"x" * MAX_VALUE_BYTES
+    push_raw(memory, queue_of("jobs"), "large", large)
+    await told(queue.push("good", 1))
+    item = await told(queue.take(ttl=1_000))
+    assert item.id == "good"
+    (kept,) = [each for each in await told(queue.list()) if each.unreadable]
+    assert (kept.id, kept.state, kept.left > 365 * 86_400) == ("large", State.CLOSED, True)
+    assert entry(memory, "large").value == large
+    assert await told(once.dead_letters("jobs").list()) == []
 
 
 # -- the store is away

@@ -347,7 +347,7 @@ def test_what_an_admin_clears_is_in_the_audit_log_and_that_log_cannot_be_cleared
     record = guarded.run(guarded.service.audit.records(limit=1))[0]
     assert (record.who, record.action, record.reason) == ("adminer", "entries.clear", reason)
     (entry,) = [each for each in admin.entries.list("item/audit/") if each.key.endswith(record.id)]
-    with pytest.raises(solely.InvalidInput, match="cannot be cleared"):
+    with pytest.raises(solely.NameReserved, match="cannot be cleared"):
         admin.entries.clear(entry.key, fence=entry.fence, reason="to hide it")
 
 

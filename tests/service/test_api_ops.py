@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 import solely
+from solely.names import AUDIT
 from solely.ops import OPS
-from solely.service.security import AUDIT_QUEUE
 from solely.stores.http import wire
 from solely.testing.face import fresh
 from tests.service.serving import LINES, TOKENS, Running, bearer, running
@@ -57,9 +57,9 @@ def test_every_op_of_the_library_has_its_json_and_its_schema(guarded: Running) -
         ("write", {"op": "clear", "key": "mark/a", "fence": 1, "reason": "forget"}, 200),
         ("write", {"op": "clear", "key": "lock/a", "fence": 1, "reason": "mine now"}, 403),
         ("admin", {"op": "clear", "key": "lock/a", "fence": 1, "reason": "stuck"}, 200),
-        ("admin", {"op": "clear", "key": f"item/{AUDIT_QUEUE}/x", "fence": 1, "reason": "to hide it"}, 400),
-        ("admin", {"op": "push", "queue": AUDIT_QUEUE, "id": "x", "payload": ""}, 400),
-        ("admin", {"op": "take", "queue": AUDIT_QUEUE, "owner": "me", "ttl": 1}, 400),
+        ("admin", {"op": "clear", "key": f"item/{AUDIT}/x", "fence": 1, "reason": "to hide it"}, 403),
+        ("admin", {"op": "push", "queue": AUDIT, "id": "x", "payload": ""}, 403),
+        ("admin", {"op": "take", "queue": AUDIT, "owner": "me", "ttl": 1}, 403),
         ("admin", acquire("item/queue/x"), 400),
         ("write", acquire("lock/long", ttl=86_401), 400),
         ("write", acquire("nokind"), 400),

@@ -11,6 +11,8 @@ from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from ..client import AsyncClient
+from ..names import reserved
 from ..service.dashboard.desk import AppPage
 from ..service.figures import Figure
 from ..service.routes import Route
@@ -39,10 +41,16 @@ class App(Generic[S]):
     figures: ClassVar[tuple[Figure, ...]] = ()  # its metrics, for count, observe and gauge of service.metrics
     pages: ClassVar[tuple[AppPage, ...]] = ()  # shown in the navigation of the dashboard
     secrets: ClassVar[tuple[str, ...]] = ()  # fields of Settings whose values nobody is shown
+    once: AsyncClient  # its own, from `start` on: writes only names that `own` made, which nobody else may write
 
     def __init__(self, service: Service, settings: S) -> None:
         self.service = service  # not open yet
         self.settings = settings
+
+    @classmethod
+    def own(cls, name: str) -> str:
+        """The name, of a key, a queue or whatever else it keeps in the store, as one of its own."""
+        return reserved(cls.name, name)
 
     def routes(self) -> Sequence[Route]:
         """Its endpoints, whose handlers are its methods."""
@@ -53,7 +61,7 @@ class App(Generic[S]):
         return ()
 
     async def start(self) -> None:
-        """Called once before the first request: service.once is open, and service.data where there are migrations."""
+        """Called once before the first request: `once` is open, and service.data where there are migrations."""
 
     async def stop(self) -> None:
         """Called once after the last request and job, if it was started: both are open still."""

@@ -7,7 +7,7 @@ import base64
 import click
 
 from .. import values
-from ..errors import NotKept, StoreFailed, WorkFailed
+from ..errors import NotKept, Unreadable, WorkFailed
 from ..model import Entry, State
 from .entries import Facts, Noun, add_clear, add_list, add_show, facts_of
 
@@ -26,8 +26,8 @@ def _outcome(entry: Entry) -> Facts:
         return {"outcome": f"failed: {failed.kind}: {failed.text}", "value": None}
     except NotKept:
         return {"outcome": "not kept", "value": None}
-    except StoreFailed:
-        return {"outcome": "unknown", "value": None}
+    except Unreadable as why:
+        return {"outcome": f"unreadable: {why}", "value": None}
     if isinstance(value, bytes):
         value = {"bytes": base64.b64encode(value).decode()}
     return {"outcome": "published", "value": value}

@@ -136,7 +136,7 @@ def replay(
     """Hands letters to a command, one after the other: what it ends with 0 is done and gone, the rest stays.
 
     The payload is on its standard input, as JSON unless it is bytes; what it says goes to stderr. Exits with 1 if any
-    failed again, 3 if there is no such letter, 5 if somebody else was at one of them.
+    failed again or cannot be read, 3 if there is no such letter, 5 if somebody else was at one of them.
     """
     where = _where(id, error, everything)
     store = place.store()
@@ -154,7 +154,7 @@ def replay(
     if not outcomes or (id and outcomes[LetterOutcome.GONE]):
         not_found(f"such dead letter in {group!r}")
     form.one({str(outcome): outcomes[outcome] for outcome in LetterOutcome})
-    if outcomes[LetterOutcome.FAILED]:
+    if outcomes[LetterOutcome.FAILED] or outcomes[LetterOutcome.UNREADABLE]:
         leave(Exit.ERROR)
     if outcomes[LetterOutcome.BUSY]:
         leave(Exit.BUSY)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import click
 
 from ..errors import StoreError
-from ..holder import describe
+from ..holder import describe, since_of
 from ..model import Entry, State
 from ..ops import Clear, Op, Read, Reply
 from ..rules import stored_key
@@ -35,18 +33,10 @@ def facts_of(entry: Entry) -> Facts:
         "fence": entry.fence,
         "waiters": entry.waiters,
         "holder": describe(entry.info),
-        "since": since(entry.info),
+        "since": since_of(entry.info),
         "attempts": entry.attempts,
         "refused": entry.refused,
     }
-
-
-def since(info: str) -> datetime | None:
-    """When the holder began, as far as it is known."""
-    try:
-        return datetime.fromtimestamp(json.loads(info)["since"], UTC)
-    except (ValueError, KeyError, TypeError, OverflowError):
-        return None
 
 
 @dataclass(frozen=True)

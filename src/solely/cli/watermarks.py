@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from ..errors import Unreadable
+from ..flows.watermark import decode
 from ..formats import WatermarkValue as Value
-from ..formats import read_watermark
 from ..model import Entry
 from .audited import Audit
 from .entries import Facts, Noun, add_clear, add_list, add_show, not_found
@@ -17,7 +18,11 @@ from .output import cell, talk
 
 
 def _facts(entry: Entry) -> Facts:
-    value = read_watermark(entry.value) if entry.value is not None else None
+    value: Value | str | None
+    try:
+        value = decode(entry.value) if entry.value is not None else None
+    except Unreadable as why:
+        value = f"unreadable: {why}"
     lag = (datetime.now(UTC) - value).total_seconds() if isinstance(value, datetime) else None
     return {"key": entry.name, "value": value, "lag": lag, "fence": entry.fence}
 

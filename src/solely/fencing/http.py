@@ -13,7 +13,7 @@ import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..errors import InvalidInput, StoreError, StoreFailed
+from ..errors import InvalidInput, StoreError, StoreFailed, Unreadable
 from ..formats import FENCE_DIGITS
 from ..model import Entry
 from ..ops import Advance
@@ -143,6 +143,9 @@ def _kept(reply: Any) -> int:
         raise reply
     if not isinstance(reply, Entry) or reply.value is None:
         raise StoreFailed(f"the store answered an Advance with {reply!r:.80}")
+    if not reply.value.isdigit():
+        text = f"the fence of {reply.name!r} was kept by something else: {reply.value!r:.40}"
+        raise Unreadable(text, key=reply.name)
     return int(reply.value)
 
 

@@ -9,10 +9,11 @@ the verdict. Failures are hits in a window that belongs to the number, so that t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..errors import Busy
+from ..errors import Busy, Unreadable
 from ..formats import read_standing, write_standing
 from ..model import Allowance, Entry, State
 from ..ops import Acquire, Advance, Finish, Hit, Read
@@ -22,6 +23,7 @@ from .hold import Hold
 from .lock import Terms, acquire
 from .requests import Ask, Flow
 
+_STANDING = re.compile(rb"(\d{12,18})\.(\d{4,9})")  # as it is kept: the number, and the wins
 TRIAL = 10.0  # seconds that a trial whose process died keeps others waiting; while it lives it is renewed
 COOLDOWN = "cooldown"  # the info of a trial's key while it is held by the cooldown
 
@@ -58,8 +60,18 @@ def _trial(name: str, standing: Standing) -> str:
 
 
 def _stands(name: str) -> Flow[Standing]:
-    entry: Entry = yield Read(f"breaker/{name}")
-    return Standing(*read_standing(entry.value)) if entry.value else Standing()
+    return standing_of((yield Read(f"breaker/{name}")))
+
+
+def standing_of(entry: Entry) -> Standing:
+    """Where the breaker of this entry stands; Unreadable if it does not say so in our way."""
+    if entry.value is None:
+        return Standing()
+    try:
+        return Standing(*read_standing(entry.value))
+    except ValueError:
+        text = f"breaker {entry.name!r} was written by a newer version, or by something else: {entry.value!r:.40}"
+        raise Unreadable(text, key=entry.name) from None
 
 
 def _moves(name: str, standing: Standing) -> Flow[None]:

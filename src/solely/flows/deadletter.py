@@ -11,10 +11,11 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 
-from ..errors import Interrupted, InvalidInput
+from ..errors import Interrupted, InvalidInput, not_ours
 from ..formats import read_failure, read_letter
 from ..model import Entry, State, item_key
 from ..ops import Advance, Clear, Push, Read
@@ -25,6 +26,8 @@ from .requests import Flow, Scan
 MAX_ERROR_CHARS = 2_000  # the message and the last frames of most tracebacks: a letter is read by people
 _PAGE = 100  # letters in one look: at 256 KiB each, 25 MiB in memory at the worst
 
+_LAST_MOMENT = 253_370_764_800_000_000  # µs: of the year 9999, the last that has times
+
 Where = Callable[["Letter"], bool]
 
 
@@ -33,6 +36,7 @@ class Letter:
     """A dead letter: what failed, how often, how at first and how at last. `key` is what the work is deduplicated by.
 
     `fence` is that of its item: another letter under the same id, after this one is gone, has a greater one.
+    `unreadable` says why it cannot be read, and so do its errors; its payload is then the bytes that are there.
     """
 
     id: str
@@ -47,6 +51,7 @@ class Letter:
     origin: str
     mark: int  # the fence of the mark that was there at the last failure: it says that the work was begun, not done
     fence: int = 0
+    unreadable: str = ""
 
 
 def queue_of(group: str) -> str:
@@ -108,13 +113,45 @@ def _beside(item: str) -> str:
 
 
 def found(item: Entry, beside: Entry) -> Letter | None:
-    """The letter; None if there is none."""
+    """The letter, which says so itself if it cannot be read; None if there is none."""
     if item.value is None:
         return None
-    facts = read_letter(item.value)
-    if _belongs(beside, item.fence):
-        facts |= read_failure(beside.value or b"")
-    return Letter(id=item.key.split("/", 2)[2], fence=item.fence, **facts)
+    _, group, id = _places(item.key)
+    try:
+        facts = read_letter(item.value) | _last(beside, item.fence) | {"group": group}
+        return Letter(id=id, fence=item.fence, **facts)
+    except ValueError as error:
+        return _unreadable(item, not_ours(error))
+
+
+def _last(beside: Entry, fence: int) -> dict[str, Any]:
+    """The last failure, if there is one of this letter; that it cannot be read is no harm to the letter."""
+    if not _belongs(beside, fence):
+        return {}
+    try:
+        return read_failure(beside.value or b"")
+    except ValueError as error:
+        return {"last_error": f"unreadable: {not_ours(error)}"}
+
+
+def _unreadable(item: Entry, why: str) -> Letter:
+    """A letter of which no more is known than where it is, and by its fence about since when."""
+    _, group, id = _places(item.key)
+    at, said = _moment(item.fence), f"unreadable: {why}"
+    return Letter(
+        id, group, item.value, key="", attempts=0, first_error=said, last_error=said, first_at=at, last_at=at,
+        origin="", mark=0, fence=item.fence, unreadable=why,
+    )  # fmt: skip
+
+
+def _places(key: str) -> tuple[str, str, str]:
+    kind, queue, id = key.split("/", 2)
+    return kind, unquote(queue).removeprefix(queue_of("")), id
+
+
+def _moment(fence: int) -> datetime:
+    """When about this fence was given: it is the wall clock in µs, or later."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=min(fence, _LAST_MOMENT))
 
 
 def as_pushed(op: Push) -> Letter:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from .. import values
-from ..errors import NotKept, StoreFailed, WorkFailed
-from ..formats import read_standing, read_watermark
-from ..holder import describe
+from ..errors import NotKept, Unreadable, WorkFailed
+from ..holder import describe, since_of
 from ..model import Entry, State
 from ..ops import Read
-from .breaker import Standing
+from . import watermark
+from .breaker import standing_of
 from .lock import Here, whole
 from .requests import Flow
 
@@ -90,7 +89,7 @@ def _side(entry: Entry, here: bool, waiting: int) -> Side:
         state=entry.state,
         holder=holder,
         here=here and entry.state is State.HELD,
-        since=_since(entry.info),
+        since=since_of(entry.info),
         left=entry.left,
         fence=entry.fence,
         attempts=entry.attempts,
@@ -103,31 +102,35 @@ def _side(entry: Entry, here: bool, waiting: int) -> Side:
     )
 
 
-def _since(info: str) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(json.loads(info)["since"], UTC)
-    except (ValueError, KeyError, TypeError, OverflowError):
-        return None
-
-
 def _value(entry: Entry) -> str:
     if entry.state is not State.DONE or entry.value is None:
         return ""
+    try:
+        return _kept(entry, entry.value)
+    except Unreadable as why:
+        return f"unreadable: {why}"
+
+
+def _kept(entry: Entry, value: bytes) -> str:
     if entry.kind == "watermark":
-        return f"it stands at {read_watermark(entry.value)}"
+        return f"it stands at {watermark.decode(value)}"
     if entry.kind == "breaker":
-        return "closed" if _is_closed(entry.value) else "open, or half-open while one caller tries"
+        return "closed" if standing_of(entry).closed else "open, or half-open while one caller tries"
     if entry.kind != "claim":
         return ""
     try:
-        values.decode(entry.value, entry.name)
-    except (WorkFailed, NotKept, StoreFailed) as instead:
+        values.decode(value, entry.name)
+    except (WorkFailed, NotKept) as instead:
         return str(instead)
-    return f"its result is kept: {_many(len(entry.value) - 1, 'byte', 'bytes')}"
+    return f"its result is kept: {_many(len(value) - 1, 'byte', 'bytes')}"
 
 
-def _is_closed(standing: bytes) -> bool:
-    return Standing(*read_standing(standing)).closed
+def _breaker(entry: Entry) -> str:
+    try:
+        closed = standing_of(entry).closed
+    except Unreadable:
+        return "calls fail: what the breaker says cannot be read"
+    return "" if closed else "calls are refused, but for one that tries: the breaker is not closed"
 
 
 def _why(entry: Entry, holder: str) -> str:
@@ -142,9 +145,8 @@ def _why(entry: Entry, holder: str) -> str:
             "reservation": f"reserve() is suppressed (reserved): {holder} is sending",
         }.get(kind, "")
     if entry.state is State.DONE:
-        tripped = kind == "breaker" and entry.value is not None and not _is_closed(entry.value)
         return {
-            "breaker": "calls are refused, but for one that tries: the breaker is not closed" if tripped else "",
+            "breaker": _breaker(entry) if kind == "breaker" else "",
             "mark": f"first() answers False: it was seen, and is forgotten in {left}",
             "claim": f"claim() does not run the work again: it was finished, and is forgotten in {left}",
             "reservation": f"reserve() is suppressed (quiet) for another {left}",

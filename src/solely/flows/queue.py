@@ -7,17 +7,23 @@ payload. So a push whose answer was lost recognises its own item.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..errors import Interrupted, InvalidInput, StoreError, StoreFailed, StoreUnavailable
+from ..errors import Interrupted, InvalidInput, StoreError, StoreUnavailable, Unreadable
 from ..formats import read_item
 from ..model import Entry, Item, State, item_key
 from ..ops import Ack, Push, Read, Return, Take
-from ..rules import bounded_value, deadline
+from ..rules import MAX_TTL, bounded_value, deadline
 from .lock import let_go, whole
 from .requests import RUN, Ask, Flow, Run, Scan
 
 _PAGE = 100  # items in one look: at 256 KiB each, 25 MiB in memory at the worst
+
+
+# The op that parks an item that cannot be read among dead letters; None if it is too large for that.
+Park = Callable[[Item, Unreadable], Push | None]
+_ASIDE = object()  # answered by a take that found an item that cannot be read, and set it aside
 
 
 class Taken(NamedTuple):
@@ -36,7 +42,8 @@ class ItemInfo(NamedTuple):
     """An item as anybody may see it: `state` is free (it waits), held (somebody has it) or closed (it is delayed).
 
     `left` is for how many seconds it is held or closed, `attempts` how often it was taken. `fence` is that of its push:
-    another item under the same id, after this one is gone, has a greater one.
+    another item under the same id, after this one is gone, has a greater one. `unreadable` says why its payload cannot
+    be read, which then is None; it is empty for all that Solely put in.
     """
 
     id: str
@@ -45,6 +52,7 @@ class ItemInfo(NamedTuple):
     left: float
     attempts: int
     fence: int
+    unreadable: str = ""
 
 
 def queue_of(name: str) -> str:
@@ -72,7 +80,7 @@ def _payload(kept: bytes, queue: str, id: str) -> Any:
         return read_item(kept)
     except ValueError:
         text = f"item {id!r} of {queue!r} was put in by a newer version, or by something else"
-        raise StoreFailed(text, key=id) from None
+        raise Unreadable(text, key=id) from None
 
 
 def _is_of(kept: bytes | None, owner: str) -> bool:
@@ -94,34 +102,46 @@ def push(queue: str, id: str, body: bytes, delay: float) -> Flow[bool]:
     return _is_of(entry.value, owner)
 
 
-def take(queue: str, ttl: float, id: str = "") -> Flow[Taken | None]:
-    """The item that has waited longest, or the one named; None if there is none that may be taken now."""
-    owner: str = yield Ask.OWNER
-    op = Take(queue, owner, ttl, id)
-    return (yield from _compensated(op, _take(op)))
+def take(queue: str, ttl: float, park: Park, id: str = "") -> Flow[Taken | None]:
+    """The item that has waited longest, or the one named; None if there is none that may be taken now.
+
+    What cannot be read is parked, and keeps nothing behind it waiting.
+    """
+    while True:
+        owner: str = yield Ask.OWNER
+        op = Take(queue, owner, ttl, id)
+        taken = yield from _compensated(op, _take(op, park))
+        if taken is not _ASIDE:
+            return taken  # type: ignore[return-value]
 
 
-def push_held(queue: str, id: str, body: bytes, ttl: float) -> Flow[Taken | None]:
-    """Puts the item in and takes it, or the one that waits under its id; None if somebody has it, or it is delayed."""
-    owner: str = yield Ask.OWNER
-    op = Take(queue, owner, ttl, id)
-    return (yield from _compensated(op, _push_held(op, Push(queue, id, owner.encode() + body))))
+def push_held(queue: str, id: str, body: bytes, ttl: float, park: Park) -> Flow[Taken | None]:
+    """Puts the item in and takes it, or the one that waits under its id; None if somebody has it, or it is delayed.
+
+    If that cannot be read it is parked, and this one is put in.
+    """
+    while True:
+        owner: str = yield Ask.OWNER
+        op = Take(queue, owner, ttl, id)
+        taken = yield from _compensated(op, _push_held(op, Push(queue, id, owner.encode() + body), park))
+        if taken is not _ASIDE:
+            return taken  # type: ignore[return-value]
 
 
-def _take(op: Take) -> Flow[Taken | None]:
-    return (yield from _in_hand(op, (yield op)))
+def _take(op: Take, park: Park) -> Flow[object]:
+    return (yield from _in_hand(op, (yield op), park))
 
 
-def _push_held(op: Take, put: Push) -> Flow[Taken | None]:
+def _push_held(op: Take, put: Push, park: Park) -> Flow[object]:
     replies: list[Any] = whole((yield [put, op]))
     new, item = replies
     if new and item is None:  # the batch was performed in another order: by parts, or by a store that keeps none
         item = yield op
-    return (yield from _in_hand(op, item))
+    return (yield from _in_hand(op, item, park))
 
 
-def _in_hand(op: Take, item: Item | None) -> Flow[Taken | None]:
-    """The item, if the answer came in time to be of use; else it is given back at once."""
+def _in_hand(op: Take, item: Item | None, park: Park) -> Flow[object]:
+    """The item, if the answer came in time to be of use; else it is given back at once. _ASIDE if it cannot be read."""
     if item is None:
         return None
     run: Run = yield RUN
@@ -129,11 +149,25 @@ def _in_hand(op: Take, item: Item | None) -> Flow[Taken | None]:
     if run.now() >= ends:
         yield Return(op.queue, item.id, op.owner)
         return None
-    payload, fresh = _payload(item.payload, op.queue, item.id), _is_of(item.payload, op.owner)
-    return Taken(item.id, payload, item.attempts, item.fence, op.owner, ends, fresh)
+    try:
+        payload = _payload(item.payload, op.queue, item.id)
+    except Unreadable as why:
+        yield from _set_aside(op, item, park(item, why))
+        return _ASIDE
+    return Taken(item.id, payload, item.attempts, item.fence, op.owner, ends, _is_of(item.payload, op.owner))
 
 
-def _compensated(op: Take, flow: Flow[Taken | None]) -> Flow[Taken | None]:
+def _set_aside(op: Take, item: Item, parked: Push | None) -> Flow[None]:
+    """Takes it out once it is parked. One that is too large to be parked stays in the queue, out of the way for as long
+    as can be: so nothing is lost, and it is still listed."""
+    if parked is None:
+        yield Return(op.queue, item.id, op.owner, MAX_TTL)
+    else:
+        yield parked
+        yield Ack(op.queue, item.id, op.owner)
+
+
+def _compensated(op: Take, flow: Flow[object]) -> Flow[object]:
     """What the flow answers; if it is interrupted, or fails, what it may have taken is given back."""
     try:
         return (yield from flow)
@@ -208,5 +242,9 @@ def _info(queue: str, entry: Entry) -> ItemInfo | None:
     if entry.value is None:  # acked or cleared, and remembered for a while
         return None
     id = entry.key.split("/", 2)[2]
-    payload = _payload(entry.value, queue, id)
-    return ItemInfo(id, payload, entry.state, entry.left, entry.attempts, entry.fence)
+    payload, why = None, ""
+    try:
+        payload = _payload(entry.value, queue, id)
+    except Unreadable as unreadable:
+        why = str(unreadable)
+    return ItemInfo(id, payload, entry.state, entry.left, entry.attempts, entry.fence, why)

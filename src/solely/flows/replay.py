@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from .. import values
-from ..errors import Interrupted, InvalidInput, NotKept, StoreError, WorkFailed
+from ..errors import Interrupted, InvalidInput, NotKept, StoreError, Unreadable, WorkFailed
 from ..model import DONE, Entry, item_key
 from ..ops import Acquire, Clear, Finish, Mark, Read, Release
 from ..rules import stored_key
@@ -32,6 +32,7 @@ class LetterOutcome(StrEnum):
     FAILED = "failed"  # the handler ran and failed again: the letter stays
     BUSY = "busy"  # somebody else runs it, or changed it since it was listed: the letter stays
     GONE = "gone"  # there is no such letter any more
+    UNREADABLE = "unreadable"  # it, or the outcome of its claim, cannot be read: nothing was run, the letter stays
 
 
 class Taken(NamedTuple):
@@ -48,13 +49,18 @@ def take(group: str, id: str, info: str, listed: Letter | None = None) -> Flow[T
     first = yield from inspect(group, id)
     if first is None:
         return LetterOutcome.GONE
+    if first.unreadable:
+        return LetterOutcome.UNREADABLE
     key = stored_key("claim", first.key) if first.key else "replay/" + item_key(queue_of(group), id)
     owner: str = yield Ask.OWNER
     before: Entry | None = None
     try:
         held = yield from _acquire(key, owner, info, "")
         if isinstance(held, Entry) and held.state is DONE:
-            if _is_success(held):
+            succeeded = _is_success(held)
+            if succeeded is None:
+                return LetterOutcome.UNREADABLE
+            if succeeded:
                 yield from remove([first], "its work had succeeded")
                 return LetterOutcome.SKIPPED
             before = held
@@ -158,11 +164,14 @@ def _surely(ops: list[Any]) -> Flow[list[Any]]:
         raise
 
 
-def _is_success(claim: Entry) -> bool:
+def _is_success(claim: Entry) -> bool | None:
+    """True if the work succeeded, False if it failed for good; None if that cannot be read."""
     try:
         values.decode(claim.value, claim.name)
     except WorkFailed:
         return False
+    except Unreadable:
+        return None
     except NotKept:  # done, and its result was not kept
         pass
     return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from ..errors import Interrupted, ReservationMismatch, StoreError, UnknownReservation
+from ..errors import Interrupted, ReservationMismatch, StoreError, UnknownReservation, Unreadable, not_ours
 from ..formats import read_sent
 from ..model import DONE, FREE, HELD, RELEASED, Allowance, Entry, Gone
 from ..ops import Acquire, Clear, Finish, Hit, Read, Release, Renew, Unhit
@@ -163,7 +163,7 @@ def record(ticket: Ticket, now: str) -> Flow[bool]:
     try:
         looked: list[Entry] = whole((yield look))  # type: ignore[assignment]
         before, stored = looked
-        sent = sent_of(stored)
+        sent, _ = _counted(stored)
         if sent.fence == ticket.fence:
             return False
         entry: Entry = yield finish
@@ -230,16 +230,31 @@ def sent_key(key: str) -> str:
 
 
 def sent_of(entry: Entry) -> Sent:
-    """The counts in this entry; none if there is no such entry."""
-    return Sent(**read_sent(entry.value)) if entry.value else Sent()
+    """The counts in this entry; none if there is no such entry. Unreadable if they are not kept in our way."""
+    if not entry.value:
+        return Sent()
+    try:
+        return Sent(**read_sent(entry.value))
+    except ValueError as error:
+        text = f"the counts of reservation {entry.name!r} cannot be read: {not_ours(error)}"
+        raise Unreadable(text, key=entry.name) from None
 
 
-def active(prefix: str, after: str, limit: int) -> Flow[list[tuple[Entry, Sent]]]:
-    """A page of the reservations that are held or quiet, in key order, each with its counts."""
+def _counted(entry: Entry) -> tuple[Sent, str]:
+    """The counts, and "", or none, and why they cannot be read: they are statistics, and keep nobody from sending."""
+    try:
+        return sent_of(entry), ""
+    except Unreadable as why:
+        return Sent(), str(why)
+
+
+def active(prefix: str, after: str, limit: int) -> Flow[list[tuple[Entry, Sent, str]]]:
+    """A page of the reservations that are held or quiet, in key order, each with its counts, and why those cannot be
+    read."""
     entries: list[Entry] = [entry for entry in (yield Scan(prefix, after, limit)) if entry.fence]
     reads = [Read(sent_key(entry.key)) for entry in entries]
     stored: list[Entry] = whole((yield reads)) if reads else []  # type: ignore[assignment]
-    return [(entry, sent_of(kept)) for entry, kept in zip(entries, stored, strict=True)]
+    return [(entry, *_counted(kept)) for entry, kept in zip(entries, stored, strict=True)]
 
 
 def expire(key: str, reason: str) -> Flow[list[Entry]]:

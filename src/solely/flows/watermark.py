@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from ..errors import Busy, Interrupted, InvalidInput
+from ..errors import Busy, Interrupted, InvalidInput, Unreadable, not_ours
 from ..formats import WatermarkValue, read_watermark, write_watermark
 from ..model import Entry
 from ..ops import Advance, Clear, Read
@@ -20,6 +20,14 @@ class Rewinding(NamedTuple):
 
     before: WatermarkValue | None
     now: WatermarkValue
+
+
+def decode(text: bytes) -> WatermarkValue:
+    """The value that was written; Unreadable if it is none that we write so."""
+    try:
+        return read_watermark(text)
+    except ValueError as error:
+        raise Unreadable(f"a watermark's value cannot be read: {not_ours(error)}") from None
 
 
 def read(key: str) -> Flow[WatermarkValue | None]:
@@ -38,7 +46,7 @@ def advance(key: str, value: WatermarkValue) -> Flow[WatermarkValue]:
     _same_type((yield Read(key)), text)
     entry: Entry = yield Advance(key, text)
     _same_type(entry, text)
-    return read_watermark(entry.value or text)
+    return decode(entry.value or text)
 
 
 def rewind(key: str, to: WatermarkValue, reason: str) -> Flow[Rewinding]:
@@ -52,7 +60,7 @@ def rewind(key: str, to: WatermarkValue, reason: str) -> Flow[Rewinding]:
     for _ in range(_TRIES):
         _same_type(entry, text)
         if entry.value is not None and entry.value <= text:
-            return Rewinding(before, read_watermark(entry.value))
+            return Rewinding(before, decode(entry.value))
         yield from _replace(key, entry, text, reason)
         entry = yield Read(key)
     name = key.partition("/")[2]
@@ -70,12 +78,12 @@ def _replace(key: str, entry: Entry, text: bytes, reason: str) -> Flow[None]:
 
 
 def _value(entry: Entry) -> WatermarkValue | None:
-    return None if entry.value is None else read_watermark(entry.value)
+    return None if entry.value is None else decode(entry.value)
 
 
 def _same_type(entry: Entry, text: bytes) -> None:
     if entry.value is not None and entry.value[:1] != text[:1]:
-        stands, given = read_watermark(entry.value), read_watermark(text)
+        stands, given = decode(entry.value), decode(text)
         raise InvalidInput(
             f"watermark {entry.name!r} holds a {_noun(stands)} ({stands}) and was given a {_noun(given)} ({given}); "
             "use one type under one name",

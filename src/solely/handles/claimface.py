@@ -139,7 +139,7 @@ class ClaimFace(LeaseFace):
 
     @property
     def value(self) -> Any:
-        """The winner's value; None if there is none (won, timed out, a tombstone, a failure)."""
+        """The winner's value; None if there is none (won, timed out, a tombstone, a failure) or it cannot be read."""
         if self._value is _UNREAD:
             self._value = values.decoded(self._kept, self.key) if self.cached else None
         return self._value
@@ -155,7 +155,8 @@ class ClaimFace(LeaseFace):
         return values.kept_failure(self._kept, self.key) if self.cached else None
 
     def result(self) -> Any:
-        """The winner's value; raises TimedOut, NotKept (a tombstone) or WorkFailed (a failure) where there is none."""
+        """The winner's value; raises TimedOut, NotKept (a tombstone) or WorkFailed (a failure) where there is none, and
+        Unreadable if something else than Solely finished the claim."""
         if self.cached:
             return values.decode(self._kept, self.key)
         if self.won:

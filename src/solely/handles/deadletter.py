@@ -77,7 +77,7 @@ class DeadLetters(DeadLettersFace):
 
     def take(self, id: str) -> LetterInHand | LetterOutcome:
         """The letter, for another process to run as the only one within 30 s (more, by renewing its lease); else why
-        it need not or cannot be run now: skipped, busy or gone."""
+        it need not or cannot be run now: skipped, busy, gone or unreadable."""
         return self._run(self._handing_out(id))
 
     def ack(self, token: str, value: Any = None) -> LetterOutcome:
@@ -172,7 +172,7 @@ class AsyncDeadLetters(DeadLettersFace):
 
     async def take(self, id: str) -> LetterInHand | LetterOutcome:
         """The letter, for another process to run as the only one within 30 s (more, by renewing its lease); else why
-        it need not or cannot be run now: skipped, busy or gone."""
+        it need not or cannot be run now: skipped, busy, gone or unreadable."""
         return await self._run(self._handing_out(id))
 
     async def ack(self, token: str, value: Any = None) -> LetterOutcome:

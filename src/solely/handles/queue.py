@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..errors import InvalidInput
+from ..errors import InvalidInput, Unreadable
+from ..events import DeadLettered
 from ..flows import queue as flows
+from ..flows.deadletter import letter
 from ..flows.queue import ItemInfo, Taken
 from ..flows.requests import Flow
+from ..model import Item as Leased
+from ..model import item_key
+from ..ops import Push
 from ..resilience.guard import guarded
 from ..rules import Seconds, ttl_seconds
 from .item import AsyncItem, Item, delay_seconds
@@ -16,6 +23,8 @@ from .lettering import checked_name
 if TYPE_CHECKING:
     from ..core import Core
     from ..faces import AsyncRun, Run
+
+log = logging.getLogger("solely")
 
 T = TypeVar("T")
 ItemInfos = list[ItemInfo]
@@ -37,11 +46,11 @@ class QueueFace:
 
     def _pushing_held(self, id: str, payload: Any, ttl: Seconds) -> Flow[Taken | None]:
         named, body = checked_name("id", id), flows.body_of(payload)
-        return self._asking(flows.push_held(self._queue, named, body, ttl_seconds(ttl)))
+        return self._asking(flows.push_held(self._queue, named, body, ttl_seconds(ttl), self._park))
 
     def _taking(self, ttl: Seconds, id: str) -> Flow[Taken | None]:
         named = "" if id == "" else checked_name("id", id)
-        return self._asking(flows.take(self._queue, ttl_seconds(ttl), named))
+        return self._asking(flows.take(self._queue, ttl_seconds(ttl), self._park, named))
 
     def _listing(self, after: str, limit: Any) -> Flow[list[ItemInfo]]:
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_LISTED:
@@ -50,6 +59,18 @@ class QueueFace:
 
     def _reading(self, id: str) -> Flow[ItemInfo | None]:
         return self._asking(flows.read(self._queue, checked_name("id", id)))
+
+    def _park(self, item: Leased, why: Unreadable) -> Push | None:
+        """The op that parks it as a dead letter, of the group that is named as this queue; None if it is too large."""
+        log.warning("item_unreadable", extra={"queue": self.name, "id": item.id, "error": str(why)})
+        named, origin = f"unreadable-{item.fence}", f"item {item.id!r:.80}"
+        try:
+            op = letter(self.name, item.payload, error=why, at=datetime.now(UTC), origin=origin, id=named)
+        except InvalidInput:
+            return None
+        if self._core.hook is not None:
+            self._core.hook(DeadLettered(item_key(op.queue, op.id), self.name, 1))
+        return op
 
     def _asking(self, flow: Flow[T]) -> Flow[T]:
         breaker = self._core.breaker

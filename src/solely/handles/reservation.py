@@ -209,7 +209,8 @@ class AsyncReservation(ReservationFace):
 class ReservationInfo(NamedTuple):
     """An active reservation as an admin sees it: `reason` is what a caller would be told, `left` for how long.
 
-    `suppressed` counts the refusals of this window; `sent` and `last_sent` go back 30 days.
+    `suppressed` counts the refusals of this window; `sent` and `last_sent` go back 30 days. `unreadable` says why these
+    two are not known, if something else than Solely wrote them.
     """
 
     key: str
@@ -220,6 +221,7 @@ class ReservationInfo(NamedTuple):
     holder: str
     sent: int
     last_sent: datetime | None
+    unreadable: str = ""
 
 
 # -- what an admin sees and does
@@ -228,14 +230,14 @@ class ReservationInfo(NamedTuple):
 def listing(prefix: str, after: str, limit: int) -> Flow[list[ReservationInfo]]:
     """A page of the active ones."""
     active = yield from flows.active(prefix, after, limit)
-    return [_info(entry, sent) for entry, sent in active]
+    return [_info(*each) for each in active]
 
 
-def _info(entry: Entry, sent: flows.Sent) -> ReservationInfo:
+def _info(entry: Entry, sent: flows.Sent, unreadable: str) -> ReservationInfo:
     reason = QUIET if entry.state is DONE else RESERVED
     last = datetime.fromisoformat(sent.last) if sent.last else None
     who = describe(entry.info)
-    return ReservationInfo(entry.name, reason, entry.left, entry.refused, entry.fence, who, sent.sent, last)
+    return ReservationInfo(entry.name, reason, entry.left, entry.refused, entry.fence, who, sent.sent, last, unreadable)
 
 
 def clearing(flow: Flow[list[Entry]], reason: str) -> Flow[int]:

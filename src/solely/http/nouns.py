@@ -159,7 +159,7 @@ class Watermarks(_Noun):
         body = watermarks.RewindWatermark(key=key, to=to, reason=reason)
         return self._post("/v1/watermarks/rewind", body, watermarks.WatermarkAnswer).value
 
-    def list(self, prefix: str = "") -> Iterator[watermarks.WatermarkAnswer]:
+    def list(self, prefix: str = "") -> Iterator[watermarks.ListedWatermark]:
         """Watermarks in key order, page by page."""
         for page in self._pages("/v1/watermarks", watermarks.ListedWatermarks, prefix=prefix, limit=PAGE):
             yield from page.watermarks

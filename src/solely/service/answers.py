@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-import msgspec
 import structlog
 from starlette.responses import Response
 
 from ..errors import SolelyError
+from .encoding import json_of
 from .problems import Problem, problem_of
 from .routes import Reply, Route, Whole
 
@@ -40,7 +40,6 @@ GUARDS: tuple[Header, ...] = (
 EMPTY = Head(*GUARDS)
 JSON = Head((b"content-type", b"application/json"), *GUARDS)
 PROBLEM = Head((b"content-type", b"application/problem+json"), *GUARDS)
-_encode = msgspec.json.Encoder().encode
 
 
 async def send_answer(send: Send, whole: Whole | None, route: Route, answer: object) -> int:
@@ -53,13 +52,13 @@ async def send_answer(send: Send, whole: Whole | None, route: Route, answer: obj
         status = 204 if status == 200 else status
         await _write(send, whole, status, EMPTY, more, b"")
     else:
-        await _write(send, whole, status, JSON, more, _encode(answer))
+        await _write(send, whole, status, JSON, more, json_of(answer))
     return status
 
 
 async def send_problem(send: Send, whole: Whole | None, problem: Problem) -> int:
     """Sends a refusal; the status."""
-    await _write(send, whole, problem.kind.status, PROBLEM, problem.headers, _encode(problem.document))
+    await _write(send, whole, problem.kind.status, PROBLEM, problem.headers, json_of(problem.document))
     return problem.kind.status
 
 

@@ -67,7 +67,7 @@ class App:
     async def open(self) -> None:
         """Opens the service."""
         await self.service.open()
-        self._keyed = Keyed(self._again, self.service.once, self.service.settings)
+        self._keyed = Keyed(self._again, self.service.own, self.service.settings)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         call: Call[Any, Any] = Call(self.service, scope, receive)

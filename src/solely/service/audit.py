@@ -7,7 +7,7 @@ import msgspec
 import structlog
 
 from ..audit import KEPT, PREFIX, QUEUE, dropping, new_record
-from ..errors import StoreError
+from ..errors import StoreError, not_ours
 from ..model import Entry
 from ..ops import MAX_BATCH, Op, Push
 from ..stores import AsyncStore
@@ -47,7 +47,7 @@ class Audit:
 
     async def records(self, after: str = "", limit: int = 50) -> list[Record]:
         """Records, newest first, after the one of this id."""
-        return [msgspec.json.decode(entry.value or b"", type=Record) for entry in await self._scan(after, limit)]
+        return [_record(entry) for entry in await self._scan(after, limit)]
 
     async def _scan(self, after: str, limit: int) -> list[Entry]:
         return await self._store.scan(PREFIX, PREFIX + after if after else "", limit)
@@ -64,3 +64,13 @@ class Audit:
         for reply in await self._store.perform(ops):
             if isinstance(reply, StoreError):
                 raise reply
+
+
+def _record(entry: Entry) -> Record:
+    """The record; one that cannot be read says so as its reason."""
+    id = entry.key.removeprefix(PREFIX)
+    try:
+        return msgspec.structs.replace(msgspec.json.decode(entry.value or b"", type=Record), id=id)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        why = f"unreadable: {not_ours(error)}"
+        return Record(id=id, at=entry.fence / 1e6, who="", action="", key="", reason=why)

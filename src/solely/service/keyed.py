@@ -8,8 +8,10 @@ from __future__ import annotations
 from ..client import AsyncClient
 from ..integrations.asgi import SCOPE_KEY, App, IdempotencyMiddleware
 from ..integrations.idempotency import Rules
+from ..names import reserved
 from .answers import Receive, Scope, Send
 from .problems import POLICY_PATH
+from .reserved import SERVICE
 from .settings import Settings
 
 PRINCIPAL = "solely.principal"  # where the name of who asks is left in the scope
@@ -30,7 +32,7 @@ class Keyed:
             max_request=settings.max_body,
             releases=lambda status: status >= 400,  # a refusal did nothing
             policy_url=POLICY_PATH,
-            realm="service",
+            realm=reserved(SERVICE, "answers"),  # so that nobody forges what another is answered
         )
         self._guarded = IdempotencyMiddleware(app, once=once, rules=rules)
 

@@ -11,7 +11,7 @@ import msgspec
 from .. import __version__
 from . import problems
 from .problems import Kind, ProblemDocument
-from .routes import PUBLIC, Bearer, Call, Route, Webhook
+from .routes import PUBLIC, WRITE, Bearer, Call, Route, Webhook
 
 _REF = "#/components/schemas/{name}"
 _ALWAYS = (
@@ -121,6 +121,8 @@ def _refusals(route: Route) -> list[Kind]:
     if route.auth != PUBLIC:
         kinds += [problems.NO_TOKEN, problems.SCOPE, problems.AWAY, problems.STORE_FAILED, problems.FULL]
         kinds.append(problems.TOO_MANY_CONNECTIONS)
+    if route.auth == WRITE:
+        kinds.append(problems.RESERVED_NAME)
     if route.grants:
         kinds.append(problems.STOPPING)
     return [*kinds, *route.refusals]

@@ -35,6 +35,12 @@ UNKNOWN_HOST = Kind("unknown-host", 421, "This host is not served here", "Add th
 OTHER_ORIGIN = Kind("other-origin", 403, "Pages of other sites may not call", "Call from a page of the same host.")
 NO_TOKEN = Kind("no-token", 401, "Who asks is unknown", "Send `Authorization: Bearer …` with a token that is valid.")
 SCOPE = Kind("scope", 403, "The token may not do this", "Use a token with the scope that `detail` names.")
+RESERVED_NAME = Kind(
+    "reserved-name",
+    403,
+    "The name belongs to an application",
+    "Nothing was done. Use a name that does not begin with `~`; admins clear what applications keep by its stored key.",
+)
 CSRF = Kind("csrf", 403, "The form is not from here", "Load the page again, and send its form.")
 NOT_FOUND = Kind("not-found", 404, "There is nothing here", "Look at /openapi.json for what there is.")
 METHOD = Kind("method", 405, "Not with this method", "`Allow` names the methods.")
@@ -45,6 +51,12 @@ LOST = Kind("lost", 410, "The lease is over", "Stop what it protected: another m
 NOT_KEPT = Kind("not-kept", 410, "The result was not kept", "It was done once, and is not done again.")
 LIMITED = Kind("limited", 429, "Over the limit", "Come again after Retry-After seconds.")
 TOO_MANY = Kind("too-many", 429, "This client has too much under way", "Let go of something first.")
+UNREADABLE = Kind(
+    "unreadable",
+    409,
+    "The record cannot be read",
+    "A newer version wrote it, or something else did. An admin can look at it among the entries, and clear it.",
+)
 OVERTAKEN = Kind("overtaken", 409, "Another has taken the key since", "`detail` says who is ahead.")
 UNKNOWN = Kind("unknown", 404, "It is not there, or no longer", "It was released, cleared, or ran out.")
 WORK_FAILED = Kind("work-failed", 424, "The work failed for good", "It is not run again. `detail` says how it failed.")
@@ -72,7 +84,7 @@ BROKEN = Kind("broken", 500, "The service failed", "This is a bug. The service's
 KINDS = tuple(kind for kind in globals().values() if isinstance(kind, Kind))
 
 # The first class that an error is an instance of says what it is told as. What a store's own error says is for the log
-# only: it may name hosts and versions.
+# only: it may name hosts and versions. Of these two kinds, the text is ours.
 OF_ERRORS: tuple[tuple[type[errors.SolelyError], Kind], ...] = (
     (errors.InvalidInput, INVALID),
     (errors.Busy, BUSY),
@@ -90,8 +102,13 @@ OF_ERRORS: tuple[tuple[type[errors.SolelyError], Kind], ...] = (
     (errors.DataUnavailable, DATA_AWAY),  # also a StoreUnavailable, so it comes first
     (errors.StoreUnavailable, AWAY),
     (errors.StoreFull, FULL),
+    (errors.NameReserved, RESERVED_NAME),
+    (errors.Unreadable, UNREADABLE),
     (errors.StoreError, STORE_FAILED),
 )
+
+
+_OURS = (RESERVED_NAME, UNREADABLE)
 
 
 class ProblemDocument(msgspec.Struct, omit_defaults=True):
@@ -126,7 +143,8 @@ class Problem(Exception):
 def problem_of(error: errors.SolelyError) -> Problem:
     """The problem that a library's error is told as."""
     kind = next((kind for known, kind in OF_ERRORS if isinstance(error, known)), BROKEN)
-    secret = kind is BROKEN or isinstance(error, errors.StoreError | errors.ClientClosed)
+    stores = isinstance(error, errors.StoreError | errors.ClientClosed) and kind not in _OURS
+    secret = kind is BROKEN or stores
     waits = isinstance(error, errors.Busy | errors.TimedOut | errors.Limited | errors.BreakerOpen)
     problem = Problem(kind, "" if secret else str(error), again=(error.left or AGAIN) if waits else None)
     problem.document.key = error.key

@@ -15,14 +15,12 @@ from enum import IntEnum
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from .. import audit
 from ..errors import InvalidInput
 
 AT_ONCE = (
     2  # tokens of one name that are valid at the same time: the old one and the new one, while clients change over
 )
 SESSION = 12 * 3600.0  # seconds: a working day, so that a forgotten browser is shut out by the next morning
-AUDIT_QUEUE = audit.QUEUE  # by way of the service, nobody but itself writes to it or clears it
 _KNOWN_HOSTS = 256  # spellings of accepted hosts that are remembered: names times ports, and no more than that
 
 

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import structlog
 
 from ..apps import has, module_of
-from ..client import AsyncClient
+from ..client import AsyncClient, restricted
 from ..data import Database, migrate, open_database
 from ..errors import InvalidInput, SolelyError
 from ..events import Hook
+from ..flows.deadletter import queue_of
+from ..handles.deadletter import AsyncDeadLetters
+from ..names import owner_of_queue
 from ..stores import AsyncStore, open_async_store
 from ..urls import split_url
 from .audit import Audit
@@ -27,6 +30,7 @@ from .health import Readiness, data_level, store_level
 from .jobs import keep_doing
 from .metrics import Metrics, timed
 from .problems import TOO_MANY, Problem
+from .reserved import SERVICE, clearing, general, only
 from .rotation import keep_reading
 from .routes import Route
 from .security import Hosts, Sessions, Tokens
@@ -48,8 +52,10 @@ class Service:
     `shared` is a folder that it has in common with the other workers, if there are any.
     """
 
-    once: AsyncClient
-    store: AsyncStore
+    once: AsyncClient  # of the general API: writes no reserved name
+    clearing: AsyncClient  # for admins, whose reason is audited: may also clear what applications keep
+    own: AsyncClient  # for what the service itself keeps
+    store: AsyncStore  # refuses nothing: who asks it for others checks first
     data: Database  # of applications; opened only if one that is mounted has migrations
 
     def __init__(self, settings: Settings, *, shared: str = "") -> None:
@@ -97,8 +103,10 @@ class Service:
             self.hooks.append(self.telemetry)
         self._store_url = _shareable(settings.store_url)
         self.store = timed(self.another_store(), self.metrics)
-        self.once = AsyncClient(store=self.store, timeout=settings.store_timeout, hooks=self.hooks)
-        self._closing.append(self.once.close)
+        self._client = AsyncClient(store=self.store, timeout=settings.store_timeout, hooks=self.hooks)
+        self.once, self.clearing = restricted(self._client, general), restricted(self._client, clearing)
+        self.own = restricted(self._client, only(SERVICE))
+        self._closing.append(self._client.close)
         self.audit = Audit(self.store)
         self.readiness.checks["store"] = partial(store_level, self.once)
 
@@ -111,6 +119,7 @@ class Service:
         for name in keeping:
             await migrate(self.data, name, module_of(name))
         for name, app in self.apps.items():
+            app.once = restricted(self._client, only(name))
             try:
                 await app.start()
             except Exception as error:
@@ -126,6 +135,11 @@ class Service:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(_ended)
+
+    def letters(self, group: str) -> AsyncDeadLetters:
+        """The dead letters of the group, for who has them run again here: those of an application by its own client."""
+        app = self.apps.get(owner_of_queue(queue_of(group)))
+        return (self.once if app is None else app.once).dead_letters(group)
 
     def another_store(self) -> AsyncStore:
         """One more handle on the same store, with a name of its own under which it is hinted what it waits for."""

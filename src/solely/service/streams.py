@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, MutableMapping
 from typing import Any
 
-import msgspec
 from starlette.responses import Response
 
+from .encoding import json_of
 from .routes import Call
 
 PAUSE = 8.0  # seconds of silence before a word: proxies and readers give up on connections that say nothing for longer
@@ -18,7 +18,7 @@ PAUSE = 8.0  # seconds of silence before a word: proxies and readers give up on 
 def message(event: str, data: object, id: int | None = None) -> bytes:
     """One event as it is written on the wire; its data is JSON, which has no line breaks."""
     number = b"id: %d\n" % id if id is not None else b""
-    return b"%sevent: %s\ndata: %s\n\n" % (number, event.encode(), msgspec.json.encode(data))
+    return b"%sevent: %s\ndata: %s\n\n" % (number, event.encode(), json_of(data))
 
 
 class EventStream(Response):

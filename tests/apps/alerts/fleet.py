@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import httpx2
 
 from solely import Client
+from solely.apps.alerts.telling.outbox import QUEUE
 from tests.apps.alerts.inbox import Delivery, Inbox, end_of, inbox, process_of
 from tests.apps.alerts.volley import Answer, Request, volley
 from tests.service.serving import LINES, TOKENS, Process, bearer, takes_connections, until
@@ -141,7 +142,7 @@ class Fleet:
 
     def waiting(self, fingerprint: str = "") -> int:
         """How many notifications are in the outbox, of fingerprints that have this in them."""
-        return sum(fingerprint in item.id for item in self._once.queue("alerts").list(limit=1_000))
+        return sum(fingerprint in item.id for item in self._once.queue(QUEUE).list(limit=1_000))
 
     # -- workers
 

@@ -57,7 +57,8 @@ class Operator:
 
 
 @contextmanager
-def operating(publishers: Any = (LOG,), **given: Any) -> Iterator[Operator]:
-    """A service of its own, on the memory store."""
-    with running(tokens=LINES, apps=("alerts",), alerts={"publishers": list(publishers), **given}) as service:
-        yield Operator(service)
+def operating(publishers: Any = (LOG,), service: dict[str, Any] | None = None, **given: Any) -> Iterator[Operator]:
+    """A service of its own, on the memory store unless `service` has another URL."""
+    alerts = {"publishers": list(publishers), **given}
+    with running(tokens=LINES, apps=("alerts",), alerts=alerts, **service or {}) as running_one:
+        yield Operator(running_one)

@@ -124,7 +124,7 @@ async def test_those_whose_time_is_over_are_forgotten(open_anywhere: Open) -> No
     await asyncio.sleep(0.02)
     assert [each.fingerprint for each in await worker.parts.acknowledgements.list()] == ["disk"]
     await worker.parts.acknowledgements.sweep()
-    assert await worker.waiting("alerts-acknowledged") == 1
+    assert await worker.waiting("~alerts/acknowledged") == 1
 
 
 # -- over HTTP

@@ -70,7 +70,7 @@ def test_a_page_leads_to_the_next(desk: Operator) -> None:
             break
         after = page["next"]
     assert len(seen) == len(set(seen))
-    assert {f"alerts/page-{number}/critical" for number in range(5)} <= set(seen)
+    assert {f"~alerts/firing/page-{number}/critical" for number in range(5)} <= set(seen)
 
 
 def test_an_expired_window_lets_the_next_alert_through_and_only_that_severity(desk: Operator) -> None:
@@ -123,7 +123,7 @@ def test_what_was_done_is_in_the_audit_log_with_its_reason(desk: Operator) -> No
     mine = [(each["who"], each["action"], each["key"]) for each in records if each["reason"] == reason]
     assert mine == [
         ("adminer", "api.alerts.silences", "severity=nobody"),
-        ("adminer", "api.alerts.reservations.clear", "alerts/audited/"),
+        ("adminer", "api.alerts.reservations.clear", "~alerts/firing/audited/"),
     ]
 
 

@@ -80,7 +80,7 @@ def test_what_is_quiet_is_listed(run: Run) -> None:
     assert "KEY" in run("list", "-o", "wide").out
     rows = answered(run("list", "listed", "-o", "json"))
     assert isinstance(rows, list)
-    assert [(each["key"], each["reason"]) for each in rows] == [("alerts/listed/critical", "quiet")]
+    assert [(each["key"], each["reason"]) for each in rows] == [("~alerts/firing/listed/critical", "quiet")]
     assert "there are more: --after" in run("list", "--limit", "1").err
 
 

@@ -10,6 +10,7 @@ import pytest
 from solely import Limited
 from solely.apps.alerts.demo import demo
 from solely.apps.alerts.model import fingerprint_of, key_of
+from solely.apps.alerts.operating.windows import SENDING
 from solely.apps.alerts.publishers import PublishFailed
 from solely.apps.alerts.worker.capacity import Capacity
 from solely.apps.alerts.worker.recent import FRESH, MOST, RESERVED, Recent, Refusal
@@ -103,7 +104,7 @@ async def test_a_storm_in_one_worker_asks_the_store_once(open_worker: Open) -> N
     told = await asyncio.gather(*(worker.receive(alert()) for _ in range(100)))
     told += [await worker.receive(alert()) for _ in range(100)]
     assert [each.outcome for each in told].count("published") == 1
-    (window,) = await worker.once.reservations("alerts/")
+    (window,) = await worker.once.reservations(SENDING)
     assert window.suppressed == 0  # the store was never asked again
     assert worker.counted("received") == 200
     assert worker.counted("suppressed", "reserved") + worker.counted("suppressed", "quiet") == 199

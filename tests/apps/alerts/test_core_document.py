@@ -7,6 +7,7 @@ import pytest
 
 from solely import AsyncReservation
 from solely.apps.alerts.model import Outcome, key_of
+from solely.apps.alerts.operating.windows import SENDING
 from solely.apps.alerts.publishers import PublishFailed
 from tests.apps.alerts.working import Open, Worker, alert, working
 from tests.conftest import SECOND_SERVERS, STORES
@@ -45,7 +46,7 @@ async def test_first_alert_goes_through(open_worker: Open) -> None:
 async def test_recording_a_valid_reservation_updates_the_state(open_worker: Open) -> None:
     worker = await open_worker()
     await worker.receive(alert())
-    (window,) = await worker.once.reservations("alerts/")
+    (window,) = await worker.once.reservations(SENDING)
     assert (window.key, window.reason, window.sent) == (key_of(alert()), "quiet", 1)
     assert 290 < window.left <= 300  # the quiet window of critical ones
 
@@ -126,7 +127,7 @@ async def test_a_released_reservation_lets_a_retry_go_at_once(open_worker: Open)
     worker.heard.failure = PublishFailed("away")
     told = await worker.receive(alert())
     assert (told.outcome, told.reason) == ("queued", "publish_failed")
-    assert await worker.once.reservations("alerts/") == []
+    assert await worker.once.reservations(SENDING) == []
     worker.heard.failure = None
     assert (await worker.receive(alert())).outcome == "published"
 
@@ -137,7 +138,7 @@ async def test_recording_twice_is_idempotent(open_worker: Open) -> None:
     await hold.record()
     await hold.record()
     await worker.once.record_reservation(hold.id)
-    (window,) = await worker.once.reservations("alerts/")
+    (window,) = await worker.once.reservations(SENDING)
     assert (window.reason, window.sent) == ("quiet", 1)
 
 

@@ -9,8 +9,10 @@ import pytest
 
 from solely import LetterOutcome
 from solely.apps.alerts.model import RESOLVED, Notification, key_of
+from solely.apps.alerts.operating.windows import SENDING
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.telling.outbox import Terms
+from solely.apps.alerts.telling.outbox import QUEUE, RETRIES, Terms
+from solely.apps.alerts.telling.parking import GROUP
 from tests.apps.alerts.working import Heard, Open, alert, until, working
 
 SHORT = {"critical": {"hold": 0.4}}  # seconds: short enough to be waited for
@@ -27,7 +29,7 @@ async def test_if_all_publishers_fail_it_is_queued_and_told_when_they_are_back(o
     worker.heard.failure = PublishFailed("away")
     told = await worker.receive(alert())
     assert (told.outcome, told.reason) == ("queued", "publish_failed")
-    (item,) = await worker.once.queue("alerts").list()
+    (item,) = await worker.once.queue(QUEUE).list()
     await asyncio.sleep(0.1)  # the pause before the next try
     await worker.sweep()
     assert worker.heard.ids == []
@@ -42,12 +44,12 @@ async def test_a_retry_adopts_what_waits_for_its_next_try(open_worker: Open) -> 
     worker = await open_worker(backoff=(0.3,))
     worker.heard.failure = PublishFailed("away")
     await worker.receive(alert())
-    (item,) = await worker.once.queue("alerts").list()
+    (item,) = await worker.once.queue(QUEUE).list()
     worker.heard.failure = None
     assert (await worker.receive(alert(name="again"))).outcome == "published"
     assert worker.heard.ids == [item.payload["id"]]
     # Its window is closed before the sweeper comes by: it was told, so it is not told again.
-    await worker.once.clear_reservations("alerts/", reason="test")
+    await worker.once.clear_reservations(SENDING, reason="test")
     await worker.sweep_until_empty()
     assert len(worker.heard.ids) == 1
 
@@ -58,7 +60,7 @@ async def test_what_was_told_and_still_waits_is_in_nobodys_way(open_worker: Open
     await worker.receive(alert())
     worker.heard.failure = None
     await worker.receive(alert())
-    await worker.once.clear_reservations("alerts/", reason="test")
+    await worker.once.clear_reservations(SENDING, reason="test")
     worker.parts.receiver.forget("cpu")
     assert (await worker.receive(alert(name="anew"))).outcome == "published"
     assert [each.alert.name for each in worker.heard.notifications] == ["CPU high", "anew"]
@@ -72,7 +74,7 @@ async def test_what_was_told_and_could_be_taken_is_not_adopted(open_worker: Open
     await worker.receive(alert())
     worker.heard.failure = None
     await worker.receive(alert())
-    await worker.once.clear_reservations("alerts/", reason="test")
+    await worker.once.clear_reservations(SENDING, reason="test")
     await asyncio.sleep(0.2)  # its pause is over, and what the worker knew is forgotten
     assert (await worker.receive(alert(name="anew"))).outcome == "published"
     await worker.sweep_until_empty()
@@ -84,13 +86,13 @@ async def test_one_failed_publisher_neither_loses_the_alert_nor_holds_the_others
     worker = await open_worker(good, bad)
     bad.failure = PublishFailed("away")
     assert (await worker.receive(alert())).outcome == "published"
-    assert (len(good.ids), await worker.waiting(), await worker.waiting("alerts-retries")) == (1, 0, 1)
+    assert (len(good.ids), await worker.waiting(), await worker.waiting(RETRIES)) == (1, 0, 1)
     await worker.sweep()
     bad.failure = None
     await worker.sweep_until(lambda: bad.ids)
     assert bad.ids == good.ids
     assert len(good.ids) == 1
-    assert await worker.waiting("alerts-retries") == 0
+    assert await worker.waiting(RETRIES) == 0
     assert worker.counted("publisher_failures", "bad") >= 1
 
 
@@ -158,8 +160,8 @@ async def test_after_so_many_attempts_it_is_a_dead_letter_that_can_be_replayed(o
     worker = await open_worker(max_attempts=3)
     worker.heard.failure = PublishFailed("away")
     assert (await worker.receive(alert())).outcome == "queued"
-    (item,) = await worker.once.queue("alerts").list()
-    letters = worker.once.dead_letters("alerts")
+    (item,) = await worker.once.queue(QUEUE).list()
+    letters = worker.once.dead_letters(GROUP)
     await worker.sweep_until(lambda: worker.counted("dead_lettered", "heard"))
     (letter,) = await letters.list()
     assert (letter.id, letter.attempts) == (f"{item.payload['id']}/heard", 3)
@@ -190,9 +192,9 @@ async def test_what_one_publisher_refuses_for_good_is_parked_at_once(open_worker
     worker = await open_worker(good, bad)
     bad.failure = PublishFailed("no such channel", permanent=True)
     assert (await worker.receive(alert())).outcome == "published"
-    (letter,) = await worker.once.dead_letters("alerts").list()
+    (letter,) = await worker.once.dead_letters(GROUP).list()
     assert letter.payload["publisher"] == "bad"
-    assert await worker.waiting("alerts-retries") == 0
+    assert await worker.waiting(RETRIES) == 0
 
 
 async def test_what_all_refuse_for_good_is_parked_and_quiet(open_worker: Open) -> None:
@@ -200,7 +202,7 @@ async def test_what_all_refuse_for_good_is_parked_and_quiet(open_worker: Open) -
     worker.heard.failure = PublishFailed("gone", permanent=True)
     told = await worker.receive(alert())
     assert (told.outcome, told.reason) == ("queued", "dead_lettered")
-    assert len(await worker.once.dead_letters("alerts").list()) == 1
+    assert len(await worker.once.dead_letters(GROUP).list()) == 1
     worker.parts.receiver.forget("cpu")
     assert (await worker.waiting(), (await worker.receive(alert())).reason) == (0, "quiet")
 
@@ -211,9 +213,9 @@ async def test_a_retry_ends_as_a_dead_letter_too(open_worker: Open) -> None:
     bad.failure = PublishFailed("away")
     await worker.receive(alert())
     await worker.sweep_until(lambda: worker.counted("dead_lettered", "bad"))
-    (letter,) = await worker.once.dead_letters("alerts").list()
+    (letter,) = await worker.once.dead_letters(GROUP).list()
     assert letter.attempts == 2
-    assert await worker.waiting("alerts-retries") == 0
+    assert await worker.waiting(RETRIES) == 0
 
 
 async def test_what_waits_for_a_publisher_that_is_gone_from_the_settings_is_parked(open_worker: Open) -> None:
@@ -222,7 +224,7 @@ async def test_what_waits_for_a_publisher_that_is_gone_from_the_settings_is_park
     await before.receive(alert())
     after = await open_worker(Heard("good"))
     await after.sweep_until(lambda: after.counted("dead_lettered", "gone"))
-    (letter,) = await after.once.dead_letters("alerts").list()
+    (letter,) = await after.once.dead_letters(GROUP).list()
     assert "no publisher of this name" in letter.last_error
 
 
@@ -236,9 +238,9 @@ async def test_a_publisher_with_a_bug_is_one_that_fails(open_worker: Open) -> No
 
 async def test_what_cannot_be_read_is_parked_and_not_lost(open_worker: Open) -> None:
     worker = await open_worker()
-    await worker.once.queue("alerts").push(key_of(alert()), {"what": "is this"})
+    await worker.once.queue(QUEUE).push(key_of(alert()), {"what": "is this"})
     assert (await worker.receive(alert())).outcome == "published"  # it is in nobody's way
     await worker.sweep()
-    (letter,) = await worker.once.dead_letters("alerts").list()
+    (letter,) = await worker.once.dead_letters(GROUP).list()
     assert letter.payload == {"what": "is this"}
     assert await worker.waiting() == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from solely.apps.alerts.model import Notification, key_of
-from solely.apps.alerts.telling.outbox import Terms
+from solely.apps.alerts.telling.outbox import QUEUE, Terms
 from tests.apps.alerts.working import Open, Worker, alert, working
 from tests.service.serving import environment
 
@@ -107,7 +107,7 @@ async def test_who_looks_while_it_is_being_published_puts_it_back(open_worker: O
     await dead.parts.outbox.put_in(key_of(alert()), notification, Terms(0.1, 300.0))
     await asyncio.sleep(0.15)  # the item's lease is over before the reservation's hold
     await worker.sweep()
-    (item,) = await worker.once.queue("alerts").list()
+    (item,) = await worker.once.queue(QUEUE).list()
     assert (item.attempts, worker.heard.ids) == (2, [])
     await worker.sweep_until(lambda: worker.heard.ids)
     assert worker.heard.ids == ["msg_1"]

@@ -8,6 +8,7 @@ import pytest
 
 from solely.apps.alerts.model import RESOLVED, Alert, key_of, open_mark, resolved_key
 from solely.apps.alerts.publishers import PublishFailed
+from solely.apps.alerts.telling.outbox import QUEUE
 from tests.apps.alerts.working import Open, Worker, alert, until, working
 from tests.conftest import SECOND_SERVERS, STORES
 
@@ -96,7 +97,7 @@ async def test_resolved_that_waited_for_nothing_is_dropped(open_worker: Open) ->
     await worker.receive(alert())
     await worker.receive(over())
     await asyncio.sleep(0.1)  # the pause before its next try
-    item = await worker.once.queue("alerts").take(ttl=5, id=key_of(alert()))
+    item = await worker.once.queue(QUEUE).take(ttl=5, id=key_of(alert()))
     assert item is not None  # somebody takes the alert out
     await item.ack()
     worker.heard.failure = None

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from solely.apps.alerts.model import RESOLVED, Alert, Notification, key_of
+from solely.apps.alerts.operating.windows import SENDING
 from solely.apps.alerts.publishers import PublishFailed
 from solely.apps.alerts.publishers.webhook import event
 from solely.apps.alerts.settings import AlertsSettings, reminders
@@ -73,7 +74,7 @@ async def test_severities_are_reminded_of_each_on_its_own(open_anywhere: Open) -
     worker = await open_anywhere(**REMIND)
     for severity in ("critical", "warning"):
         await worker.receive(alert(severity=severity))
-    await worker.once.clear_reservations("alerts/", reason="test")
+    await worker.once.clear_reservations(SENDING, reason="test")
     worker.parts.receiver.forget("cpu")
     for severity in ("critical", "warning"):  # the second has no `remind`
         await worker.receive(alert(severity=severity))

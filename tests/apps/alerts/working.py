@@ -18,6 +18,7 @@ from solely.apps.alerts.model import Alert, Notification
 from solely.apps.alerts.publishers import PublishFailed
 from solely.apps.alerts.records.history import History
 from solely.apps.alerts.settings import AlertsSettings
+from solely.apps.alerts.telling.outbox import QUEUE
 from solely.apps.alerts.worker.capacity import Capacity
 from solely.apps.alerts.worker.recent import Recent
 from solely.apps.alerts.worker.tools import Tools
@@ -122,7 +123,7 @@ class Worker:
             await self.sweep()
             await asyncio.sleep(0.02)
 
-    async def waiting(self, queue: str = "alerts") -> int:
+    async def waiting(self, queue: str = QUEUE) -> int:
         """How many items are in this queue."""
         return len(await self.once.queue(queue).list())
 

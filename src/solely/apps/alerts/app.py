@@ -98,11 +98,11 @@ class App(Base[AlertsSettings]):
     async def start(self) -> None:
         """Puts the parts together."""
         service, settings = self.service, self.settings
-        self.publishers = build(settings.publishers, once=service.once)
+        self.publishers = build(settings.publishers, once=self.once)
         self.history = History(service.data)
         self.silences = Silences(service.data)
         tools = Tools(
-            service.once,
+            self.once,
             settings,
             Recent(),
             Capacity(settings.request_limit, settings.request_per, settings.max_active),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from functools import partial
 from typing import Annotated, Literal
 from urllib.parse import quote
 
 import msgspec
 
+from ...names import reserved
+
+own = partial(reserved, "alerts")  # a name, of a key, a queue or whatever else, that only this application may write
 MAX_FINGERPRINT = 255  # characters: as PagerDuty bounds its dedup_key
 OF_GROUP = "group:"  # what stands before a group's name where a fingerprint is asked for
 MAX_GROUP = MAX_FINGERPRINT - len(OF_GROUP)
@@ -90,12 +94,12 @@ def reservation_key(fingerprint: str, severity: str) -> str:
 
 def fingerprint_prefix(fingerprint: str) -> str:
     """What the reservation keys of all severities of this fingerprint begin with."""
-    return f"alerts/{part_of(fingerprint)}/"
+    return own(f"firing/{part_of(fingerprint)}/")
 
 
 def resolved_key(fingerprint: str) -> str:
     """The key of the reservation of the message that it is over."""
-    return f"alerts-resolved/{part_of(fingerprint)}"
+    return own(f"resolved/{part_of(fingerprint)}")
 
 
 def key_of(alert: Alert) -> str:
@@ -116,7 +120,7 @@ def asking_key(alert: Alert) -> str:
 
 def open_mark(fingerprint: str) -> str:
     """The key of the mark that says that people were told of it, and not yet that it is over."""
-    return f"alerts-open:{part_of(fingerprint)}"
+    return own(f"open/{part_of(fingerprint)}")
 
 
 def part_of(text: str) -> str:

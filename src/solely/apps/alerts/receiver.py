@@ -21,7 +21,18 @@ from .deciding.openings import KEPT
 from .deciding.restraints import GROUPED, NOT_FIRING, Cleared, Restraints
 from .deciding.silences import Silences
 from .figures import COLLISIONS, HOLD_SECONDS, LOCK_FAILURES, QUEUED, RECEIVED, RESERVE_SECONDS, SUPPRESSED
-from .model import FIRING, Alert, Notification, Outcome, asking_key, fingerprint_prefix, key_of, resolved_key
+from .model import (
+    FIRING,
+    Alert,
+    Notification,
+    Outcome,
+    asking_key,
+    fingerprint_prefix,
+    key_of,
+    own,
+    part_of,
+    resolved_key,
+)
 from .settings import table
 from .telling.fanout import Fanout
 from .telling.outbox import Outbox, Parcel, Terms
@@ -214,7 +225,8 @@ class Receiver:
         if alert.status != FIRING:
             return terms
         shared = self._limits.get(alert.severity.casefold())
-        group = (f"alerts:{alert.severity.casefold()}", shared.limit, shared.per) if shared is not None else None
+        name = own(f"severity/{part_of(alert.severity.casefold())}")
+        group = (name, shared.limit, shared.per) if shared is not None else None
         return {**self._policies[alert.severity].terms, **terms, "group": group}
 
     def _as_told(self, notification: Notification, hold: AsyncReservation) -> Refusal:

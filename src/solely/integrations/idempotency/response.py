@@ -98,12 +98,12 @@ def unpacked(packed: object) -> Record | None:
     line, _, body = packed.partition(b"\n")
     try:
         form, status, headers, expires, whole = json.loads(line)
-    except (ValueError, TypeError):
+        if form != _FORM or not 100 <= int(status) < 600:
+            return None
+        pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        return Record(int(status), pairs, body if whole else None, int(expires))
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return None
-    if form != _FORM:
-        return None
-    pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-    return Record(status, pairs, body if whole else None, expires)
 
 
 def safe(headers: Headers, dropped: Iterable[str] = ()) -> Headers:

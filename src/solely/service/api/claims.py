@@ -13,7 +13,7 @@ from ...errors import NotKept, WorkFailed
 from ...handles.claim import AsyncClaim
 from ...handles.token import read_token
 from ...outcomes import DAY, Failing, Policy, Replay
-from ..problems import LOST, MISMATCH, RUNNING, TOO_MANY
+from ..problems import LOST, MISMATCH, RUNNING, TOO_MANY, UNREADABLE
 from ..routes import ADMIN, KIB, WRITE, Answer, Body, Call, Key, Purpose, Reason, Route, Token, Ttl, Wait
 
 CAP = 512 * KIB  # bytes: the largest value that is kept, in base64, with room
@@ -212,7 +212,7 @@ async def reset(call: Call[ResetClaim, None]) -> ResetAnswer:
         outcome: Any = WorkFailed("", kind=expected.kind, text=expected.text)
     else:
         outcome = NotKept("") if isinstance(expected, Tombstone) else expected.value
-    return ResetAnswer(reset=await call.service.once.reset(call.body.key, expected=outcome))
+    return ResetAnswer(reset=await call.service.clearing.reset(call.body.key, expected=outcome))
 
 
 ROUTES = [
@@ -224,7 +224,7 @@ ROUTES = [
         "Win the right to run something once, or get the winner's result",
         body=ClaimBody,
         answer=ClaimAnswer,
-        refusals=(RUNNING, MISMATCH, TOO_MANY),
+        refusals=(RUNNING, MISMATCH, TOO_MANY, UNREADABLE),
         cap=CAP,
         grants=True,
         again="Safe: if the first won and its answer was lost, the repeat waits until that ends, and then wins.",
@@ -270,6 +270,7 @@ ROUTES = [
         "Remove a finished claim, so that it runs again",
         body=ResetClaim,
         answer=ResetAnswer,
+        refusals=(UNREADABLE,),
         cap=CAP,
         again="Tells that it is no longer there, unless it was run again with the same result.",
     ),

@@ -134,7 +134,8 @@ class Groups(Answer):
 
 
 class TakenLetter(Answer):
-    """`outcome` is taken; or, of a letter that was named: skipped (its work had succeeded), busy or gone; or none.
+    """`outcome` is taken; or, of a letter that was named: skipped (its work had succeeded), busy, gone or unreadable;
+    or none.
 
     A taken one is yours for 30 s; POST /v1/locks/renew with `lease` as token extends that.
     """
@@ -257,8 +258,8 @@ async def fail(call: Call[FailLetter, None]) -> LetterAnswer:
 async def purge(call: Call[PurgeLetters, None]) -> Purged:
     """Removes letters for good."""
     wanted = call.body
-    purged = await _box(call, wanted.group).purge(wanted.id, all=wanted.all, reason=wanted.reason)
-    return Purged(purged=purged)
+    box = call.service.clearing.dead_letters(wanted.group)
+    return Purged(purged=await box.purge(wanted.id, all=wanted.all, reason=wanted.reason))
 
 
 ROUTES = [

@@ -7,13 +7,14 @@ from typing import Annotated
 
 import msgspec
 
-from ...errors import InvalidInput, StoreError
+from ...errors import StoreError
 from ...flows.explain import Explanation, Side
-from ...model import State, item_key
+from ...model import State
 from ...ops import Clear
 from ...stores.http.wire import MAX_STORED_KEY
+from ..problems import RESERVED_NAME
+from ..reserved import clearing
 from ..routes import ADMIN, READ, Answer, Body, Call, Key, Reason, Route
-from ..security import AUDIT_QUEUE
 from .times import lasting, moment
 
 StoredKey = Annotated[str, msgspec.Meta(min_length=3, max_length=MAX_STORED_KEY, description="kind/name")]
@@ -95,9 +96,9 @@ def _side(side: Side) -> ExplainedSide:
 async def clear(call: Call[ClearEntry, None]) -> ClearedEntry:
     """Removes the entry: who waits for it is woken, its holder learns of it at the next renewal."""
     wanted = call.body
-    if wanted.key.startswith(item_key(AUDIT_QUEUE, "")):
-        raise InvalidInput("the audit log cannot be cleared")
-    (reply,) = await call.service.store.perform([Clear(wanted.key, wanted.fence, wanted.reason)])
+    op = Clear(wanted.key, wanted.fence, wanted.reason)
+    clearing(op)
+    (reply,) = await call.service.store.perform([op])
     if isinstance(reply, StoreError):
         raise reply
     return ClearedEntry(cleared=reply is True)
@@ -121,6 +122,7 @@ ROUTES = [
         "Remove an entry as it was seen, whoever holds it",
         body=ClearEntry,
         answer=ClearedEntry,
+        refusals=(RESERVED_NAME,),
         again="Safe: removes only what carried this fence.",
     ),
 ]

@@ -13,13 +13,15 @@ import msgspec
 from ...errors import InvalidInput, StoreError
 from ...kinds import OF_THE_SERVICE, check_ops, kind_of
 from ...model import HELD, RELEASED, Entry, Item, Released, item_key
+from ...names import owner_of_op
 from ...ops import Ack, Acquire, Clear, Finish, Hit, Op, Push, Read, Release, Renew, Reply, Return, Take
 from ...owner import fresh_owner
 from ...stores import AsyncStore
 from ...stores.http.wire import GRANTING, MAX_STORED_KEY, Batch, Page, Replies, op_of, reply_of, wire_entry
-from ..problems import SCOPE, STOPPING, TOO_MANY, Problem, problem_of
+from ..problems import RESERVED_NAME, SCOPE, STOPPING, TOO_MANY, Problem, problem_of
+from ..reserved import clearing
 from ..routes import KIB, READ, WRITE, Body, Call, PageSize, Route
-from ..security import AUDIT_QUEUE, Scope
+from ..security import Scope
 from ..streams import EventStream, message
 
 CAP = 1024 * KIB  # bytes: 256 KiB of values in base64, and as much again for keys and the rest
@@ -50,7 +52,8 @@ def _needed(op: Op) -> Scope:
     forgotten by whoever may make them."""
     if isinstance(op, Read):
         return Scope.READ
-    return Scope.ADMIN if isinstance(op, Clear) and not op.key.startswith("mark/") else Scope.WRITE
+    forgets = isinstance(op, Clear) and op.key.startswith("mark/") and not owner_of_op(op)
+    return Scope.ADMIN if isinstance(op, Clear) and not forgets else Scope.WRITE
 
 
 def _check(call: Call[Batch, None], op: Op) -> None:
@@ -58,12 +61,8 @@ def _check(call: Call[Batch, None], op: Op) -> None:
     name, needed = type(op).__name__.lower(), _needed(op)
     if call.principal.scope < needed:
         raise Problem(SCOPE, f"the op {name} needs the scope {needed.name.lower()}")
-    if isinstance(op, Push | Take | Ack | Return):
-        if op.queue == AUDIT_QUEUE:
-            raise InvalidInput("the audit log is written by the service, and by nobody else")
-    elif isinstance(op, Clear) and op.key.startswith(item_key(AUDIT_QUEUE, "")):
-        raise InvalidInput("the audit log cannot be cleared")
-    elif kind_of(op.key) in OF_THE_SERVICE and not isinstance(op, Read | Clear):
+    clearing(op)
+    if not isinstance(op, Push | Take | Ack | Return | Read | Clear) and kind_of(op.key) in OF_THE_SERVICE:
         raise InvalidInput(f"{op.key!r:.80} is written by the service, and by nobody else")
     for field, lasts in _lasting(op):
         if lasts > (most := call.service.settings.max_ttl):
@@ -197,7 +196,7 @@ ROUTES = [
         "Perform ops as the store does. To read needs the scope read, to clear what is no mark admin, all else write",
         body=Batch,
         answer=Replies,
-        refusals=(TOO_MANY, STOPPING),
+        refusals=(RESERVED_NAME, TOO_MANY, STOPPING),
         cap=CAP,
         again="Safe: every op is idempotent by its owner, for a minute.",
     ),

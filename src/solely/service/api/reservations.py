@@ -106,7 +106,8 @@ class ReservationsQuery(Body):
 
 
 class ListedReservation(Answer):
-    """An active reservation: `reason` is what a caller would be told, `left` for how long."""
+    """An active reservation: `reason` is what a caller would be told, `left` for how long. `unreadable` says why `sent`
+    and `last_sent` are not known."""
 
     key: str
     reason: str
@@ -116,6 +117,7 @@ class ListedReservation(Answer):
     holder: str
     sent: int
     last_sent: float | None
+    unreadable: str = ""
 
 
 class ListedReservations(Answer):
@@ -207,7 +209,7 @@ def _listed(info: ReservationInfo) -> ListedReservation:
 async def expire(call: Call[ExpireReservation, None]) -> ExpiredReservation:
     """Ends what holds the key back now, and none that comes later."""
     return ExpiredReservation(
-        expired=await call.service.once.expire_reservation(call.body.key, reason=call.body.reason)
+        expired=await call.service.clearing.expire_reservation(call.body.key, reason=call.body.reason)
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from typing import Annotated
 
 import msgspec
 
-from ..problems import BUSY
+from ...errors import Unreadable
+from ...flows.watermark import decode
+from ..problems import BUSY, RESERVED_NAME, UNREADABLE
 from ..routes import ADMIN, READ, WRITE, Answer, Body, Call, Key, PageSize, Prefix, Reason, Route
 
 Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -46,10 +47,18 @@ class WatermarksQuery(Body):
     limit: PageSize = 100
 
 
+class ListedWatermark(Answer):
+    """The value that stands; null if it cannot be read, and `unreadable` says why."""
+
+    key: str
+    value: Value | None
+    unreadable: str = ""
+
+
 class ListedWatermarks(Answer):
     """In key order. If `next` is not null there may be more: ask for those after it."""
 
-    watermarks: list[WatermarkAnswer]
+    watermarks: list[ListedWatermark]
     next: str | None
 
 
@@ -71,15 +80,19 @@ async def rewind(call: Call[RewindWatermark, None]) -> WatermarkAnswer:
 
 async def list_watermarks(call: Call[None, WatermarksQuery]) -> ListedWatermarks:
     """A page of them."""
-    asked, once = call.query, call.service.once
+    asked = call.query
     after = KIND + asked.after if asked.after else ""
     found = await call.service.store.scan(KIND + asked.prefix, after, asked.limit)
-    names = [entry.name for entry in found]
-    values = await asyncio.gather(*(once.watermark(name).read() for name in names))
-    listed = [
-        WatermarkAnswer(key=name, value=value) for name, value in zip(names, values, strict=True) if value is not None
-    ]
-    return ListedWatermarks(watermarks=listed, next=names[-1] if len(found) == asked.limit else None)
+    listed = [listed_as(entry.name, entry.value) for entry in found if entry.value is not None]
+    return ListedWatermarks(watermarks=listed, next=found[-1].name if len(found) == asked.limit else None)
+
+
+def listed_as(key: str, kept: bytes) -> ListedWatermark:
+    """The watermark as it is listed."""
+    try:
+        return ListedWatermark(key=key, value=decode(kept))
+    except Unreadable as why:
+        return ListedWatermark(key=key, value=None, unreadable=str(why))
 
 
 ROUTES = [
@@ -100,6 +113,7 @@ ROUTES = [
         "Take a watermark forward",
         body=AdvanceWatermark,
         answer=WatermarkAnswer,
+        refusals=(UNREADABLE,),
         again="Safe: it stands there already.",
     ),
     Route(
@@ -110,7 +124,7 @@ ROUTES = [
         "Take a watermark back",
         body=RewindWatermark,
         answer=WatermarkAnswer,
-        refusals=(BUSY,),
+        refusals=(BUSY, UNREADABLE, RESERVED_NAME),
         again="Takes it back again, if it was advanced meanwhile.",
     ),
 ]

@@ -192,7 +192,7 @@ async def replay(call: Call[Replay, None]) -> Response:
             await Reruns(service).begin(wanted.group, wanted.error, who, run)
             return _back(wanted.group, wanted.error, "replaying")
         await service.audit.record(who, "dead-letters.replay", wanted.group, f"replay of {wanted.id}")
-        told = await service.once.dead_letters(wanted.group).replay(wanted.id, run)
+        told = await service.letters(wanted.group).replay(wanted.id, run)
         return _back(wanted.group, "", told.outcome.value)
 
     return await acted(call, LIST, act)
@@ -217,7 +217,7 @@ async def purge(call: Call[Purge, None]) -> Response:
     wanted = call.body
 
     async def act() -> str:
-        box = call.service.once.dead_letters(wanted.group)
+        box = call.service.clearing.dead_letters(wanted.group)
         await box.purge(where=_where(wanted.id, wanted.error), reason=wanted.reason)
         return _back(wanted.group, "", "purged")
 

@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from ... import __version__
 from ...errors import SolelyError
 from ..answers import told
+from ..encoding import sendable
 from ..problems import Problem
 from ..routes import Answer, Bearer, Body, Call
 from ..security import LOCAL, Scope
@@ -109,7 +110,7 @@ def _prefers_json(call: Call[Any, Any]) -> bool:
 def html(call: Call[Any, Any], page: Page, view: object, status: int = 200) -> HTMLResponse:
     """The whole page."""
     text = _templates.get_template(page.template).render(_facts(call, page, view))
-    return HTMLResponse(text, status, headers={"content-security-policy": POLICY, "vary": "accept, cookie"})
+    return HTMLResponse(sendable(text), status, headers={"content-security-policy": POLICY, "vary": "accept, cookie"})
 
 
 def _refusal(call: Call[Any, Any], page: Page, problem: Problem) -> HTMLResponse:
@@ -129,7 +130,7 @@ async def _live(call: Call[Any, Any], page: Page, look: Look) -> AsyncGenerator[
             shown = ""
             yield message("away", {"now": time.time()})
         else:
-            region = "".join(template.blocks["region"](facts))
+            region = sendable("".join(template.blocks["region"](facts)))
             if region != shown:
                 shown = region
                 yield message("region", {"now": time.time(), "html": region})

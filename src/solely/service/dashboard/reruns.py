@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
-from ...errors import SolelyError, StoreError
+from ...errors import SolelyError, StoreError, not_ours
 from ...model import Entry
 from ...ops import MAX_BATCH, Advance, Clear, Op
 from ..routes import Answer
@@ -76,7 +76,7 @@ class Reruns:
 
         noting = asyncio.create_task(self._keep_noting(made))
         try:
-            box = self._service.once.dead_letters(made.group)
+            box = self._service.letters(made.group)
             outcomes = await box.replay_all(run, where=lambda letter: made.error in letter.last_error, progress=stands)
             made.outcomes = {outcome.value: count for outcome, count in outcomes.items()}
         except SolelyError as error:
@@ -112,4 +112,9 @@ class Reruns:
 
 
 def _read(entry: Entry) -> Rerun:
-    return msgspec.json.decode((entry.value or b"").partition(b" ")[2], type=Rerun)
+    """The replay; one that cannot be read says so as its failure."""
+    try:
+        return msgspec.json.decode((entry.value or b"").partition(b" ")[2], type=Rerun)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        id, at, why = entry.key.removeprefix(KIND), entry.fence / 1e6, f"unreadable: {not_ours(error)}"
+        return Rerun(id=id, group="", error="", who="", began=at, at=at, over=True, failure=why)

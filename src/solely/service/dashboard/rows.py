@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import msgspec
 
 from ... import values
-from ...errors import NotKept, StoreError, StoreFailed, WorkFailed
-from ...holder import describe
+from ...errors import NotKept, StoreError, Unreadable, WorkFailed
+from ...holder import describe, facts_of
 from ...model import Entry, State
 from ...ops import Op, Reply
+from ..reserved import clearing
 from ..routes import Answer, Call, PageSize, Prefix
 from .rendering import View
 
@@ -62,7 +63,8 @@ class Rows(Answer):
 
 
 async def performed(call: Call[Any, Any], op: Op) -> Reply:
-    """The store's reply to one op; raises its error."""
+    """The store's reply to one op of an admin; raises its error."""
+    clearing(op)
     (reply,) = await call.service.store.perform([op])
     if isinstance(reply, StoreError):
         raise reply
@@ -127,10 +129,7 @@ def row(call: Call[Any, Any], entry: Entry, contended: int = 0, watched: bool = 
 
 def _who(info: str) -> dict[str, Any]:
     """What the holder said of itself; nothing if it did not say it in our way."""
-    if describe(info) == info:
-        return {}
-    known: dict[str, Any] = json.loads(info)
-    return known
+    return {} if describe(info) == info else facts_of(info)
 
 
 def result(entry: Entry, most: int) -> str | None:
@@ -141,8 +140,17 @@ def result(entry: Entry, most: int) -> str | None:
         value = values.decode(entry.value, entry.name)
     except WorkFailed as failure:
         text = f"failed for good: {failure.kind}: {failure.text}"
-    except (NotKept, StoreFailed) as instead:
+    except NotKept as instead:
         text = str(instead)
+    except Unreadable as why:
+        text = f"unreadable: {why}"
     else:
-        text = f"{len(value)} bytes" if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False)
+        text = f"{len(value)} bytes" if isinstance(value, bytes) else _json(value)
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "unreadable: it is nested too deep"

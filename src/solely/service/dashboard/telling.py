@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-import msgspec
 from markupsafe import Markup
+
+from ..encoding import json_of
 
 _UNITS = ((2 * 86_400.0, "days", 86_400.0), (2 * 3_600.0, "h", 3_600.0), (120.0, "min", 60.0))
 WIDTH, HEIGHT = 600.0, 120.0  # of a drawing, in units of its own
@@ -27,7 +29,10 @@ def span(seconds: float | None) -> str:
 
 def at(moment: float) -> str:
     """2026-03-01 14:05:09 UTC."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    try:
+        return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{moment:g} s since 1970"  # after the year 9999
 
 
 def clock(moment: float) -> str:
@@ -64,12 +69,15 @@ def _fact(name: str, value: Any) -> str:
 
 def pretty(value: Any) -> str:
     """JSON, as it is read."""
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    except RecursionError:
+        return "unreadable: it is nested too deep"
 
 
 def compact(value: Any) -> str:
     """JSON, as it is computed with."""
-    return msgspec.json.encode(value).decode()
+    return json_of(value).decode()
 
 
 def points(values: Sequence[float | None], most: float) -> Markup:
@@ -81,5 +89,5 @@ def points(values: Sequence[float | None], most: float) -> Markup:
 
 FILTERS = {
     "span": span, "at": at, "clock": clock, "rate": rate, "ms": ms, "facts": facts, "pretty": pretty,
-    "points": points, "json": compact, "query": urlencode,
+    "points": points, "json": compact, "query": partial(urlencode, errors="replace"),
 }  # fmt: skip

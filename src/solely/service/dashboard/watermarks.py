@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from datetime import datetime
 from typing import Annotated
@@ -11,7 +10,7 @@ import msgspec
 from starlette.responses import Response
 
 from ...errors import InvalidInput
-from ..api.watermarks import KIND, Number, Time, Value
+from ..api.watermarks import KIND, ListedWatermark, Number, Time, Value, listed_as
 from ..problems import UNKNOWN, Problem
 from ..routes import Answer, Body, Call, Key, Reason, Route
 from .rendering import ADMIN_PAGE, READ_PAGE, Page, View, acted, show
@@ -37,12 +36,14 @@ class Rewind(Body):
 
 
 class Mark(Answer):
-    """A watermark; if it is a time, `stands` is that in seconds, and its lag is what the clock is ahead of it."""
+    """A watermark; if it is a time, `stands` is that in seconds, and its lag is what the clock is ahead of it. One that
+    cannot be read has no value, and `unreadable` says why."""
 
     key: str
-    value: Value
+    value: Value | None
     stands: float | None
     lag: float | None
+    unreadable: str
 
 
 class Marks(Answer):
@@ -52,9 +53,11 @@ class Marks(Answer):
     next: str | None
 
 
-def _mark(key: str, value: Value) -> Mark:
+def _mark(known: ListedWatermark) -> Mark:
+    value = known.value
     stands = value.timestamp() if isinstance(value, datetime) else None
-    return Mark(key=key, value=value, stands=stands, lag=None if stands is None else max(0.0, time.time() - stands))
+    lag = None if stands is None else max(0.0, time.time() - stands)
+    return Mark(key=known.key, value=value, stands=stands, lag=lag, unreadable=known.unreadable)
 
 
 async def watermarks(call: Call[None, ListQuery]) -> object:
@@ -67,10 +70,8 @@ async def watermarks(call: Call[None, ListQuery]) -> object:
 async def _look(call: Call[None, ListQuery]) -> Marks:
     asked, service = call.query, call.service
     found = await service.store.scan(KIND + asked.prefix, KIND + asked.after if asked.after else "", asked.limit)
-    names = [entry.name for entry in found]
-    values = await asyncio.gather(*(service.once.watermark(name).read() for name in names))
-    marks = [_mark(name, value) for name, value in zip(names, values, strict=True) if value is not None]
-    return Marks(watermarks=marks, next=names[-1] if len(names) == asked.limit else None)
+    marks = [_mark(listed_as(entry.name, entry.value)) for entry in found if entry.value is not None]
+    return Marks(watermarks=marks, next=found[-1].name if len(found) == asked.limit else None)
 
 
 async def rewinding(call: Call[None, RewindQuery]) -> object:
@@ -80,7 +81,7 @@ async def rewinding(call: Call[None, RewindQuery]) -> object:
         value = await call.service.once.watermark(call.query.key).read()
         if value is None:
             raise Problem(UNKNOWN, "There is no such watermark.")
-        return _mark(call.query.key, value)
+        return _mark(ListedWatermark(key=call.query.key, value=value))
 
     return await show(call, REWIND, look)
 

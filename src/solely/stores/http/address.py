@@ -14,6 +14,7 @@ import msgspec
 
 from ...errors import (
     InvalidInput,
+    NameReserved,
     StoreDenied,
     StoreError,
     StoreFailed,
@@ -155,6 +156,8 @@ def refusal(status: int, kind: str, text: str) -> StoreError:
         return StoreUnavailable(text)
     if status == 503 or (status in (502, 504) and not kind):
         return Unanswered(text)
+    if kind == "reserved-name":
+        return NameReserved(text)
     if status in _DENIED:
         return StoreDenied(text)
     if status == 404:

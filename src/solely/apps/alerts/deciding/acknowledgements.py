@@ -15,7 +15,7 @@ from .... import AsyncClient
 from ..model import Alert, part_of, subject_of
 from ..records.notes import MOST, Notes
 
-KIND = "alerts-acknowledged"  # of the notes
+KIND = "acknowledged"  # of the notes
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class Acknowledgements:
     """Those that hold: one per fingerprint at a time."""
 
     def __init__(self, once: AsyncClient) -> None:
-        self._notes = Notes(once, KIND)
+        self._notes = Notes(once, KIND, Acknowledgement)
 
     async def add(
         self, fingerprint: str, *, severity: str = "", lasts: float, by: str, comment: str = ""
@@ -48,7 +48,7 @@ class Acknowledgements:
         made = Acknowledgement(
             fingerprint=fingerprint, severity=severity, made=now, ends=now + lasts, made_by=by, comment=comment
         )
-        await self._notes.replace(part_of(fingerprint), msgspec.to_builtins(made), made.ends)
+        await self._notes.replace(part_of(fingerprint), made, made.ends)
         return made
 
     async def remove(self, fingerprint: str) -> bool:
@@ -57,8 +57,7 @@ class Acknowledgements:
 
     async def of_fingerprint(self, fingerprint: str) -> Acknowledgement | None:
         """The one of this fingerprint, if it holds."""
-        fact = await self._notes.read(part_of(fingerprint))
-        return None if fact is None else msgspec.convert(fact, Acknowledgement)
+        return await self._notes.read(part_of(fingerprint))
 
     async def holding(self, alert: Alert) -> Acknowledgement | None:
         """The one that keeps this alert back: of the alert, or of its group."""
@@ -74,8 +73,7 @@ class Acknowledgements:
     async def list(self, limit: int = MOST) -> list[Acknowledgement]:
         """Those that hold, the newest first."""
         found = await self._notes.under("", limit)
-        made = [msgspec.convert(fact, Acknowledgement) for fact in found.values()]
-        return sorted(made, key=lambda each: each.made, reverse=True)
+        return sorted(found.values(), key=lambda each: each.made, reverse=True)
 
     async def sweep(self) -> None:
         """Forgets those whose time is over."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .... import AsyncAdmission
-from ..model import Alert, part_of, subject_of
+from ..model import Alert, own, part_of, subject_of
 from ..worker.tools import Tools
 
 
@@ -22,7 +22,7 @@ class Flapping:
 
     async def opening(self, alert: Alert) -> AsyncAdmission:
         """Counts one opening; refused, and then not counted, if there were too many of which people were told."""
-        key = f"alerts-openings:{part_of(subject_of(alert))}"
+        key = own(f"openings/{part_of(subject_of(alert))}")
         return await self._once.limit(key, limit=self._limit, per=self._per)
 
     def is_last(self, admission: AsyncAdmission) -> bool:

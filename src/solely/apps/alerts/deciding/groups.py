@@ -19,7 +19,7 @@ from ..worker.tools import Tools
 from .openings import KEPT
 
 LISTED = 50  # members that a notification names: more than people read, and few enough for its 256 KiB
-_KIND = "alerts-grouped"  # of the notes
+_KIND = "grouped"  # of the notes
 _PLAIN = " -_.:/@"  # characters of a value that stay as they are in the name of a group: none that separates fields
 
 
@@ -27,7 +27,7 @@ class Groups:
     """The groups of the settings, or of senders that name one."""
 
     def __init__(self, tools: Tools) -> None:
-        self._notes = Notes(tools.once, _KIND)
+        self._notes = Notes(tools.once, _KIND, Alert)
         self._fields = tools.settings.group_by
 
     def placed(self, alert: Alert) -> Alert:
@@ -39,7 +39,7 @@ class Groups:
     async def join(self, alert: Alert) -> None:
         """It fires: the group is not over before this one is."""
         if alert.group:
-            await self._notes.add(_name(alert), msgspec.to_builtins(alert), time.time() + KEPT)
+            await self._notes.add(_name(alert), alert, time.time() + KEPT)
 
     async def leave(self, alert: Alert) -> bool:
         """It is over; False if it was not known to fire."""
@@ -50,7 +50,7 @@ class Groups:
         if not alert.group:
             return []
         found = await self._notes.under(_prefix(subject_of(alert)), LISTED)
-        return [msgspec.convert(fact, Alert) for fact in found.values()]
+        return list(found.values())
 
     async def members(self, alert: Alert) -> tuple[Member, ...]:
         """As a notification lists them."""

@@ -13,14 +13,14 @@ from ..settings import reminders
 from ..worker.tools import Tools
 from .openings import KEPT
 
-_KIND = "alerts-reminded"  # of the notes
+_KIND = "reminded"  # of the notes
 
 
 class Reminders:
     """How often people were told that an alert fires, where the settings have a `remind` for its severity."""
 
     def __init__(self, tools: Tools) -> None:
-        self._notes = Notes(tools.once, _KIND)
+        self._notes = Notes(tools.once, _KIND, int)
         self._policies = reminders(tools.settings)
 
     def interval(self, alert: Alert) -> float | None:
@@ -31,7 +31,7 @@ class Reminders:
         """Which reminder it would be to tell of it now; 0 if it would be the first time, or nobody wants to know."""
         if self.interval(alert) is None:
             return 0
-        return int(await self._notes.read(_name(alert)) or 0)
+        return await self._notes.read(_name(alert)) or 0
 
     async def told(self, alert: Alert, reminder: int) -> None:
         """People were told of it: the next time is one reminder more."""

@@ -127,7 +127,7 @@ class Admin:
 
     async def reservations(self, call: Call[None, WindowsQuery]) -> ListedWindows:
         """What is being sent or quiet."""
-        asked, once, history = call.query, call.service.once, self._app.history
+        asked, once, history = call.query, self._app.once, self._app.history
         if asked.fingerprint:
             found = await windows.of_fingerprint(once, history, asked.fingerprint)
             return ListedWindows(reservations=found, next=None)
@@ -137,14 +137,14 @@ class Admin:
     async def expire(self, call: Call[ExpireWindow, None]) -> ExpiredWindow:
         """Ends one window."""
         wanted = call.body
-        expired = await windows.expire(call.service.once, wanted.fingerprint, wanted.severity, wanted.reason)
+        expired = await windows.expire(self._app.once, wanted.fingerprint, wanted.severity, wanted.reason)
         self._app.receiver.forget(wanted.fingerprint)
         return ExpiredWindow(expired=expired)
 
     async def clear(self, call: Call[ClearWindows, None]) -> ClearedWindows:
         """Ends all windows of a fingerprint."""
         wanted = call.body
-        cleared = await windows.clear(call.service.once, wanted.fingerprint, wanted.reason)
+        cleared = await windows.clear(self._app.once, wanted.fingerprint, wanted.reason)
         self._app.receiver.forget(wanted.fingerprint)
         return ClearedWindows(cleared=cleared)
 

@@ -7,8 +7,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
 from ....flows.deadletter import Letter
 from ....flows.queue import ItemInfo
 from ....model import State
@@ -48,7 +46,8 @@ class Limit(Answer):
 
 class Waiting(Answer):
     """A notification that is yet to be told, by all publishers or by this one: `left` seconds until it may be tried
-    again, or until whoever tries it right now (`state` held) has given up."""
+    again, or until whoever tries it right now (`state` held) has given up. One that is `unreadable`, for this reason,
+    becomes a dead letter when its turn comes."""
 
     id: str
     publisher: str
@@ -56,6 +55,7 @@ class Waiting(Answer):
     state: State
     left: float
     attempts: int
+    unreadable: str = ""
 
 
 class Dead(Answer):
@@ -106,7 +106,7 @@ class Why(Answer):
 
 async def why(app: App, fingerprint: str) -> Why:
     """All that is known. Reads only; what this worker has not yet written of its history is written first."""
-    history, once = app.history, app.service.once
+    history, once = app.history, app.once
     await history.flush()
     samples = await history.samples(fingerprint)
     group = await _group(app, fingerprint, samples)
@@ -163,7 +163,7 @@ def _flaps(app: App, suppressed: list[Suppressed]) -> Flaps | None:
 
 async def _in_outbox(app: App, fingerprint: str) -> list[ItemInfo]:
     """What waits under the keys of this fingerprint."""
-    queue, prefix = app.service.once.queue(QUEUE), prefix_of(fingerprint)
+    queue, prefix = app.once.queue(QUEUE), prefix_of(fingerprint)
     resolved = await queue.read(key_of_resolved(fingerprint))
     firing = [item for item in await queue.list(after=prefix, limit=SEVERITIES) if item.id.startswith(prefix)]
     return firing if resolved is None else [*firing, resolved]
@@ -205,8 +205,6 @@ def _limit(severity: str, shared: bool, limit: int, per: float, told: int) -> Li
 
 def _notification(payload: Any) -> dict[str, Any]:
     """The notification in the payload of an item or a letter; empty if there is none."""
-    if isinstance(payload, bytes):
-        payload = msgspec.json.decode(payload)
     found = payload.get("notification", payload) if isinstance(payload, dict) else {}
     return found if isinstance(found, dict) else {}
 
@@ -234,6 +232,7 @@ def _waiting(item: ItemInfo) -> Waiting:
         state=item.state,
         left=item.left,
         attempts=item.attempts,
+        unreadable=item.unreadable,
     )
 
 

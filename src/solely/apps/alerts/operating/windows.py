@@ -11,12 +11,12 @@ from ....client import AsyncClient
 from ....handles.reservation import ReservationInfo
 from ....service.api.times import moment
 from ....service.routes import Answer
-from ..model import FIRING, RESOLVED, Status, fingerprint_prefix, reservation_key, resolved_key
+from ..model import FIRING, RESOLVED, Status, fingerprint_prefix, own, reservation_key, resolved_key
 from ..records.lookback import Lookback, named
 
-_OURS = "alerts"  # what all our keys begin with
-SENDING = "alerts/"  # what those of firing alerts begin with
-_KEY = re.compile(r"alerts(?:-resolved/(?P<resolved>[^/]+)|/(?P<firing>[^/]+)/(?P<severity>[^/]*))")
+_OURS = own("")  # what all our keys begin with
+SENDING = own("firing/")  # what those of firing alerts begin with
+_KEY = re.compile(_OURS + r"(?:resolved/(?P<resolved>[^/]+)|firing/(?P<firing>[^/]+)/(?P<severity>[^/]*))")
 _DIGEST = re.compile(r"~[0-9a-f]{64}")  # what stands in a key for a fingerprint that is too long for it
 _FOR_PROGRAMS = re.compile(r" (msg_[0-9a-f]{32}|00-[0-9a-f-]{52})")  # the id and the trace beside the alert's name
 _DAY = 86_400.0  # seconds
@@ -25,7 +25,8 @@ _MOST = 1_000  # windows of one fingerprint: more severities than anybody has
 
 class Window(Answer):
     """A reservation: `reason` is what an alert of this fingerprint and severity is told for `left` seconds more; of a
-    resolved one, the severity is empty. `last_sent` is null if it was never sent.
+    resolved one, the severity is empty. `last_sent` is null if it was never sent, or `unreadable` says why it is not
+    known.
 
     `suppressed` counts what the store refused in this window. Workers answer repeats of the same moment themselves:
     these too are in `suppressed_day`, all of the last 24 hours.
@@ -43,6 +44,7 @@ class Window(Answer):
     sent: int
     who: str
     fence: int
+    unreadable: str = ""
 
 
 class Windows(NamedTuple):
@@ -104,6 +106,7 @@ def _window(info: ReservationInfo) -> Window | None:
         sent=info.sent,
         who=_FOR_PROGRAMS.sub("", info.holder),
         fence=info.fence,
+        unreadable=info.unreadable,
     )
 
 
@@ -116,7 +119,7 @@ def _decoded(part: str) -> str:
 
 def prefix_of(fingerprint: str) -> str:
     """What the keys of all severities of this fingerprint begin with."""
-    return f"alerts/{fingerprint}/" if _DIGEST.fullmatch(fingerprint) else fingerprint_prefix(fingerprint)
+    return f"{SENDING}{fingerprint}/" if _DIGEST.fullmatch(fingerprint) else fingerprint_prefix(fingerprint)
 
 
 def key_of(fingerprint: str, severity: str) -> str:
@@ -128,4 +131,4 @@ def key_of(fingerprint: str, severity: str) -> str:
 
 def key_of_resolved(fingerprint: str) -> str:
     """The key of the reservation of the message that it is over."""
-    return f"alerts-resolved/{fingerprint}" if _DIGEST.fullmatch(fingerprint) else resolved_key(fingerprint)
+    return own(f"resolved/{fingerprint}") if _DIGEST.fullmatch(fingerprint) else resolved_key(fingerprint)

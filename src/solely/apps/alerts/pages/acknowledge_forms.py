@@ -64,7 +64,7 @@ class AcknowledgeForms:
         fingerprint = call.query.fingerprint
 
         async def look() -> AboutToAcknowledge:
-            found = await windows.of_fingerprint(call.service.once, self._app.history, fingerprint)
+            found = await windows.of_fingerprint(self._app.once, self._app.history, fingerprint)
             return AboutToAcknowledge(
                 fingerprint=fingerprint,
                 acknowledged=await self._app.parts.acknowledgements.of_fingerprint(fingerprint),

@@ -115,7 +115,7 @@ class AdminForms:
         asked = call.query
 
         async def look() -> Expiring:
-            found = await windows.of_fingerprint(call.service.once, self._app.history, asked.fingerprint)
+            found = await windows.of_fingerprint(self._app.once, self._app.history, asked.fingerprint)
             meant = [window for window in found if asked.which == "all" or window.severity == asked.severity]
             if not meant:
                 raise Problem(UNKNOWN, "There is no such window any more: the next alert is told.")
@@ -125,7 +125,7 @@ class AdminForms:
 
     async def expire(self, call: Call[Expire, None]) -> Response:
         """Ends it."""
-        wanted, once = call.body, call.service.once
+        wanted, once = call.body, self._app.once
 
         async def act() -> str:
             if wanted.which == "one":

@@ -41,8 +41,8 @@ _QUIET = "quiet"
 class WindowRow(Window):
     """With the moment at which it ends, and how long it lasts in full."""
 
-    ends: float
-    full: float
+    ends: float = 0.0
+    full: float = 0.0
 
 
 class SilenceRow(Answer):
@@ -81,9 +81,11 @@ class Figures(Answer):
 
 
 class Overview(Answer):
-    """All of it."""
+    """All of it. `group` is that of the dead letters, `prefix` what the keys of all windows begin with."""
 
     figures: Figures
+    group: str
+    prefix: str
     windows: list[WindowRow]
     more: bool
     publishers: list[PublisherRow]
@@ -117,10 +119,11 @@ class WhyQuery(View):
 
 
 class Explained(Answer):
-    """What is known of the alert that was asked for; null if none was."""
+    """What is known of the alert that was asked for; null if none was. `group` is that of the dead letters."""
 
     why: Why | None
     windows: list[WindowRow]
+    group: str = GROUP
 
 
 class Pages:
@@ -164,12 +167,14 @@ class Pages:
     async def _overview(self) -> Overview:
         app, since = self._app, time.time() - A_DAY
         page, waiting, retries, letters = await asyncio.gather(
-            listed(app.service.once, app.history, "", WINDOWS, SENDING),
-            app.service.once.queue(QUEUE).list(limit=COUNTED),
-            app.service.once.queue(RETRIES).list(limit=COUNTED),
-            app.service.once.dead_letters(GROUP).list(limit=COUNTED),
+            listed(app.once, app.history, "", WINDOWS, SENDING),
+            app.once.queue(QUEUE).list(limit=COUNTED),
+            app.once.queue(RETRIES).list(limit=COUNTED),
+            app.once.dead_letters(GROUP).list(limit=COUNTED),
         )
         return Overview(
+            group=GROUP,
+            prefix=SENDING,
             figures=self._figures(min(COUNTED, len(waiting) + len(retries)), len(letters)),
             windows=[self._row(window) for window in page.found],
             more=page.next is not None,

@@ -13,7 +13,7 @@ import structlog
 from ....client import AsyncClient
 from ....errors import BreakerOpen, StoreError
 from ....resilience import RETRY
-from ..model import Alert, Notification
+from ..model import Alert, Notification, own
 from .failure import PublishFailed
 from .settings import SteadySettings
 
@@ -47,7 +47,7 @@ class SteadyPublisher:
         self._settings = settings
         self._sender = sender
         self._slots = asyncio.Semaphore(settings.at_once)
-        self._breaker = once.breaker(f"alerts:{settings.name}@{socket.gethostname():.200}", on=_MayPass)
+        self._breaker = once.breaker(own(f"publishers/{settings.name}@{socket.gethostname():.200}"), on=_MayPass)
 
     def wants(self, alert: Alert) -> bool:
         """True if the settings send alerts like this one here."""

@@ -5,9 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Generic, TypeVar
+
+import msgspec
 
 from .... import AsyncClient, AsyncItem, StoreUnavailable
+from ....flows.queue import ItemInfo
+from ..model import own
+
+T = TypeVar("T")
 
 MOST = 1_000  # notes that are listed at once: as many as a queue lists
 _LEASE = 2.0  # seconds that whoever drops a note and dies keeps others from it
@@ -15,22 +21,33 @@ _LOOKS = 60  # at a note that somebody else is dropping: until that one's lease 
 _PAUSE = 0.05  # seconds between them
 
 
-class Notes:
-    """All notes of one kind. Names are parts of keys, with slashes between them."""
+class Note(msgspec.Struct, Generic[T]):
+    """A fact as it is kept, until that moment (seconds of UTC)."""
 
-    def __init__(self, once: AsyncClient, kind: str) -> None:
-        self._queue = once.queue(kind)
+    ends: float
+    fact: T
 
-    async def read(self, name: str) -> Any:
+
+class Notes(Generic[T]):
+    """All notes of one kind, whose facts are of one form. Names are parts of keys, with slashes between them.
+
+    What is there and is no such note counts as none: it keeps nobody from being told.
+    """
+
+    def __init__(self, once: AsyncClient, kind: str, form: type[T]) -> None:
+        self._queue = once.queue(own(kind))
+        self._form: type[Note[T]] = Note[form]  # type: ignore[valid-type]
+
+    async def read(self, name: str) -> T | None:
         """What is noted under this name; None if nothing is, or its time is over."""
         found = await self._queue.read(name)
-        return None if found is None else _current(found.payload)
+        return None if found is None else self._current(found)
 
-    async def add(self, name: str, fact: Any, ends: float) -> bool:
+    async def add(self, name: str, fact: T, ends: float) -> bool:
         """Notes it until that moment (seconds of UTC); False if there is something under this name, which stays."""
-        return await self._queue.push(name, {"ends": ends, "fact": fact})
+        return await self._queue.push(name, msgspec.to_builtins(Note(ends, fact)))
 
-    async def replace(self, name: str, fact: Any, ends: float) -> None:
+    async def replace(self, name: str, fact: T, ends: float) -> None:
         """Notes it instead of what was there; StoreUnavailable if others do the same again and again."""
         for _ in range(_LOOKS):
             if await self.add(name, fact, ends):
@@ -49,10 +66,10 @@ class Notes:
             await asyncio.sleep(_PAUSE)
         raise StoreUnavailable(f"the note {name!r} is being changed by another; try again", key=name)
 
-    async def under(self, prefix: str, limit: int = MOST) -> dict[str, Any]:
+    async def under(self, prefix: str, limit: int = MOST) -> dict[str, T]:
         """All whose name begins so, in the order of names, at most so many."""
         found = await self._queue.list(after=prefix, limit=limit)
-        current = {each.id: _current(each.payload) for each in found if each.id.startswith(prefix)}
+        current = {each.id: self._current(each) for each in found if each.id.startswith(prefix)}
         return {name: fact for name, fact in current.items() if fact is not None}
 
     async def drop_all(self, prefix: str) -> None:
@@ -65,10 +82,14 @@ class Notes:
         page = await self._queue.list(limit=MOST)
         while page:
             for each in page:
-                if _current(each.payload) is None:
+                if self._current(each) is None:
                     await self.drop(each.id)
             page = await self._queue.list(after=page[-1].id, limit=MOST) if len(page) == MOST else []
 
-
-def _current(payload: Any) -> Any:
-    return payload["fact"] if payload["ends"] > time.time() else None
+    def _current(self, item: ItemInfo) -> T | None:
+        """The fact; None if its time is over, or it cannot be read."""
+        try:
+            note = msgspec.convert(item.payload, self._form)
+        except msgspec.ValidationError:
+            return None
+        return note.fact if note.ends > time.time() else None

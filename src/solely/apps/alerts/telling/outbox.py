@@ -19,7 +19,7 @@ from ....resilience import Backoff
 from ..deciding.groups import Groups
 from ..deciding.openings import Openings
 from ..figures import EXPIRED, PUBLISHED, QUEUED
-from ..model import FIRING, Alert, Notification, Outcome, fingerprint_prefix, key_of, subject_of
+from ..model import FIRING, Alert, Notification, Outcome, fingerprint_prefix, key_of, own, subject_of
 from ..worker.recent import QUIET, Refusal
 from ..worker.tools import Tools
 from .fanout import Fanout, Sent
@@ -27,8 +27,8 @@ from .parking import Parking, Retry
 
 log = structlog.get_logger("solely.alerts")
 
-QUEUE = "alerts"  # notifications that are being published, or wait to be
-RETRIES = "alerts-retries"  # notifications that some were told of, each with one that was not
+QUEUE = own("notifications")  # notifications that are being published, or wait to be
+RETRIES = own("retries")  # notifications that some were told of, each with one that was not
 _SEVERITIES = 20  # of one alert that wait at once, at most: more than anybody has
 _LOOKS = 4  # at an item that somebody has: who has just recorded it takes it out within a round trip
 _PAUSE = 0.05  # seconds between them
@@ -264,7 +264,7 @@ class Outbox:
 
 
 def _told_mark(id: str) -> str:
-    return f"alerts-told:{id}"
+    return own(f"told/{id}")
 
 
 def _published(alert: Alert) -> Outcome:

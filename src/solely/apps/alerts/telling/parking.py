@@ -10,14 +10,14 @@ import structlog
 
 from ..deciding.openings import Openings
 from ..figures import DEAD_LETTERED
-from ..model import FIRING, Notification
+from ..model import FIRING, Notification, own
 from ..publishers import PublishFailed
 from ..worker.tools import Tools
 from .fanout import Fanout
 
 log = structlog.get_logger("solely.alerts")
 
-GROUP = "alerts"  # of the dead letters
+GROUP = own("notifications")  # of the dead letters: named as the outbox, so that what cannot be read there is here
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
