@@ -22,8 +22,8 @@ from solely.errors import (
     Unanswered,
 )
 from solely.ops import Acquire, Mark, Push, Read, Release
+from solely.rules import MAX_KEPT
 from solely.stores import open_async_store, open_store
-from solely.stores.http import wire
 from solely.stores.http.address import portions, read_url, refusal
 from solely.stores.http.blocking import HttpStore
 from solely.testing.face import Ear, fresh
@@ -189,7 +189,7 @@ def test_what_one_request_cannot_hold_goes_out_in_portions() -> None:
     assert [said.ops for said in marks] == [128, 128, 44]
     large = [push(n, 200_000) for n in range(3)]
     assert [said.ops for said in portions(large, "me", "")] == [1, 1, 1]
-    assert all(len(said.body) < 1 << 20 for said in portions([push(0, wire.MAX_BYTES)], "me", ""))
+    assert all(len(said.body) < 1 << 20 for said in portions([push(0, MAX_KEPT)], "me", ""))
     assert portions([], "me", "") == []
 
 
