@@ -410,6 +410,16 @@ def test_check_tells_version_members_clock_and_concern(url: str) -> None:
     assert ("replica set solely of 1" in text) != ("warning: stands alone" in text)
 
 
+def test_check_tells_the_clock_right_wherever_the_client_is(store: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert "warning: its clock differs" not in _text(store.check())
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 # -- hints
 
 
@@ -440,17 +450,6 @@ def test_a_server_that_stands_alone_is_polled(standalone: Mongod) -> None:
 # -- outages, each a clear error and never a grant
 
 
-@contextmanager
-def failing(server: Mongod, *commands: str, times: int = 1, **data: Any) -> Iterator[None]:
-    """The server fails the next commands of these names."""
-    names = {"failCommands": list(commands), "failInternalCommands": False}
-    server.ask({"configureFailPoint": "failCommand", "mode": {"times": times}, "data": {**names, **data}})
-    try:
-        yield
-    finally:
-        server.ask({"configureFailPoint": "failCommand", "mode": "off"})
-
-
 @pytest.mark.parametrize(
     ("fault", "expected", "cause"),
     [
@@ -472,7 +471,7 @@ def test_each_failure_of_the_server_is_named(
 ) -> None:
     one(store, Read("lock/a"))
     ops: list[Op] = [Acquire("lock/a", "o", 10), *([Mark("mark/a", "o", 10)] if many else [])]
-    with failing(replica_set, "findAndModify", "update", **fault):
+    with replica_set.failing("findAndModify", "update", **fault):
         try:
             (told, *_) = store.perform(ops)
         except StoreError as error:
@@ -489,7 +488,7 @@ def test_a_failure_after_a_part_was_performed_leaves_the_batch_unanswered(
     replica_set: Mongod, store: MongoStore
 ) -> None:
     one(store, Read("lock/a"))
-    with failing(replica_set, "find", errorCode=10107), pytest.raises(Unanswered):
+    with replica_set.failing("find", errorCode=10107), pytest.raises(Unanswered):
         store.perform([Acquire("lock/a", "o", 10), Acquire("lock/b", "o", 10)])
     entries = store.perform([Acquire("lock/a", "o", 10), Acquire("lock/b", "o", 10)])
     assert [isinstance(entry, Entry) and entry.owner for entry in entries] == ["o", "o"]

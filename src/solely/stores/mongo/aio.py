@@ -25,7 +25,7 @@ from .batches import MAX_LIMIT, Answer, Answers, Batch, Steps, waits
 from .commands import Command, Commands
 from .ear import AsyncEar
 from .faults import ANY_FAULT
-from .settings import Settings
+from .settings import CODEC, Settings
 from .transactions import InTransaction
 
 T = TypeVar("T")
@@ -178,7 +178,7 @@ async def _send(
     command: Command, database: AsyncDatabase[dict[str, Any]], session: AsyncClientSession | None
 ) -> Answer:
     try:
-        return await database.command(command, session=session)
+        return await database.command(command, session=session, codec_options=CODEC)
     except ANY_FAULT as error:
         return error
 

@@ -21,7 +21,7 @@ from .batches import MAX_LIMIT, Answer, Answers, Batch, Steps, waits
 from .commands import Command, Commands
 from .ear import Ear
 from .faults import ANY_FAULT
-from .settings import Settings
+from .settings import CODEC, Settings
 from .transactions import InTransaction
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ def _send(commands: list[Command], database: Database[dict[str, Any]], session: 
     answers: list[Answer] = []
     for command in commands:
         try:
-            answers.append(database.command(command, session=session))
+            answers.append(database.command(command, session=session, codec_options=CODEC))
         except ConnectionFailure as error:
             return answers + [error] * (len(commands) - len(answers))
         except ANY_FAULT as error:

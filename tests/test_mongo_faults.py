@@ -1,0 +1,129 @@
+"""Faults of MongoDB and of the way to it, and what a caller sees of them: on both faces, on real servers."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import pytest
+from pymongo import AsyncMongoClient, MongoClient
+
+from solely.fencing import StaleFence, fenced_update, fenced_update_async
+from solely.model import Entry, State
+from solely.ops import Acquire, Mark, Op
+from solely.stores import Store
+from solely.stores.mongo import open_async, open_blocking
+from solely.testing.face import Looped, fresh
+from solely.testing.promises.reading import cut_text
+from tests.conftest import in_collection
+from tests.mongo_server import Mongod
+
+TIMEOUT = 10.0  # seconds: a busy test machine is no outage
+FACES = ["blocking", "asyncio"]
+
+
+@pytest.fixture
+def set_url(replica_set: Mongod) -> str:
+    return in_collection(replica_set.url_of("solely"))
+
+
+@pytest.fixture(params=FACES)
+def open_store(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Store]]:
+    """Opens stores of either face, all of which are closed in the end."""
+    opened: list[Any] = []
+
+    def opening(url: str) -> Store:
+        if request.param == "blocking":
+            opened.append(open_blocking(url, clock=None, timeout=TIMEOUT))
+        else:
+            opened.append(Looped(lambda: open_async(url, clock=None, timeout=TIMEOUT)))
+        return opened[-1]  # type: ignore[no-any-return]
+
+    yield opening
+    for store in opened:
+        store.close()
+        if isinstance(store, Looped):
+            store.stop()
+
+
+# -- the server quotes a key in its message on a duplicate, cut off in the middle of a letter
+
+SIZES = range(1, 508)  # bytes; with "lock/" before it, up to the longest stored key
+OFFSETS = range(4)  # of letters that have four bytes each: wherever the server cuts, it cuts each of their bytes
+
+
+def long_keys(stem: str, offset: int) -> list[str]:
+    return [f"{stem}/{cut_text(size, offset)}" for size in SIZES]
+
+
+def in_batches(ops: Sequence[Op], size: int = 100) -> Iterator[Sequence[Op]]:
+    for start in range(0, len(ops), size):
+        yield ops[start : start + size]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_a_held_key_of_any_letters_and_length_is_refused_and_does_not_fail(
+    set_url: str, open_store: Callable[[str], Store], offset: int
+) -> None:
+    store = open_store(set_url)
+    keys = long_keys("lock", offset)
+    for ops in in_batches([Acquire(key, "holder", 1_000) for key in keys]):
+        store.perform(ops)
+    for many in (False, True):  # alone each is a findAndModify, together they are an update command
+        for ops in in_batches([Acquire(key, "other", 1_000) for key in keys], 100 if many else 1):
+            for op, reply in zip(ops, store.perform(ops), strict=True):
+                assert isinstance(reply, Entry), (op, reply)
+                assert (reply.state, reply.owner) == (State.HELD, "")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_a_marked_key_of_any_letters_and_length_is_seen_also_in_a_transaction(
+    set_url: str, replica_set: Mongod, offset: int
+) -> None:
+    keys = long_keys("mark", offset)
+
+    def again(n: int) -> list[Op]:
+        return [Mark(key, f"again {n}", 1_000) for key in keys]
+
+    async def within_async() -> list[Any]:
+        store = open_async(set_url, clock=None, timeout=TIMEOUT)
+        async with AsyncMongoClient[dict[str, Any]](replica_set.url) as mongo, mongo.start_session() as session:
+            await session.start_transaction()
+            try:
+                return list(await store.perform_within(session, again(1)))
+            finally:
+                await session.abort_transaction()
+                await store.close()
+
+    with (
+        closing(open_blocking(set_url, clock=None, timeout=TIMEOUT)) as store,
+        MongoClient[dict[str, Any]](replica_set.url) as mongo,
+        mongo.start_session() as session,
+    ):
+        assert store.perform([Mark(key, "first", 1_000) for key in keys]) == [True] * len(keys)
+        assert [reply for ops in in_batches(again(2), 1) for reply in store.perform(ops)] == [False] * len(keys)
+        with session.start_transaction():
+            assert store.perform_within(session, again(3)) == [False] * len(keys)
+    assert asyncio.run(within_async()) == [False] * len(keys)
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_a_stale_holder_is_refused_whatever_the_id_of_the_document(replica_set: Mongod, offset: int) -> None:
+    name = fresh("orders")
+
+    async def refused(id: str) -> None:
+        async with AsyncMongoClient[dict[str, Any]](replica_set.url) as mongo:
+            with pytest.raises(StaleFence):
+                await fenced_update_async(mongo.solely[name], {"_id": id}, {"$set": {"n": 1}}, fence=6, upsert=True)
+
+    with MongoClient[dict[str, Any]](replica_set.url) as mongo:
+        orders = mongo.solely[name]
+        for size in (100, 160, 161, 162, 163, 164, 165, 166, 167, 168, 200, 300, 400, 500):
+            id = cut_text(size, offset)
+            fenced_update(orders, {"_id": id}, {"$set": {"n": 7}}, fence=7, upsert=True)
+            with pytest.raises(StaleFence):
+                fenced_update(orders, {"_id": id}, {"$set": {"n": 1}}, fence=6, upsert=True)
+            asyncio.run(refused(id))
+            assert orders.find_one({"_id": id}) == {"_id": id, "n": 7, "fence": 7}
