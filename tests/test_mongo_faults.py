@@ -2,19 +2,23 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pymongo import AsyncMongoClient, MongoClient
 
+from solely.errors import Unanswered
 from solely.fencing import StaleFence, fenced_update, fenced_update_async
 from solely.model import Entry, State
-from solely.ops import Acquire, Mark, Op
+from solely.ops import Acquire, Mark, Op, Read
 from solely.stores import Store
 from solely.stores.mongo import open_async, open_blocking
 from solely.testing.face import Looped, fresh
 from solely.testing.promises.reading import cut_text
+from solely.testing.proxy import FaultProxy
+from tests.client.wire import about, before, through
 from tests.conftest import in_collection
 from tests.mongo_server import Mongod
 
@@ -127,3 +131,52 @@ def test_a_stale_holder_is_refused_whatever_the_id_of_the_document(replica_set: 
                 fenced_update(orders, {"_id": id}, {"$set": {"n": 1}}, fence=6, upsert=True)
             asyncio.run(refused(id))
             assert orders.find_one({"_id": id}) == {"_id": id, "n": 7, "fence": 7}
+
+
+# -- a lost connection
+
+
+def knows_the_primary(store: Any) -> bool:
+    """True if the driver of this store would send to a primary now, without looking for one first."""
+    opened = getattr(store, "_store", store)._opened
+    return bool(opened.client.topology_description.has_writable_server())
+
+
+@pytest.fixture
+def proxy(set_url: str) -> Iterator[FaultProxy]:
+    with before(set_url) as running:
+        yield running
+
+
+@pytest.mark.parametrize("then", ["reset", "close"])
+def test_a_lost_reply_stops_nobody_else(
+    proxy: FaultProxy, set_url: str, open_store: Callable[[str], Store], then: Literal["reset", "close"]
+) -> None:
+    """pymongo would take the server for unknown and let all threads wait for its monitor, which looks every 0.5 s."""
+    store = open_store(through(proxy, set_url))
+    for n in range(3):
+        store.perform([Read("lock/a")])
+        fault = proxy.drop_replies(answering=about(f"mark/{n}"), then=then)
+        with pytest.raises(Unanswered):
+            store.perform([Mark(f"mark/{n}", "me", 100)])
+        assert fault.hits == 1
+        assert knows_the_primary(store)
+        assert store.perform([Mark(f"mark/{n}", "me", 100)]) == [True]
+
+
+def test_the_loss_of_one_connection_ends_those_that_lie_idle_and_not_those_in_use(
+    proxy: FaultProxy, set_url: str
+) -> None:
+    with closing(open_blocking(through(proxy, set_url), clock=None, timeout=TIMEOUT)) as store:
+        store.perform([Read("lock/a")])
+        held = proxy.delay("to_server", None, n=1, where=about("mark/slow"))
+        with ThreadPoolExecutor(1) as beside:
+            slow = beside.submit(store.perform, [Mark("mark/slow", "me", 100)])
+            assert held.wait()
+            lost = proxy.drop_replies(answering=about("mark/lost"), then="reset")
+            with pytest.raises(Unanswered):
+                store.perform([Mark("mark/lost", "me", 100)])
+            assert lost.hits == 1
+            proxy.heal()
+            assert slow.result(TIMEOUT) == [True]
+        assert store.perform([Mark("mark/lost", "me", 100)]) == [True]

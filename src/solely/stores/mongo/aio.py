@@ -20,7 +20,7 @@ from ...model import Entry, Finding
 from ...ops import Op, Reply
 from .. import Clock, Tell
 from . import questions
-from .aio_pool import TidyPool
+from .aio_pool import AsyncSteadyPool
 from .batches import MAX_LIMIT, Answer, Answers, Batch, Steps, waits
 from .commands import Command, Commands
 from .ear import AsyncEar
@@ -146,7 +146,7 @@ class AsyncMongoStore:
         if self._opened is None:
             try:
                 arguments = self._settings.arguments(self._timeout)
-                mongo = AsyncMongoClient[dict[str, Any]](self._settings.url, _pool_class=TidyPool, **arguments)
+                mongo = AsyncMongoClient[dict[str, Any]](self._settings.url, _pool_class=AsyncSteadyPool, **arguments)
             except ConfigurationError as error:  # of mongodb+srv://, which is read only now
                 raise StoreMisconfigured(f"{self._server} cannot be used: {error}") from None
             self._opened = mongo[self._settings.database]

@@ -21,6 +21,7 @@ from .batches import MAX_LIMIT, Answer, Answers, Batch, Steps, waits
 from .commands import Command, Commands
 from .ear import Ear
 from .faults import ANY_FAULT
+from .pool import SteadyPool
 from .settings import CODEC, Settings
 from .transactions import InTransaction
 
@@ -129,7 +130,7 @@ class MongoStore:
         if self._closed:
             raise ClientClosed("the client was closed; open a new one")
         try:
-            return MongoClient(self._settings.url, **self._settings.arguments(self._timeout))
+            return MongoClient(self._settings.url, _pool_class=SteadyPool, **self._settings.arguments(self._timeout))
         except ConfigurationError as error:  # of mongodb+srv://, which is read only now
             raise StoreMisconfigured(f"{self._server} cannot be used: {error}") from None
 
