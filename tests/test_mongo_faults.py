@@ -9,7 +9,8 @@ from typing import Any, Literal
 import pytest
 from pymongo import AsyncMongoClient, MongoClient
 
-from solely.errors import Unanswered
+from solely import AsyncClient, Client
+from solely.errors import StoreDenied, Unanswered
 from solely.fencing import StaleFence, fenced_update, fenced_update_async
 from solely.model import Entry, State
 from solely.ops import Acquire, Mark, Op, Read
@@ -180,3 +181,103 @@ def test_the_loss_of_one_connection_ends_those_that_lie_idle_and_not_those_in_us
             proxy.heal()
             assert slow.result(TIMEOUT) == [True]
         assert store.perform([Mark("mark/lost", "me", 100)]) == [True]
+
+
+# -- a transaction that is to be run again, by pymongo's own loop
+
+ABORTS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "conflict": (("findAndModify", "update"), {"errorCode": 112, "errorLabels": ["TransientTransactionError"]}),
+    "no such transaction": (("findAndModify", "update"), {"errorCode": 251}),
+    "lost connection": (("findAndModify", "update"), {"closeConnection": True}),
+    "stepped down": (("findAndModify", "update"), {"errorCode": 189}),
+    "too slow": (("findAndModify", "update"), {"errorCode": 50}),
+    "not prepared yet": (("createIndexes",), {"closeConnection": True}),
+}
+
+
+def run_repeatedly(url: str, server: Mongod, face: str, work: Callable[[Any], Any]) -> None:
+    """Calls `work(within)` in pymongo's with_transaction; what it returns is awaited in asyncio."""
+    if face == "blocking":
+        with (
+            Client(url, timeout=TIMEOUT) as once,
+            MongoClient[dict[str, Any]](server.url) as mongo,
+            mongo.start_session() as session,
+        ):
+            session.with_transaction(lambda session: work(once.within(session)))
+        return
+
+    async def main() -> None:
+        async with (
+            AsyncClient(url, timeout=TIMEOUT) as once,
+            AsyncMongoClient[dict[str, Any]](server.url) as mongo,
+            mongo.start_session() as session,
+        ):
+
+            async def callback(session: Any) -> Any:
+                return await work(once.within(session))
+
+            await session.with_transaction(callback)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("fault", ABORTS)
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_with_transaction_runs_again_what_was_aborted(
+    replica_set: Mongod, set_url: str, face: str, fault: str, many: bool
+) -> None:
+    commands, data = ABORTS[fault]
+    runs: list[str] = []
+
+    def work(within: Any) -> Any:
+        runs.append("run")
+        return within.first_many(["a", "b"]) if many else within.first("a")
+
+    if fault != "not prepared yet":
+        with Client(set_url) as once:
+            once.seen("a")
+    with replica_set.failing(*commands, **data):
+        run_repeatedly(set_url, replica_set, face, work)
+    assert len(runs) == 2
+    with Client(set_url) as once:
+        assert once.seen("a")
+        assert once.seen("b") is many
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_with_transaction_runs_again_who_met_another_transaction(replica_set: Mongod, set_url: str, face: str) -> None:
+    with (
+        Client(set_url, timeout=TIMEOUT) as once,
+        MongoClient[dict[str, Any]](replica_set.url) as mongo,
+        mongo.start_session() as session,
+    ):
+        session.start_transaction()
+        assert once.within(session).first("a")
+        runs: list[str] = []
+
+        def work(within: Any) -> Any:
+            runs.append("run")
+            if len(runs) == 2:
+                session.commit_transaction()
+            return within.first("a")
+
+        run_repeatedly(set_url, replica_set, face, work)
+        assert len(runs) == 2
+        assert once.seen("a")
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_with_transaction_does_not_run_again_what_cannot_succeed(replica_set: Mongod, set_url: str, face: str) -> None:
+    runs: list[str] = []
+
+    def work(within: Any) -> Any:
+        runs.append("run")
+        return within.first("a")
+
+    with Client(set_url) as once:
+        once.seen("a")
+    denied = replica_set.failing("findAndModify", "update", errorCode=13)
+    with denied, pytest.raises(StoreDenied):
+        run_repeatedly(set_url, replica_set, face, work)
+    assert len(runs) == 1

@@ -26,7 +26,7 @@ from .commands import Command, Commands
 from .ear import AsyncEar
 from .faults import ANY_FAULT
 from .settings import CODEC, Settings
-from .transactions import InTransaction
+from .transactions import InTransaction, repeatable
 
 T = TypeVar("T")
 
@@ -68,13 +68,15 @@ class AsyncMongoStore:
     async def perform_within(self, session: AsyncClientSession, ops: Sequence[Op]) -> list[Reply]:
         """Performs the ops in the session's transaction, with which they commit or abort.
 
-        StoreUnavailable if that was aborted by a conflict and is to be run again; InvalidInput if there is none. Who
-        cancels it stops it: nothing may go on in a transaction that its owner is about to abort.
+        StoreUnavailable if that was aborted by a conflict and is to be run again, which pymongo's with_transaction
+        does by itself; InvalidInput if there is none. Who cancels it stops it: nothing may go on in a transaction that
+        its owner is about to abort.
         """
         batch = InTransaction(self._commands, self._server, session, AsyncClientSession)
-        if not self._prepared:
-            await self._prepare()
-        return await self._drive(batch.perform_all(ops), session.client[self._settings.database], session)
+        with repeatable():
+            if not self._prepared:
+                await self._prepare()
+            return await self._drive(batch.perform_all(ops), session.client[self._settings.database], session)
 
     def listen(self, tell: Tell) -> None:
         self._ear.tell = tell

@@ -23,7 +23,7 @@ from .ear import Ear
 from .faults import ANY_FAULT
 from .pool import SteadyPool
 from .settings import CODEC, Settings
-from .transactions import InTransaction
+from .transactions import InTransaction, repeatable
 
 T = TypeVar("T")
 
@@ -71,13 +71,14 @@ class MongoStore:
     def perform_within(self, session: ClientSession, ops: Sequence[Op]) -> list[Reply]:
         """Performs the ops in the session's transaction, with which they commit or abort.
 
-        StoreUnavailable if that was aborted by a conflict and is to be run again; InvalidInput if there is none.
+        StoreUnavailable if that was aborted by a conflict and is to be run again, which pymongo's with_transaction
+        does by itself; InvalidInput if there is none.
         """
         batch = InTransaction(self._commands, self._server, session, ClientSession)
-        if not self._prepared:
-            self._prepare()
-        database = session.client[self._settings.database]
-        return self._drive(batch.perform_all(ops), database, session)
+        with repeatable():
+            if not self._prepared:
+                self._prepare()
+            return self._drive(batch.perform_all(ops), session.client[self._settings.database], session)
 
     def listen(self, tell: Tell) -> None:
         self._ear.tell = tell
