@@ -15,16 +15,18 @@ from solely.fencing import StaleFence, fenced_update, fenced_update_async
 from solely.model import Entry, State
 from solely.ops import Acquire, Mark, Op, Read
 from solely.stores import Store
+from solely.stores import mongo as mongo_store
 from solely.stores.mongo import open_async, open_blocking
-from solely.testing.face import Looped, fresh
+from solely.testing.face import fresh
 from solely.testing.promises.reading import cut_text
 from solely.testing.proxy import FaultProxy
+from tests.both_faces import FACES
+from tests.both_stores import opening_stores, underlying
 from tests.client.wire import about, before, through
 from tests.conftest import in_collection
 from tests.mongo_server import Mongod
 
 TIMEOUT = 10.0  # seconds: a busy test machine is no outage
-FACES = ["blocking", "asyncio"]
 
 
 @pytest.fixture
@@ -34,21 +36,8 @@ def set_url(replica_set: Mongod) -> str:
 
 @pytest.fixture(params=FACES)
 def open_store(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Store]]:
-    """Opens stores of either face, all of which are closed in the end."""
-    opened: list[Any] = []
-
-    def opening(url: str) -> Store:
-        if request.param == "blocking":
-            opened.append(open_blocking(url, clock=None, timeout=TIMEOUT))
-        else:
-            opened.append(Looped(lambda: open_async(url, clock=None, timeout=TIMEOUT)))
-        return opened[-1]  # type: ignore[no-any-return]
-
-    yield opening
-    for store in opened:
-        store.close()
-        if isinstance(store, Looped):
-            store.stop()
+    with opening_stores(request.param, mongo_store, timeout=TIMEOUT) as opener:
+        yield opener
 
 
 # -- the server quotes a key in its message on a duplicate, cut off in the middle of a letter
@@ -139,8 +128,7 @@ def test_a_stale_holder_is_refused_whatever_the_id_of_the_document(replica_set: 
 
 def knows_the_primary(store: Any) -> bool:
     """True if the driver of this store would send to a primary now, without looking for one first."""
-    opened = getattr(store, "_store", store)._opened
-    return bool(opened.client.topology_description.has_writable_server())
+    return bool(underlying(store)._opened.client.topology_description.has_writable_server())
 
 
 @pytest.fixture
