@@ -219,6 +219,23 @@ def test_an_op_alone_is_one_command_and_many_are_two(monkeypatch: pytest.MonkeyP
         assert sent.names() == ["update"]
 
 
+@pytest.mark.parametrize("company", [[], [Mark("mark/company", "o", 1)]], ids=["alone", "as one of many"])
+def test_a_holder_who_renewed_while_another_waits_releases_in_one_command(
+    monkeypatch: pytest.MonkeyPatch, set_url: str, company: list[Op]
+) -> None:
+    """The cheap release of a key for which nobody waits would be tried in vain, and the waiter woken later."""
+    with (
+        watched(monkeypatch, set_url) as (store, sent),
+        closing(open_blocking(set_url, clock=None, timeout=5)) as other,
+    ):
+        one(store, Acquire("lock/a", "o", 10))
+        one(other, Acquire("lock/a", "p", 10, client=other.client))
+        store.perform([Renew("lock/a", "o", 10), *company])
+        sent.commands.clear()
+        assert one(store, Release("lock/a", "o")) is Released.RELEASED
+        assert [name for name in sent.names() if name != "getMore"] == ["findAndModify"]  # that one is of who waits
+
+
 def test_every_write_waits_for_the_journal_of_a_majority_and_sends_no_time(
     monkeypatch: pytest.MonkeyPatch, set_url: str
 ) -> None:
