@@ -7,7 +7,8 @@ with Mongod(replica_set=True) as server:
 """
 
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,16 @@ class Mongod(Valkey):
         except OperationFailure as error:
             if error.code != ALREADY_INITIATED:  # it was, and is about to elect itself
                 raise
+
+    @contextmanager
+    def failing(self, *commands: str, times: int = 1, **data: Any) -> Iterator[None]:
+        """Fails the next commands of these names; for a server with `enableTestCommands=1`."""
+        names = {"failCommands": list(commands), "failInternalCommands": False}
+        self.ask({"configureFailPoint": "failCommand", "mode": {"times": times}, "data": {**names, **data}})
+        try:
+            yield
+        finally:
+            self.ask({"configureFailPoint": "failCommand", "mode": "off"})
 
     def step_down(self, seconds: int = 1) -> None:
         """Makes the primary a secondary for that long; it then elects itself again."""

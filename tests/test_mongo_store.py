@@ -219,6 +219,23 @@ def test_an_op_alone_is_one_command_and_many_are_two(monkeypatch: pytest.MonkeyP
         assert sent.names() == ["update"]
 
 
+@pytest.mark.parametrize("company", [[], [Mark("mark/company", "o", 1)]], ids=["alone", "as one of many"])
+def test_a_holder_who_renewed_while_another_waits_releases_in_one_command(
+    monkeypatch: pytest.MonkeyPatch, set_url: str, company: list[Op]
+) -> None:
+    """The cheap release of a key for which nobody waits would be tried in vain, and the waiter woken later."""
+    with (
+        watched(monkeypatch, set_url) as (store, sent),
+        closing(open_blocking(set_url, clock=None, timeout=5)) as other,
+    ):
+        one(store, Acquire("lock/a", "o", 10))
+        one(other, Acquire("lock/a", "p", 10, client=other.client))
+        store.perform([Renew("lock/a", "o", 10), *company])
+        sent.commands.clear()
+        assert one(store, Release("lock/a", "o")) is Released.RELEASED
+        assert [name for name in sent.names() if name != "getMore"] == ["findAndModify"]  # that one is of who waits
+
+
 def test_every_write_waits_for_the_journal_of_a_majority_and_sends_no_time(
     monkeypatch: pytest.MonkeyPatch, set_url: str
 ) -> None:
@@ -409,6 +426,16 @@ def test_check_tells_version_members_clock_and_concern(url: str) -> None:
     assert ("replica set solely of 1" in text) != ("warning: stands alone" in text)
 
 
+def test_check_tells_the_clock_right_wherever_the_client_is(store: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert "warning: its clock differs" not in _text(store.check())
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 # -- hints
 
 
@@ -439,17 +466,6 @@ def test_a_server_that_stands_alone_is_polled(standalone: Mongod) -> None:
 # -- outages, each a clear error and never a grant
 
 
-@contextmanager
-def failing(server: Mongod, *commands: str, times: int = 1, **data: Any) -> Iterator[None]:
-    """The server fails the next commands of these names."""
-    names = {"failCommands": list(commands), "failInternalCommands": False}
-    server.ask({"configureFailPoint": "failCommand", "mode": {"times": times}, "data": {**names, **data}})
-    try:
-        yield
-    finally:
-        server.ask({"configureFailPoint": "failCommand", "mode": "off"})
-
-
 @pytest.mark.parametrize(
     ("fault", "expected", "cause"),
     [
@@ -471,7 +487,7 @@ def test_each_failure_of_the_server_is_named(
 ) -> None:
     one(store, Read("lock/a"))
     ops: list[Op] = [Acquire("lock/a", "o", 10), *([Mark("mark/a", "o", 10)] if many else [])]
-    with failing(replica_set, "findAndModify", "update", **fault):
+    with replica_set.failing("findAndModify", "update", **fault):
         try:
             (told, *_) = store.perform(ops)
         except StoreError as error:
@@ -488,7 +504,7 @@ def test_a_failure_after_a_part_was_performed_leaves_the_batch_unanswered(
     replica_set: Mongod, store: MongoStore
 ) -> None:
     one(store, Read("lock/a"))
-    with failing(replica_set, "find", errorCode=10107), pytest.raises(Unanswered):
+    with replica_set.failing("find", errorCode=10107), pytest.raises(Unanswered):
         store.perform([Acquire("lock/a", "o", 10), Acquire("lock/b", "o", 10)])
     entries = store.perform([Acquire("lock/a", "o", 10), Acquire("lock/b", "o", 10)])
     assert [isinstance(entry, Entry) and entry.owner for entry in entries] == ["o", "o"]

@@ -20,13 +20,13 @@ from ...model import Entry, Finding
 from ...ops import Op, Reply
 from .. import Clock, Tell
 from . import questions
-from .aio_pool import TidyPool
+from .aio_pool import AsyncSteadyPool
 from .batches import MAX_LIMIT, Answer, Answers, Batch, Steps, waits
 from .commands import Command, Commands
 from .ear import AsyncEar
 from .faults import ANY_FAULT
-from .settings import Settings
-from .transactions import InTransaction
+from .settings import CODEC, Settings
+from .transactions import InTransaction, repeatable
 
 T = TypeVar("T")
 
@@ -68,13 +68,15 @@ class AsyncMongoStore:
     async def perform_within(self, session: AsyncClientSession, ops: Sequence[Op]) -> list[Reply]:
         """Performs the ops in the session's transaction, with which they commit or abort.
 
-        StoreUnavailable if that was aborted by a conflict and is to be run again; InvalidInput if there is none. Who
-        cancels it stops it: nothing may go on in a transaction that its owner is about to abort.
+        StoreUnavailable if that was aborted by a conflict and is to be run again, which pymongo's with_transaction
+        does by itself; InvalidInput if there is none. Who cancels it stops it: nothing may go on in a transaction that
+        its owner is about to abort.
         """
         batch = InTransaction(self._commands, self._server, session, AsyncClientSession)
-        if not self._prepared:
-            await self._prepare()
-        return await self._drive(batch.perform_all(ops), session.client[self._settings.database], session)
+        with repeatable():
+            if not self._prepared:
+                await self._prepare()
+            return await self._drive(batch.perform_all(ops), session.client[self._settings.database], session)
 
     def listen(self, tell: Tell) -> None:
         self._ear.tell = tell
@@ -146,7 +148,7 @@ class AsyncMongoStore:
         if self._opened is None:
             try:
                 arguments = self._settings.arguments(self._timeout)
-                mongo = AsyncMongoClient[dict[str, Any]](self._settings.url, _pool_class=TidyPool, **arguments)
+                mongo = AsyncMongoClient[dict[str, Any]](self._settings.url, _pool_class=AsyncSteadyPool, **arguments)
             except ConfigurationError as error:  # of mongodb+srv://, which is read only now
                 raise StoreMisconfigured(f"{self._server} cannot be used: {error}") from None
             self._opened = mongo[self._settings.database]
@@ -178,7 +180,7 @@ async def _send(
     command: Command, database: AsyncDatabase[dict[str, Any]], session: AsyncClientSession | None
 ) -> Answer:
     try:
-        return await database.command(command, session=session)
+        return await database.command(command, session=session, codec_options=CODEC)
     except ANY_FAULT as error:
         return error
 

@@ -1,4 +1,4 @@
-"""pymongo's own pool of asyncio connections, mended where it leaves a socket open."""
+"""As pool.py for asyncio; and mended where pymongo leaves a socket open."""
 
 from __future__ import annotations
 
@@ -8,14 +8,33 @@ from typing import Any
 
 from pymongo.asynchronous.pool import Pool
 
+from .pool import is_lost
 
-class TidyPool(Pool):
-    """Closes the socket of a connect that is cancelled, as close() does to a monitor that has just lost its server.
 
-    pymongo closes it when the connect fails, but leaves one that is cancelled to the garbage collector.
-    """
+class AsyncSteadyPool(Pool):
+    """A lost connection ends those that lie idle here, too, and has no other consequence: see SteadyPool."""
 
     async def connect(self, handler: Any = None) -> Any:
+        connection = await self._connect_tidily(handler)
+        if not self.is_sdam:  # a monitor knows what to do
+            connection._raise_connection_failure = self._clear_before(connection)
+        return connection
+
+    def _clear_before(self, connection: Any) -> Any:
+        fail = connection._raise_connection_failure
+
+        async def clear_and_fail(error: BaseException) -> None:
+            if is_lost(connection, error):
+                await self.reset_without_pause()
+            await fail(error)
+
+        return clear_and_fail
+
+    async def _connect_tidily(self, handler: Any) -> Any:
+        """Closes the socket of a connect that is cancelled, as close() does to a monitor that has just lost its server.
+
+        pymongo closes it when the connect fails, but leaves one that is cancelled to the garbage collector.
+        """
         try:
             return await super().connect(handler)
         except asyncio.CancelledError as cancelled:

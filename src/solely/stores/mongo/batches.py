@@ -29,6 +29,7 @@ from ...ops import (
     Push,
     Read,
     Release,
+    Renew,
     Reply,
     Return,
     Take,
@@ -109,8 +110,7 @@ class Batch:
 
     def _quickly(self, op: Acquire | Release) -> Steps[Reply]:
         """The cheap command, where it is likely to do; else, or if it did nothing, the one that decides everything."""
-        contended = self._commands.contended
-        command = None if op.key in contended else self._commands.quick(op)
+        command = None if op.key in self._commands.contended else self._commands.quick(op)
         if command is not None:
             try:
                 (result,) = yield from self._ask([command])
@@ -121,9 +121,7 @@ class Batch:
                     return quick.acquired(op, result)
                 if result["n"]:
                     return Released.RELEASED
-        reply = yield from self._modify(op)
-        contended.learn(op.key, reply)
-        return reply
+        return (yield from self._modify(op))
 
     def _modify(self, op: Op) -> Steps[Reply]:
         """The reply to one op; when another made the document at the same instant, nothing was performed: again."""
@@ -140,7 +138,10 @@ class Batch:
     def _reply(self, op: Op, document: dict[str, Any] | None, name: str) -> Reply:
         if name and self._tell is not None and self._commands.client in replies.told(document, name):
             self._tell(key_of(op))
-        return plan_of(op).reply(op, document, name)
+        reply = plan_of(op).reply(op, document, name)
+        if type(op) is Acquire or type(op) is Release or type(op) is Renew:
+            self._commands.contended.learn(op.key, reply)
+        return reply
 
     # -- many
 

@@ -21,8 +21,9 @@ from .batches import MAX_LIMIT, Answer, Answers, Batch, Steps, waits
 from .commands import Command, Commands
 from .ear import Ear
 from .faults import ANY_FAULT
-from .settings import Settings
-from .transactions import InTransaction
+from .pool import SteadyPool
+from .settings import CODEC, Settings
+from .transactions import InTransaction, repeatable
 
 T = TypeVar("T")
 
@@ -70,13 +71,14 @@ class MongoStore:
     def perform_within(self, session: ClientSession, ops: Sequence[Op]) -> list[Reply]:
         """Performs the ops in the session's transaction, with which they commit or abort.
 
-        StoreUnavailable if that was aborted by a conflict and is to be run again; InvalidInput if there is none.
+        StoreUnavailable if that was aborted by a conflict and is to be run again, which pymongo's with_transaction
+        does by itself; InvalidInput if there is none.
         """
         batch = InTransaction(self._commands, self._server, session, ClientSession)
-        if not self._prepared:
-            self._prepare()
-        database = session.client[self._settings.database]
-        return self._drive(batch.perform_all(ops), database, session)
+        with repeatable():
+            if not self._prepared:
+                self._prepare()
+            return self._drive(batch.perform_all(ops), session.client[self._settings.database], session)
 
     def listen(self, tell: Tell) -> None:
         self._ear.tell = tell
@@ -129,7 +131,7 @@ class MongoStore:
         if self._closed:
             raise ClientClosed("the client was closed; open a new one")
         try:
-            return MongoClient(self._settings.url, **self._settings.arguments(self._timeout))
+            return MongoClient(self._settings.url, _pool_class=SteadyPool, **self._settings.arguments(self._timeout))
         except ConfigurationError as error:  # of mongodb+srv://, which is read only now
             raise StoreMisconfigured(f"{self._server} cannot be used: {error}") from None
 
@@ -153,7 +155,7 @@ def _send(commands: list[Command], database: Database[dict[str, Any]], session: 
     answers: list[Answer] = []
     for command in commands:
         try:
-            answers.append(database.command(command, session=session))
+            answers.append(database.command(command, session=session, codec_options=CODEC))
         except ConnectionFailure as error:
             return answers + [error] * (len(commands) - len(answers))
         except ANY_FAULT as error:

@@ -3,6 +3,10 @@
 No hint is written for its own sake: a Release that offers the key, or a Finish, says in the document's `told` who is to
 be told, and each client watches for its own name there. A server that stands alone has no change streams; then the
 store polls.
+
+A change stream shows what a majority has in its journal, and that is also when the Release is answered: the hint comes
+some 0.1 ms after the answer (measured on one machine: both 3 ms after the Release was sent). So no setting of the
+stream makes it sooner. A wake-up takes two durable writes, the Release and the Acquire of who was woken.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ _CAUSES: dict[int, tuple[type[StoreError], str]] = {
     17419: (StoreFailed, "cannot keep a document larger than 16 MiB"),
     17420: (StoreFailed, "cannot keep a document larger than 16 MiB"),
 }
-_ABORTED = "TransientTransactionError"
+ABORTED = "TransientTransactionError"  # pymongo's label of errors after which a transaction is to be run again
 
 
 ANY_FAULT = (PyMongoError, BSONError)  # the second: it could not even be sent
@@ -97,7 +97,7 @@ def answered(server: str, code: int | None, text: str) -> StoreError:
 
 def aborted(server: str, error: PyMongoError | BSONError) -> StoreError:
     """What went wrong inside a transaction: it is over, and nothing of it was performed."""
-    if isinstance(error, PyMongoError) and error.has_error_label(_ABORTED):
+    if isinstance(error, PyMongoError) and error.has_error_label(ABORTED):
         return StoreUnavailable(f"{server}: the transaction was aborted by a conflict; run it again ({_short(error)})")
     reason = explain(server, error)
     if isinstance(reason, StoreUnavailable) or not isinstance(reason, StoreError):

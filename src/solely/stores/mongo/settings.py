@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlunsplit
 
+from bson.codec_options import CodecOptions
 from pymongo.errors import PyMongoError
 from pymongo.uri_parser import parse_uri
 
@@ -12,6 +13,9 @@ from ...errors import InvalidInput
 from ...urls import split_url
 
 DATABASE = COLLECTION = "solely"
+# How answers are read. The server quotes a key in some of its errors and cuts it off in the middle of a letter: such an
+# error must be readable, too. No text that we keep is changed by this, since all of it is valid.
+CODEC: CodecOptions[dict[str, Any]] = CodecOptions(tz_aware=True, unicode_decode_error_handler="replace")
 _MAX_NAME = 120  # bytes: all that MongoDB allows for database and collection together, less the longest database name
 
 
@@ -44,7 +48,8 @@ class Settings(NamedTuple):
             "heartbeatFrequencyMS": 1_000,
             "readPreference": "primary",
             "connect": False,
-            "tz_aware": True,
+            "tz_aware": CODEC.tz_aware,
+            "unicode_decode_error_handler": CODEC.unicode_decode_error_handler,
             "appname": "solely",
         }
 

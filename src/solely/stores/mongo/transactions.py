@@ -6,17 +6,35 @@ once by a conflict, and an op outside of any transaction waits for the commit, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from bson.errors import BSONError
 from pymongo.errors import PyMongoError
 
-from ...errors import InvalidInput, SolelyError, StoreError
+from ...errors import InvalidInput, SolelyError, StoreError, StoreUnavailable
 from ...ops import Op, Reply
 from .batches import Batch, Steps
 from .commands import Commands
-from .faults import aborted
+from .faults import ABORTED, aborted
+
+
+class Aborted(StoreUnavailable, PyMongoError):
+    """A StoreUnavailable on which pymongo's with_transaction runs the transaction again, as on an error of its own."""
+
+    def __init__(self, message: str) -> None:
+        StoreUnavailable.__init__(self, message)
+        PyMongoError.__init__(self, message, error_labels=(ABORTED,))
+
+
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """Raises Aborted where it would be StoreUnavailable: nothing of the transaction was performed."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise Aborted(str(error)) from None
 
 
 class InTransaction(Batch):

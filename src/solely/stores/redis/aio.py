@@ -245,6 +245,7 @@ class AsyncRedisStore:
         if routes is None:
             known = set(self._wires) if self._settings.cluster else set[Address]()
             self._routes = routes = await self._drive(find_routes(self._settings, known))
+            self._ear.follow(routes[0] or self._settings.seeds[0])
         return routes
 
     async def _drive(self, asking: Generator[Question, Any, T]) -> T:

@@ -15,6 +15,7 @@ from .. import Tell
 from .aio_wire import AsyncWire
 from .ear import FIRST_RETRY, LONGEST_RETRY, SILENCE
 from .health import warn_once
+from .settings import Address
 
 
 class EarWire(AsyncWire):
@@ -41,6 +42,9 @@ class AsyncEar:
         self._patience = patience
         self._task: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()  # the current try to subscribe has succeeded or failed
+        self._hurry = asyncio.Event()  # ends a rest between two tries
+        self._home: Address | None = None  # where requests go
+        self._failed = 0  # tries to subscribe since the last that succeeded
         self._wire: EarWire | None = None
 
     async def prepare(self) -> None:
@@ -50,6 +54,15 @@ class AsyncEar:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="solely-redis-ear")
         with suppress(TimeoutError):
             await asyncio.wait_for(self._settled.wait(), self._patience)
+
+    def follow(self, home: Address) -> None:
+        """Requests go to this server from now on: subscribes there, too, if it listens to another or to none."""
+        if home == self._home:
+            return
+        self._home = home
+        self._hurry.set()
+        if self._wire is not None and self._wire.address != home:
+            self.drop()
 
     def drop(self) -> None:
         """The connection leads to the wrong server: connect again."""
@@ -63,12 +76,12 @@ class AsyncEar:
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        failed = 0
         while True:
             self._settled.clear()
+            self._hurry.clear()
             try:
                 self._wire = await self._connect()
-                failed = await self._listen(self._wire, failed)
+                await self._listen(self._wire)
             except (StoreError, ClientClosed):
                 pass  # those who send ops are told the reason; here only the hints are late
             finally:  # also if the task ends: the next waiter starts another
@@ -77,22 +90,26 @@ class AsyncEar:
                 if self._wire is not None:
                     wire, self._wire = self._wire, None
                     await wire.close()
-            await asyncio.sleep(backoff(failed, first=FIRST_RETRY, longest=LONGEST_RETRY, spread=0.0, chance=0.5))
-            failed += 1
+            rest = backoff(self._failed, first=FIRST_RETRY, longest=LONGEST_RETRY, spread=0.0, chance=0.5)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), rest)
+            self._failed += 1
 
-    async def _listen(self, wire: EarWire, failed: int) -> int:
+    async def _listen(self, wire: EarWire) -> None:
+        if self._home not in (None, wire.address):  # requests went elsewhere while it connected
+            return
         wire.tell = self._tell
         answer = await wire.ask("SUBSCRIBE", self._channel)
         if isinstance(answer, ReplyError):
             warn_once(f"{wire.address} gives no hints, so waiters only look every second: {answer}")
-            return failed
+            return
         self.ready = True
+        self._failed = 0
         self._settled.set()
         while not wire.lost.done():
             await asyncio.wait([wire.lost], timeout=SILENCE)
             if not wire.lost.done():
                 await wire.ask("PING")  # ends the connection if it is not answered
-        return 0
 
     def _tell(self, key: str) -> None:
         if self.tell is not None:

@@ -225,6 +225,7 @@ class RedisStore:
         if routes is None:
             known = set(self._idle) if self._cluster else set[Address]()
             self._routes = routes = self._drive(find_routes(self._settings, known))
+            self._ear.follow(routes[0] or self._settings.seeds[0])
         return routes
 
     def _new_ear(self) -> Ear:

@@ -15,13 +15,15 @@ from .codec import packed
 from .health import warn_once
 
 if TYPE_CHECKING:
+    from .settings import Address
     from .wire import Wire
 
 PING = packed("PING")
 
-# Seconds of silence after which the server is asked whether it is still there: a waiter looks again every second
-# anyway, so this only bounds how long a dead connection goes unnoticed.
-SILENCE = 10.0
+# Seconds of silence after which the server is asked whether it is still there: bounds how long a dead connection goes
+# unnoticed, together with the store's timeout for the answer. Meanwhile a waiter looks only every second; a PING costs
+# the server a few microseconds.
+SILENCE = 2.0
 # Seconds between tries to hear again, at first and at most: a restart takes less than the first few, and nobody hangs
 # meanwhile, because a waiter also looks again by itself.
 FIRST_RETRY, LONGEST_RETRY = 0.05, 2.0
@@ -40,6 +42,9 @@ class Ear:
         self._thread: threading.Thread | None = None
         self._settled = threading.Event()  # the current try to subscribe has succeeded or failed
         self._closed = threading.Event()
+        self._hurry = threading.Event()  # ends a rest between two tries
+        self._home: Address | None = None  # where requests go
+        self._failed = 0  # tries to subscribe since the last that succeeded
         self._wire: Wire | None = None
 
     def prepare(self) -> None:
@@ -52,6 +57,16 @@ class Ear:
                 self._thread.start()
         self._settled.wait(self._patience)
 
+    def follow(self, home: Address) -> None:
+        """Requests go to this server from now on: subscribes there, too, if it listens to another or to none."""
+        if home == self._home:
+            return
+        self._home = home
+        self._hurry.set()
+        wire = self._wire
+        if wire is not None and wire.address != home:
+            wire.shut()
+
     def drop(self) -> None:
         """The connection leads to the wrong server: connect again."""
         wire = self._wire
@@ -61,6 +76,7 @@ class Ear:
     def close(self) -> None:
         """Ends the thread."""
         self._closed.set()
+        self._hurry.set()
         self.drop()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -72,12 +88,12 @@ class Ear:
             self._wire.close()
 
     def _run(self) -> None:
-        failed = 0
         while not self._closed.is_set():
             self._settled.clear()
+            self._hurry.clear()
             try:
                 self._wire = self._connect()
-                failed = self._listen(self._wire, failed)
+                self._listen(self._wire)
             except (OSError, HiredisError, StoreError, ClientClosed):
                 pass  # those who send ops are told the reason; here only the hints are late
             finally:  # also if the thread ends: the next waiter starts another
@@ -86,19 +102,21 @@ class Ear:
                     self._wire.close()
                     self._wire = None
                 self._settled.set()
-            self._closed.wait(backoff(failed, first=FIRST_RETRY, longest=LONGEST_RETRY, spread=0.0, chance=0.5))
-            failed += 1
+            self._hurry.wait(backoff(self._failed, first=FIRST_RETRY, longest=LONGEST_RETRY, spread=0.0, chance=0.5))
+            self._failed += 1
 
-    def _listen(self, wire: Wire, failed: int) -> int:
+    def _listen(self, wire: Wire) -> None:
+        if self._home not in (None, wire.address):  # requests went elsewhere while it connected
+            return
         wire.be_patient(SILENCE)
         answer = wire.ask("SUBSCRIBE", self._channel)
         if isinstance(answer, ReplyError):
             warn_once(f"{wire.address} gives no hints, so waiters only look every second: {answer}")
-            return failed
+            return
         self.ready = True
+        self._failed = 0
         self._settled.set()
         self._hear(wire)
-        return 0
 
     def _hear(self, wire: Wire) -> None:
         """Tells what is heard, until the connection ends or stays silent to a question."""
@@ -109,10 +127,13 @@ class Ear:
             except (BlockingIOError, TimeoutError):
                 if asked:
                     return
-                wire.send(PING)
                 asked = True
+                wire.be_patient(self._patience)
+                wire.send(PING)
                 continue
-            asked = False
+            if asked:
+                asked = False
+                wire.be_patient(SILENCE)
             # An error in answer to PING (MISCONF, BUSY, …) is an answer, too: the server is there, and tells on.
             if type(message) is list and message[0] == b"message" and self.tell is not None:
                 self.tell(message[2].decode("utf-8", "replace"))

@@ -14,6 +14,12 @@ KEYS = (
 )  # fmt: skip
 
 
+def cut_text(size: int, offset: int) -> str:
+    """A text of so many bytes: ASCII up to the offset, then letters of four bytes, and ASCII to fill it up."""
+    letters = max(0, size - offset) // 4
+    return "a" * min(offset, size) + "\N{KEY}" * letters + "z" * (size - min(offset, size) - 4 * letters)
+
+
 class ReadingPromises:
     """Read, scan, check and close."""
 
@@ -43,6 +49,18 @@ class ReadingPromises:
         for key in longest:
             assert store.one(Acquire(key, f"owner-{key[-1]}", 10)).owner == f"owner-{key[-1]}"
         assert [entry.key for entry in store.scan(f"lock/{stem}")] == longest
+
+    def test_a_held_key_is_refused_whatever_letters_and_length_it_has(self, store: Face) -> None:
+        """Some server quotes the key in an error, cut off at some byte, which may be in the middle of a letter."""
+        stem = fresh("lock/cut") + "/"
+        keys = [stem + cut_text(size, offset) for size in (64, 96, 128, 192, 256, 384, 480) for offset in range(4)]
+        for entry in store.perform(*(Acquire(key, "holder", 10) for key in keys)):
+            assert isinstance(entry, Entry)
+            assert entry.owner == "holder"
+        for key in keys:
+            entry = store.one(Acquire(key, "other", 10))
+            assert (entry.key, entry.state, entry.owner) == (key, State.HELD, "")
+            assert store.one(Mark(key, "other", 10)) is False
 
     def test_a_glob_in_a_prefix_is_only_text(self, store: Face) -> None:
         stem = fresh("lock/glob")
