@@ -86,11 +86,11 @@ class PostgresDatabase(Speaker):
     async def migrating(self) -> AsyncIterator[Database]:
         if not self._settings.migrates:
             raise failed(DataError, self._pool.where, "migrate=never forbids to change tables; run `solely migrate`")
-        schema = f'"{self._settings.schema}"'
+        queries = self._settings.queries
         async with self.transaction(timeout=MIGRATING) as inside:
             await inside.rows("SELECT pg_advisory_xact_lock(:lock)", lock=LOCK)
-            if await inside.row("SELECT 1 AS answer WHERE to_regnamespace(:schema) IS NULL", schema=schema):
-                await inside.run(f"CREATE SCHEMA {schema}")
+            if not await inside.rows(queries["find_schema"].decode()):
+                await inside.run(queries["create_schema"].decode())
             yield inside
 
     async def close(self) -> None:

@@ -85,10 +85,17 @@ SELECT {raise_fences}($1::text)::text
 SELECT coalesce(max(number), 0)::text FROM {migrations}
 
 -- name: begin_migration
-BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({migration_lock}), to_regnamespace({schema_name})::text
+BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({migration_lock})
+
+-- name: find_schema
+-- Sent once the lock is granted, and read from the table: to_regnamespace() may answer what this connection, which may
+-- be a pooled one, remembers from before another process made the schema.
+SELECT FROM pg_namespace WHERE nspname = {schema_name}
 
 -- name: create_schema
-CREATE SCHEMA {schema}
+-- A store of another table and the data of the applications may make the same schema at this moment, under locks of
+-- their own: then this waits for their commit, and the schema is there.
+DO $$ BEGIN CREATE SCHEMA {schema}; EXCEPTION WHEN duplicate_schema OR unique_violation THEN NULL; END $$
 
 -- name: create_migrations
 CREATE TABLE IF NOT EXISTS {migrations} (

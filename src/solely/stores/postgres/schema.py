@@ -27,8 +27,8 @@ def migrate(settings: Settings, to: int = NEWEST) -> int:
     wire = Wire(settings, MIGRATING)
     queries, names = settings.queries, settings.names
     try:
-        begun = wire.ask(queries["begin_migration"])
-        if begun.get_value(0, 1) is None:
+        wire.ask(queries["begin_migration"])
+        if not wire.ask(queries["find_schema"]).ntuples:
             wire.ask(queries["create_schema"])
         done = int(wire.ask(queries["create_migrations"], queries["migrated"]).get_value(0, 0))
         for step in MIGRATIONS:
