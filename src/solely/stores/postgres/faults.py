@@ -28,7 +28,7 @@ class Stale(StoreUnavailable):
 _MIGRATE = "the tables or functions of this store are missing: open it with migrate=auto, or call migrate(url)"
 _PRIVILEGES = (
     "the database user lacks a privilege: it needs USAGE and CREATE on the schema to migrate, and else USAGE on "
-    "the schema and the sequence, and SELECT, INSERT, UPDATE, DELETE on the tables"
+    "the schema, SELECT and UPDATE on the sequence, and SELECT, INSERT, UPDATE, DELETE on the tables"
 )
 _STANDBY = "this server cannot write: it is a replica instead of the primary, or read-only; give the primary's address"
 _REPEAT = "the transaction met another one and was undone: repeat it as a whole"

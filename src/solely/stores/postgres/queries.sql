@@ -78,9 +78,6 @@ SELECT pg_is_in_recovery()::text, current_setting('transaction_read_only'),
     (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text || ' ' || coalesce(to_regclass({fence_name})::oid::text, ''),
     coalesce(to_regclass({migrations_name})::text, ''), current_setting('transaction_isolation'), current_setting('server_encoding')
 
--- name: raise_fences
-SELECT {raise_fences}($1::text)::text
-
 -- name: migrated
 SELECT coalesce(max(number), 0)::text FROM {migrations}
 

@@ -45,11 +45,11 @@ def migrate(settings: Settings, to: int = NEWEST) -> int:
 
 
 class Doorkeeper:
-    """Lets a connection in: to a primary whose schema is up to date and whose fences only grow."""
+    """Lets a connection in: to a primary whose schema is up to date."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.life = ""  # of the server in which all is known to be well
+        self.life = ""  # of the server in which the schema is known to be up to date
 
     def connect(self, timeout: float) -> Wire:
         """A connection that may be used; StoreUnavailable or StoreMisconfigured, naming the cause, if there is none."""
@@ -62,7 +62,6 @@ class Doorkeeper:
                     life, version = self._greet(wire)
                 elif version > NEWEST:
                     log.warning("newer_schema", extra={"schema_version": version, "known_version": NEWEST})
-                wire.call("raise_fences", (life,))
                 self.life = life
             if self._settings.pgbouncer:  # there this connection outlives the server
                 wire.settings = replace(self._settings, queries=self._settings.queries_in(life))
