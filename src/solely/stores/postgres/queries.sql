@@ -89,6 +89,11 @@ BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({migration_lo
 -- be a pooled one, remembers from before another process made the schema.
 SELECT FROM pg_namespace WHERE nspname = {schema_name}
 
+-- name: find_migrations
+-- As find_schema. The connection then does not remember that there is none, as it does after to_regclass().
+SELECT FROM pg_class
+WHERE relname = {migrations_bare} AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_name})
+
 -- name: create_schema
 -- A store of another table and the data of the applications may make the same schema at this moment, under locks of
 -- their own: then this waits for their commit, and the schema is there.

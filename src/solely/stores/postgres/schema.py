@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import replace
 
 from ...errors import StoreMisconfigured, StoreUnavailable
@@ -108,3 +109,18 @@ class Doorkeeper:
                 "migrate=never forbids to change it; call solely.stores.postgres.migrate(url) with a user who may"
             )
         migrate(self._settings)
+
+
+class Looking(threading.Thread):
+    """Looks at the server on a connection of its own, which brings the schema up to date. Keeps no process alive."""
+
+    def __init__(self, doorkeeper: Doorkeeper) -> None:
+        super().__init__(name="solely-looking", daemon=True)
+        self._doorkeeper = doorkeeper
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._doorkeeper.connect(MIGRATING).close()
+        except Exception as error:  # noqa: BLE001 - whoever waits for it raises it
+            self.error = error
