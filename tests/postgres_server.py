@@ -11,6 +11,7 @@ import os
 import pwd
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -264,6 +265,34 @@ def replica_of(primary: Postgres) -> Iterator[Postgres]:
             yield replica
     finally:
         shutil.rmtree(copy)
+
+
+@contextmanager
+def pooler_of(server: Postgres, *, places: int) -> Iterator[str]:
+    """A real pgbouncer that lends one of so many connections of the server per transaction: its URL for psycopg."""
+    assert PGBOUNCER is not None
+    with tempfile.TemporaryDirectory(prefix="solely-pgbouncer-") as name:
+        Path(name).chmod(0o755)  # the server's user reads its configuration
+        port, config = free_port(), Path(name) / "pgbouncer.ini"
+        config.write_text(
+            f"[databases]\n* = host={server.host} port={server.port} user=postgres password='{PASSWORD}'\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\npool_mode = transaction\n"
+            f"default_pool_size = {places}\nunix_socket_dir =\n"
+        )
+        process = subprocess.Popen(as_user(PGBOUNCER, str(config)), stderr=subprocess.DEVNULL)
+        try:
+            until(lambda: accepts(port), "pgbouncer")
+            yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def accepts(port: int) -> bool:
+    """True if somebody listens there."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
 
 
 def as_user(*command: str) -> list[str]:

@@ -18,6 +18,7 @@ from solely.copying.__main__ import main
 from solely.copying.cargo import HOLD
 from solely.copying.report import Fate
 from solely.errors import InvalidInput, StoreError, StoreFailed, StoreUnavailable, Unanswered
+from solely.fencing import FencedFile
 from solely.formats import write_watermark
 from solely.holder import Signature
 from solely.model import Entry, Item, State, item_key
@@ -127,6 +128,27 @@ def test_all_that_is_remembered_arrives_and_a_second_run_changes_nothing(
     assert list(listed(target)) == before  # not even a fence has moved
     clock.advance(2_000)
     assert {entry.kind for entry in listed(target)} == {"watermark", "item"}
+
+
+@pytest.mark.parametrize(("source_name", "target_name"), PAIRS)
+def test_fences_do_not_go_back_when_a_lock_moves_to_a_store_that_was_in_use(
+    opened: MakeStore, clock: ManualClock, tmp_path: Path, source_name: str, target_name: str
+) -> None:
+    """A guard has seen the fence of the last holder at the source; the next one holds the lock at the target."""
+    source, target = opened(source_name, clock), opened(target_name, clock)
+    target.perform([Acquire("lock/in-use", SECRET, 10)])
+    clock.advance(2_487)
+    guarded = FencedFile(tmp_path / "guarded")
+    fences = []
+    for store in (source, target):
+        [held] = store.perform([Acquire("lock/moved", SECRET, 10)])
+        assert isinstance(held, Entry)
+        guarded.write(b"", fence=held.fence)
+        fences.append(held.fence)
+        store.perform([Release("lock/moved", SECRET)])
+        copy_stores(source, target, clock=clock)
+        clock.advance(1)
+    assert fences[0] < fences[1]
 
 
 def test_five_thousand_entries_go_round_all_stores(opened: MakeStore, request: pytest.FixtureRequest) -> None:

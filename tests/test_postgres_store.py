@@ -4,13 +4,10 @@ import asyncio
 import os
 import secrets
 import socket
-import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -43,8 +40,8 @@ from solely.testing.clock import ManualClock
 from solely.testing.face import Face, Looped, fresh
 from solely.testing.machine import run_machine
 from tests.conftest import in_schema
-from tests.postgres_server import DEBIAN_POSTGRES, PASSWORD, PGBOUNCER, PYPI_POSTGRES, Postgres, as_user, replica_of
-from tests.servers import free_port, until
+from tests.postgres_server import DEBIAN_POSTGRES, PGBOUNCER, PYPI_POSTGRES, Postgres, pooler_of, replica_of
+from tests.servers import until
 
 SERVERS = {"18": PYPI_POSTGRES, "15": DEBIAN_POSTGRES}
 
@@ -421,24 +418,6 @@ def test_an_option_that_cannot_be_is_refused_before_any_connection(option: str) 
     with pytest.raises(InvalidInput) as caught:
         open_blocking(f"postgresql://me:hunter2@localhost/db?{option}", clock=None, timeout=1.0)
     assert "hunter2" not in str(caught.value)
-
-
-# -- fences
-
-
-def test_fences_grow_through_a_restored_backup_and_a_failover(server: Postgres) -> None:
-    url = in_schema(server.url)
-    names = parse(url).names
-    store = open_blocking(url, clock=None, timeout=5.0)
-    before = entry_of(store, "lock/a", Acquire("lock/a", "me", 10)).fence
-    store.close()
-    server.ask(f"SELECT setval({names['fence_name']}, 7)")
-    server.ask(f"UPDATE {names['server']} SET life = 'of another server'")
-    store = open_blocking(url, clock=None, timeout=5.0)
-    after = entry_of(store, "lock/b", Acquire("lock/b", "me", 10)).fence
-    assert before < after
-    assert abs(after / 1_000_000 - time.time()) < 60
-    store.close()
 
 
 # -- sweeping
@@ -937,13 +916,14 @@ def test_a_forked_child_has_connections_of_its_own(shared_url: str) -> None:
 # -- what the owner of the server should know
 
 
-def test_check_tells_what_breaks_a_promise(shared_url: str, server: Postgres) -> None:
-    store = open_blocking(shared_url, clock=None, timeout=5.0)
+def test_check_tells_what_breaks_a_promise(server: Postgres) -> None:
+    url = in_schema(server.url)  # of its own: fences follow the clocks of other tests, which are ahead
+    store = open_blocking(url, clock=None, timeout=5.0)
     assert {finding.level for finding in store.check()} == {"ok"}
-    careless = f"{shared_url}&options=-c%20synchronous_commit%3Doff"
+    careless = f"{url}&options=-c%20synchronous_commit%3Doff"
     found = open_blocking(careless, clock=None, timeout=5.0).check()
     assert next(f.text for f in found if f.level == "warning").startswith("synchronous_commit is off")
-    server.ask(f"SELECT setval({parse(shared_url).names['fence_name']}, {int((time.time() + 200_000) * 1e6)})")
+    server.ask(f"SELECT setval({parse(url).names['fence_name']}, {int((time.time() + 200_000) * 1e6)})")
     assert any("days ahead of the clock" in f.text for f in store.check() if f.level == "warning")
     store.close()
 
@@ -952,44 +932,16 @@ def test_check_tells_what_breaks_a_promise(shared_url: str, server: Postgres) ->
 
 
 @pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that every user may read: that of pytest is only for the user of the tests."""
-    with tempfile.TemporaryDirectory(prefix="solely-pgbouncer-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
-@pytest.fixture
-def pgbouncer(server: Postgres, open_folder: Path) -> Iterator[str]:
+def pgbouncer(server: Postgres) -> Iterator[str]:
     """A real pgbouncer that lends one connection of the server per transaction."""
-    assert PGBOUNCER is not None
-    port = free_port()
-    config = open_folder / "pgbouncer.ini"
-    config.write_text(
-        f"[databases]\npostgres = host={server.host} port={server.port} user=postgres password='{PASSWORD}'\n"
-        f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nauth_type = any\npool_mode = transaction\n"
-        "default_pool_size = 2\nunix_socket_dir =\n"
-    )
-    process = subprocess.Popen(as_user(PGBOUNCER, str(config)), stderr=subprocess.DEVNULL)
-    try:
-        url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
-        until(lambda: accepts(port), "pgbouncer")
-        yield f"{url}?pgbouncer=true"
-    finally:
-        process.kill()
-        process.wait()
+    with pooler_of(server, places=2) as address:
+        yield f"{address}?pgbouncer=true"
 
 
 def store_marks(store: Store, keys: list[str]) -> int:
     """Marks what is not marked yet, and tells how many are marked now."""
     store.perform([Mark(key, "last", 10) for key in keys])
     return sum(isinstance(r, Entry) and r.state is State.DONE for r in store.perform([Read(key) for key in keys]))
-
-
-def accepts(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
 
 
 if PGBOUNCER is not None:

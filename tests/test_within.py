@@ -575,6 +575,21 @@ def test_an_error_leaves_the_callers_transaction_as_it_was(sqlite: Sqlite) -> No
     assert sqlite.rows() == ["kept"]
 
 
+def test_a_statement_that_was_interrupted_says_to_run_it_again(sqlite: Sqlite) -> None:
+    """By the caller, in another thread or by a limit of time: as a statement_timeout does on PostgreSQL."""
+    with Client(sqlite.url) as once, closing(sqlite.begin()) as connection:
+        assert not once.within(connection).seen("a")
+        left = [True]
+        connection.set_progress_handler(lambda: bool(left and left.pop()), 1)
+        with pytest.raises(StoreUnavailable, match="interrupted"):
+            once.within(connection).first("a")
+        connection.set_progress_handler(None, 1)
+        connection.rollback()
+        connection.execute("BEGIN IMMEDIATE")
+        assert once.within(connection).first("a")
+        connection.commit()
+
+
 # -- a file that is shared with another program
 
 

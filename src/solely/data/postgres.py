@@ -26,8 +26,9 @@ Talk = Callable[[Connection], Coroutine[Any, Any, T]]
 MIGRATING = 60.0  # seconds for a migration, and to wait for another process's: a large table takes some
 LOCK = 0x736F6C656C79  # "solely": the advisory lock of all migrations of a database
 # Classes and codes of SQLSTATE that may work later: no connection, no login, no resources, an operator at work, a
-# replica, a deadlock or another transaction in the way. All else is the statement's own fault.
-_LATER = ("08", "28", "3D", "53", "57", "58", "40", "25006", "55P03")
+# replica, a transaction that was idle or open for too long, a deadlock or another transaction in the way. All else is
+# the statement's own fault.
+_LATER = ("08", "28", "3D", "53", "57", "58", "40", "25006", "25P03", "25P04", "55P03")
 # What a connection has prepared no longer fits the tables, which a later version has changed: a new one is needed.
 _STALE = ("0A000", "26000")
 
@@ -86,11 +87,11 @@ class PostgresDatabase(Speaker):
     async def migrating(self) -> AsyncIterator[Database]:
         if not self._settings.migrates:
             raise failed(DataError, self._pool.where, "migrate=never forbids to change tables; run `solely migrate`")
-        schema = f'"{self._settings.schema}"'
+        queries = self._settings.queries
         async with self.transaction(timeout=MIGRATING) as inside:
             await inside.rows("SELECT pg_advisory_xact_lock(:lock)", lock=LOCK)
-            if await inside.row("SELECT 1 AS answer WHERE to_regnamespace(:schema) IS NULL", schema=schema):
-                await inside.run(f"CREATE SCHEMA {schema}")
+            if not await inside.rows(queries["find_schema"].decode()):
+                await inside.run(queries["create_schema"].decode())
             yield inside
 
     async def close(self) -> None:

@@ -21,6 +21,7 @@ from .clock import ManualClock
 from .face import Face, Looped
 from .promises.batches import BatchPromises
 from .promises.clearing import ClearingPromises
+from .promises.fences import FencePromises
 from .promises.holds import HoldPromises
 from .promises.kinds import KindPromises
 from .promises.limits import LimitPromises
@@ -33,6 +34,7 @@ from .promises.waiting import WaitingPromises
 
 class StoreContract(
     HoldPromises,
+    FencePromises,
     WaitingPromises,
     ResultPromises,
     MarkPromises,

@@ -12,7 +12,7 @@ import socket
 import time
 from typing import Any
 
-from psycopg import pq
+from psycopg import ConnectionInfo, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from .faults import refused
@@ -65,6 +65,22 @@ def places(conninfo: str) -> list[Place]:
     if known.get("target_session_attrs") != "prefer-standby":
         return hosts
     return [{**place, "target_session_attrs": role} for role in ("standby", "any") for place in hosts]
+
+
+def leads_to(conninfo: str, info: ConnectionInfo) -> bool:
+    """True if a connection was made to a host, port and database that this names: then it is the same database.
+
+    False also where that is not known, as for the Unix socket that libpq chooses by itself.
+    """
+    given = conninfo_to_dict(conninfo)
+    known = {option.keyword.decode(): (option.val or b"").decode() for option in pq.Conninfo.get_defaults()} | given
+    if "service" in given or info.dbname != (known.get("dbname") or known.get("user")):
+        return False
+    return any(
+        (place.get("host") or place.get("hostaddr"), str(place.get("port"))) == (info.host, str(info.port))
+        and place.get("hostaddr") in (None, info.hostaddr)
+        for place in places(conninfo)
+    )
 
 
 def _defaults(given: Place) -> dict[str, str]:

@@ -14,7 +14,7 @@ class Contended(StoreUnavailable):
 
 
 class MustRepeat(StoreUnavailable):
-    """The transaction met another one and was undone; nothing was performed: repeat the whole transaction."""
+    """The transaction was undone, or cannot go on; nothing was performed: repeat the whole transaction."""
 
 
 class OutOfLocks(StoreUnavailable):
@@ -28,12 +28,13 @@ class Stale(StoreUnavailable):
 _MIGRATE = "the tables or functions of this store are missing: open it with migrate=auto, or call migrate(url)"
 _PRIVILEGES = (
     "the database user lacks a privilege: it needs USAGE and CREATE on the schema to migrate, and else USAGE on "
-    "the schema and the sequence, and SELECT, INSERT, UPDATE, DELETE on the tables"
+    "the schema, SELECT and UPDATE on the sequence, and SELECT, INSERT, UPDATE, DELETE on the tables"
 )
 _STANDBY = "this server cannot write: it is a replica instead of the primary, or read-only; give the primary's address"
 _REPEAT = "the transaction met another one and was undone: repeat it as a whole"
+_ENDED = "the server ended this connection, and undid its transaction: repeat it as a whole, on a new connection"
 
-# SQLSTATE → (our error, what it means and what to do).
+# SQLSTATE, or its first two characters for all others of a class → (our error, what it means and what to do).
 _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "25006": (NotPrimary, _STANDBY),
     "53100": (StoreFull, "the server's disk is full: nothing new is taken; make room on it"),
@@ -46,8 +47,12 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "42501": (StoreDenied, _PRIVILEGES),
     "57014": (StoreUnavailable, "the server broke the statement off: it took longer than the timeout"),
     "55P03": (Contended, "another transaction that has not ended decides on this key"),
-    "40001": (MustRepeat, _REPEAT),
-    "40P01": (MustRepeat, _REPEAT),
+    "40": (MustRepeat, _REPEAT),
+    "25P02": (MustRepeat, "an earlier statement of this transaction failed: roll it back, and repeat it as a whole"),
+    "25P03": (MustRepeat, _ENDED),
+    "25P04": (MustRepeat, _ENDED),
+    "08": (MustRepeat, _ENDED),
+    "57": (MustRepeat, _ENDED),
     "26000": (Stale, "a pooler gave us another connection; add pgbouncer=true to the URL"),
     "42P05": (Stale, "a pooler gave us another connection; add pgbouncer=true to the URL"),
     "0A000": (Stale, "the schema was changed while this connection was open"),
@@ -73,8 +78,14 @@ _REFUSALS: tuple[tuple[str, type[StoreError], str], ...] = (
 
 def fault(sqlstate: str, text: str, key: str = "") -> StoreError:
     """The error of the server as one of ours, with its cause and what to do. Not raised."""
-    kind, meaning = _MEANINGS.get(sqlstate, (StoreFailed, "the server answered with an error"))
+    unknown = (StoreFailed, "the server answered with an error")
+    kind, meaning = _MEANINGS.get(sqlstate) or _MEANINGS.get(sqlstate[:2]) or unknown
     return kind(f"{meaning} ({text.strip()}, SQLSTATE {sqlstate})", key=key)
+
+
+def ended(sqlstate: str, text: str) -> StoreError:
+    """The last word of a server, or a pooler, that ended a connection which was in a transaction. Not raised."""
+    return MustRepeat(f"{_ENDED} ({text.strip()}, SQLSTATE {sqlstate})")
 
 
 def refused(address: str, text: str) -> StoreError:

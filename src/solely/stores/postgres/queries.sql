@@ -78,17 +78,26 @@ SELECT pg_is_in_recovery()::text, current_setting('transaction_read_only'),
     (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text || ' ' || coalesce(to_regclass({fence_name})::oid::text, ''),
     coalesce(to_regclass({migrations_name})::text, ''), current_setting('transaction_isolation'), current_setting('server_encoding')
 
--- name: raise_fences
-SELECT {raise_fences}($1::text)::text
-
 -- name: migrated
 SELECT coalesce(max(number), 0)::text FROM {migrations}
 
 -- name: begin_migration
-BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({migration_lock}), to_regnamespace({schema_name})::text
+BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({migration_lock})
+
+-- name: find_schema
+-- Sent once the lock is granted, and read from the table: to_regnamespace() may answer what this connection, which may
+-- be a pooled one, remembers from before another process made the schema.
+SELECT FROM pg_namespace WHERE nspname = {schema_name}
+
+-- name: find_migrations
+-- As find_schema. The connection then does not remember that there is none, as it does after to_regclass().
+SELECT FROM pg_class
+WHERE relname = {migrations_bare} AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_name})
 
 -- name: create_schema
-CREATE SCHEMA {schema}
+-- A store of another table and the data of the applications may make the same schema at this moment, under locks of
+-- their own: then this waits for their commit, and the schema is there.
+DO $$ BEGIN CREATE SCHEMA {schema}; EXCEPTION WHEN duplicate_schema OR unique_violation THEN NULL; END $$
 
 -- name: create_migrations
 CREATE TABLE IF NOT EXISTS {migrations} (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import replace
 
 from ...errors import StoreMisconfigured, StoreUnavailable
@@ -27,8 +28,8 @@ def migrate(settings: Settings, to: int = NEWEST) -> int:
     wire = Wire(settings, MIGRATING)
     queries, names = settings.queries, settings.names
     try:
-        begun = wire.ask(queries["begin_migration"])
-        if begun.get_value(0, 1) is None:
+        wire.ask(queries["begin_migration"])
+        if not wire.ask(queries["find_schema"]).ntuples:
             wire.ask(queries["create_schema"])
         done = int(wire.ask(queries["create_migrations"], queries["migrated"]).get_value(0, 0))
         for step in MIGRATIONS:
@@ -45,11 +46,11 @@ def migrate(settings: Settings, to: int = NEWEST) -> int:
 
 
 class Doorkeeper:
-    """Lets a connection in: to a primary whose schema is up to date and whose fences only grow."""
+    """Lets a connection in: to a primary whose schema is up to date."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.life = ""  # of the server in which all is known to be well
+        self.life = ""  # of the server in which the schema is known to be up to date
 
     def connect(self, timeout: float) -> Wire:
         """A connection that may be used; StoreUnavailable or StoreMisconfigured, naming the cause, if there is none."""
@@ -62,7 +63,6 @@ class Doorkeeper:
                     life, version = self._greet(wire)
                 elif version > NEWEST:
                     log.warning("newer_schema", extra={"schema_version": version, "known_version": NEWEST})
-                wire.call("raise_fences", (life,))
                 self.life = life
             if self._settings.pgbouncer:  # there this connection outlives the server
                 wire.settings = replace(self._settings, queries=self._settings.queries_in(life))
@@ -109,3 +109,18 @@ class Doorkeeper:
                 "migrate=never forbids to change it; call solely.stores.postgres.migrate(url) with a user who may"
             )
         migrate(self._settings)
+
+
+class Looking(threading.Thread):
+    """Looks at the server on a connection of its own, which brings the schema up to date. Keeps no process alive."""
+
+    def __init__(self, doorkeeper: Doorkeeper) -> None:
+        super().__init__(name="solely-looking", daemon=True)
+        self._doorkeeper = doorkeeper
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._doorkeeper.connect(MIGRATING).close()
+        except Exception as error:  # noqa: BLE001 - whoever waits for it raises it
+            self.error = error

@@ -48,7 +48,8 @@ class Names(dict[str, str]):
         super().__init__(
             entries=Identifier(schema, table).as_string(),
             schema=Identifier(schema).as_string(),
-            schema_name=Literal(Identifier(schema).as_string()).as_string(),
+            schema_name=Literal(schema).as_string(),
+            migrations_bare=Literal(f"{table}_migrations").as_string(),
             prefix=Literal(f"{schema}.{table}/").as_string(),
             migration_lock=str(lock_id(schema, table, "migrations")),
             items_by_wait=Identifier(f"{table}_items_by_wait").as_string(),

@@ -8,7 +8,7 @@ before, and whoever decides on it waits or is answered StoreUnavailable; strange
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -21,15 +21,21 @@ from ...kinds import check_ops
 from ...ops import Ack, Op, Push, Reply, Return, Take
 from .. import Clock
 from . import codec
-from .faults import Stale, fault
+from .dial import leads_to
+from .faults import MustRepeat, Stale, ended, fault
 from .parts import parts, statement
-from .schema import Doorkeeper
+from .schema import Doorkeeper, Looking
 from .settings import Settings, parse
+from .statements import NEWEST
 
 _QUEUE_OPS = (Push, Take, Ack, Return)
 _MANY = "mark_many"
-_LIFE = 2  # the column of `greet` that tells which life of which database this is
+# Columns of `greet`: which life of which database this is, and the name of the table of migrations, if there is one.
+_LIFE, _MIGRATIONS = 2, 3
 
+RUN_AGAIN = "roll the transaction back and run all of it again"
+
+Look = Callable[[], None]
 Call = tuple[str, codec.Values, Sequence[Op]]  # a statement, its values, and the ops that its row answers
 
 
@@ -53,7 +59,8 @@ class Within:
         self._clock = clock
         self._patience = patience
         self._doorkeeper = doorkeeper or Doorkeeper(self._settings)
-        self._met: WeakSet[Any] = WeakSet()  # connections to a server whose schema and fences are known to be well
+        self._looking: Looking | None = None
+        self._met: WeakSet[Any] = WeakSet()  # connections to a server whose schema is known to be up to date
         self._guarded: tuple[str, dict[str, bytes]] = ("", {})  # a life of the server, and the statements for it alone
 
     def perform(self, connection: psycopg.Connection[Any], ops: Sequence[Op]) -> list[Reply]:
@@ -64,12 +71,10 @@ class Within:
         try:
             with psycopg.RawCursor(connection, row_factory=tuple_row) as cursor:
                 if connection not in self._met:
-                    if not self._doorkeeper.life:  # before the greeting: the caller's transaction would not see it made
-                        self._look()
-                    greeting = cursor.execute(self._settings.queries["greet"]).fetchone()
-                    if not self._knows(greeting):
-                        self._look()
-                    self._meet(connection, greeting)
+                    meeting = self._meet(connection)
+                    step = next(meeting)
+                    while step is not None:
+                        step = meeting.send(step() if callable(step) else cursor.execute(step).fetchone())
                 queries = self._first()
                 for name, values, answered in self._calls(ops):
                     cursor.execute(queries[name], values)
@@ -87,12 +92,13 @@ class Within:
         try:
             async with psycopg.AsyncRawCursor(connection, row_factory=tuple_row) as cursor:
                 if connection not in self._met:
-                    if not self._doorkeeper.life:
-                        await asyncio.to_thread(self._look)
-                    greeting = await (await cursor.execute(self._settings.queries["greet"])).fetchone()
-                    if not self._knows(greeting):
-                        await asyncio.to_thread(self._look)
-                    self._meet(connection, greeting)
+                    meeting = self._meet(connection)
+                    step = next(meeting)
+                    while step is not None:
+                        if callable(step):
+                            step = meeting.send(await asyncio.to_thread(step))
+                        else:
+                            step = meeting.send(await (await cursor.execute(step)).fetchone())
                 queries = self._first()
                 for name, values, answered in self._calls(ops):
                     await cursor.execute(queries[name], values)
@@ -102,20 +108,54 @@ class Within:
             raise self._fault(connection, error) from error
         return replies
 
-    def _knows(self, greeting: codec.Row | None) -> bool:
-        return greeting is not None and greeting[_LIFE] == self._doorkeeper.life
+    def _meet(self, connection: Any) -> Generator[bytes | Look | None, codec.Row | None, None]:
+        """Makes sure that the connection leads to the store's database, and that the schema there is up to date.
 
-    def _look(self) -> None:
-        """On a connection of our own: brings the schema up to date and the fences above all earlier ones."""
-        self._doorkeeper.connect(self._patience).close()
-
-    def _meet(self, connection: Any, greeting: codec.Row | None) -> None:
+        Yields statements for the caller's connection, and is sent their rows; None at the end. A look on a connection
+        of our own is only yielded if nothing else can tell: behind a pooler the caller's transaction holds one of a
+        few places, and the look would wait for another one, which a caller may hold who waits as we do.
+        """
+        queries, is_here = self._settings.queries, leads_to(self._settings.conninfo, connection.info)
+        if not self._doorkeeper.life and not (is_here and (yield queries["find_migrations"]) is not None):
+            yield self._look  # before the greeting: the caller's connection would remember that there is no schema
+        greeting = yield queries["greet"]
+        if greeting is not None and not self._knows(greeting):
+            migrated = (yield queries["migrated"]) if is_here and greeting[_MIGRATIONS] else None
+            if migrated is not None and int(migrated[0]) >= NEWEST:
+                self._doorkeeper.life = greeting[_LIFE]
+            else:
+                yield self._look
         if not self._knows(greeting):
+            if is_here or (greeting and not greeting[_MIGRATIONS] and (yield queries["find_migrations"]) is not None):
+                raise MustRepeat(f"the schema of {self._settings} was made after this transaction began; {RUN_AGAIN}")
             raise InvalidInput(
                 f"the connection given to within() leads to another database than the store, {self._settings}: a mark "
                 "commits with your rows only in the same database"
             )
         self._met.add(connection)
+        yield None
+
+    def _knows(self, greeting: codec.Row | None) -> bool:
+        return greeting is not None and greeting[_LIFE] == self._doorkeeper.life
+
+    def _look(self) -> None:
+        """Brings the schema up to date and learns which database is the store's, on a connection of our own.
+
+        MustRepeat if that takes too long; it goes on meanwhile, so that it is done when the caller, who rolls back and
+        so gives up a place of the pooler, has run the transaction again a few times.
+        """
+        looking = self._looking
+        if looking is None or not looking.is_alive():  # after a fork the parent's is not
+            looking = self._looking = Looking(self._doorkeeper)
+            looking.start()
+        looking.join(self._patience)
+        if looking.is_alive():
+            raise MustRepeat(
+                f"{self._settings} was not reached within {self._patience:g} s on a connection of our own, which the "
+                f"first use of a schema needs; a pooler may have no place for it until others end: {RUN_AGAIN}"
+            )
+        if looking.error is not None:
+            raise looking.error
 
     def _first(self) -> dict[str, bytes]:
         """What a call begins with: a pooler may have led the connection to another server since it was met."""
@@ -143,7 +183,10 @@ class Within:
     def _fault(self, connection: Any, error: psycopg.Error) -> StoreError:
         if error.sqlstate is None:
             return StoreUnavailable(f"{self._settings} did not answer: {error}")
-        meaning = fault(error.sqlstate, error.diag.message_primary or str(error))
+        text = error.diag.message_primary or str(error)
+        if (error.diag.severity_nonlocalized or "ERROR") != "ERROR":  # FATAL, or PANIC
+            return ended(error.sqlstate, text)
+        meaning = fault(error.sqlstate, text)
         if isinstance(meaning, Stale):  # the next transaction on it is looked at as if it were new
             self._met.discard(connection)
         return meaning

@@ -19,6 +19,7 @@ _PRIMARY = 0xFF  # an extended result code carries its primary code in the low b
 _CAUSES: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: (StoreUnavailable, "is locked by others for longer than the timeout; nothing was done"),
     sqlite3.SQLITE_LOCKED: (StoreUnavailable, "is locked by another connection; nothing was done"),
+    sqlite3.SQLITE_INTERRUPT: (StoreUnavailable, "was interrupted; nothing was done"),
     sqlite3.SQLITE_FULL: (StoreFull, "cannot grow: the disk is full; make room"),
     sqlite3.SQLITE_READONLY: (StoreDenied, "is read-only; make the file and its folder writable for this user"),
     sqlite3.SQLITE_CANTOPEN: (StoreMisconfigured, "cannot be opened; its folder must exist and be writable"),
