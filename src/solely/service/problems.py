@@ -112,7 +112,7 @@ class Problem(Exception):
         self.document = ProblemDocument(f"{POLICY_PATH}#{kind.name}", kind.title, kind.status, detail or kind.advice)
         self.headers = headers
         if again is not None or kind.status == 503:
-            seconds = min(LATEST, max(AGAIN, math.ceil(again or AGAIN)))
+            seconds = math.ceil(min(LATEST, max(AGAIN, again or AGAIN)))  # bounded first: what is for ever is infinite
             self.document.retry_after = seconds
             self.headers = (*headers, (b"retry-after", b"%d" % seconds))
 
