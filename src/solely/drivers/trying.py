@@ -41,7 +41,7 @@ class Patience:
             self.careful = self.over - timeout * (1.0 - TRYING + TWO_STEPS)
 
     def ends(self, asked: float, request: Any, timeout: float) -> float:
-        """When the tries of an op that was asked at this moment are over; a long list is as many requests as batches."""
+        """When the tries of an op that was asked at this moment are over; a long list is several requests."""
         batches = -(-len(request) // MAX_BATCH) if type(request) is list else 1
         waiting = max(self.over - timeout * (1.0 - TRYING), asked + timeout * ONE_TRY)
         return min(asked + timeout * TRYING * max(1, batches) - self.spent, waiting)
