@@ -19,9 +19,7 @@ WAITING = [errors.Busy, errors.TimedOut, errors.Limited, errors.BreakerOpen]
 
 @pytest.mark.parametrize("left", ENDLESS)
 @pytest.mark.parametrize("kind", WAITING)
-def test_a_time_that_has_no_end_is_told_as_the_longest_retry_after(
-    kind: type[errors.SolelyError], left: float
-) -> None:
+def test_a_time_that_has_no_end_is_told_as_the_longest_retry_after(kind: type[errors.SolelyError], left: float) -> None:
     problem = problem_of(kind("it is finished", key="a", left=left))
     assert problem.document.left is None
     assert AGAIN <= int(dict(problem.headers)[b"retry-after"]) <= LATEST

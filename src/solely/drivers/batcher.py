@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import StoreError, StoreUnavailable, Unanswered
-from ..ops import MAX_BATCH, MAX_BATCH_BYTES, Op
+from ..ops import MAX_BATCH, MAX_BATCH_BYTES, URGENT, Op
 from ..rules import local_clock
 from ..stores import AsyncStore
-from .trying import HEAVY, URGENT, weight
+from .trying import HEAVY, weight
 
 FEW = 4  # ops of a list that travel with those of other tasks: who asks for more has a batch of its own
 

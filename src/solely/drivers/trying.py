@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import Interrupted, StoreUnavailable, Unanswered, first_error
 from ..events import Retried
 from ..flows.requests import Flow
-from ..ops import MAX_BATCH, OPS, Finish, Push, Release, Renew, Return, Take, Unhit
+from ..ops import MAX_BATCH, OPS, Finish, Push, Return, Take, Unhit
 from ..rules import backoff
 
 ONE_TRY = 0.4  # of the timeout: so that at least two full tries fit into it, with pauses
@@ -17,7 +17,6 @@ TRYING = 0.85  # of the timeout, for all tries of a call; the rest is left for u
 TWO_STEPS = 2 * ONE_TRY  # of the timeout: a try that has to connect first, or that waits in a queue, and then is sent
 CLOSING_LOOK = 0.002  # seconds between looks whether all flows have ended: about what a loopback answer takes
 IS_OP = frozenset(OPS)
-URGENT = frozenset((Renew, Release))  # go first in a batch: they keep or free what others wait for
 HEAVY = frozenset((Finish, Push))  # carry a body
 PATIENT = frozenset((Unhit, Take, Return))  # cannot revoke what they undo, a Hit or a Take: must not overtake it
 
