@@ -25,6 +25,7 @@ from .trying import (
     IS_OP,
     PATIENT,
     TWO_STEPS,
+    Late,
     Patience,
     answered,
     ended,
@@ -251,8 +252,7 @@ class _Run(Patience):
             async with asyncio.timeout(seconds):
                 return await self.perform(request)
         except TimeoutError:
-            left = max(0.0, seconds)
-            raise Unanswered(f"no answer within the {left:.1f} s that were left of the timeout") from None
+            raise Late(seconds) from None
 
     async def perform(self, request: Any) -> Any:
         """The reply to an op or a scan, or the list of replies to a list of ops; one try."""
@@ -267,20 +267,22 @@ class _Run(Patience):
     async def retry(self, request: Any, asked: float, error: StoreUnavailable) -> Any:
         """Tries again, under the same owners, for as long as the timeout allows; then raises Interrupted."""
         driver = self.driver
-        ends = self.ends(asked, request, driver.timeout)
+        ends, began = self.ends(asked, request, driver.timeout), asked
+        self.doubtful = self.doubtful or isinstance(error, Unanswered)
         for tries in count(1):
-            self.doubtful = self.doubtful or isinstance(error, Unanswered)
-            rest = pause(tries - 1, random.random())
-            now = local_clock()
-            if driver.closing or now + rest > ends:
+            rest, now = pause(tries - 1, random.random()), local_clock()
+            if driver.closing or not self.fits(began, now, ends - rest, driver.timeout):
                 break
             if driver.hook is not None:
                 driver.hook(retried(request, tries, error))
             await asyncio.sleep(rest)
+            began = local_clock()
             try:
-                reply = await self.within(ends - local_clock(), request)
+                reply = await self.within(ends - began, request)
             except StoreUnavailable as again:
-                error = again
+                self.doubtful = self.doubtful or isinstance(again, Unanswered)
+                if not isinstance(again, Late):  # which says less than the one before
+                    error = again
                 continue
             self.spend(local_clock() - asked)
             return reply

@@ -19,7 +19,19 @@ from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
 from ..stores import Store
 from .lines import Lines
-from .trying import CLOSING_LOOK, IS_OP, PATIENT, Patience, answered, ended, given_up, interruption, pause, retried
+from .trying import (
+    CLOSING_LOOK,
+    IS_OP,
+    PATIENT,
+    Late,
+    Patience,
+    answered,
+    ended,
+    given_up,
+    interruption,
+    pause,
+    retried,
+)
 
 T = TypeVar("T")
 log = logging.getLogger("solely")
@@ -232,7 +244,7 @@ class _Run(Patience):
         if errors:
             raise errors[0]
         if not replies:
-            raise Unanswered(f"no answer within the {max(0.0, seconds):.1f} s that were left of the timeout")
+            raise Late(seconds)
         return replies[0]
 
     def _try(self, request: Any, replies: list[Any], errors: list[BaseException]) -> None:
@@ -245,21 +257,22 @@ class _Run(Patience):
         """Tries again, under the same owners, for as long as the timeout allows; then raises Interrupted."""
         driver, asked = self.driver, self.sent
         driver.up = False
-        ends = self.ends(asked, request, driver.timeout)
+        ends, began = self.ends(asked, request, driver.timeout), asked
+        self.doubtful = self.doubtful or isinstance(error, Unanswered)
         for tries in count(1):
-            self.doubtful = self.doubtful or isinstance(error, Unanswered)
-            rest = pause(tries - 1, random.random())
-            now = local_clock()
-            if driver.closing or now + rest > ends:
+            rest, now = pause(tries - 1, random.random()), local_clock()
+            if driver.closing or not self.fits(began, now, ends - rest, driver.timeout):
                 break
             if driver.hook is not None:
                 driver.hook(retried(request, tries, error))
             time.sleep(rest)
-            self.sent = local_clock()
+            self.sent = began = local_clock()
             try:
-                reply = self.within(ends - self.sent, request)
+                reply = self.within(ends - began, request)
             except StoreUnavailable as again:
-                error = again
+                self.doubtful = self.doubtful or isinstance(again, Unanswered)
+                if not isinstance(again, Late):  # which says less than the one before
+                    error = again
                 continue
             driver.up = True
             self.spend(local_clock() - asked)

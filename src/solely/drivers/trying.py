@@ -21,6 +21,13 @@ HEAVY = frozenset((Finish, Push))  # carry a body
 PATIENT = frozenset((Unhit, Take, Return))  # cannot revoke what they undo, a Hit or a Take: must not overtake it
 
 
+class Late(Unanswered):
+    """A try that its caller no longer waits for."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no answer within the {max(0.0, seconds):.1f} s that were left of the timeout")
+
+
 class Patience:
     """How long one call goes without an answer: its timeout at the most, whatever it asks for and however often.
 
@@ -44,6 +51,11 @@ class Patience:
         batches = -(-len(request) // MAX_BATCH) if type(request) is list else 1
         waiting = max(self.over - timeout * (1.0 - TRYING), asked + timeout * ONE_TRY)
         return min(asked + timeout * TRYING * max(1, batches) - self.spent, waiting)
+
+    def fits(self, began: float, now: float, ends: float, timeout: float) -> bool:
+        """True if a try that begins now will be over in time, should it take as long as the one that began then. One
+        that is cut off may have happened, where the store might have said that it did not."""
+        return now + min(now - began, timeout * ONE_TRY) <= ends
 
     def spend(self, seconds: float) -> None:
         """An op was not answered at once, and took so long."""
