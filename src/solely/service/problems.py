@@ -14,6 +14,7 @@ POLICY_PATH = "/policy"
 AGAIN = (
     1  # seconds after which to come again where nothing better is known: a restart or a failover is often that short
 )
+FULL_AGAIN = 10  # seconds after which to come to a full store again: leases expire by then, and somebody may make room
 LATEST = 60  # seconds: who waits longer than that learns nothing new by asking once a minute
 
 
@@ -58,7 +59,12 @@ DATA_AWAY = Kind(
     "The database of applications does not answer",
     "What was asked was not done, or is not known to be. Come again after Retry-After seconds.",
 )
-FULL = Kind("store-full", 507, "The store is full", "Nothing may be evicted: give it more room.")
+FULL = Kind(
+    "store-full",
+    507,
+    "The store is full",
+    "Nothing may be evicted: give it more room. Come again after Retry-After seconds.",
+)
 STORE_FAILED = Kind("store-failed", 502, "The store failed", "The service's log says how.")
 STOPPING = Kind("stopping", 503, "The service is stopping", "Nothing was granted. Ask another instance, or come again.")
 BROKEN = Kind("broken", 500, "The service failed", "This is a bug. The service's log says more.")
@@ -101,6 +107,9 @@ class ProblemDocument(msgspec.Struct, omit_defaults=True):
     retry_after: int | None = None
 
 
+_AGAIN = {503: AGAIN, 507: FULL_AGAIN}  # statuses that may pass → seconds, where nothing better is known
+
+
 class Problem(Exception):
     """A refusal on its way to the caller."""
 
@@ -111,8 +120,10 @@ class Problem(Exception):
         self.kind = kind
         self.document = ProblemDocument(f"{POLICY_PATH}#{kind.name}", kind.title, kind.status, detail or kind.advice)
         self.headers = headers
-        if again is not None or kind.status == 503:
-            seconds = math.ceil(min(LATEST, max(AGAIN, again or AGAIN)))  # bounded first: what is for ever is infinite
+        if again is None:
+            again = _AGAIN.get(kind.status)
+        if again is not None:
+            seconds = math.ceil(min(LATEST, max(AGAIN, again)))  # bounded first: what is for ever is infinite
             self.document.retry_after = seconds
             self.headers = (*headers, (b"retry-after", b"%d" % seconds))
 

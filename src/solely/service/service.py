@@ -98,7 +98,7 @@ class Service:
         self.once = AsyncClient(store=self.store, timeout=settings.store_timeout, hooks=self.hooks)
         self._closing.append(self.once.close)
         self.audit = Audit(self.store)
-        self.readiness.checks["store"] = partial(store_level, self.once)
+        self.readiness.checks["store"] = partial(store_level, self.once, self.store)
 
     async def _start_apps(self) -> None:
         keeping = [name for name in self.apps if has(name, "migrations")]
