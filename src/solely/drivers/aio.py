@@ -23,6 +23,7 @@ from .lines import Lines
 from .trying import (
     CLOSING_LOOK,
     IS_OP,
+    LEAST,
     PATIENT,
     TWO_STEPS,
     Late,
@@ -69,7 +70,7 @@ class AsyncDriver:
             if self._batcher is not None:
                 raise ClientClosed("an AsyncClient belongs to the event loop of its first use; open one per loop")
             self.loop, self._thread = loop, get_ident()
-            self._batcher = Batcher(self.store, loop, self.timeout * TWO_STEPS)
+            self._batcher = Batcher(self.store, loop, max(LEAST, self.timeout * TWO_STEPS))
         return self._batcher
 
     def forked(self) -> None:
@@ -241,8 +242,9 @@ class _Run(Patience):
         if type(request) is Release:
             self.driver.lines.tell(request.key)
         asked = local_clock()
+        ends = self.ends(asked, request, self.driver.timeout)
         try:
-            return await self.within(self.ends(asked, request, self.driver.timeout) - asked, request)
+            return await self.within(self.cut(asked, ends) - asked, request)
         except StoreUnavailable as error:
             return await self.retry(request, asked, error)
 
@@ -278,7 +280,7 @@ class _Run(Patience):
             await asyncio.sleep(rest)
             began = local_clock()
             try:
-                reply = await self.within(ends - began, request)
+                reply = await self.within(self.cut(asked, ends) - began, request)
             except StoreUnavailable as again:
                 self.doubtful = self.doubtful or isinstance(again, Unanswered)
                 if not isinstance(again, Late):  # which says less than the one before

@@ -221,7 +221,8 @@ class _Run(Patience):
             if driver.up and not self.spent:
                 reply = driver.perform(request)
             else:
-                reply = self.within(self.ends(asked, request, driver.timeout) - asked, request)
+                ends = self.ends(asked, request, driver.timeout)
+                reply = self.within(self.cut(asked, ends) - asked, request)
         except StoreUnavailable as error:
             return self.retry(request, error)
         driver.up = True
@@ -268,7 +269,7 @@ class _Run(Patience):
             time.sleep(rest)
             self.sent = began = local_clock()
             try:
-                reply = self.within(ends - began, request)
+                reply = self.within(self.cut(asked, ends) - began, request)
             except StoreUnavailable as again:
                 self.doubtful = self.doubtful or isinstance(again, Unanswered)
                 if not isinstance(again, Late):  # which says less than the one before
