@@ -12,7 +12,7 @@ import pytest
 
 from solely import AsyncClient, StoreUnavailable
 from solely.errors import Unanswered
-from solely.model import Released, State
+from solely.model import Entry, Released, State
 from solely.ops import Acquire, Mark, Read, Release, Renew
 from solely.stores import open_async_store
 from solely.stores.sqlite.session import Session
@@ -135,6 +135,7 @@ async def test_what_waits_too_long_in_the_queue_is_not_performed_and_its_asker_i
         performs.open.set()
         assert await first == [True]
         (entry,) = await store.perform([Read("mark/late")])
+    assert isinstance(entry, Entry)
     assert entry.state is State.FREE
     assert [ops for (ops,) in performs.passed] == [[Mark("mark/first", "me", 60.0)], [Read("mark/late")]]
     await store.close()

@@ -53,6 +53,12 @@ STALE = Kind("stale", 412, "A later holder was seen", "Nothing was written. Stop
 AWAY = Kind(
     "store-away", 503, "The store does not answer", "Nothing was granted. Come again after Retry-After seconds."
 )
+CROWDED = Kind(
+    "crowded",
+    503,
+    "Too many pages and lists are being read",
+    "Nothing was changed. Come again after Retry-After seconds.",
+)
 DATA_AWAY = Kind(
     "data-away",
     503,

@@ -30,6 +30,7 @@ from .rotation import keep_reading
 from .routes import Route
 from .security import Hosts, Sessions, Tokens
 from .settings import Settings
+from .slots import Slots
 
 if TYPE_CHECKING:
     from ..apps.app import App
@@ -63,6 +64,7 @@ class Service:
         self.telemetry: Telemetry | None = None
         self.waiters = Waiters(settings.max_waiters)
         self.holds = Holds(settings.max_holds)
+        self.slots = Slots(wait=settings.store_timeout, work=settings.store_timeout)
         self.stopping = asyncio.Event()
         self.apps: dict[str, App[Any]] = {}  # those that are mounted, by name
         self.routes: tuple[Route, ...] = ()  # all that are mounted
