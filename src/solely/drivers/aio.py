@@ -16,14 +16,13 @@ from ..events import Hook
 from ..flows.requests import NOW, RUN, Ask, Flow, Join, Scan, Tell, Wait
 from ..ops import Release
 from ..owner import fresh_owner
-from ..rules import COMPENSATE, local_clock
+from ..rules import COMPENSATE, MIN_PATIENCE, local_clock
 from ..stores import AsyncStore
 from .batcher import Batcher
 from .lines import Lines
 from .trying import (
     CLOSING_LOOK,
     IS_OP,
-    LEAST,
     PATIENT,
     TWO_STEPS,
     Late,
@@ -70,7 +69,7 @@ class AsyncDriver:
             if self._batcher is not None:
                 raise ClientClosed("an AsyncClient belongs to the event loop of its first use; open one per loop")
             self.loop, self._thread = loop, get_ident()
-            self._batcher = Batcher(self.store, loop, max(LEAST, self.timeout * TWO_STEPS))
+            self._batcher = Batcher(self.store, loop, max(MIN_PATIENCE, self.timeout * TWO_STEPS))
         return self._batcher
 
     def forked(self) -> None:

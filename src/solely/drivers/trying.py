@@ -10,12 +10,11 @@ from ..errors import Interrupted, StoreUnavailable, Unanswered, first_error
 from ..events import Retried
 from ..flows.requests import Flow
 from ..ops import MAX_BATCH, OPS, Finish, Push, Return, Take, Unhit
-from ..rules import backoff
+from ..rules import MIN_PATIENCE, backoff
 
 ONE_TRY = 0.4  # of the timeout: so that at least two full tries fit into it, with pauses
 TRYING = 0.85  # of the timeout, for all tries of a call; the rest is left for undoing: a round trip anywhere on earth
 TWO_STEPS = 2 * ONE_TRY  # of the timeout: a try that has to connect first, or that waits in a queue, and then is sent
-LEAST = 1.0  # seconds before a try under way is cut off, however short the timeout: a busy machine may take as long
 CLOSING_LOOK = 0.002  # seconds between looks whether all flows have ended: about what a loopback answer takes
 IS_OP = frozenset(OPS)
 HEAVY = frozenset((Finish, Push))  # carry a body
@@ -55,7 +54,7 @@ class Patience:
 
     def cut(self, asked: float, ends: float) -> float:
         """When a try of this op, under way, is no longer waited for."""
-        return max(ends, asked + LEAST)
+        return max(ends, asked + MIN_PATIENCE)
 
     def fits(self, began: float, now: float, ends: float, timeout: float) -> bool:
         """True if a try that begins now will be over in time, should it take as long as the one that began then. One

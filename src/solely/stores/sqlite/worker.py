@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from solely.errors import StoreError, StoreUnavailable
 from solely.ops import MAX_BATCH, URGENT, Op
+from solely.rules import MIN_PATIENCE
 
 from .session import CLOSE_PATIENCE, Session
 
@@ -43,7 +44,7 @@ class Worker:
     def __init__(self, session: Session, timeout: float, name: str) -> None:
         self.session = session
         self._timeout = timeout
-        self._queued = timeout * QUEUED
+        self._queued = max(MIN_PATIENCE, timeout * QUEUED)
         self._urgent: deque[Batch] = deque()
         self._others: deque[Batch] = deque()
         self._calls: deque[Call] = deque()
