@@ -820,10 +820,12 @@ async def test_ops_that_pile_up_share_a_transaction(path: str) -> None:
     store = open_async_store(f"sqlite:///{path}")
     assert isinstance(store, AsyncSqliteStore)
     await store.perform([Read("lock/a")])
-    connection = store._session._connection
+    assert store._ops is not None
+    session = store._ops.session
+    connection = session._connection
     assert connection is not None
     statements: list[str] = []
-    with store._session.lock:  # the thread is busy
+    with session.lock:  # the thread is busy
         first = store.perform([Mark("mark/first", "o", 60.0)])
         await asyncio.sleep(0.05)
         connection.set_trace_callback(statements.append)

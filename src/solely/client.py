@@ -78,11 +78,11 @@ def _cache(cache: Cache | bool) -> Cache | None:
 class Client(Locks, Marks, Claims, Reservations, Limits, Watermarks, Queues, Letters, Breakers, Explaining):
     """Makes work happen once, from threads. Usable from any number of threads; close it, or use it in `with`.
 
-    `timeout` is how long an unanswered store is asked again before StoreUnavailable; `cache` remembers finished marks
-    locally; `hooks` are told every event. `on_outage="proceed"` goes on without a store that is away, as if the caller
-    were the first: counted in `failed_open`, logged and told; but for queues, whose work would be lost. With a
-    `breaker`, a store that keeps being away is not asked for a while: StoreUnavailable at once, instead of after the
-    timeout.
+    `timeout` is how long a call goes on without an answer of the store, tries and undoing included, before
+    StoreUnavailable; `cache` remembers finished marks locally; `hooks` are told every event. `on_outage="proceed"` goes
+    on without a store that is away, as if the caller were the first: counted in `failed_open`, logged and told; but for
+    queues, whose work would be lost. With a `breaker`, a store that keeps being away is not asked for a while:
+    StoreUnavailable at once, instead of after the timeout.
     """
 
     def __init__(
@@ -178,11 +178,11 @@ class AsyncClient(
 ):
     """Makes work happen once, from asyncio. Belongs to one event loop; close it, or use it in `async with`.
 
-    `timeout` is how long an unanswered store is asked again before StoreUnavailable; `cache` remembers finished marks
-    locally; `hooks` are told every event. `on_outage="proceed"` goes on without a store that is away, as if the caller
-    were the first: counted in `failed_open`, logged and told; but for queues, whose work would be lost. With a
-    `breaker`, a store that keeps being away is not asked for a while: StoreUnavailable at once, instead of after the
-    timeout.
+    `timeout` is how long a call goes on without an answer of the store, tries and undoing included, before
+    StoreUnavailable; `cache` remembers finished marks locally; `hooks` are told every event. `on_outage="proceed"` goes
+    on without a store that is away, as if the caller were the first: counted in `failed_open`, logged and told; but for
+    queues, whose work would be lost. With a `breaker`, a store that keeps being away is not asked for a while:
+    StoreUnavailable at once, instead of after the timeout.
     """
 
     def __init__(

@@ -146,6 +146,7 @@ OPS: tuple[type, ...] = (
 # make(Acquire, (key, …)), with all fields, spares a hot flow the frame of a NamedTuple's own constructor.
 make = tuple.__new__
 
+URGENT = frozenset((Renew, Release))  # go first wherever ops wait: they keep or free what others wait for
 MAX_BATCH = 128  # ops: keeps one batch under about a millisecond of the server's time
 MAX_LIMIT = 10_000  # of a Hit: so many moments and owners are kept, about a megabyte; what is larger need not be exact
 MAX_BATCH_BYTES = 256 * 1024  # so that one batch of large values does not hold up the small ones behind it

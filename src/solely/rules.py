@@ -29,6 +29,7 @@ POLL = (
     0.010,
 )  # seconds, first and longest look where there is no push: half an OFFER, so an offer is not missed
 COMPENSATE = 2.0  # seconds for the op that undoes an interrupted one: a caller that cancels does not wait longer
+MIN_PATIENCE = 1.0  # seconds before a request under way is given up, however short the timeout: a busy machine is slow
 MAX_WAITERS = 1_000  # clients queued at one entry
 MAX_GONE = 128  # displaced owners remembered per entry: two per second of REMEMBER, more than honest cancels make
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from contextlib import suppress
 from itertools import count
@@ -15,11 +16,24 @@ from ..events import Hook
 from ..flows.requests import NOW, RUN, Ask, Flow, Join, Scan, Tell, Wait
 from ..ops import Release
 from ..owner import fresh_owner
-from ..rules import COMPENSATE, local_clock
+from ..rules import COMPENSATE, MIN_PATIENCE, local_clock
 from ..stores import AsyncStore
 from .batcher import Batcher
 from .lines import Lines
-from .trying import CLOSING_LOOK, IS_OP, PATIENT, answered, ended, given_up, interruption, pause, retried
+from .trying import (
+    CLOSING_LOOK,
+    IS_OP,
+    PATIENT,
+    TWO_STEPS,
+    Late,
+    Patience,
+    answered,
+    ended,
+    given_up,
+    interruption,
+    pause,
+    retried,
+)
 
 T = TypeVar("T")
 log = logging.getLogger("solely")
@@ -34,6 +48,7 @@ class AsyncDriver:
         self.hook = hook
         self.lines = Lines()
         self.running: set[_Run] = set()
+        self.undoing: set[asyncio.Future[Any]] = set()
         self.closing = self.closed = False
         self.loop: asyncio.AbstractEventLoop | None = None
         self._batcher: Batcher | None = None
@@ -54,13 +69,13 @@ class AsyncDriver:
             if self._batcher is not None:
                 raise ClientClosed("an AsyncClient belongs to the event loop of its first use; open one per loop")
             self.loop, self._thread = loop, get_ident()
-            self._batcher = Batcher(self.store, loop)
+            self._batcher = Batcher(self.store, loop, max(MIN_PATIENCE, self.timeout * TWO_STEPS))
         return self._batcher
 
     def forked(self) -> None:
         """In the child of a fork: neither the parent's loop nor its lines are ours."""
         self.lines = Lines()
-        self.running = set()
+        self.running, self.undoing = set(), set()
         self.loop = self._batcher = None
         self._thread = 0
         self.store.forked()
@@ -90,8 +105,8 @@ class AsyncDriver:
                         request, thrown = flow.throw(thrown), None
                     while True:
                         kind = type(request)
-                        if usual and kind in IS_OP and not self.closing:  # the usual case, without a call of its own
-                            asked, answer = local_clock(), submit(request)
+                        if usual and kind in IS_OP and not self.closing and (asked := local_clock()) < run.careful:
+                            answer = submit(request)  # the usual case, without a call of its own
                             if kind is Release:
                                 lines.tell(request.key)  # the next of this process asks right behind it
                             try:
@@ -108,10 +123,13 @@ class AsyncDriver:
                         elif kind is Join:
                             run.joined += (request.key,)
                             run.arrived = local_clock()
+                            if request.at_most:
+                                run.until(request.at_most, self.timeout, run.arrived)
                             argument = run if lines.join(request.key, run) or await run.turn(request) else None
                         elif kind is Wait:
                             stopped, usual = None, not undoing  # a flow that waits again has done with undoing
                             argument = await run.rest(request.at_most)
+                            run.start_anew(self.timeout)
                         elif kind is Tell:
                             lines.tell_all(request.key)
                             argument = None
@@ -133,10 +151,11 @@ class AsyncDriver:
                 lines.leave(key, run)
 
     async def close(self, last: Flow[None]) -> None:
-        """Refuses new ops, waits until the flows under way have ended, then runs the last; each within COMPENSATE."""
+        """Refuses new ops, waits until the flows under way, and what they undo, have ended, then runs the last; each
+        within COMPENSATE."""
         self.closing = True
         ends = local_clock() + COMPENSATE
-        while self.running and local_clock() < ends:
+        while (self.running or self.undoing) and local_clock() < ends:
             for run in list(self.running):
                 run.wake()
             await asyncio.sleep(CLOSING_LOOK)
@@ -144,12 +163,16 @@ class AsyncDriver:
         self.closed = True
 
 
-async def finished(worker: asyncio.Future[T]) -> T:
-    """The result of what no cancellation of its caller stops: that is raised when it is done, so it must be bounded."""
+async def finished(worker: asyncio.Future[T], within: float = math.inf) -> T:
+    """The result of what no cancellation of its caller stops: that is raised when it is done, so it must be bounded.
+
+    After so many seconds, InvalidStateError: it goes on without its caller.
+    """
     cancelled: asyncio.CancelledError | None = None
-    while not worker.done():
+    ends = local_clock() + within
+    while not worker.done() and (left := ends - local_clock()) > 0:
         try:
-            await asyncio.wait({worker})
+            await asyncio.wait({worker}, timeout=left if left < math.inf else None)
         except asyncio.CancelledError as told:
             cancelled = told
     if cancelled is not None:
@@ -157,7 +180,7 @@ async def finished(worker: asyncio.Future[T]) -> T:
     return worker.result()
 
 
-class _Run:
+class _Run(Patience):
     """One flow under way, in one task, and its place in the lines; it remembers one wake-up."""
 
     driver: AsyncDriver
@@ -215,11 +238,22 @@ class _Run:
         """The answer to an op or a batch of ops, tried for as long as the timeout allows."""
         if self.driver.closing:
             raise ClientClosed("the client is closed; open a new one")
+        if type(request) is Release:
+            self.driver.lines.tell(request.key)
         asked = local_clock()
+        ends = self.ends(asked, request, self.driver.timeout)
         try:
-            return await self.perform(request)
+            return await self.within(self.cut(asked, ends) - asked, request)
         except StoreUnavailable as error:
             return await self.retry(request, asked, error)
+
+    async def within(self, seconds: float, request: Any) -> Any:
+        """The reply to one try, awaited for at most so long; the store goes on with it."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self.perform(request)
+        except TimeoutError:
+            raise Late(seconds) from None
 
     async def perform(self, request: Any) -> Any:
         """The reply to an op or a scan, or the list of replies to a list of ops; one try."""
@@ -234,31 +268,44 @@ class _Run:
     async def retry(self, request: Any, asked: float, error: StoreUnavailable) -> Any:
         """Tries again, under the same owners, for as long as the timeout allows; then raises Interrupted."""
         driver = self.driver
+        ends, began = self.ends(asked, request, driver.timeout), asked
+        self.doubtful = self.doubtful or isinstance(error, Unanswered)
         for tries in count(1):
-            self.doubtful = self.doubtful or isinstance(error, Unanswered)
-            rest = pause(tries - 1, random.random())
-            since = local_clock() - asked
-            if driver.closing or since + rest > driver.timeout:
+            rest, now = pause(tries - 1, random.random()), local_clock()
+            if driver.closing or not self.fits(began, now, ends - rest, driver.timeout):
                 break
             if driver.hook is not None:
                 driver.hook(retried(request, tries, error))
             await asyncio.sleep(rest)
+            began = local_clock()
             try:
-                return await self.perform(request)
+                reply = await self.within(self.cut(asked, ends) - began, request)
             except StoreUnavailable as again:
-                error = again
-        raise Interrupted(given_up(request, tries, since, error, self.doubtful), unanswered=self.doubtful) from None
+                self.doubtful = self.doubtful or isinstance(again, Unanswered)
+                if not isinstance(again, Late):  # which says less than the one before
+                    error = again
+                continue
+            self.spend(local_clock() - asked)
+            return reply
+        self.spend(now - asked)
+        self.give_up(ends, driver.timeout)
+        raise Interrupted(
+            given_up(request, tries, now - asked, error, self.doubtful), unanswered=self.doubtful
+        ) from None
 
     async def undo(self, request: Any) -> Any:
-        """Performs a compensating op, shielded, within COMPENSATE; None if that failed: it then ends with its ttl."""
-        if self.driver.closed:
+        """Performs a compensating op, shielded, within COMPENSATE. A caller that got no answer waits for it at most
+        until its timeout is over, and then it goes on without the caller. None if that failed or goes on: what was to
+        be undone then ends with its ttl at the latest."""
+        driver = self.driver
+        if driver.closed:
             return None
         worker = asyncio.ensure_future(self._undo(request))
-        with suppress(asyncio.CancelledError):  # told already
-            await finished(worker)
-        if worker.result() is None:
-            log.warning("undo_failed", extra={"request": repr(request)[:200]})
-        return worker.result()
+        driver.undoing.add(worker)
+        worker.add_done_callback(driver.undoing.discard)
+        with suppress(asyncio.CancelledError, asyncio.InvalidStateError):  # told already; it goes on
+            return await finished(worker, self.leaves - local_clock())
+        return worker.result() if worker.done() and not worker.cancelled() else None
 
     async def _undo(self, request: Any) -> Any:
         ops = request if type(request) is list else (request,)
@@ -273,4 +320,5 @@ class _Run:
                         return await self.perform(request)
                     except (StoreError, ClientClosed):
                         await asyncio.sleep(pause(tries, random.random()))
+        log.warning("undo_failed", extra={"request": repr(request)[:200]})
         return None

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import StoreError, StoreUnavailable, Unanswered
-from ..ops import MAX_BATCH, MAX_BATCH_BYTES, Op
+from ..ops import MAX_BATCH, MAX_BATCH_BYTES, URGENT, Op
 from ..rules import local_clock
 from ..stores import AsyncStore
-from .trying import HEAVY, URGENT, weight
+from .trying import HEAVY, weight
 
 FEW = 4  # ops of a list that travel with those of other tasks: who asks for more has a batch of its own
 
 Asked = tuple[Op, "asyncio.Future[Any] | _Share"]
+Then = Callable[[float, "asyncio.Future[Any]"], None]  # is given when a batch was sent, and its outcome
 
 
 class _Together:
@@ -54,11 +55,15 @@ class _Share:
 
 
 class Batcher:
-    """Collects the ops of one turn of the loop. A lone op waits for no company; nobody's cancellation stops a batch."""
+    """Collects the ops of one turn of the loop. A lone op waits for no company; nobody's cancellation stops a batch.
 
-    def __init__(self, store: AsyncStore, loop: asyncio.AbstractEventLoop) -> None:
+    A batch that is not answered within `patience` seconds, wherever it waits, is Unanswered; the store goes on with it.
+    """
+
+    def __init__(self, store: AsyncStore, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         self._store = store
         self.loop = loop
+        self._patience = patience
         self._urgent: list[Asked] = []
         self._pending: list[Asked] = []
         self._heavy = False  # True if one of them carries a body
@@ -66,6 +71,8 @@ class Batcher:
         self._portion: int = getattr(store, "portion", MAX_BATCH)
         self._room = self._portion  # for so many more, until these are sent
         self._flying: set[asyncio.Future[Any]] = set()
+        self._awaited: dict[asyncio.Future[Any], tuple[float, float, Then]] = {}  # of those: until when, since, by whom
+        self._watch: asyncio.TimerHandle | None = None  # one timer serves all
 
     def submit(self, op: Op, share: _Share | None = None) -> Any:
         """A future of (reply, when it was sent); or the share, if that is who takes the answer."""
@@ -144,9 +151,7 @@ class Batcher:
     def _send(self, batch: list[Asked]) -> None:
         self._perform([op for op, _ in batch], lambda sent, done: self._answered(batch, sent, done))
 
-    def _perform(
-        self, ops: list[Op], then: Callable[[float, asyncio.Future[Any]], None], *, awaited: bool = False
-    ) -> None:
+    def _perform(self, ops: list[Op], then: Then, *, awaited: bool = False) -> None:
         """Performs the ops, whoever still waits for them, and hands the outcome on; if `awaited`, in a later turn of
         the loop, so that a task that asks again and again lets others run."""
         sent = local_clock()
@@ -156,12 +161,31 @@ class Batcher:
             then(sent, answer)
             return
         self._flying.add(answer)  # the loop itself keeps only weak references
+        batches = -(-len(ops) // MAX_BATCH) or 1
+        self._awaited[answer] = sent + self._patience * batches, sent, then
+        if self._watch is None:
+            self._watch = self.loop.call_later(self._patience, self._look)
+        answer.add_done_callback(self._landed)
 
-        def answered(done: asyncio.Future[Any]) -> None:
-            self._flying.discard(done)
-            then(sent, done)
+    def _landed(self, answer: asyncio.Future[Any]) -> None:
+        self._flying.discard(answer)
+        known = self._awaited.pop(answer, None)
+        if known is not None:
+            known[2](known[1], answer)
+        elif not answer.cancelled():
+            answer.exception()  # too late for who asked, and so not reported as forgotten
 
-        answer.add_done_callback(answered)
+    def _look(self) -> None:
+        """Tells those who wait for too long that there is no answer."""
+        now = local_clock()
+        late = [answer for answer, known in self._awaited.items() if known[0] <= now]
+        for answer in late:
+            _, sent, then = self._awaited.pop(answer)
+            unanswered: asyncio.Future[Any] = self.loop.create_future()
+            unanswered.set_exception(Unanswered(f"no answer within {now - sent:.1f} s; the store is busy, or away"))
+            then(sent, unanswered)
+        soonest = min((known[0] for known in self._awaited.values()), default=None)
+        self._watch = None if soonest is None else self.loop.call_later(max(0.0, soonest - now), self._look)
 
     def _answered(self, batch: list[Asked], sent: float, answer: asyncio.Future[Any]) -> None:
         error = _error(answer)

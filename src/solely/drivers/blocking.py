@@ -19,7 +19,19 @@ from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
 from ..stores import Store
 from .lines import Lines
-from .trying import CLOSING_LOOK, IS_OP, answered, ended, given_up, interruption, pause, retried
+from .trying import (
+    CLOSING_LOOK,
+    IS_OP,
+    PATIENT,
+    Late,
+    Patience,
+    answered,
+    ended,
+    given_up,
+    interruption,
+    pause,
+    retried,
+)
 
 T = TypeVar("T")
 log = logging.getLogger("solely")
@@ -34,13 +46,16 @@ class BlockingDriver:
         self.hook = hook
         self.lines = Lines()
         self.running: set[_Run] = set()
+        self.undoing: set[threading.Thread] = set()
         self.closing = self.closed = False
+        self.up = False  # True if the last try was answered: the next one then needs no connection, and no thread
         store.listen(self.lines.tell)
 
     def forked(self) -> None:
         """In the child of a fork: no line of the parent is ours, and no mutex of it can be trusted."""
         self.lines = Lines()
-        self.running = set()
+        self.running, self.undoing = set(), set()
+        self.up = False
         self.store.forked()
         self.store.listen(self.lines.tell)
 
@@ -64,8 +79,8 @@ class BlockingDriver:
                         request, thrown = flow.throw(thrown), None
                     while True:
                         kind = type(request)
-                        if usual and kind in IS_OP and not self.closing:  # the usual case, without a call of its own
-                            run.sent = local_clock()
+                        if usual and kind in IS_OP and self.up and not run.spent and not self.closing:
+                            run.sent = local_clock()  # the usual case, without a call of its own
                             try:
                                 argument = perform((request,))[0]
                             except StoreUnavailable as error:
@@ -84,10 +99,13 @@ class BlockingDriver:
                         elif kind is Join:
                             run.joined += (request.key,)
                             run.arrived = local_clock()
+                            if request.at_most:
+                                run.until(request.at_most, self.timeout, run.arrived)
                             argument = run if lines.join(request.key, run) or run.turn(request) else None
                         elif kind is Wait:
                             stopped, usual = None, not undoing  # a flow that waits again has done with undoing
                             argument = run.sleep(request.at_most)
+                            run.start_anew(self.timeout)
                         elif kind is Tell:
                             lines.tell_all(request.key)
                             argument = None
@@ -109,10 +127,11 @@ class BlockingDriver:
                 lines.leave(key, run)
 
     def close(self, last: Flow[None]) -> None:
-        """Refuses new ops, waits until the flows under way have ended, then runs the last; each within COMPENSATE."""
+        """Refuses new ops, waits until the flows under way, and what they undo, have ended, then runs the last; each
+        within COMPENSATE."""
         self.closing = True
         ends = local_clock() + COMPENSATE
-        while self.running and local_clock() < ends:
+        while (self.running or self.undoing) and local_clock() < ends:
             for run in list(self.running):
                 run.wake()
             time.sleep(CLOSING_LOOK)
@@ -144,7 +163,7 @@ class BlockingDriver:
             return error
 
 
-class _Run:
+class _Run(Patience):
     """One flow under way, on one thread, and its place in the lines. It remembers one wake-up; only one that sleeps
     needs a flag for it, which is a lock."""
 
@@ -155,6 +174,7 @@ class _Run:
     arrived = 0.0
     sent = 0.0
     doubtful = False
+    late: threading.Thread | None = None  # on which a try goes on that nobody waits for any more
     now = staticmethod(local_clock)
     fresh_owner = staticmethod(fresh_owner)
 
@@ -193,53 +213,112 @@ class _Run:
 
     def ask(self, request: Any) -> Any:
         """The answer to an op or a batch of ops, tried for as long as the timeout allows."""
-        if self.driver.closing:
+        driver = self.driver
+        if driver.closing:
             raise ClientClosed("the client is closed; open a new one")
-        self.sent = local_clock()
+        asked = self.sent = local_clock()
         try:
-            return self.driver.perform(request)
+            if driver.up and not self.spent:
+                reply = driver.perform(request)
+            else:
+                ends = self.ends(asked, request, driver.timeout)
+                reply = self.within(self.cut(asked, ends) - asked, request)
         except StoreUnavailable as error:
             return self.retry(request, error)
+        driver.up = True
+        if type(request) is Release:
+            driver.lines.tell(request.key)
+        return reply
+
+    def within(self, seconds: float, request: Any) -> Any:
+        """The reply to one try, on a thread of its own, for which the caller waits at most so long: without a
+        connection a try has many steps, and each of them may take as long as a whole one."""
+        replies: list[Any] = []
+        errors: list[BaseException] = []
+        worker = threading.Thread(target=self._try, args=(request, replies, errors), name="solely-try", daemon=True)
+        try:
+            worker.start()
+        except RuntimeError:  # the interpreter is shutting down
+            return self.driver.perform(request)
+        self.late = worker
+        worker.join(max(0.0, seconds))
+        if errors:
+            raise errors[0]
+        if not replies:
+            raise Late(seconds)
+        return replies[0]
+
+    def _try(self, request: Any, replies: list[Any], errors: list[BaseException]) -> None:
+        try:
+            replies.append(self.driver.perform(request))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is the caller's to know
+            errors.append(error)
 
     def retry(self, request: Any, error: StoreUnavailable) -> Any:
         """Tries again, under the same owners, for as long as the timeout allows; then raises Interrupted."""
-        driver, started = self.driver, self.sent
+        driver, asked = self.driver, self.sent
+        driver.up = False
+        ends, began = self.ends(asked, request, driver.timeout), asked
+        self.doubtful = self.doubtful or isinstance(error, Unanswered)
         for tries in count(1):
-            self.doubtful = self.doubtful or isinstance(error, Unanswered)
-            rest = pause(tries - 1, random.random())
-            since = local_clock() - started
-            if driver.closing or since + rest > driver.timeout:
+            rest, now = pause(tries - 1, random.random()), local_clock()
+            if driver.closing or not self.fits(began, now, ends - rest, driver.timeout):
                 break
             if driver.hook is not None:
                 driver.hook(retried(request, tries, error))
             time.sleep(rest)
-            self.sent = local_clock()
+            self.sent = began = local_clock()
             try:
-                return driver.perform(request)
+                reply = self.within(self.cut(asked, ends) - began, request)
             except StoreUnavailable as again:
-                error = again
-        raise Interrupted(given_up(request, tries, since, error, self.doubtful), unanswered=self.doubtful) from None
+                self.doubtful = self.doubtful or isinstance(again, Unanswered)
+                if not isinstance(again, Late):  # which says less than the one before
+                    error = again
+                continue
+            driver.up = True
+            self.spend(local_clock() - asked)
+            return reply
+        self.spend(now - asked)
+        self.give_up(ends, driver.timeout)
+        raise Interrupted(
+            given_up(request, tries, now - asked, error, self.doubtful), unanswered=self.doubtful
+        ) from None
 
     def undo(self, request: Any) -> Any:
-        """Performs a compensating op on a thread of its own and waits at most COMPENSATE for it: a caller that was
-        interrupted wants to leave. None if that failed: what was to be undone then ends with its ttl."""
+        """Performs a compensating op on a thread of its own. A caller that was interrupted waits at most COMPENSATE for
+        it; one that got no answer, at most until its timeout is over, and then it goes on without the caller. None if
+        that failed or goes on: what was to be undone then ends with its ttl at the latest."""
         if self.driver.closed:
             return None
         replies: list[Any] = []
         worker = threading.Thread(target=self._undo, args=(request, replies), name="solely-undo", daemon=True)
         worker.start()
-        worker.join(COMPENSATE)
-        if not replies:
-            log.warning("undo_failed", extra={"request": repr(request)[:200]})
+        worker.join(max(0.0, min(COMPENSATE, self.leaves - local_clock())))
         return replies[0] if replies else None
 
     def _undo(self, request: Any, replies: list[Any]) -> None:
+        this = threading.current_thread()
+        self.driver.undoing.add(this)
+        try:
+            if self.late is not None and any(type(op) in PATIENT for op in _ops(request)):
+                self.late.join(COMPENSATE / 2)
+            if not self._undone(request, replies):
+                log.warning("undo_failed", extra={"request": repr(request)[:200]})
+        finally:
+            self.driver.undoing.discard(this)
+
+    def _undone(self, request: Any, replies: list[Any]) -> bool:
         ends = local_clock() + COMPENSATE
         for tries in count():
             with suppress(StoreError, ClientClosed):
                 replies.append(self.driver.perform(request))
-                return
+                return True
             rest = pause(tries, random.random())
             if self.driver.closed or local_clock() + rest > ends:
-                return
+                break
             time.sleep(rest)
+        return False
+
+
+def _ops(request: Any) -> Any:
+    return request if type(request) is list else (request,)

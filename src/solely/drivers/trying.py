@@ -2,21 +2,80 @@
 
 from __future__ import annotations
 
+import math
 from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
 
 from ..errors import Interrupted, StoreUnavailable, Unanswered, first_error
 from ..events import Retried
 from ..flows.requests import Flow
-from ..ops import OPS, Finish, Push, Release, Renew, Return, Take, Unhit
-from ..rules import backoff
+from ..ops import MAX_BATCH, OPS, Finish, Push, Return, Take, Unhit
+from ..rules import MIN_PATIENCE, backoff
 
 ONE_TRY = 0.4  # of the timeout: so that at least two full tries fit into it, with pauses
+TRYING = 0.85  # of the timeout, for all tries of a call; the rest is left for undoing: a round trip anywhere on earth
+TWO_STEPS = 2 * ONE_TRY  # of the timeout: a try that has to connect first, or that waits in a queue, and then is sent
 CLOSING_LOOK = 0.002  # seconds between looks whether all flows have ended: about what a loopback answer takes
 IS_OP = frozenset(OPS)
-URGENT = frozenset((Renew, Release))  # go first in a batch: they keep or free what others wait for
 HEAVY = frozenset((Finish, Push))  # carry a body
 PATIENT = frozenset((Unhit, Take, Return))  # cannot revoke what they undo, a Hit or a Take: must not overtake it
+
+
+class Late(Unanswered):
+    """A try that its caller no longer waits for."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"no answer within the {max(0.0, seconds):.1f} s that were left of the timeout")
+
+
+class Patience:
+    """How long one call goes without an answer: its timeout at the most, whatever it asks for and however often.
+
+    Answered ops do not count. A call with a wait ends when that is over, or its timeout if that is longer; the op that
+    is under way then has time for one try. A call that waits again, with its earlier ops answered, starts anew.
+    """
+
+    spent = 0.0  # seconds of ops that were not answered at once
+    over = math.inf  # when the wait of the call is over, or its timeout if that is longer
+    careful = math.inf  # from then on a first try may not take as long as it can
+    leaves = math.inf  # when the caller leaves, although something may still have to be undone
+
+    def until(self, wait: float, timeout: float, now: float) -> None:
+        """The call waits for so long, from now on."""
+        if self.over == math.inf:  # the first wait is that of the whole call
+            self.over = now + max(wait, timeout)
+            self.careful = self.over - timeout * (1.0 - TRYING + TWO_STEPS)
+
+    def ends(self, asked: float, request: Any, timeout: float) -> float:
+        """When the tries of an op that was asked at this moment are over; a long list is several requests."""
+        batches = -(-len(request) // MAX_BATCH) if type(request) is list else 1
+        waiting = max(self.over - timeout * (1.0 - TRYING), asked + timeout * ONE_TRY)
+        return min(asked + timeout * TRYING * max(1, batches) - self.spent, waiting)
+
+    def cut(self, asked: float, ends: float) -> float:
+        """When a try of this op, under way, is no longer waited for."""
+        return max(ends, asked + MIN_PATIENCE)
+
+    def fits(self, began: float, now: float, ends: float, timeout: float) -> bool:
+        """True if a try that begins now will be over in time, should it take as long as the one that began then. One
+        that is cut off may have happened, where the store might have said that it did not."""
+        return now + min(now - began, timeout * ONE_TRY) <= ends
+
+    def spend(self, seconds: float) -> None:
+        """An op was not answered at once, and took so long."""
+        self.spent += seconds
+        self.careful = 0.0
+
+    def start_anew(self, timeout: float) -> None:
+        """The call has waited."""
+        if self.spent:
+            self.spent = 0.0
+            self.careful = self.over - timeout * (1.0 - TRYING + TWO_STEPS)
+        self.leaves = math.inf
+
+    def give_up(self, ends: float, timeout: float) -> None:
+        """The tries are over: what is left of the timeout is for undoing."""
+        self.leaves = ends + timeout * (1.0 - TRYING)
 
 
 def pause(tries: int, chance: float) -> float:

@@ -133,4 +133,7 @@ class App:
         if endpoint.audited:
             key = str(getattr(call.body, "key", ""))
             await service.audit.record(call.principal.name, route.name, key, call.body.reason)
-        return await route.handler(call)
+        if not endpoint.looks:
+            return await route.handler(call)
+        async with service.slots.take():
+            return await route.handler(call)

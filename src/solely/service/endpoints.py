@@ -19,7 +19,7 @@ from .security import Scope
 class Endpoint:
     """A route, with what can be prepared before the first request. InvalidInput if it says too little."""
 
-    __slots__ = ("audited", "body", "parts", "query", "route", "scope", "webhook")
+    __slots__ = ("audited", "body", "looks", "parts", "query", "route", "scope", "webhook")
 
     def __init__(self, route: Route) -> None:
         _check(route)
@@ -28,6 +28,7 @@ class Endpoint:
         self.scope = route.auth.scope if isinstance(route.auth, Bearer) else None
         self.webhook = route.auth if isinstance(route.auth, Webhook) else None
         self.audited = _is_admin_action(route)
+        self.looks = _only_looks(route)
         self.body, self.query = decoders(route)
 
 
@@ -43,6 +44,12 @@ def _check(route: Route) -> None:
 
 def _is_admin_action(route: Route) -> bool:
     return isinstance(route.auth, Bearer) and route.auth.scope is Scope.ADMIN and route.method not in SAFE
+
+
+def _only_looks(route: Route) -> bool:
+    """True for pages and lists; not for what machines watch the service by, nor for what is followed."""
+    followed = route.media == "text/event-stream"
+    return route.method in SAFE and isinstance(route.auth, Bearer) and route.tag != "service" and not followed
 
 
 def _fields(body: Any) -> list[str]:

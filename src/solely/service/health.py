@@ -13,13 +13,20 @@ from starlette.responses import Response
 from .. import __version__
 from ..client import AsyncClient
 from ..data import Database
-from ..errors import SolelyError
+from ..errors import SolelyError, StoreError, StoreUnavailable
+from ..model import Finding
+from ..ops import Acquire, Release
+from ..owner import fresh_owner
+from ..rules import MAX_INFO_BYTES
+from ..stores import AsyncStore
 from .routes import PUBLIC, READ, Answer, Call, Reply, Route
 
 log = structlog.get_logger("solely.health")
 
 FRESH = 1.0  # seconds that the answer of a check is used again: probes of many balancers ask the store once
 PATIENCE = 2.0  # seconds for a check: less than the timeout of usual probes, so that they hear the reason
+TRIED = 4  # holds, each as large as one can be: more than fits into what is left of a page, so that a full disk shows
+TRIED_FOR = 2 * PATIENCE  # seconds until they end by themselves, should the check be broken off
 
 
 class Alive(Answer):
@@ -81,13 +88,33 @@ async def _level(name: str, check: Callable[[], Awaitable[str]]) -> str:
         return "error"
 
 
-async def store_level(once: AsyncClient) -> str:
-    """The worst that the store's own check found."""
-    found = {finding.level: finding for finding in await once.check()}
+async def store_level(once: AsyncClient, store: AsyncStore) -> str:
+    """The worst that is found wrong with the store."""
+    found = {finding.level: finding for finding in await examined(once, store)}
     worst = next((level for level in ("error", "warning") if level in found), "ok")
     if worst == "error":
         log.warning("unready", check="store", error=found[worst].text)
     return worst
+
+
+async def examined(once: AsyncClient, store: AsyncStore) -> list[Finding]:
+    """What the store's own check found, and whether it can grant: a full or read-only one answers, and cannot."""
+    return [*await once.check(), await _tried(store)]
+
+
+async def _tried(store: AsyncStore) -> Finding:
+    """Takes and lets go of a few holds that nobody else wants, in the line in which all ops wait."""
+    owner = fresh_owner()
+    keys = [f"lock/solely:readiness:{owner}:{n}" for n in range(TRIED)]
+    taken = [Acquire(key, owner, TRIED_FOR, "x" * MAX_INFO_BYTES) for key in keys]
+    try:
+        replies = await store.perform([*taken, *(Release(key, owner) for key in keys)])
+    except StoreUnavailable:
+        raise
+    except StoreError as error:  # of all ops
+        replies = [error]
+    wrong = next((str(reply) for reply in replies if isinstance(reply, StoreError)), "")
+    return Finding("error", "grants", f"nothing is granted: {wrong}") if wrong else Finding("ok", "grants", "it grants")
 
 
 async def data_level(data: Database) -> str:

@@ -14,6 +14,7 @@ POLICY_PATH = "/policy"
 AGAIN = (
     1  # seconds after which to come again where nothing better is known: a restart or a failover is often that short
 )
+FULL_AGAIN = 10  # seconds after which to come to a full store again: leases expire by then, and somebody may make room
 LATEST = 60  # seconds: who waits longer than that learns nothing new by asking once a minute
 
 
@@ -64,13 +65,24 @@ STALE = Kind("stale", 412, "A later holder was seen", "Nothing was written. Stop
 AWAY = Kind(
     "store-away", 503, "The store does not answer", "Nothing was granted. Come again after Retry-After seconds."
 )
+CROWDED = Kind(
+    "crowded",
+    503,
+    "Too many pages and lists are being read",
+    "Nothing was changed. Come again after Retry-After seconds.",
+)
 DATA_AWAY = Kind(
     "data-away",
     503,
     "The database of applications does not answer",
     "What was asked was not done, or is not known to be. Come again after Retry-After seconds.",
 )
-FULL = Kind("store-full", 507, "The store is full", "Nothing may be evicted: give it more room.")
+FULL = Kind(
+    "store-full",
+    507,
+    "The store is full",
+    "Nothing may be evicted: give it more room. Come again after Retry-After seconds.",
+)
 STORE_FAILED = Kind("store-failed", 502, "The store failed", "The service's log says how.")
 TOO_MANY_CONNECTIONS = Kind(
     "too-many-connections",
@@ -124,6 +136,9 @@ class ProblemDocument(msgspec.Struct, omit_defaults=True):
     retry_after: int | None = None
 
 
+_AGAIN = {503: AGAIN, 507: FULL_AGAIN}  # statuses that may pass → seconds, where nothing better is known
+
+
 class Problem(Exception):
     """A refusal on its way to the caller."""
 
@@ -134,8 +149,10 @@ class Problem(Exception):
         self.kind = kind
         self.document = ProblemDocument(f"{POLICY_PATH}#{kind.name}", kind.title, kind.status, detail or kind.advice)
         self.headers = headers
-        if again is not None or kind.status == 503:
-            seconds = min(LATEST, max(AGAIN, math.ceil(again or AGAIN)))
+        if again is None:
+            again = _AGAIN.get(kind.status)
+        if again is not None:
+            seconds = math.ceil(min(LATEST, max(AGAIN, again)))  # bounded first: what is for ever is infinite
             self.document.retry_after = seconds
             self.headers = (*headers, (b"retry-after", b"%d" % seconds))
 

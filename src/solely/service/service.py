@@ -35,6 +35,7 @@ from .rotation import keep_reading
 from .routes import Route
 from .security import Hosts, Sessions, Tokens
 from .settings import Settings
+from .slots import Slots
 
 if TYPE_CHECKING:
     from ..apps.app import App
@@ -71,6 +72,7 @@ class Service:
         self.telemetry: Telemetry | None = None
         self.waiters = Waiters(settings.max_waiters)
         self.holds = Holds(settings.max_holds)
+        self.slots = Slots(wait=settings.store_timeout, work=settings.store_timeout)
         self.stopping = asyncio.Event()
         self.apps: dict[str, App[Any]] = {}  # those that are mounted, by name
         self.routes: tuple[Route, ...] = ()  # all that are mounted
@@ -108,7 +110,7 @@ class Service:
         self.own = restricted(self._client, only(SERVICE))
         self._closing.append(self._client.close)
         self.audit = Audit(self.store)
-        self.readiness.checks["store"] = partial(store_level, self.once)
+        self.readiness.checks["store"] = partial(store_level, self.once, self.store)
 
     async def _start_apps(self) -> None:
         keeping = [name for name in self.apps if has(name, "migrations")]

@@ -19,6 +19,9 @@ Tell = Callable[[str], None]  # is given the stored key that may be free, or fin
 Clock = Callable[[], float]  # seconds; the injected clock of tests
 
 
+SCANS = 2  # scans at a time on an asyncio store: fewer than it has connections, so that they hold up no renewal
+
+
 class StoreFace(Protocol):
     """What blocking and asyncio stores have in common."""
 

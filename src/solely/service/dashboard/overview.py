@@ -10,7 +10,7 @@ from ...model import Finding
 from .. import metrics
 from ..feed import Told
 from ..figures import Figure
-from ..health import PATIENCE, up
+from ..health import PATIENCE, examined, up
 from ..routes import Answer, Call, Route
 from . import history
 from .groups import Group, groups
@@ -115,7 +115,7 @@ def _quantiles(call: Call[None, View], figure: Figure) -> Quantiles:
 async def _health(call: Call[None, View]) -> StoreHealth:
     try:
         async with asyncio.timeout(PATIENCE):
-            found = await call.service.once.check()
+            found = await examined(call.service.once, call.service.store)
     except (SolelyError, TimeoutError):
         found = [Finding("error", "store", "The store does not answer. Nothing is granted until it does.")]
     levels = {finding.level for finding in found}

@@ -125,12 +125,13 @@ async def _live(call: Call[Any, Any], page: Page, look: Look) -> AsyncGenerator[
     template, shown = _templates.get_template(page.template), ""
     while True:
         try:
-            facts = template.new_context(_facts(call, page, await look(), live=True))
+            async with call.service.slots.take():
+                facts = template.new_context(_facts(call, page, await look(), live=True))
+                region = sendable("".join(template.blocks["region"](facts)))
         except (SolelyError, Problem):
             shown = ""
             yield message("away", {"now": time.time()})
         else:
-            region = sendable("".join(template.blocks["region"](facts)))
             if region != shown:
                 shown = region
                 yield message("region", {"now": time.time(), "html": region})

@@ -18,7 +18,7 @@ from pymongo.errors import ConfigurationError
 from ...errors import ClientClosed, StoreMisconfigured, Unanswered
 from ...model import Entry, Finding
 from ...ops import Op, Reply
-from .. import Clock, Tell
+from .. import SCANS, Clock, Tell
 from . import questions
 from .aio_pool import AsyncSteadyPool
 from .batches import MAX_LIMIT, Answer, Answers, Batch, Steps, waits
@@ -53,6 +53,7 @@ class AsyncMongoStore:
         self._commands = Commands(self._settings.collection, self.client, clock=self._clock, timeout=self._timeout)
         self._ear = AsyncEar(lambda: self._database()[self._settings.collection], self.client, self._timeout)
         self._opened: AsyncDatabase[dict[str, Any]] | None = None
+        self._scans = asyncio.Semaphore(SCANS)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._preparing: asyncio.Task[None] | None = None
 
@@ -83,7 +84,8 @@ class AsyncMongoStore:
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
-        return await self._kept(self._drive(questions.scan(self._commands, self._server, prefix, after, limit)))
+        async with self._scans:
+            return await self._kept(self._drive(questions.scan(self._commands, self._server, prefix, after, limit)))
 
     async def check(self) -> list[Finding]:
         """Reachable? Clock? Settings that break a promise? Raises only StoreError."""

@@ -18,7 +18,7 @@ from ...errors import ClientClosed, InvalidInput, StoreError, StoreFailed, Store
 from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Release, Reply
-from .. import Clock, Tell
+from .. import SCANS, Clock, Tell
 from . import codec, health
 from .aio_ear import AsyncEar
 from .aio_pool import Pool, Request, close_late, fail
@@ -73,6 +73,7 @@ class AsyncPostgresStore:
     def _start_anew(self) -> None:
         self.client = os.urandom(16).hex()
         self._patient = 0
+        self._scans = asyncio.Semaphore(SCANS)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._pool = Pool(self._connect, self._serve, str(self._settings))
         self._ear = AsyncEar(self._connect_ear, self.client, self._timeout)
@@ -110,7 +111,8 @@ class AsyncPostgresStore:
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
         page = (self._now(), prefix, after, limit)
-        return codec.page(await self._call("page", page))
+        async with self._scans:
+            return codec.page(await self._call("page", page))
 
     async def check(self) -> list[Finding]:
         """Reachable? Clock? Settings that break a promise? Raises only StoreError."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
-from ...ops import MAX_BATCH, Mark, Op
+from ...ops import MAX_BATCH, URGENT, Mark, Op
 from .aio_wire import AsyncWire
 from .codec import Answers
 from .faults import NotPrimary, Stale
@@ -37,13 +37,15 @@ Loan = asyncio.Future[AsyncWire]
 
 
 class Pool:
-    """Gives connections to those who wait longest: requests are handed to `serve`, loans are given out."""
+    """Gives connections to those who renew or release, then to those who wait longest: requests are handed to `serve`,
+    loans are given out."""
 
     def __init__(self, connect: Callable[[], Wire], serve: Callable[[AsyncWire, Request], None], name: str) -> None:
         self.closed = False
         self._connect = connect
         self._serve = serve
         self._name = name
+        self._urgent: deque[Request] = deque()  # goes before the line
         self._line: deque[Request | Loan] = deque()
         self._wires: set[AsyncWire] = set()
         self._idle: list[AsyncWire] = []
@@ -57,7 +59,10 @@ class Pool:
         if self.closed:
             fail(wanted, ClientClosed("the client was closed; open a new one"))
             return
-        self._line.append(wanted)
+        if isinstance(wanted, Request) and type(wanted.ops[0]) in URGENT:
+            self._urgent.append(wanted)
+        else:
+            self._line.append(wanted)
         if turns:
             asyncio.get_running_loop().call_soon(self._dispatch_after, turns - 1)
         else:
@@ -72,13 +77,14 @@ class Pool:
     def company(self, first: Request) -> list[Request]:
         """The request and those right behind it in the line that fit into the same batch."""
         together, size = [first], len(first.ops)
-        while self._line:
-            following = self._line[0]
-            if not isinstance(following, Request) or size + len(following.ops) > MAX_BATCH:
-                break
-            together.append(following)
-            size += len(following.ops)
-            self._line.popleft()
+        for line in (self._urgent, self._line):
+            while line:
+                following = line[0]
+                if not isinstance(following, Request) or size + len(following.ops) > MAX_BATCH:
+                    return together
+                together.append(following)
+                size += len(following.ops)
+                line.popleft()
         return together
 
     def give(self, wire: AsyncWire) -> None:
@@ -131,15 +137,15 @@ class Pool:
         """Serves the line with the free connections; opens one more if all are busy."""
         if self.closed:
             return
-        while self._line and self._idle:
-            wire, wanted = self._idle.pop(), self._line.popleft()
+        while (line := self._urgent or self._line) and self._idle:
+            wire, wanted = self._idle.pop(), line.popleft()
             if isinstance(wanted, Request):
                 self._serve(wire, wanted)
             elif wanted.done():  # its task was cancelled
                 self._idle.append(wire)
             else:
                 wanted.set_result(wire)
-        if self._line and len(self._wires) + len(self._connecting) < CONNECTIONS:
+        if line and len(self._wires) + len(self._connecting) < CONNECTIONS:
             opening = asyncio.get_running_loop().run_in_executor(None, self._connect)
             self._connecting.add(opening)
             opening.add_done_callback(self._opened)
@@ -170,7 +176,9 @@ class Pool:
         self._dispatch()
 
     def _fail_line(self, error: Exception) -> None:
-        line, self._line = self._line, deque()
+        line = [*self._urgent, *self._line]
+        self._urgent.clear()
+        self._line.clear()
         for wanted in line:
             fail(wanted, error)
 

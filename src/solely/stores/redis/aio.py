@@ -16,7 +16,7 @@ from ...errors import ClientClosed, InvalidInput, StoreError, StoreUnavailable, 
 from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
-from .. import Clock, Tell
+from .. import SCANS, Clock, Tell
 from .aio_ear import AsyncEar, EarWire
 from .aio_wire import AsyncWire, fail
 from .codec import LOAD, Codec, chunks, waits
@@ -50,6 +50,7 @@ class AsyncRedisStore:
 
     def _start_anew(self) -> None:
         self._routes: Routes | None = None
+        self._scans = asyncio.Semaphore(SCANS)
         self._home: AsyncWire | None = None  # the one wire of a store that is no cluster, while it is up
         self._wires: dict[Address, AsyncWire] = {}
         self._connecting: dict[Address, asyncio.Task[AsyncWire]] = {}
@@ -80,10 +81,11 @@ class AsyncRedisStore:
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
         found: list[Entry] = []
-        for keys in chunks(await self._drive(find_keys(await self._all_routes(), self._codec, prefix, after))):
-            found += page(await self.perform([Read(key) for key in keys]), limit - len(found))
-            if len(found) >= limit:
-                break
+        async with self._scans:
+            for keys in chunks(await self._drive(find_keys(await self._all_routes(), self._codec, prefix, after))):
+                found += page(await self.perform([Read(key) for key in keys]), limit - len(found))
+                if len(found) >= limit:
+                    break
         return found
 
     async def check(self) -> list[Finding]:
