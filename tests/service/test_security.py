@@ -357,6 +357,18 @@ def test_lines_of_libraries_are_told_with_their_facts(form: str, capfd: pytest.C
         assert (told["fence"], told["level"], told["logger"]) == (7, "warning", "solely")
 
 
+@pytest.mark.usefixtures("logging_as_before")
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_no_text_of_a_caller_forges_a_line_of_the_log(form: str, capfd: pytest.CaptureFixture[str]) -> None:
+    logs.configure(settings(log_format=form))
+    forged = "x\n2026-01-01 [info] all is well\r\u2028\u2029\x85\x0b\x1b[2J\x9b2J\u202e"
+    structlog.get_logger("solely.alerts").warning("alert_firing", name=forged, labels={forged: forged})
+    logging.getLogger("solely").warning("lease of %s was lost", forged, extra={"key": forged})
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)
+
+
 async def breaks(call: Call[None, None]) -> Done:
     secret = call.headers
     raise RuntimeError("it broke") from ValueError(len(secret))
