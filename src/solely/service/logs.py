@@ -62,7 +62,7 @@ def _extra(logger: Any, method: str, event: MutableMapping[str, Any]) -> Mutable
 
 
 def one_line(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The event, in which what would end the line or command the terminal is shown as an escape. Texts come from callers."""
+    """The event, in which what would end the line or command the terminal is escaped: texts come from callers."""
     for name, value in event.items():
         if isinstance(value, str) and not value.isprintable():
             event[name] = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in value)

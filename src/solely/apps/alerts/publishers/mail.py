@@ -151,6 +151,7 @@ class _Subject(str):
     breaks included. A header object, which has a `name` and a `fold`, it neither parses nor writes itself.
     """
 
+    __slots__ = ()
     name = "Subject"
 
     def fold(self, *, policy: Policy) -> str:
