@@ -24,6 +24,7 @@ from .dashboard.desk import Desk
 from .feed import Feed
 from .health import Readiness, data_level, store_level
 from .jobs import keep_doing
+from .logouts import Logouts
 from .metrics import Metrics, timed
 from .problems import TOO_MANY, Problem
 from .rotation import keep_reading
@@ -98,6 +99,7 @@ class Service:
         self.once = AsyncClient(store=self.store, timeout=settings.store_timeout, hooks=self.hooks)
         self._closing.append(self.once.close)
         self.audit = Audit(self.store)
+        self.logouts = Logouts(self.once)
         self.readiness.checks["store"] = partial(store_level, self.once)
 
     async def _start_apps(self) -> None:
