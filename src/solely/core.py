@@ -231,9 +231,9 @@ class Core:
             self.book.lose(hold, entry.gone or "expired")
             raise lease._lost_error()
         hold.ttl = wanted
-        hold.extended(entry, bounded, run.sent)
-        self.book.add(hold)
-        self._report(hold, entry)
+        if not self.book.renewed(hold, entry, bounded, run.sent):
+            raise lease._lost_error()
+        self.book.wake_for(hold)
 
     def ensuring(self, lease: LeaseFace, needed: Seconds) -> Flow[None]:
         """Returns only if at least that many seconds are left, renewing if need be; LeaseLost if it cannot."""
