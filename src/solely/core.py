@@ -78,7 +78,8 @@ class Core:
 
     def _report(self, hold: Hold, renewed: Entry | None) -> None:
         if renewed is None:
-            log.warning("lease_lost", extra={"key": hold.key, "fence": hold.fence, "how": hold.lost})
+            facts = {"key": hold.key, "fence": hold.fence, "how": hold.lost}
+            log.warning("lease_lost: the lease of %(key)r (fence %(fence)d) was lost: %(how)s", facts, extra=facts)
         if self.hook is not None:
             event = (
                 events.Lost(hold.key, hold.fence, hold.lost)
@@ -106,7 +107,8 @@ class Core:
         except StoreUnavailable as away:
             error = away
         self.failed_open += 1
-        log.warning("failed_open", extra={"key": key, "what": what, "count": self.failed_open, "error": str(error)})
+        facts = {"key": key, "what": what, "count": self.failed_open, "error": str(error)}
+        log.warning("failed_open: %(what)s of %(key)r went on without the store: %(error)s", facts, extra=facts)
         if self.hook is not None:
             self.hook(events.FailedOpen(key, what))
         return instead()
@@ -288,7 +290,12 @@ class Core:
         """The release at the end of a guarded body failed: raised, unless that would mask the body's own error."""
         if error is None:
             raise failure
-        log.warning("release_failed", extra={"key": lease.key, "error": str(failure)})
+        facts = {"key": lease.key, "error": str(failure)}
+        log.warning(
+            "release_failed: %(key)r was not released, and stays held until its ttl is over: %(error)s",
+            facts,
+            extra=facts,
+        )
 
     def drop(self, lease: LeaseFace, how: str) -> None:
         """Stops keeping the lease, without letting go."""
@@ -305,7 +312,13 @@ class Core:
         for hold in holds:
             hold.lost = "closed"
         if holds:
-            log.warning("client_closed_with_leases", extra={"count": len(holds), "key": holds[0].key})
+            facts = {"count": len(holds), "key": holds[0].key}
+            log.warning(
+                "client_closed_with_leases: the client was closed while it held %(count)d leases, such as %(key)r; "
+                "they are released",
+                facts,
+                extra=facts,
+            )
             yield [Release(hold.key, hold.owner, hold.doubtful) for hold in holds]
 
 

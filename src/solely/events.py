@@ -196,6 +196,7 @@ def combine(hooks: Iterable[Hook]) -> Hook | None:
             try:
                 hook(event)
             except Exception:
-                log.exception("hook_failed", extra={"event": type(event).__name__})
+                facts = {"event": type(event).__name__}
+                log.exception("hook_failed: a hook raised on the event %(event)s", facts, extra=facts)
 
     return tell

@@ -19,7 +19,7 @@ from ..rules import COMPENSATE, local_clock
 from ..stores import AsyncStore
 from .batcher import Batcher
 from .lines import Lines
-from .trying import CLOSING_LOOK, IS_OP, PATIENT, answered, ended, given_up, interruption, pause, retried
+from .trying import CLOSING_LOOK, IS_OP, PATIENT, answered, ended, given_up, interruption, not_undone, pause, retried
 
 T = TypeVar("T")
 log = logging.getLogger("solely")
@@ -257,7 +257,12 @@ class _Run:
         with suppress(asyncio.CancelledError):  # told already
             await finished(worker)
         if worker.result() is None:
-            log.warning("undo_failed", extra={"request": repr(request)[:200]})
+            facts = not_undone(request)
+            log.warning(
+                "undo_failed: %(op)s of %(key)r was not performed; what it was to undo ends with its ttl",
+                facts,
+                extra=facts,
+            )
         return worker.result()
 
     async def _undo(self, request: Any) -> Any:

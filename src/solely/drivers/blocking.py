@@ -19,7 +19,7 @@ from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
 from ..stores import Store
 from .lines import Lines
-from .trying import CLOSING_LOOK, IS_OP, answered, ended, given_up, interruption, pause, retried
+from .trying import CLOSING_LOOK, IS_OP, answered, ended, given_up, interruption, not_undone, pause, retried
 
 T = TypeVar("T")
 log = logging.getLogger("solely")
@@ -230,7 +230,12 @@ class _Run:
         worker.start()
         worker.join(COMPENSATE)
         if not replies:
-            log.warning("undo_failed", extra={"request": repr(request)[:200]})
+            facts = not_undone(request)
+            log.warning(
+                "undo_failed: %(op)s of %(key)r was not performed; what it was to undo ends with its ttl",
+                facts,
+                extra=facts,
+            )
         return replies[0] if replies else None
 
     def _undo(self, request: Any, replies: list[Any]) -> None:

@@ -45,15 +45,26 @@ def answered(replies: list[Any]) -> list[Any]:
 
 def given_up(request: Any, tries: int, since: float, error: StoreUnavailable, doubtful: bool) -> StoreUnavailable:
     """The error for an op, or batch of ops, that got no answer in time; says whether it may have happened."""
-    ops = request if type(request) is list else [request]
-    name = type(ops[0]).__name__ + (f" and {len(ops) - 1} more" if len(ops) > 1 else "")
+    name, key = _named(request)
     unknown = "it may or may not have happened" if doubtful else "it did not happen"
-    key = getattr(ops[0], "key", "") or getattr(ops[0], "queue", "")
     final = StoreUnavailable(
         f"{name} of {key!r}: no answer in {tries} tries over {since:.1f} s; {unknown}: {error}", key=key
     )
     final.__cause__ = error
     return final
+
+
+def not_undone(request: Any) -> dict[str, str]:
+    """What the log says of a compensating op that failed: not the op itself, whose owner is a secret."""
+    name, key = _named(request)
+    return {"op": name, "key": key}
+
+
+def _named(request: Any) -> tuple[str, str]:
+    """An op, or batch of ops, as errors and the log name it, and its key or queue."""
+    ops = request if type(request) is list else [request]
+    name = type(ops[0]).__name__ + (f" and {len(ops) - 1} more" if len(ops) > 1 else "")
+    return name, getattr(ops[0], "key", "") or getattr(ops[0], "queue", "")
 
 
 def interruption(error: BaseException, request: Any, doubtful: bool) -> Interrupted:

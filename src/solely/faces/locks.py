@@ -30,7 +30,8 @@ def _tell(on_lost: Callable[[], None], hold: Hold, caught: type[BaseException]) 
     try:
         on_lost()
     except caught:
-        log.exception("on_lost_failed", extra={"key": hold.key})
+        facts = {"key": hold.key}
+        log.exception("on_lost_failed: the function on_lost of %(key)r raised", facts, extra=facts)
 
 
 def _told(on_lost: Any, *, cancels: bool) -> Callable[[Hold], None] | None:

@@ -114,7 +114,12 @@ class ReservationFace:
         return self._settled or self._handed_over or (self._hold is not None and self._hold.lost == FORKED)
 
     def _not_released(self, failure: Exception) -> None:
-        log.warning("release_failed", extra={"key": self.key, "error": str(failure)})
+        facts = {"key": self.key, "error": str(failure)}
+        log.warning(
+            "release_failed: the reservation %(key)r was not released, and is held until it runs out: %(error)s",
+            facts,
+            extra=facts,
+        )
 
     def _refusal(self) -> Refused:
         text = f"reservation {self.key!r} is suppressed ({self.reason}); ask again in {self.retry_after:.1f} s"
@@ -242,5 +247,6 @@ def clearing(flow: Flow[list[Entry]], reason: str) -> Flow[int]:
     """How many reservations an admin ended; each is logged."""
     cleared = yield from flow
     for entry in cleared:
-        log.info("reservation_cleared", extra={"key": entry.key, "fence": entry.fence, "reason": reason})
+        facts = {"key": entry.key, "fence": entry.fence, "reason": reason}
+        log.info("reservation_cleared: %(key)r (fence %(fence)d) was ended: %(reason)s", facts, extra=facts)
     return len(cleared)

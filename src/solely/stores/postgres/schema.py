@@ -61,7 +61,9 @@ class Doorkeeper:
                     self._bring_up_to_date(version)
                     life, version = self._greet(wire)
                 elif version > NEWEST:
-                    log.warning("newer_schema", extra={"schema_version": version, "known_version": NEWEST})
+                    facts = {"schema_version": version, "known_version": NEWEST}
+                    text = "newer_schema: version %(schema_version)d is of a later Solely than this (%(known_version)d)"
+                    log.warning(text, facts, extra=facts)
                 wire.call("raise_fences", (life,))
                 self.life = life
             if self._settings.pgbouncer:  # there this connection outlives the server
