@@ -185,6 +185,17 @@ class Core:
             self.hook(events.ReleasedLease(token.key, token.fence, held, outcome.value))
         return outcome
 
+    def clearing_lock(self, key: str, reason: str) -> Flow[bool]:
+        """True if the lock was taken from whoever had it; that is logged, and hooks are told."""
+        entry = yield from lock.clear(key, reason)
+        if entry is None:
+            return False
+        facts = {"key": key, "fence": entry.fence, "reason": reason}
+        log.warning("lock_cleared: %(key)r (fence %(fence)d) was taken from its holder: %(reason)s", facts, extra=facts)
+        if self.hook is not None:
+            self.hook(events.Cleared(key, entry.fence, reason))
+        return True
+
     def info(self, purpose: str) -> str:
         """Who asks, and what for, as it is kept beside a hold; InvalidInput if the purpose is no text."""
         return self._signature.info(purpose)

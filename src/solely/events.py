@@ -63,6 +63,14 @@ class ReleasedLease(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Cleared(Event):
+    """An admin ended what others held, and said why; its holder hears of it as Lost."""
+
+    fence: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Marked(Event):
     """A mark was asked for: `first`, or seen before; `cached` if the local cache knew."""
 

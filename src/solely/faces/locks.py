@@ -13,7 +13,7 @@ from ..flows.hold import Hold
 from ..handles.lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
 from ..handles.token import read_token
 from ..model import Released
-from ..rules import Seconds, renewal, seconds, stored_key
+from ..rules import Seconds, checked_reason, renewal, seconds, stored_key
 from . import AsyncFace, Face
 
 log = logging.getLogger("solely")
@@ -120,6 +120,14 @@ class Locks(Face):
     def release(self, token: str) -> Released:
         """Lets go of the lease that was handed over in this token; says truthfully whether it was still held."""
         return self._run(self._core.releasing_token(read_token(token)))
+
+    def clear_lock(self, key: str, *, reason: str) -> bool:
+        """Takes the lock from whoever has it now, and from nobody who comes after; False if nobody had it.
+
+        Its holder learns of it at the next renewal, or when it releases; until then only fences keep its writes out.
+        It is logged with the reason, and hooks are told `Cleared`. InvalidInput without a reason.
+        """
+        return self._run(self._core.clearing_lock(stored_key("lock", key), checked_reason(reason)))
 
     def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], Lease]:
         if renew and max_hold is None and on_lost == "flag":
@@ -243,6 +251,14 @@ class AsyncLocks(AsyncFace):
     async def release(self, token: str) -> Released:
         """Lets go of the lease that was handed over in this token; says truthfully whether it was still held."""
         return await self._run(self._core.releasing_token(read_token(token)))
+
+    async def clear_lock(self, key: str, *, reason: str) -> bool:
+        """Takes the lock from whoever has it now, and from nobody who comes after; False if nobody had it.
+
+        Its holder learns of it at the next renewal, or when it releases; until then only fences keep its writes out.
+        It is logged with the reason, and hooks are told `Cleared`. InvalidInput without a reason.
+        """
+        return await self._run(self._core.clearing_lock(stored_key("lock", key), checked_reason(reason)))
 
     def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], AsyncLease]:
         if renew and max_hold is None and on_lost == "cancel":

@@ -14,6 +14,7 @@ from ..errors import (
     Refused,
     StoreError,
 )
+from ..events import Cleared
 from ..flows import reservation as flows
 from ..flows.hold import FORKED
 from ..flows.requests import Flow
@@ -243,10 +244,12 @@ def _info(entry: Entry, sent: flows.Sent) -> ReservationInfo:
     return ReservationInfo(entry.name, reason, entry.left, entry.refused, entry.fence, who, sent.sent, last)
 
 
-def clearing(flow: Flow[list[Entry]], reason: str) -> Flow[int]:
-    """How many reservations an admin ended; each is logged."""
+def clearing(core: Core, flow: Flow[list[Entry]], reason: str) -> Flow[int]:
+    """How many reservations an admin ended; each is logged, and hooks are told."""
     cleared = yield from flow
     for entry in cleared:
         facts = {"key": entry.key, "fence": entry.fence, "reason": reason}
         log.info("reservation_cleared: %(key)r (fence %(fence)d) was ended: %(reason)s", facts, extra=facts)
+        if core.hook is not None:
+            core.hook(Cleared(entry.key, entry.fence, reason))
     return len(cleared)
