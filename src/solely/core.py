@@ -325,8 +325,8 @@ class Core:
         if holds:
             facts = {"count": len(holds), "key": holds[0].key}
             log.warning(
-                "client_closed_with_leases: the client was closed while it held %(count)d leases, such as %(key)r; "
-                "they are released",
+                "client_closed_with_leases: the client was closed while it held leases (%(count)d, such as "
+                "%(key)r); they are released",
                 facts,
                 extra=facts,
             )
