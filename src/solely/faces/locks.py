@@ -190,6 +190,10 @@ class AsyncLocks(AsyncFace):
 
         Use it in `async with`, or await it. It is renewed at half its ttl until released, at most for `max_hold`.
         Should it expire, the key stays closed for `delay` seconds more.
+
+        `on_lost="cancel"` acts inside `async with` alone: the task there is cancelled when the lease is lost, and the
+        block raises LeaseLost. A lease that was only awaited cancels nobody, since nobody knows which task relies on
+        it: enter it (`async with lease:`), look at `lease.lost`, call `ensure()`, or give a function.
         """
         stored = stored_key("lock", key)
         terms = self._core.terms(ttl, wait, delay)
@@ -207,7 +211,8 @@ class AsyncLocks(AsyncFace):
         max_hold: Seconds | None = None,
         on_lost: OnLost = "cancel",
     ) -> AsyncLease | None:
-        """A lease of the key, or None if somebody has it; does not wait."""
+        """A lease of the key, or None if somebody has it; does not wait. Enter it (`async with lease:`) to have
+        `on_lost="cancel"` act, as `lock` says."""
         stored = stored_key("lock", key)
         terms = self._core.terms(ttl, 0.0, delay)
         leased = self._leased(renew, max_hold, on_lost)
@@ -228,7 +233,8 @@ class AsyncLocks(AsyncFace):
         max_hold: Seconds | None = None,
         on_lost: OnLost = "cancel",
     ) -> Pending[AsyncLeaseSet]:
-        """Leases of all keys or of none; callers whose sets overlap do not deadlock."""
+        """Leases of all keys or of none; callers whose sets overlap do not deadlock. As with `lock`, `on_lost="cancel"`
+        acts inside `async with` alone."""
         stored = keys_of("lock", keys)
         terms = self._core.terms(ttl, wait, delay)
         leased = self._leased(renew, max_hold, on_lost)
@@ -241,7 +247,8 @@ class AsyncLocks(AsyncFace):
     async def resume(
         self, token: str, *, renew: bool = True, max_hold: Seconds | None = None, on_lost: OnLost = "cancel"
     ) -> AsyncLease:
-        """Goes on with a lease that another process took and handed over; raises Busy if it is no longer held."""
+        """Goes on with a lease that another process took and handed over; raises Busy if it is no longer held. Enter
+        it (`async with lease:`) to have `on_lost="cancel"` act, as `lock` says."""
         return await self._run(self._core.resuming(token, self._leased(renew, max_hold, on_lost)))
 
     async def renew(self, token: str, *, ttl: Seconds | None = None) -> float:
