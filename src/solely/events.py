@@ -64,7 +64,7 @@ class ReleasedLease(Event):
 
 @dataclass(frozen=True, slots=True)
 class Cleared(Event):
-    """An admin ended what others held, and said why; its holder hears of it as Lost."""
+    """What another held, or its quiet window, was ended on purpose; the holder hears of it as Lost."""
 
     fence: int
     reason: str
