@@ -40,8 +40,11 @@ def messages() -> Iterator[tuple[str, str]]:
                 continue
             of_log = isinstance(node.func.value, ast.Name) and node.func.value.id == "log"
             place = 1 if node.func.attr == "log" else 0
-            if of_log and (node.func.attr in LEVELS or place) and isinstance(node.args[place], ast.Constant):
-                yield f"{file.relative_to(SOURCE)}:{node.lineno}", str(node.args[place].value)
+            if not of_log or not (node.func.attr in LEVELS or place):
+                continue
+            text = node.args[place]
+            if isinstance(text, ast.Constant):
+                yield f"{file.relative_to(SOURCE)}:{node.lineno}", str(text.value)
 
 
 def test_every_message_is_a_sentence() -> None:

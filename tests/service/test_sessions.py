@@ -46,7 +46,11 @@ def test_a_logout_ends_one_session_and_no_other(guarded: Running) -> None:
 
 
 def test_a_logout_holds_for_all_hosts_that_share_the_store(tmp_path: Path) -> None:
-    shared = {"url": f"sqlite:///{tmp_path / 'store.db'}", "session_secret": secrets.token_hex(32), "tokens": LINES}
+    shared: dict[str, Any] = {
+        "url": f"sqlite:///{tmp_path / 'store.db'}",
+        "session_secret": secrets.token_hex(32),
+        "tokens": LINES,
+    }
     with (
         running(**shared) as here,
         running(**shared) as there,
