@@ -86,7 +86,7 @@ def http_services() -> Iterator[HttpServices]:
 
 def in_schema(url: str) -> str:
     """The URL with a schema that no other test uses; a database more would cost the server 7 MB and half a second."""
-    return f"{url}{'&' if '?' in url else '?'}solely_schema=t{secrets.token_hex(6)}"
+    return f"{url}{'&' if '?' in url else '?'}namespace=t{secrets.token_hex(6)}"
 
 
 def _postgres(request: pytest.FixtureRequest) -> str:
@@ -95,7 +95,7 @@ def _postgres(request: pytest.FixtureRequest) -> str:
 
 def in_collection(url: str) -> str:
     """The URL with a collection that no other test uses; a database more would cost the server files and time."""
-    return f"{url}{'&' if '?' in url else '?'}solely_collection=t{secrets.token_hex(6)}"
+    return f"{url}{'&' if '?' in url else '?'}namespace=t{secrets.token_hex(6)}"
 
 
 def _mongo(request: pytest.FixtureRequest) -> str:

@@ -117,7 +117,7 @@ def test_a_limit_in_use_is_not_taken_for_a_quiet_one(small: Face, clock: ManualC
 def test_evictions_are_logged_early_and_without_a_flood(small: Face, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "solely"):
         small.perform(*(Mark(f"mark/{n}", "o", 100) for n in range(3 + 1_000)))
-    records = [record for record in caplog.records if record.getMessage() == "store_eviction"]
+    records = [record for record in caplog.records if record.getMessage().startswith("store_eviction: ")]
     assert [vars(record)["count"] for record in records] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
     assert {vars(record)["max_size"] for record in records} == {3}
     assert all(vars(record)["current_size"] <= 3 for record in records)

@@ -98,7 +98,7 @@ async def test_a_rewind_goes_back_is_logged_and_told(
     await told(mark.advance(100))
     with caplog.at_level(logging.WARNING, logger="solely"):
         assert await told(mark.rewind(40, reason="import was wrong")) == 40
-    (line,) = [record for record in caplog.records if record.message == "watermark_rewound"]
+    (line,) = [record for record in caplog.records if record.message.startswith("watermark_rewound: ")]
     facts = {name: getattr(line, name) for name in ("key", "before", "to", "reason")}
     assert facts == {"key": "watermark/a", "before": "100", "to": "40", "reason": "import was wrong"}
     assert [e for e in heard if isinstance(e, events.Rewound)] == [events.Rewound(**facts)]

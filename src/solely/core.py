@@ -78,7 +78,8 @@ class Core:
 
     def _report(self, hold: Hold, renewed: Entry | None) -> None:
         if renewed is None:
-            log.warning("lease_lost", extra={"key": hold.key, "fence": hold.fence, "how": hold.lost})
+            facts = {"key": hold.key, "fence": hold.fence, "how": hold.lost}
+            log.warning("lease_lost: the lease of %(key)r (fence %(fence)d) was lost: %(how)s", facts, extra=facts)
         if self.hook is not None:
             event = (
                 events.Lost(hold.key, hold.fence, hold.lost)
@@ -106,7 +107,8 @@ class Core:
         except StoreUnavailable as away:
             error = away
         self.failed_open += 1
-        log.warning("failed_open", extra={"key": key, "what": what, "count": self.failed_open, "error": str(error)})
+        facts = {"key": key, "what": what, "count": self.failed_open, "error": str(error)}
+        log.warning("failed_open: %(what)s of %(key)r went on without the store: %(error)s", facts, extra=facts)
         if self.hook is not None:
             self.hook(events.FailedOpen(key, what))
         return instead()
@@ -183,6 +185,17 @@ class Core:
             self.hook(events.ReleasedLease(token.key, token.fence, held, outcome.value))
         return outcome
 
+    def clearing_lock(self, key: str, reason: str) -> Flow[bool]:
+        """True if the lock was taken from whoever had it; that is logged, and hooks are told."""
+        entry = yield from lock.clear(key, reason)
+        if entry is None:
+            return False
+        facts = {"key": key, "fence": entry.fence, "reason": reason}
+        log.warning("lock_cleared: %(key)r (fence %(fence)d) was taken from its holder: %(reason)s", facts, extra=facts)
+        if self.hook is not None:
+            self.hook(events.Cleared(key, entry.fence, reason))
+        return True
+
     def info(self, purpose: str) -> str:
         """Who asks, and what for, as it is kept beside a hold; InvalidInput if the purpose is no text."""
         return self._signature.info(purpose)
@@ -231,9 +244,9 @@ class Core:
             self.book.lose(hold, entry.gone or "expired")
             raise lease._lost_error()
         hold.ttl = wanted
-        hold.extended(entry, bounded, run.sent)
-        self.book.add(hold)
-        self._report(hold, entry)
+        if not self.book.renewed(hold, entry, bounded, run.sent):
+            raise lease._lost_error()
+        self.book.wake_for(hold)
 
     def ensuring(self, lease: LeaseFace, needed: Seconds) -> Flow[None]:
         """Returns only if at least that many seconds are left, renewing if need be; LeaseLost if it cannot."""
@@ -288,7 +301,12 @@ class Core:
         """The release at the end of a guarded body failed: raised, unless that would mask the body's own error."""
         if error is None:
             raise failure
-        log.warning("release_failed", extra={"key": lease.key, "error": str(failure)})
+        facts = {"key": lease.key, "error": str(failure)}
+        log.warning(
+            "release_failed: %(key)r was not released, and stays held until its ttl is over: %(error)s",
+            facts,
+            extra=facts,
+        )
 
     def drop(self, lease: LeaseFace, how: str) -> None:
         """Stops keeping the lease, without letting go."""
@@ -305,7 +323,13 @@ class Core:
         for hold in holds:
             hold.lost = "closed"
         if holds:
-            log.warning("client_closed_with_leases", extra={"count": len(holds), "key": holds[0].key})
+            facts = {"count": len(holds), "key": holds[0].key}
+            log.warning(
+                "client_closed_with_leases: the client was closed while it held leases (%(count)d, such as "
+                "%(key)r); they are released",
+                facts,
+                extra=facts,
+            )
             yield [Release(hold.key, hold.owner, hold.doubtful) for hold in holds]
 
 

@@ -63,6 +63,14 @@ class ReleasedLease(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Cleared(Event):
+    """What another held, or its quiet window, was ended on purpose; the holder hears of it as Lost."""
+
+    fence: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Marked(Event):
     """A mark was asked for: `first`, or seen before; `cached` if the local cache knew."""
 
@@ -196,6 +204,7 @@ def combine(hooks: Iterable[Hook]) -> Hook | None:
             try:
                 hook(event)
             except Exception:
-                log.exception("hook_failed", extra={"event": type(event).__name__})
+                facts = {"event": type(event).__name__}
+                log.exception("hook_failed: a hook raised on the event %(event)s", facts, extra=facts)
 
     return tell

@@ -123,6 +123,13 @@ def stored_key(kind: str, key: str) -> str:
     return f"{kind}/{key}"
 
 
+def checked_reason(reason: object) -> str:
+    """Why something that others hold is ended, for the log; InvalidInput if it says nothing."""
+    if not isinstance(reason, str) or not reason.strip():
+        raise InvalidInput(f"say why, for the log: reason must be a text, not {reason!r:.80}")
+    return reason
+
+
 def are_plain(keys: list[str]) -> bool:
     """True if all of them are surely keys as they should be; else each has to be looked at. For thousands of keys."""
     try:

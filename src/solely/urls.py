@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from urllib.parse import SplitResult, urlsplit
 
 from .errors import InvalidInput
@@ -21,3 +23,26 @@ def split_url(url: str) -> SplitResult:
         raise InvalidInput(
             f"{which} cannot be read: look at its hosts, and at the brackets of an IPv6 address"
         ) from None
+
+
+# What every store can have as a name: 40 letters, so that with what stands behind it PostgreSQL's 63 bytes are enough.
+_NAMESPACE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
+
+
+def read_namespace(options: Sequence[tuple[str, str]], older: str = "") -> str:
+    """The value of `?namespace=`, by which applications that share a server are kept apart; "" if it is not given.
+
+    InvalidInput if it is given twice, or beside the older name of the option, or if not every store can have it.
+    """
+    given = [value for name, value in options if name == "namespace"]
+    if not given:
+        return ""
+    if len(given) > 1:
+        raise InvalidInput("namespace is given twice in the URL; give it once")
+    if any(name == older for name, _ in options):
+        raise InvalidInput(f"the URL has both namespace and {older}, which mean the same; give namespace alone")
+    if not _NAMESPACE.fullmatch(given[0]):
+        raise InvalidInput(
+            f"namespace must be 1 to 40 letters, digits, _ or -, not beginning with a digit: {given[0]!r:.60}"
+        )
+    return given[0]

@@ -284,7 +284,10 @@ async def test_turning_is_told(
         await guarded(once, works)
     turns = [event for event in told if isinstance(event, events.BreakerTurned)]
     assert turns == [events.BreakerTurned("breaker/smtp", "open"), events.BreakerTurned("breaker/smtp", "closed")]
-    assert [record.levelname for record in caplog.records if record.message == "breaker_turned"] == ["WARNING", "INFO"]
+    assert [record.levelname for record in caplog.records if record.message.startswith("breaker_turned: ")] == [
+        "WARNING",
+        "INFO",
+    ]
 
 
 # -- one object, many callers
@@ -392,7 +395,7 @@ async def test_what_cannot_be_told_does_not_change_the_calls_outcome(
     await fail(once, 3)
     clock.advance(30.01)
     assert await guarded(once, works_as_the_store_goes) == "sent"
-    assert [record.message for record in caplog.records].count("breaker_not_told") == 2
+    assert sum(message.startswith("breaker_not_told: ") for message in caplog.messages) == 2
     store.away = False
     assert await state(once) == "half-open"
     clock.advance(10.01)

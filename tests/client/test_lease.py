@@ -241,6 +241,37 @@ async def test_a_foreign_cancellation_together_with_a_loss_is_not_swallowed() ->
             await task
 
 
+TAKING: dict[str, Callable[[AsyncClient, str], Any]] = {
+    "lock": lambda once, key: once.lock(key, ttl=0.1, renew=False),
+    "try_lock": lambda once, key: once.try_lock(key, ttl=0.1, renew=False),
+    "lock_all": lambda once, key: once.lock_all([key], ttl=0.1, renew=False),
+}
+
+
+@pytest.mark.parametrize("how", TAKING)
+async def test_a_lease_that_was_only_awaited_cancels_nobody_until_it_is_entered(how: str) -> None:
+    """As the docstring of `lock` says: nobody knows which task relies on it."""
+    lost = asyncio.Event()
+
+    def hear(event: events.Event) -> None:
+        if isinstance(event, events.Lost):
+            lost.set()
+
+    async with AsyncClient("memory://", hooks=[hear]) as once:
+        lease = await TAKING[how](once, "a")
+        async with asyncio.timeout(30):
+            await lost.wait()
+        await asyncio.sleep(0)  # a cancellation would come here
+        assert lease.lost
+        with pytest.raises(solely.LeaseLost):
+            async with lease:
+                raise AssertionError("the body was entered")
+        again = await TAKING[how](once, "b")
+        with pytest.raises(solely.LeaseLost):
+            async with again:
+                await asyncio.sleep(30)
+
+
 async def test_a_cancelled_body_that_raises_its_own_error_keeps_it() -> None:
     async with AsyncClient("memory://") as once:
         with pytest.raises(KeyError):

@@ -193,7 +193,7 @@ async def test_what_was_never_sent_is_not_undone(
     for call in (*CALLS.values(), lambda once: once.claim_many(["a", "b"])):
         error, _ = await _timed(call, once)
         assert "it did not happen" in str(error)
-    assert not [record for record in caplog.records if record.message == "undo_failed"]
+    assert not [record for record in caplog.records if record.message.startswith("undo_failed")]
 
 
 @pytest.mark.parametrize("many", [2, 10])

@@ -274,4 +274,4 @@ async def test_a_body_keeps_its_own_error_if_its_item_cannot_be_given_back(
     leave = item.__exit__ if face == "blocking" else item.__aexit__
     with caplog.at_level(logging.WARNING, "solely"):
         assert await told(leave(OSError, OSError("its own"), None)) is None
-    assert "give_back_failed" in caplog.messages
+    assert any(message.startswith("give_back_failed: ") for message in caplog.messages)

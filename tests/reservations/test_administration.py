@@ -65,7 +65,7 @@ async def test_expire_ends_the_hold_or_the_window_that_is_there(
     held = await told(once.reserve("cpu"))
     with caplog.at_level(logging.INFO, "solely"):
         assert await told(other.expire_reservation("cpu", reason="sender hangs")) is True
-    (line,) = [vars(record) for record in caplog.records if record.getMessage() == "reservation_cleared"]
+    (line,) = [vars(record) for record in caplog.records if record.getMessage().startswith("reservation_cleared: ")]
     assert (line["key"], line["fence"], line["reason"]) == ("reservation/cpu", held.fence, "sender hangs")
     quiet = await told(other.reserve("cpu"))
     await told(quiet.record())

@@ -112,6 +112,58 @@ def test_hosts(host: bytes, ours: bool) -> None:
     assert Hosts(["solely.example"]).knows(host) is ours
 
 
+NO_HOSTS = [
+    b"evil@localhost",
+    b"evil:pw@localhost:1",
+    b"@localhost",
+    b"localhost@",
+    b"localhost/",
+    b"localhost/evil.example",
+    b"localhost?x",
+    b"localhost:1?x",
+    b"localhost#x",
+    b"localhost:1#x",
+    b"localhost\\x",
+    b"localhost:x",
+    b"localhost:-1",
+    b"localhost:65536",
+    b"localhost:1:2",
+    b"localhost:+1",
+    "localhost:\u0661".encode(),
+    b"[::1",
+    b"::1",
+    b"[::1]x",
+    b"[::1]@localhost",
+    b"[localhost]",
+    b"[127.0.0.1]",
+    b"[::1%25lo]",
+    b"a b",
+    b"a,b",
+    b"localhost,localhost",
+    b"http://localhost",
+    b"//localhost",
+    b"%6cocalhost",
+    b"local\thost",
+    b"\xff",
+    b".",
+    b":80",
+]
+
+
+@pytest.mark.parametrize("host", NO_HOSTS)
+def test_what_is_no_host_is_refused_as_such(host: bytes, open_service: Running) -> None:
+    assert not Hosts(["solely.example"]).knows(host)
+    with open_service.connect() as connection:
+        connection.sendall(b"GET /version HTTP/1.1\r\nHost: %b\r\nConnection: close\r\n\r\n" % host)
+        with connection.makefile("rb") as answer:
+            assert answer.readline().split()[1] == b"400"
+
+
+def test_a_host_that_is_not_ours_is_another_matter(open_service: Running) -> None:
+    for host in ("evil.example", "evil.example:80", "localhost.", "localhost_", "127.0.0.1.evil.example"):
+        assert open_service.get("/version", headers={"host": host}).status_code == 421
+
+
 @pytest.mark.parametrize(
     ("origin", "same_site"),
     [(b"http://h:1", True), (b"https://H:1", True), (b"http://h", False), (b"http://evil", False), (b"null", False)],
@@ -355,6 +407,18 @@ def test_lines_of_libraries_are_told_with_their_facts(form: str, capfd: pytest.C
     if form == "json":
         told = json.loads(line)
         assert (told["fence"], told["level"], told["logger"]) == (7, "warning", "solely")
+
+
+@pytest.mark.usefixtures("logging_as_before")
+@pytest.mark.parametrize("form", ["json", "console"])
+def test_no_text_of_a_caller_forges_a_line_of_the_log(form: str, capfd: pytest.CaptureFixture[str]) -> None:
+    logs.configure(settings(log_format=form))
+    forged = "x\n2026-01-01 [info] all is well\r\u2028\u2029\x85\x0b\x1b[2J\x9b2J\u202e"
+    structlog.get_logger("solely.alerts").warning("alert_firing", name=forged, labels={forged: forged})
+    logging.getLogger("solely").warning("lease of %s was lost", forged, extra={"key": forged})
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all(line.isprintable() for line in lines)
 
 
 async def breaks(call: Call[None, None]) -> Done:

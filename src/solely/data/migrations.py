@@ -115,7 +115,8 @@ async def _missing(database: Database, app: str, package: str) -> list[Migration
                 "back as it was, and write a new migration for the change"
             )
     if newer := [row["name"] for row in done if row["number"] > len(known)]:
-        log.warning("newer_tables", extra={"app": app, "migrations": newer})  # of a later version, which ran here
+        facts = {"app": app, "migrations": newer}
+        log.warning("newer_tables: a later version of %(app)s ran here: %(migrations)s", facts, extra=facts)
     return [each for each in known if each.number not in digests]
 
 

@@ -1,6 +1,6 @@
 """PostgreSQL: a few connections of psycopg, lent for one statement or one transaction.
 
-The URL is the store's, with the same options: `solely_schema` names the schema of the tables, which is made with the
+The URL is the store's, with the same options: `namespace` names the schema of the tables, which is made with the
 first of them. A statement that gets no answer in time ends its connection, so that nobody meets a late answer.
 """
 

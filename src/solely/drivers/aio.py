@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 import random
 from contextlib import suppress
@@ -31,12 +30,12 @@ from .trying import (
     ended,
     given_up,
     interruption,
+    log_not_undone,
     pause,
     retried,
 )
 
 T = TypeVar("T")
-log = logging.getLogger("solely")
 
 
 class AsyncDriver:
@@ -320,5 +319,5 @@ class _Run(Patience):
                         return await self.perform(request)
                     except (StoreError, ClientClosed):
                         await asyncio.sleep(pause(tries, random.random()))
-        log.warning("undo_failed", extra={"request": repr(request)[:200]})
+        log_not_undone(request)
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 import time
@@ -29,12 +28,12 @@ from .trying import (
     ended,
     given_up,
     interruption,
+    log_not_undone,
     pause,
     retried,
 )
 
 T = TypeVar("T")
-log = logging.getLogger("solely")
 
 
 class BlockingDriver:
@@ -303,7 +302,7 @@ class _Run(Patience):
             if self.late is not None and any(type(op) in PATIENT for op in _ops(request)):
                 self.late.join(COMPENSATE / 2)
             if not self._undone(request, replies):
-                log.warning("undo_failed", extra={"request": repr(request)[:200]})
+                log_not_undone(request)
         finally:
             self.driver.undoing.discard(this)
 

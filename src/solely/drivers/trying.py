@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from inspect import GEN_CLOSED, getgeneratorstate
 from typing import Any
@@ -11,6 +12,8 @@ from ..events import Retried
 from ..flows.requests import Flow
 from ..ops import MAX_BATCH, OPS, Finish, Push, Return, Take, Unhit
 from ..rules import MIN_PATIENCE, backoff
+
+log = logging.getLogger("solely")
 
 ONE_TRY = 0.4  # of the timeout: so that at least two full tries fit into it, with pauses
 TRYING = 0.85  # of the timeout, for all tries of a call; the rest is left for undoing: a round trip anywhere on earth
@@ -104,15 +107,28 @@ def answered(replies: list[Any]) -> list[Any]:
 
 def given_up(request: Any, tries: int, since: float, error: StoreUnavailable, doubtful: bool) -> StoreUnavailable:
     """The error for an op, or batch of ops, that got no answer in time; says whether it may have happened."""
-    ops = request if type(request) is list else [request]
-    name = type(ops[0]).__name__ + (f" and {len(ops) - 1} more" if len(ops) > 1 else "")
+    name, key = _named(request)
     unknown = "it may or may not have happened" if doubtful else "it did not happen"
-    key = getattr(ops[0], "key", "") or getattr(ops[0], "queue", "")
     final = StoreUnavailable(
         f"{name} of {key!r}: no answer in {tries} tries over {since:.1f} s; {unknown}: {error}", key=key
     )
     final.__cause__ = error
     return final
+
+
+def log_not_undone(request: Any) -> None:
+    """Warns that a compensating op failed. The op itself is not logged: its owner is a secret."""
+    name, key = _named(request)
+    facts = {"op": name, "key": key}
+    text = "undo_failed: %(op)s of %(key)r was not performed; what it was to undo ends with its ttl"
+    log.warning(text, facts, extra=facts)
+
+
+def _named(request: Any) -> tuple[str, str]:
+    """An op, or batch of ops, as errors and the log name it, and its key or queue."""
+    ops = request if type(request) is list else [request]
+    name = type(ops[0]).__name__ + (f" and {len(ops) - 1} more" if len(ops) > 1 else "")
+    return name, getattr(ops[0], "key", "") or getattr(ops[0], "queue", "")
 
 
 def interruption(error: BaseException, request: Any, doubtful: bool) -> Interrupted:

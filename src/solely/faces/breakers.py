@@ -62,12 +62,14 @@ class _Shared:
             self._untold(why.cause)
 
     def _untold(self, failure: SolelyError) -> None:
-        log.warning("breaker_not_told", extra={"key": self._stored, "error": str(failure)})
+        facts = {"key": self._stored, "error": str(failure)}
+        log.warning("breaker_not_told: %(key)r does not know how a call ended: %(error)s", facts, extra=facts)
 
     def _turned(self, circuit: Circuit | None) -> None:
         if circuit is not None:
             level = logging.WARNING if circuit is Circuit.OPEN else logging.INFO
-            log.log(level, "breaker_turned", extra={"key": self._stored, "state": circuit.value})
+            facts = {"key": self._stored, "state": circuit.value}
+            log.log(level, "breaker_turned: %(key)r is %(state)s now", facts, extra=facts)
             if self._core.hook is not None:
                 self._core.hook(events.BreakerTurned(self._stored, circuit.value))
 

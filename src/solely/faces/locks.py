@@ -13,7 +13,7 @@ from ..flows.hold import Hold
 from ..handles.lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
 from ..handles.token import read_token
 from ..model import Released
-from ..rules import Seconds, renewal, seconds, stored_key
+from ..rules import Seconds, checked_reason, renewal, seconds, stored_key
 from . import AsyncFace, Face
 
 log = logging.getLogger("solely")
@@ -30,7 +30,8 @@ def _tell(on_lost: Callable[[], None], hold: Hold, caught: type[BaseException]) 
     try:
         on_lost()
     except caught:
-        log.exception("on_lost_failed", extra={"key": hold.key})
+        facts = {"key": hold.key}
+        log.exception("on_lost_failed: the function on_lost of %(key)r raised", facts, extra=facts)
 
 
 def _told(on_lost: Any, *, cancels: bool) -> Callable[[Hold], None] | None:
@@ -120,6 +121,14 @@ class Locks(Face):
         """Lets go of the lease that was handed over in this token; says truthfully whether it was still held."""
         return self._run(self._core.releasing_token(read_token(token)))
 
+    def clear_lock(self, key: str, *, reason: str) -> bool:
+        """Takes the lock from whoever has it now, and from nobody who comes after; False if nobody had it.
+
+        Its holder learns of it at the next renewal, or when it releases; until then only fences keep its writes out.
+        It is logged with the reason, and hooks are told `Cleared`. InvalidInput without a reason.
+        """
+        return self._run(self._core.clearing_lock(stored_key("lock", key), checked_reason(reason)))
+
     def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], Lease]:
         if renew and max_hold is None and on_lost == "flag":
             return self._plainly_leased
@@ -181,6 +190,10 @@ class AsyncLocks(AsyncFace):
 
         Use it in `async with`, or await it. It is renewed at half its ttl until released, at most for `max_hold`.
         Should it expire, the key stays closed for `delay` seconds more.
+
+        `on_lost="cancel"` acts inside `async with` alone: the task there is cancelled when the lease is lost, and the
+        block raises LeaseLost. A lease that was only awaited cancels nobody, since nobody knows which task relies on
+        it: enter it (`async with lease:`), look at `lease.lost`, call `ensure()`, or give a function.
         """
         stored = stored_key("lock", key)
         terms = self._core.terms(ttl, wait, delay)
@@ -198,7 +211,8 @@ class AsyncLocks(AsyncFace):
         max_hold: Seconds | None = None,
         on_lost: OnLost = "cancel",
     ) -> AsyncLease | None:
-        """A lease of the key, or None if somebody has it; does not wait."""
+        """A lease of the key, or None if somebody has it; does not wait. Enter it (`async with lease:`) to have
+        `on_lost="cancel"` act, as `lock` says."""
         stored = stored_key("lock", key)
         terms = self._core.terms(ttl, 0.0, delay)
         leased = self._leased(renew, max_hold, on_lost)
@@ -219,7 +233,8 @@ class AsyncLocks(AsyncFace):
         max_hold: Seconds | None = None,
         on_lost: OnLost = "cancel",
     ) -> Pending[AsyncLeaseSet]:
-        """Leases of all keys or of none; callers whose sets overlap do not deadlock."""
+        """Leases of all keys or of none; callers whose sets overlap do not deadlock. As with `lock`, `on_lost="cancel"`
+        acts inside `async with` alone."""
         stored = keys_of("lock", keys, least=1)
         terms = self._core.terms(ttl, wait, delay)
         leased = self._leased(renew, max_hold, on_lost)
@@ -232,7 +247,8 @@ class AsyncLocks(AsyncFace):
     async def resume(
         self, token: str, *, renew: bool = True, max_hold: Seconds | None = None, on_lost: OnLost = "cancel"
     ) -> AsyncLease:
-        """Goes on with a lease that another process took and handed over; raises Busy if it is no longer held."""
+        """Goes on with a lease that another process took and handed over; raises Busy if it is no longer held. Enter
+        it (`async with lease:`) to have `on_lost="cancel"` act, as `lock` says."""
         return await self._run(self._core.resuming(token, self._leased(renew, max_hold, on_lost)))
 
     async def renew(self, token: str, *, ttl: Seconds | None = None) -> float:
@@ -242,6 +258,14 @@ class AsyncLocks(AsyncFace):
     async def release(self, token: str) -> Released:
         """Lets go of the lease that was handed over in this token; says truthfully whether it was still held."""
         return await self._run(self._core.releasing_token(read_token(token)))
+
+    async def clear_lock(self, key: str, *, reason: str) -> bool:
+        """Takes the lock from whoever has it now, and from nobody who comes after; False if nobody had it.
+
+        Its holder learns of it at the next renewal, or when it releases; until then only fences keep its writes out.
+        It is logged with the reason, and hooks are told `Cleared`. InvalidInput without a reason.
+        """
+        return await self._run(self._core.clearing_lock(stored_key("lock", key), checked_reason(reason)))
 
     def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], AsyncLease]:
         if renew and max_hold is None and on_lost == "cancel":

@@ -12,7 +12,7 @@ from ..handles.reservation import AsyncReservation, Reservation, ReservationInfo
 from ..handles.reserving import recording, releasing, renewing, reserving
 from ..handles.tickets import ticket_of
 from ..policies import Group, checked_terms
-from ..rules import MIN_TTL, Seconds, seconds, stored_key, ttl_seconds
+from ..rules import MIN_TTL, Seconds, checked_reason, seconds, stored_key, ttl_seconds
 from . import AsyncFace, Face
 
 log = logging.getLogger("solely")
@@ -46,12 +46,6 @@ def _page(prefix: str, after: str, limit: Any) -> tuple[str, str, int]:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_LISTED:
         raise InvalidInput(f"limit must be an int from 1 to {MOST_LISTED}, not {limit!r:.80}")
     return _prefix(prefix), _prefix(after), limit
-
-
-def _reason(reason: Any) -> str:
-    if not isinstance(reason, str) or not reason:
-        raise InvalidInput(f"say why, for the log: reason must be a text, not {reason!r:.80}")
-    return reason
 
 
 class Reservations(Face):
@@ -107,11 +101,11 @@ class Reservations(Face):
 
         The hits of its limits stay. Its holder learns of it at the next renewal, or when it records.
         """
-        return self._run(clearing(expire(stored_key(KIND, key), _reason(reason)), reason)) == 1
+        return self._run(clearing(self._core, expire(stored_key(KIND, key), checked_reason(reason)), reason)) == 1
 
     def clear_reservations(self, prefix: str, *, reason: str) -> int:
         """As `expire_reservation`, for every key that begins with `prefix`; how many there were."""
-        return self._run(clearing(clear(_prefix(prefix), _reason(reason)), reason))
+        return self._run(clearing(self._core, clear(_prefix(prefix), checked_reason(reason)), reason))
 
 
 class AsyncReservations(AsyncFace):
@@ -167,8 +161,8 @@ class AsyncReservations(AsyncFace):
 
         The hits of its limits stay. Its holder learns of it at the next renewal, or when it records.
         """
-        return await self._run(clearing(expire(stored_key(KIND, key), _reason(reason)), reason)) == 1
+        return await self._run(clearing(self._core, expire(stored_key(KIND, key), checked_reason(reason)), reason)) == 1
 
     async def clear_reservations(self, prefix: str, *, reason: str) -> int:
         """As `expire_reservation`, for every key that begins with `prefix`; how many there were."""
-        return await self._run(clearing(clear(_prefix(prefix), _reason(reason)), reason))
+        return await self._run(clearing(self._core, clear(_prefix(prefix), checked_reason(reason)), reason))

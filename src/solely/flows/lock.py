@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..errors import Busy, Interrupted, SolelyError, StoreError, first_error
 from ..holder import describe
 from ..model import CLOSED, DONE, FREE, HELD, Entry, Released
-from ..ops import Acquire, Read, Release, Renew, make
+from ..ops import Acquire, Clear, Read, Release, Renew, make
 from ..rules import LOOK_AGAIN, MIN_TTL, POLL, deadline, renewal
 from .hold import ELSEWHERE, Hold
 from .requests import RUN, Ask, Flow, Join, Run, Wait
@@ -254,6 +254,15 @@ def _tend(held: Sequence[Hold]) -> Flow[None]:
         if entry.owner != hold.owner:
             raise busy(entry, 0.0)
         hold.extended(entry, hold.ttl, run.sent)
+
+
+def clear(key: str, reason: str) -> Flow[Entry | None]:
+    """Takes the key from whoever has it now, and from nobody who comes after; what was cleared, if anything."""
+    entry: Entry = yield Read(key)
+    if entry.state in (FREE, CLOSED):  # what is closed opens by itself: nobody has it
+        return None
+    cleared: bool = yield Clear(key, entry.fence, reason)
+    return entry if cleared else None
 
 
 def resume(key: str, owner: str, ttl: float) -> Flow[Hold]:

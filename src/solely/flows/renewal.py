@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import threading
+from collections import Counter
 from collections.abc import Callable
 
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable
@@ -29,6 +31,9 @@ class Book:
         self.here: dict[str, Hold] = {}  # the same by key: who of this process has it
         self.closed = False
         self._busy = False
+        self._order = threading.Lock()  # of what is reported of one hold; never held while it is reported
+        self._reporting: Counter[Hold] = Counter()  # renewals that are being reported
+        self._lost_meanwhile: set[Hold] = set()  # whose loss is reported right after that
         self.renews_at = self.watches_at = math.inf
 
     def add(self, hold: Hold) -> None:
@@ -36,6 +41,10 @@ class Book:
         self.holds[hold] = None
         self.here[hold.key] = hold
         self._busy = True
+        self.wake_for(hold)
+
+    def wake_for(self, hold: Hold) -> None:
+        """Wakes the loops whose next wake-up would be too late for it."""
         if hold.renew_at < self.renews_at:
             self.ring(RENEWALS)
         if hold.deadline < self.watches_at:
@@ -52,14 +61,47 @@ class Book:
             self.here.pop(hold.key, None)
         return self.holds.pop(hold, _ABSENT) is not _ABSENT
 
+    def renewed(self, hold: Hold, entry: Entry, ttl: float, sent: float) -> bool:
+        """Extends it and reports that; False, and nothing is reported, if it was lost or let go of meanwhile."""
+        with self._order:
+            if hold not in self.holds:
+                return False
+            hold.extended(entry, ttl, sent)
+            self._reporting[hold] += 1
+        try:
+            self.report(hold, entry)
+        finally:
+            self._was_reported(hold)
+        return True
+
+    def _was_reported(self, hold: Hold) -> None:
+        """Reports a loss that was found while a renewal was being reported, by another thread."""
+        with self._order:
+            self._reporting[hold] -= 1
+            if self._reporting[hold]:
+                return
+            del self._reporting[hold]
+            if hold not in self._lost_meanwhile:
+                return
+            self._lost_meanwhile.remove(hold)
+        self._report_loss(hold)
+
     def lose(self, hold: Hold, how: str) -> None:
-        """Marks it lost and tells its holder, once."""
-        if self.remove(hold):
+        """Marks it lost and tells its holder, once; after that no renewal of it is reported."""
+        with self._order:
+            if not self.remove(hold):
+                return
             hold.lost = how
-            self.ring(hold.key)  # who waits for it here has to ask the store now
-            self.report(hold, None)
-            if hold.on_lost is not None:
-                hold.on_lost(hold)
+            if self._reporting[hold]:
+                self._lost_meanwhile.add(hold)
+                return
+        self._report_loss(hold)
+
+    def _report_loss(self, hold: Hold) -> None:
+        self.ring(hold.key)  # who waits for it here has to ask the store now
+        self.report(hold, None)
+        if hold.on_lost is not None:
+            hold.on_lost(hold)
 
     def close(self) -> None:
         """Ends both loops."""
@@ -107,8 +149,7 @@ def _renew(book: Book, due: list[Hold], now: float) -> Flow[bool]:
         if not isinstance(reply, Entry):
             failed = True
         elif reply.owner == hold.owner:
-            hold.extended(reply, ttl, sent)
-            book.report(hold, reply)
+            book.renewed(hold, reply, ttl, sent)
         else:
             book.lose(hold, reply.gone or "expired")
     return failed

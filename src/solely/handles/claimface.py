@@ -205,8 +205,12 @@ class ClaimFace(LeaseFace):
         why = values.too_large(kept)
         if not why:
             return kept
-        log.warning("result_not_kept", extra={"key": self._hold.key, "why": why})
+        self._not_kept(why)
         return values.tombstone(why)
+
+    def _not_kept(self, why: str) -> None:
+        facts = {"key": self._hold.key, "why": why}
+        log.warning("result_not_kept: the result of %(key)r cannot be replayed: %(why)s", facts, extra=facts)
 
     def _recording(self, value: Any, kept: bytes, keep: float, terms: Terms) -> Flow[Publication]:
         if not self._hold.owner:
@@ -240,7 +244,7 @@ class ClaimFace(LeaseFace):
         try:
             kept = values.encode(value)
         except InvalidInput as error:
-            log.warning("result_not_kept", extra={"key": self._hold.key, "why": str(error)})
+            self._not_kept(str(error))
             kept = values.tombstone(str(error))
         if not self._core.fails_closed or not self._hold.owner:
             told = yield from self._or_drop(self._publishing(value, kept))

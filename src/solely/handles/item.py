@@ -70,7 +70,12 @@ class ItemFace:
             raise LeaseLost(text, key=self.id)
 
     def _not_returned(self, failure: Exception) -> None:
-        log.warning("give_back_failed", extra={"queue": self.queue, "id": self.id, "error": str(failure)})
+        facts = {"queue": self.queue, "id": self.id, "error": str(failure)}
+        log.warning(
+            "give_back_failed: item %(id)r of queue %(queue)r comes back only when its lease is over: %(error)s",
+            facts,
+            extra=facts,
+        )
 
     def __repr__(self) -> str:  # without the owner, which is a secret
         state = "settled" if self._settled else f"{self.remaining():.1f} s left"

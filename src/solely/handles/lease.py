@@ -142,7 +142,7 @@ class AsyncLease(LeaseFace):
     """A key held by this process, for asyncio. An async context manager that lets go at the end.
 
     With `on_lost="cancel"` (the default) the task inside `async with` is cancelled when the lease is lost, and the
-    block then raises LeaseLost.
+    block then raises LeaseLost. Outside of `async with` it cancels nobody: nobody knows which task relies on it.
     """
 
     def __init__(self, hold: Hold, core: Core, run: Callable[[Flow[Any]], Awaitable[Any]], *, cancel: bool) -> None:

@@ -72,7 +72,8 @@ class DeadLettersFace:
         letter = yield from flow
         key = item_key(deadletter.queue_of(self.group), letter.id)
         facts = {"key": key, "group": self.group, "attempts": letter.attempts, "error": letter.last_error}
-        log.warning("dead_lettered", extra=facts)
+        text = "dead_lettered: %(key)r is a dead letter of %(group)r after %(attempts)d attempts: %(error)s"
+        log.warning(text, facts, extra=facts)
         if self._core.hook is not None:
             self._core.hook(DeadLettered(key, self.group, letter.attempts))
         return letter
@@ -116,7 +117,10 @@ class DeadLettersFace:
         removed = 0
         for start in range(0, len(letters), _AT_ONCE):
             removed += yield from deadletter.remove(letters[start : start + _AT_ONCE], reason)
-        log.warning("dead_letters_purged", extra={"group": self.group, "count": removed, "reason": reason})
+        facts = {"group": self.group, "count": removed, "reason": reason}
+        log.warning(
+            "dead_letters_purged: %(count)d dead letters of %(group)r were removed: %(reason)s", facts, extra=facts
+        )
         return removed
 
     # -- replay
@@ -133,7 +137,12 @@ class DeadLettersFace:
         self._core.book.remove(taken.hold)
         self._core.desk.flights.forget(taken.hold.key)  # a failure that the cache of claims may remember
         if not (yield from replays.succeeded(taken, value)):
-            log.warning("replay_superseded", extra={"key": taken.hold.key, "fence": taken.hold.fence})
+            facts = {"key": taken.hold.key, "fence": taken.hold.fence}
+            log.warning(
+                "replay_superseded: another result of %(key)r stands than the one of this replay (fence %(fence)d)",
+                facts,
+                extra=facts,
+            )
         return LetterReplay(taken.letter.id, LetterOutcome.REPLAYED, value)
 
     def _failing(self, taken: Taken, error: Exception | str) -> Flow[LetterReplay]:

@@ -14,6 +14,7 @@ from ..errors import (
     Refused,
     StoreError,
 )
+from ..events import Cleared
 from ..flows import reservation as flows
 from ..flows.hold import FORKED
 from ..flows.requests import Flow
@@ -114,7 +115,12 @@ class ReservationFace:
         return self._settled or self._handed_over or (self._hold is not None and self._hold.lost == FORKED)
 
     def _not_released(self, failure: Exception) -> None:
-        log.warning("release_failed", extra={"key": self.key, "error": str(failure)})
+        facts = {"key": self.key, "error": str(failure)}
+        log.warning(
+            "release_failed: the reservation %(key)r was not released, and is held until it runs out: %(error)s",
+            facts,
+            extra=facts,
+        )
 
     def _refusal(self) -> Refused:
         text = f"reservation {self.key!r} is suppressed ({self.reason}); ask again in {self.retry_after:.1f} s"
@@ -240,9 +246,12 @@ def _info(entry: Entry, sent: flows.Sent, unreadable: str) -> ReservationInfo:
     return ReservationInfo(entry.name, reason, entry.left, entry.refused, entry.fence, who, sent.sent, last, unreadable)
 
 
-def clearing(flow: Flow[list[Entry]], reason: str) -> Flow[int]:
-    """How many reservations an admin ended; each is logged."""
+def clearing(core: Core, flow: Flow[list[Entry]], reason: str) -> Flow[int]:
+    """How many reservations an admin ended; each is logged, and hooks are told."""
     cleared = yield from flow
     for entry in cleared:
-        log.info("reservation_cleared", extra={"key": entry.key, "fence": entry.fence, "reason": reason})
+        facts = {"key": entry.key, "fence": entry.fence, "reason": reason}
+        log.info("reservation_cleared: %(key)r (fence %(fence)d) was ended: %(reason)s", facts, extra=facts)
+        if core.hook is not None:
+            core.hook(Cleared(entry.key, entry.fence, reason))
     return len(cleared)

@@ -48,7 +48,8 @@ class WatermarkFace:
         before, now = yield from flow
         if before != now:
             facts = {"key": self._key, "before": str(before), "to": str(now), "reason": reason}
-            log.warning("watermark_rewound", extra=facts)
+            text = "watermark_rewound: %(key)r was taken back from %(before)s to %(to)s: %(reason)s"
+            log.warning(text, facts, extra=facts)
             if self._core.hook is not None:
                 self._core.hook(Rewound(self._key, str(before), str(now), reason))
         return now

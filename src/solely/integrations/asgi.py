@@ -131,7 +131,8 @@ class IdempotencyMiddleware:
                 return self._guard.converged(await claim.publish(settle.fitted()), request)
             await claim.fail(Unfinished())
         except SolelyError as error:  # the work is done, and its response is true: it is sent all the same
-            log.warning("idempotency_not_settled", extra={"key": claim.key, "error": str(error)})
+            facts = {"key": claim.key, "error": str(error)}
+            log.warning("idempotency_not_settled: the answer of %(key)r was not kept: %(error)s", facts, extra=facts)
             claim.hand_over()  # to nobody: it is not renewed any more, so that it does not stay in flight for ever
         return None
 

@@ -61,7 +61,7 @@ def unique(once: Client, *, key: Key | None = None, queued_for: Seconds = 3600.0
             try:
                 lease = once.lock(name, ttl=patience, wait=0, renew=False, purpose=f"queued task {task_id}")
             except Busy as refusal:
-                log.info("task_not_unique", extra={"key": name, "error": str(refusal)})
+                _not_unique(name, refusal)
                 return EagerResult(task_id, str(refusal), states.IGNORED, name=self.name)
             headers = dict(options.pop("headers", None) or {})
             if not lease.unguarded:
@@ -80,7 +80,7 @@ def unique(once: Client, *, key: Key | None = None, queued_for: Seconds = 3600.0
             try:
                 lease = once.lock(name, ttl=running, wait=0, purpose=f"running task {self.request.id}")
             except Busy as refusal:
-                log.info("task_not_unique", extra={"key": name, "error": str(refusal)})
+                _not_unique(name, refusal)
                 raise Ignore(str(refusal)) from None
             setattr(self.request, LEASE, lease)
             with lease:
@@ -97,7 +97,18 @@ def _no_longer_queued(once: Client, request: Any) -> None:
         try:
             once.resume(token, renew=False).release()
         except Busy:  # it waited for too long, or is delivered again
-            log.info("task_was_queued_too_long", extra={"task": request.id})
+            facts = {"task": request.id}
+            log.info(
+                "task_was_queued_too_long: task %(task)r was in its queue for longer than queued_for, or was delivered "
+                "before",
+                facts,
+                extra=facts,
+            )
+
+
+def _not_unique(key: str, refusal: Busy) -> None:
+    facts = {"key": key, "error": str(refusal)}
+    log.info("task_not_unique: the task %(key)r is queued or runs already: %(error)s", facts, extra=facts)
 
 
 def _name(task: Any, key: Key | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

@@ -68,4 +68,5 @@ def one_host(
 
 
 def _skipped(refusal: Busy) -> None:
-    log.info("job_skipped", extra={"key": refusal.key, "error": str(refusal)})
+    facts = {"key": refusal.key, "error": str(refusal)}
+    log.info("job_skipped: the job %(key)r runs elsewhere: %(error)s", facts, extra=facts)

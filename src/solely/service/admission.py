@@ -13,7 +13,7 @@ from . import problems
 from .answers import Header
 from .problems import Problem
 from .routes import AUTHENTICATE, SAFE, Bearer, Call, Route, Webhook
-from .security import LOCAL, NOBODY, WEBHOOK, Principal, Scope, same
+from .security import LOCAL, NOBODY, WEBHOOK, Principal, Scope, host_name, same
 
 LOGIN_PATH = "/login"
 _ONCE = frozenset(  # headers that say something about the request: two of one would say two things
@@ -49,6 +49,8 @@ def check_whence(call: Call[Any, Any]) -> None:
     if not host:
         raise Problem(problems.INVALID, "the Host header is missing")
     if not hosts.knows(host):
+        if not host_name(host):
+            raise Problem(problems.INVALID, "the Host header must be a name or an address, and may have a port")
         raise Problem(problems.UNKNOWN_HOST)
     origin = call.headers.get(b"origin")
     if origin is not None and not hosts.same_site(origin, host):
@@ -75,6 +77,12 @@ def _keep_connection(call: Call[Any, Any], principal: Principal) -> None:
     authenticate = call.scope.get(AUTHENTICATE)
     if authenticate is not None:
         authenticate(principal)
+
+
+async def check_session(call: Call[Any, Any]) -> RedirectResponse | None:
+    """Like `identify`, for a caller that is known by its session: unknown if that was ended by a logout. StoreError if
+    the store cannot tell: then no session is believed."""
+    return _unknown(call.route, call) if await call.service.logouts.has(call.cookie) else None
 
 
 def _whose(call: Call[Any, Any]) -> Principal | None:

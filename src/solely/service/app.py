@@ -4,6 +4,7 @@ whether it is well formed, the handler, the answer; and then it is counted and l
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ from starlette.responses import Response
 
 from ..errors import SolelyError
 from . import problems
-from .admission import check_whence, identify, read_headers, verify
+from .admission import check_session, check_whence, identify, read_headers, verify
 from .answers import Receive, Scope, Send, send_answer, send_problem, send_response, told
 from .endpoints import Endpoint, Table
 from .keyed import Keyed, is_keyed
@@ -26,6 +27,7 @@ from .watching import ClientGone
 
 log = structlog.get_logger("solely.http")
 
+DENIED = (401, 403)  # these count as failed in the log: somebody tries what it may not. Other refusals are usual
 REPLACED = 1.0  # seconds before a worker that could not start makes room for the next: to start one is work, too
 
 
@@ -80,12 +82,15 @@ class App:
             with telemetry.span(scope) as span:
                 status = await self._answer(call, send)
                 telemetry.answered(span, scope["method"], call.path, status)
-        self._answered(scope["method"], call.path, status, time.perf_counter() - started)
+        self._answered(call, status, time.perf_counter() - started)
 
-    def _answered(self, method: str, path: str, status: int, seconds: float) -> None:
+    def _answered(self, call: Call[Any, Any], status: int, seconds: float) -> None:
+        method, path = call.scope["method"], call.path
         self.service.metrics.answered(method if path != UNMATCHED else "any", path, status, seconds)
-        if self.service.settings.access_log:
-            log.info("request", method=method, route=path, status=status, seconds=round(seconds, 6))
+        failed = status >= 500 or status in DENIED
+        if failed or self.service.settings.access_log:
+            facts = {"method": method, "route": path, "status": status, "seconds": round(seconds, 6)}
+            log.log(logging.WARNING if failed else logging.INFO, "request", address=call.address, **facts)
 
     async def _again(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A request that the middleware for Idempotency-Key let through."""
@@ -100,6 +105,8 @@ class App:
             call.route = route = endpoint.route
             call.path = route.path
             elsewhere = identify(call, endpoint.scope)
+            if elsewhere is None and call.cookie:
+                elsewhere = await check_session(call)
             if elsewhere is not None:
                 return await send_response(elsewhere, scope, call.receive, send)
             if route.keyed and is_keyed(scope):

@@ -31,7 +31,7 @@ def configure(settings: Settings) -> None:
     last: list[Any] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if as_json
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+        else [one_line, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     )
     structlog.configure(
         processors=[
@@ -58,6 +58,14 @@ def _extra(logger: Any, method: str, event: MutableMapping[str, Any]) -> Mutable
     record = event.get("_record")
     if record is not None:
         event.update({name: value for name, value in vars(record).items() if name not in _KNOWN})
+    return event
+
+
+def one_line(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The event, in which what would end the line or command the terminal is escaped: texts come from callers."""
+    for name, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[name] = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in value)
     return event
 
 

@@ -23,6 +23,7 @@ CONTENDED = Figure("solely_contended", "Acquires refused at the end of their wai
 WAITED = Figure("solely_wait_seconds", "From asking for a key to having it", ("kind",), LATENCY)
 RENEWED = Figure("solely_renewed", "Leases extended", ("kind",))
 LOST = Figure("solely_lost", "Leases that ended under their holder", ("kind", "how"))
+CLEARED = Figure("solely_cleared", "Holds and quiet windows that were ended on purpose", ("kind",))
 RELEASED = Figure("solely_released", "Leases let go of", ("kind", "outcome"))
 HELD = Figure("solely_hold_seconds", "From having a key to letting it go", ("kind",), HOLD)
 MARKED = Figure("solely_marked", "Keys seen for the first time")
@@ -62,6 +63,7 @@ class Metrics(Figures):
             events.Contended: lambda e: self.count(CONTENDED, _kind(e)),
             events.Renewed: lambda e: self.count(RENEWED, _kind(e)),
             events.Lost: lambda e: self.count(LOST, _kind(e), e.how),
+            events.Cleared: lambda e: self.count(CLEARED, _kind(e)),
             events.ReleasedLease: self._released,
             events.Marked: lambda e: self.count(MARKED) if e.first else self.count(SUPPRESSED, "seen"),
             events.Claimed: self._claimed,

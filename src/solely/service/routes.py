@@ -139,6 +139,12 @@ class Call(Generic[B, Q]):
         """The token that forms of this caller must bring along."""
         return self.service.sessions.csrf(self.cookie)
 
+    @property
+    def address(self) -> str:
+        """From which address the request came: of a proxy, if there is one; "" if the server does not say."""
+        client = self.scope.get("client")
+        return str(client[0]) if client else ""
+
     def purpose(self, given: str) -> str:
         """What the caller said it is for, and the caller's name where there is one; kept beside what is held."""
         name = self.principal.name

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from ..errors import InvalidInput
 
@@ -21,6 +20,10 @@ AT_ONCE = (
     2  # tokens of one name that are valid at the same time: the old one and the new one, while clients change over
 )
 SESSION = 12 * 3600.0  # seconds: a working day, so that a forgotten browser is shut out by the next morning
+# A name or an IPv4 address, or an IPv6 address in brackets; and a port. Nothing of a URL that could stand around it.
+_HOST = re.compile(
+    rb"(?:(?P<name>[A-Za-z0-9_-][A-Za-z0-9._-]{0,254})|\[(?P<six>[0-9A-Fa-f:.]{2,45})\])(?::(?P<port>[0-9]{0,5}))?"
+)
 _KNOWN_HOSTS = 256  # spellings of accepted hosts that are remembered: names times ports, and no more than that
 
 
@@ -132,7 +135,8 @@ class Tokens:
 
 
 class Sessions:
-    """Logins of the dashboard: signed cookies that end after SESSION, or with the token that opened them."""
+    """Logins of the dashboard: signed cookies that end after SESSION, or with the token that opened them. Those that
+    were ended before, by a logout, are in the store: see `logouts`."""
 
     COOKIE = "solely_session"
 
@@ -185,16 +189,24 @@ class Hosts:
         return known
 
     def _is_ours(self, host: bytes) -> bool:
-        try:
-            name = urlsplit(f"//{host.decode('ascii')}").hostname or ""
-        except ValueError:
-            return False
+        name = host_name(host)
         return name in self._names or _is_address(name)
 
     def same_site(self, origin: bytes, host: bytes) -> bool:
         """True if a page of this origin is one of ours: whatever scheme a proxy speaks, the host is the same."""
         _, separator, authority = origin.partition(b"://")
         return bool(separator) and authority.lower() == host.lower()
+
+
+def host_name(host: bytes) -> str:
+    """The name or address in a `Host` header, in lower case and without its port; "" if the header is malformed."""
+    found = _HOST.fullmatch(host)
+    if found is None or int(found["port"] or 0) > 65_535:
+        return ""
+    if found["six"] is None:
+        return found["name"].decode().lower()
+    address = found["six"].decode().lower()
+    return address if ":" in address and _is_address(address) else ""
 
 
 def _is_address(name: str) -> bool:

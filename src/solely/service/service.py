@@ -28,6 +28,7 @@ from .dashboard.desk import Desk
 from .feed import Feed
 from .health import Readiness, data_level, store_level
 from .jobs import keep_doing
+from .logouts import Logouts
 from .metrics import Metrics, timed
 from .problems import TOO_MANY, Problem
 from .reserved import SERVICE, clearing, general, only
@@ -110,6 +111,7 @@ class Service:
         self.own = restricted(self._client, only(SERVICE))
         self._closing.append(self._client.close)
         self.audit = Audit(self.store)
+        self.logouts = Logouts(self.own)
         self.readiness.checks["store"] = partial(store_level, self.once, self.store)
 
     async def _start_apps(self) -> None:

@@ -77,7 +77,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_format: Annotated[Literal["auto", "json", "console"], _described("auto: console on a terminal, else JSON")] = (
         "auto"
     )
-    access_log: Annotated[bool, _described("a line per request; else only of those that failed")] = False
+    access_log: Annotated[bool, _described("a line per request; else only of failed and denied ones")] = False
     telemetry: Annotated[bool, _described("OpenTelemetry spans; needs solely[otel]")] = False
 
     @property

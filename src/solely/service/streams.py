@@ -1,5 +1,5 @@
-"""Streams of server-sent events. They end when the reader hangs up or its token is no longer valid, when the service
-stops, or when there is no more to tell."""
+"""Streams of server-sent events. They end when the reader hangs up or logs out, when its token is no longer valid, when
+the service stops, or when there is no more to tell."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ class EventStream(Response):
         self._ended = ended
         self._service = call.service
         self._reader = call.principal
+        self._cookie = call.cookie
         self._service.waiters.enter(self._reader.name)  # a Problem now, and not when the answer has begun
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
@@ -51,6 +52,8 @@ class EventStream(Response):
 
     async def _stream(self, receive: Any, send: Any) -> None:
         over = {asyncio.ensure_future(_hung_up(receive)), asyncio.ensure_future(self._service.stopping.wait())}
+        if self._cookie:
+            over.add(asyncio.ensure_future(self._service.logouts.until(self._cookie)))
         going = asyncio.ensure_future(anext(self._messages, b""))
         try:
             while True:

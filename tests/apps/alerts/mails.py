@@ -21,6 +21,7 @@ class Mails:
 
     def __init__(self, tls: ssl.SSLContext | None, at_once: bool) -> None:
         self.received: list[tuple[list[str], EmailMessage]] = []
+        self.raw: list[bytes] = []  # the same mails as they came over the wire, without the dots of the protocol
         self.passwords: list[str] = []
         self.refusals: dict[str, list[str]] = {}
         self.slow = False  # says its first line a letter at a time
@@ -77,7 +78,8 @@ class Mails:
                 connection = self._secured(connection)
                 file = connection.makefile("rb")
             elif answer.startswith("354"):
-                self.received.append((recipients, _read(file)))
+                self.raw.append(_read(file))
+                self.received.append((recipients, _parsed(self.raw[-1])))
                 connection.sendall(f"{self._refusal('.') or '250 taken'}\r\n".encode())
         file.close()
         connection.close()
@@ -101,11 +103,15 @@ class Mails:
         return {"DATA": "354 go on", "STARTTLS": "220 go on"}.get(verb, "250 fine")
 
 
-def _read(file: Any) -> EmailMessage:
+def _read(file: Any) -> bytes:
     lines = []
     while (line := file.readline()) not in (b".\r\n", b""):
         lines.append(line.removeprefix(b"."))
-    read = email.message_from_bytes(b"".join(lines), policy=email.policy.SMTP)
+    return b"".join(lines)
+
+
+def _parsed(mail: bytes) -> EmailMessage:
+    read = email.message_from_bytes(mail, policy=email.policy.SMTP)
     assert isinstance(read, EmailMessage)
     return read
 

@@ -90,7 +90,133 @@ def test_what_is_not_public(address: str) -> None:
     assert not is_public(ip_address(address))
 
 
-@pytest.mark.parametrize("address", ["8.8.8.8", "93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c"])
+NOWHERE_FOR_US = [
+    "0.0.0.0",
+    "0.1.2.3",
+    "10.0.0.1",
+    "10.255.255.255",
+    "100.64.0.1",
+    "100.100.100.200",  # the metadata of Alibaba Cloud
+    "100.127.255.255",
+    "127.0.0.1",
+    "127.255.255.254",
+    "168.63.129.16",  # the platform of Azure
+    "169.254.169.254",
+    "169.254.170.2",  # the credentials of a container at Amazon
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.0.0.1",
+    "192.0.0.9",  # of 192.0.0.0/24, which ipaddress takes for public
+    "192.0.0.10",
+    "192.0.0.170",
+    "192.0.0.192",  # the metadata of Oracle Cloud
+    "192.0.2.1",
+    "192.88.99.1",  # a relay of 6to4
+    "192.88.99.255",
+    "192.168.0.1",
+    "198.18.0.1",
+    "198.19.255.255",
+    "198.51.100.1",
+    "203.0.113.1",
+    "224.0.0.1",
+    "233.252.0.1",
+    "239.255.255.255",
+    "240.0.0.1",
+    "255.255.255.255",
+    "::",
+    "::1",
+    "::7f00:1",  # IPv4-compatible: 127.0.0.1
+    "::808:808",
+    "::ffff:127.0.0.1",
+    "::ffff:169.254.169.254",
+    "::ffff:0:7f00:1",  # IPv4-translated
+    "64:ff9b::1",
+    "64:ff9b::808:808",  # NAT64
+    "64:ff9b::a9fe:a9fe",
+    "64:ff9b:1::a9fe:a9fe",
+    "100::1",  # discarded
+    "100:0:0:1::1",
+    "2001::1",  # Teredo
+    "2001:0:808:808::1",
+    "2001:2::1",
+    "2001:10::1",
+    "2001:20::1",
+    "2001:1ff::1",
+    "2001:db8::1",
+    "2002:7f00:1::",
+    "2002:808:808::1",  # 6to4
+    "3fff::1",
+    "3fff:fff::1",
+    "4000::1",
+    "5f00::1",
+    "fc00::1",
+    "fd00:ec2::254",  # the metadata of Amazon
+    "fd20:ce::254",  # the metadata of Google
+    "fe80::1",
+    "febf::1",
+    "fec0::1",
+    "feff::1",
+    "ff02::1",
+    "ff0e::1",
+]
+
+
+@pytest.mark.parametrize("address", NOWHERE_FOR_US)
+@pytest.mark.parametrize("by_name", [False, True])
+async def test_no_connection_is_made_to_a_special_address(
+    guarded: Making, monkeypatch: pytest.MonkeyPatch, address: str, by_name: bool
+) -> None:
+    called: list[Any] = []
+
+    def connect(_: socket.socket, to: Any) -> None:
+        called.append(to)
+        raise ConnectionRefusedError("a test connects to nobody")
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    monkeypatch.setattr(socket, "getaddrinfo", Resolver((address,)))
+    host = "hooks.example" if by_name else f"[{address}]" if ":" in address else address
+    with pytest.raises(PublishFailed, match="no public address: not called") as raised:
+        await guarded(f"http://{host}/").publish(NOTIFICATION)
+    assert raised.value.permanent
+    assert called == []
+
+
+async def test_a_connection_is_made_to_a_public_address(guarded: Making, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the test above would see one."""
+    called: list[Any] = []
+
+    def connect(_: socket.socket, to: Any) -> None:
+        called.append(to)
+        raise ConnectionRefusedError("a test connects to nobody")
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    with pytest.raises(PublishFailed, match="cannot connect"):
+        await guarded("http://93.184.215.14/").publish(NOTIFICATION)
+    assert ("93.184.215.14", 80) in called
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "1.1.1.1",
+        "8.8.8.8",
+        "93.184.215.14",
+        "100.63.255.255",
+        "100.128.0.0",
+        "168.63.129.15",
+        "172.32.0.1",
+        "192.0.1.1",
+        "192.88.98.1",
+        "192.88.100.1",
+        "198.20.0.1",
+        "223.255.255.255",
+        "2001:200::1",
+        "2001:4860:4860::8888",
+        "2606:4700:4700::1111",
+        "2a00:1450:4001::1",
+        "2606:2800:21f:cb07:6820:80da:af6b:8b2c",
+    ],
+)
 def test_what_is_public(address: str) -> None:
     assert is_public(ip_address(address))
 

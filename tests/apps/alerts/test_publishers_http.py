@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import logging
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 import solely
-from solely.apps.alerts.model import Alert, Notification
+from solely.apps.alerts.model import Alert, Member, Notification
 from solely.apps.alerts.publishers import Publisher, PublishFailed, SlackSettings, WebhookSettings, build
 from solely.apps.alerts.publishers.posting import retry_after
 from solely.apps.alerts.publishers.slack import COLOURS, OVER_COLOUR
@@ -155,6 +156,33 @@ async def test_a_message_for_slack(webhook: Making, receiver: Hooks) -> None:
     assert second["attachments"][0]["color"] not in (*COLOURS.values(), OVER_COLOUR)
     assert third["attachments"][0]["color"] == OVER_COLOUR
     assert third["text"] == "[RESOLVED] critical: n"
+
+
+@pytest.mark.parametrize("text", ["@channel_", "@here_x", "@all.", "@EVERYONE", "<!channel>", "<@U1>", "<#C1>"])
+async def test_no_text_of_an_alert_calls_people_or_forges_a_line_in_slack(
+    webhook: Making, receiver: Hooks, text: str
+) -> None:
+    """Mattermost takes the underscores at the end of a mention away, so that @channel_ calls the channel."""
+    forged = f"x\r\n[RESOLVED] y\u2028{text}"
+    alert = Alert(
+        name=forged,
+        severity=forged,
+        source=text,
+        fingerprint=text,
+        group=text,
+        labels={forged: text},
+        annotations={forged: text},
+    )
+    member = Member(fingerprint=text, name=text, severity=text)
+    await webhook(SlackSettings).publish(Notification(id="msg_1", alert=alert, at=12.0, members=(member,)))
+    message = json.loads(receiver.received[0].body)
+    (attachment,) = message["attachments"]
+    fields = attachment["fields"]
+    titles = [message["text"], attachment["fallback"], attachment["footer"], *(field["title"] for field in fields)]
+    told = [*titles, attachment["text"], *(field["value"] for field in fields)]
+    assert all(title == " ".join(title.split()) for title in titles)
+    assert attachment["text"].count("\n") == 0
+    assert not re.search(r"<|>|@(all|channel|everyone|here)", "\n".join(told), re.IGNORECASE)
 
 
 # -- what may pass, and what does not

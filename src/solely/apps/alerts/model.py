@@ -24,6 +24,7 @@ FIRING: Status = "firing"
 RESOLVED: Status = "resolved"
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_FINGERPRINT)]
+Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]  # it stands in headers of mails and webhooks
 Labels = dict[str, str]
 
 
@@ -59,7 +60,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     as they are listed.
     """
 
-    id: str
+    id: Id
     alert: Alert
     at: float
     trace: str = ""

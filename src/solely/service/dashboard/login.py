@@ -1,17 +1,22 @@
-"""Login: a token is exchanged for a session, which ends after a working day or with its token."""
+"""Login: a token is exchanged for a session, which ends with its logout, after a working day, or with its token."""
 
 from __future__ import annotations
 
+import hashlib
 from typing import Annotated
 
 import msgspec
+import structlog
 from starlette.responses import RedirectResponse, Response
 
 from ..admission import LOGIN_PATH
 from ..routes import PUBLIC, Answer, Body, Call, Route
 from ..security import SESSION
-from .rendering import READ_PAGE, Page, View, html
+from .rendering import READ_PAGE, Page, View, acted, html
 
+log = structlog.get_logger("solely.http")
+
+SHOWN = 8  # hex digits of a wrong token's digest: enough to see whether it is always the same, or one that was removed
 PAGE = Page("Log in", "solely:login.html", "")
 
 
@@ -44,8 +49,10 @@ async def form(call: Call[None, LoginQuery]) -> Response:
 
 async def login(call: Call[Login, LoginQuery]) -> Response:
     """Opens a session and goes to the page that was wanted; the form again if the token is nobody's."""
-    principal = call.service.tokens.whose(call.body.token.strip().encode())
+    token = call.body.token.strip().encode("utf-8", "surrogatepass")
+    principal = call.service.tokens.whose(token)
     if principal is None:
+        log.warning("login_failed", address=call.address, digest=hashlib.sha256(token).hexdigest()[:SHOWN])
         return html(call, PAGE, LoginForm(next=local(call.body.next), wrong=True), 401)
     response = RedirectResponse(local(call.body.next), 303)
     secure = call.header("origin").startswith("https://")  # as the browser sees us, whatever a proxy speaks to us
@@ -57,8 +64,15 @@ async def login(call: Call[Login, LoginQuery]) -> Response:
 
 
 async def logout(call: Call[Body, None]) -> Response:
-    """Ends the session in this browser."""
-    response = RedirectResponse(LOGIN_PATH, 303)
+    """Ends the session: in this browser, and for all who have a copy of its cookie. Says so if the store does not
+    answer: then only this browser has lost it."""
+
+    async def end() -> str:
+        if call.cookie:
+            await call.service.logouts.add(call.cookie)
+        return LOGIN_PATH
+
+    response = await acted(call, PAGE, end)
     response.delete_cookie(call.service.sessions.COOKIE, httponly=True, samesite="lax")
     return response
 

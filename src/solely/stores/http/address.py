@@ -70,6 +70,10 @@ def read_url(url: str, clock: Clock | None = None) -> Address:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         host, port = "", None
+    if "namespace=" in parts.query:
+        raise InvalidInput(
+            f"{parts.scheme}://{host}: the URL of the service's own store names the namespace, not this one"
+        )
     if not host or parts.query or parts.fragment:
         raise InvalidInput(f"{parts.scheme}://… takes a host, and may have a token, a port and a path; and no options")
     named = unquote(parts.password or parts.username or "") or os.environ.get(TOKEN, "")

@@ -2,7 +2,7 @@
 
 One document per key, and each op one findAndModify, or one statement of an update command, whose pipeline decides on
 the server's clock. Read in this order: pipelines.py, plans.py, commands.py, batches.py, blocking.py, aio.py.
-`?solely_collection=` names the collection (default `solely`); all other options of the URL are pymongo's.
+`?namespace=` names the collection (default `solely`); all other options of the URL are pymongo's.
 
 What differs from the reference: fences are per key (they grow from key to key only with the clock); a limit is at most
 1,000; items that different clients push within one ms are in no order; a Take first looks whether its owner has an item

@@ -47,7 +47,8 @@ def prepare(commands: Commands, server: str) -> Steps[None]:
     except StoreUnavailable as error:
         raise StoreUnavailable(str(error)) from None  # not Unanswered: no op was sent
     except StoreError as error:
-        log.warning("mongo_indexes_missing", extra={"store": server, "reason": str(error)})
+        facts = {"store": server, "reason": str(error)}
+        log.warning("mongo_indexes_missing: indexes of %(store)s could not be created: %(reason)s", facts, extra=facts)
 
 
 def check(commands: Commands, settings: Settings) -> Steps[list[Finding]]:

@@ -62,7 +62,9 @@ class Doorkeeper:
                     self._bring_up_to_date(version)
                     life, version = self._greet(wire)
                 elif version > NEWEST:
-                    log.warning("newer_schema", extra={"schema_version": version, "known_version": NEWEST})
+                    facts = {"schema_version": version, "known_version": NEWEST}
+                    text = "newer_schema: version %(schema_version)d is of a later Solely than this (%(known_version)d)"
+                    log.warning(text, facts, extra=facts)
                 self.life = life
             if self._settings.pgbouncer:  # there this connection outlives the server
                 wire.settings = replace(self._settings, queries=self._settings.queries_in(life))

@@ -1,11 +1,12 @@
 """What a URL says: how libpq reaches the server, and our own options. A password never shows in a repr or an error.
 
-postgresql://user:password@host:5432/database?solely_schema=solely&solely_table=entries&migrate=auto
+postgresql://user:password@host:5432/database?namespace=solely&migrate=auto
 
-Options of ours: solely_schema and solely_table (where the entries are kept), migrate=auto|never (whether opening
-brings the schema up to date), pgbouncer=true (a pooler that lends a connection per transaction: no prepared statements
-and no LISTEN, so that waiters poll; nothing is set for a session, so that the user's transactions must begin at read
-committed by themselves). All others are libpq's: sslmode, application_name, target_session_attrs, …
+Options of ours: namespace (the schema that the entries are kept in; its older name is solely_schema), solely_table (the
+table there), migrate=auto|never (whether opening brings the schema up to date), pgbouncer=true (a pooler that lends a
+connection per transaction: no prepared statements and no LISTEN, so that waiters poll; nothing is set for a session, so
+that the user's transactions must begin at read committed by themselves). All others are libpq's: sslmode,
+application_name, target_session_attrs, …
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.sql import Literal
 
 from ...errors import InvalidInput
-from ...urls import split_url
+from ...urls import read_namespace, split_url
 from .statements import QUERIES, Names, lock_id
 
-_OURS = ("solely_schema", "solely_table", "migrate", "pgbouncer")
+_OURS = ("namespace", "solely_schema", "solely_table", "migrate", "pgbouncer")
 # 40: the longest name of an object beside the table then still fits PostgreSQL's 63 bytes.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
 
@@ -67,7 +68,8 @@ def parse(url: str) -> Settings:
     options = parse_qsl(parts.query, keep_blank_values=True)
     ours = {name: value for name, value in options if name in _OURS}
     theirs = urlencode([(name, value) for name, value in options if name not in _OURS], quote_via=quote)
-    schema = _name("solely_schema", ours.get("solely_schema", "solely"))
+    namespace = read_namespace(options, "solely_schema")
+    schema = namespace or _name("solely_schema", ours.get("solely_schema", "solely"))
     table = _name("solely_table", ours.get("solely_table", "entries"))
     try:
         given = conninfo_to_dict(parts._replace(query=theirs).geturl())

@@ -38,7 +38,7 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
         StoreDenied,
         "the ACL of this user forbids it; it needs ~<prefix>* &<prefix>* +@all -@admin -@dangerous +info",
     ),
-    "WRONGTYPE": (StoreFailed, "a key of ours holds something else; give another ?prefix="),
+    "WRONGTYPE": (StoreFailed, "a key of ours holds something else; give another ?namespace="),
 }
 
 

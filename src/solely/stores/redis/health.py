@@ -117,7 +117,7 @@ def _safety_findings(at: str, info: Info) -> list[Finding]:
     replicas = int(info.get("connected_slaves", "0"))
     if replicas:
         text = (
-            f"{replicas} replica(s), updated after the answer: a failover may lose the last holds and marks; "
+            f"{replicas} replica(s), updated after the answer: a failover may lose the last holds, marks and results; "
             "fences still grow, so guard what must not be done twice with the fence"
         )
         found.append(Finding("ok", at, text))

@@ -132,7 +132,7 @@ def decode(ops: Sequence[Op], raw: Any, failures: list[StoreError]) -> Answers:
 
 
 def _not_ours(key: str, why: Exception) -> StoreError:
-    return StoreFailed(f"{key or 'a key of ours'} holds something else; give another ?prefix= ({why})", key=key)
+    return StoreFailed(f"{key or 'a key of ours'} holds something else; give another ?namespace= ({why})", key=key)
 
 
 def _add_marks(ops: Sequence[Op], part: Any, answers: Answers, failures: list[StoreError]) -> None:

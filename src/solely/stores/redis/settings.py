@@ -6,8 +6,9 @@ redis://user:password@host:6379/0 · rediss:// (TLS) · unix:///path/to/socket?d
 redis+sentinel://user:password@host1:26379,host2:26379/mymaster?db=0
 redis+cluster://user:password@host1:6379,host2:6379
 
-Options: prefix (default "solely:"), eviction=warn (go on although the server may evict our keys), ssl=true (TLS with
-Sentinel and Cluster), sentinel_username and sentinel_password, and what redis-py takes for a connection: see OPTIONS.
+Options: namespace (default "solely"; all keys begin with it and a colon; prefix is its older form, which says the colon
+itself), eviction=warn (go on although the server may evict our keys), ssl=true (TLS with Sentinel and Cluster),
+sentinel_username and sentinel_password, and what redis-py takes for a connection: see OPTIONS.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from urllib.parse import SplitResult, parse_qsl, unquote
 from redis.connection import URL_QUERY_ARGUMENT_PARSERS
 
 from ...errors import InvalidInput
-from ...urls import split_url
+from ...urls import read_namespace, split_url
 
 OPTIONS = (
     "db", "username", "password", "client_name", "socket_keepalive",
     "ssl_keyfile", "ssl_certfile", "ssl_password", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_ca_data",
     "ssl_check_hostname", "ssl_include_verify_flags", "ssl_exclude_verify_flags", "ssl_min_version", "ssl_ciphers",
 )  # fmt: skip
-_OURS = ("prefix", "eviction", "ssl", "sentinel_username", "sentinel_password")
+_OURS = ("namespace", "prefix", "eviction", "ssl", "sentinel_username", "sentinel_password")
 _PARSERS: dict[str, Any] = {**URL_QUERY_ARGUMENT_PARSERS, "ssl_min_version": lambda text: TLSVersion(int(text))}
 _PORTS = {"redis": 6379, "rediss": 6379, "redis+sentinel": 26379, "redis+cluster": 6379}
 
@@ -88,12 +89,12 @@ def parse(url: str) -> Settings:
         elif path.strip("/"):
             login["db"] = _number(path.strip("/"), "the database (the path of the URL)")
     if parts.scheme == "redis+cluster" and login.get("db"):
-        raise InvalidInput("a cluster has no databases; use ?prefix= instead of db")
+        raise InvalidInput("a cluster has no databases; use ?namespace= instead of db")
     return Settings(
         scheme=parts.scheme,
         seeds=seeds,
         service=service,
-        prefix=_prefix(given.get("prefix", "solely:")),
+        prefix=_prefix(parts, given),
         tls=parts.scheme == "rediss" or _is_true(given.get("ssl", "")),
         eviction_warns=_eviction(given.get("eviction", "")),
         login=login,
@@ -153,7 +154,10 @@ def _is_true(text: str) -> bool:
     return text.lower() in ("1", "true", "yes")
 
 
-def _prefix(prefix: str) -> str:
+def _prefix(parts: SplitResult, given: dict[str, Any]) -> str:
+    """What all our keys begin with."""
+    namespace = read_namespace(parse_qsl(parts.query, keep_blank_values=True), "prefix")
+    prefix = f"{namespace}:" if namespace else given.get("prefix", "solely:")
     if not prefix or "{" in prefix or "}" in prefix:
         raise InvalidInput(f"prefix must not be empty nor contain braces (they steer a cluster): {prefix!r:.40}")
     return prefix

@@ -29,6 +29,8 @@ def path_of(url: str) -> str:
     """The absolute path that the URL names; InvalidInput if it names none, StoreMisconfigured if it cannot be."""
     parts = urlsplit(url)
     path = unquote(parts.path[1:])
+    if "namespace=" in parts.query:
+        raise InvalidInput(f"{url!r:.200}: a SQLite file is a namespace of its own; name another file instead")
     if parts.netloc or parts.query not in _OPTIONS or parts.fragment or not path or "\0" in path or path == ":memory:":
         raise InvalidInput(
             f"{url!r:.200} names no file; write sqlite:///relative/path or sqlite:////absolute/path, with no option"

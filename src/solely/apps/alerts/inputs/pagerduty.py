@@ -199,7 +199,7 @@ class PagerDuty:
             event = read(call.body)
             alert = parse(event)
             if event.event_action == "acknowledge":
-                return await self._acknowledge(alert.fingerprint, event.client or principal.name)
+                return await self._acknowledge(alert.fingerprint, principal.name, event.client or "")
             if event.payload is None:
                 alert = await self._as_it_fired(alert)
             await self._app.receiver.receive(alert)
@@ -207,9 +207,10 @@ class PagerDuty:
             return Reply(400, InvalidEvent(errors=[str(error)]))
         return Accepted(dedup_key=alert.fingerprint)
 
-    async def _acknowledge(self, fingerprint: str, by: str) -> Accepted:
-        """PagerDuty's clients name no severity: it is acknowledged for all of them."""
-        if await acknowledge(self._app, fingerprint, by=bounds.text(by)) is not None:
+    async def _acknowledge(self, fingerprint: str, by: str, client: str) -> Accepted:
+        """PagerDuty's clients name no severity: it is acknowledged for all of them. What they call themselves is no
+        more than a comment: who they are, the routing key says."""
+        if await acknowledge(self._app, fingerprint, by=by, comment=bounds.text(client)) is not None:
             return Accepted(dedup_key=fingerprint)
         log.info("alert_acknowledged_in_vain", fingerprint=fingerprint, by=by)
         return Accepted(dedup_key=fingerprint, message=NOT_ACKNOWLEDGED)

@@ -23,19 +23,16 @@ _MOST = 1_000  # rows: the most that the service gives
 @click.argument("fingerprint")
 @click.option("--severity", default="", help="Only of this one: others are told.  [default: of all]")
 @click.option("--for", "lasts", type=DURATION, help="How long at most, e.g. 2h.  [default: the service's `ack_for`]")
-@click.option("--by", default="", metavar="NAME", help="Who is at it.  [default: the name of the token]")
-@click.option("--comment", default="", metavar="TEXT", help="What for.")
+@click.option("--comment", default="", metavar="TEXT", help="Who is at it, and what for.")
 @in_form
 @at_service
-def acknowledge(
-    client: Client, form: Form, fingerprint: str, severity: str, lasts: float | None, by: str, comment: str
-) -> None:
+def acknowledge(client: Client, form: Form, fingerprint: str, severity: str, lasts: float | None, comment: str) -> None:
     """Somebody is at it: people are not told of FINGERPRINT again until it is over. A group is named group:NAME. Exits
     with 3 if people were not told of it, or it is over."""
     from ..deciding.acknowledgements import Acknowledgement
     from .acknowledging import Acknowledge
 
-    wanted = Acknowledge(fingerprint=fingerprint, severity=severity, lasts=lasts, by=by, comment=comment)
+    wanted = Acknowledge(fingerprint=fingerprint, severity=severity, lasts=lasts, comment=comment)
     form.one(_row(client.post("/api/alerts/acknowledge", wanted, Acknowledgement)))
 
 

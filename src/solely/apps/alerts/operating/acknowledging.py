@@ -24,18 +24,17 @@ log = structlog.get_logger("solely.alerts")
 
 MAX_COMMENT = 500  # characters: a sentence or two, as long as a reason
 Comment = Annotated[str, msgspec.Meta(max_length=MAX_COMMENT, description="what for, for people who look")]
-Whoever = Annotated[str, msgspec.Meta(max_length=MAX_FINGERPRINT, description="who is at it; the token if it is empty")]
 Severity = Annotated[str, msgspec.Meta(max_length=MAX_FINGERPRINT, description="of all severities if it is empty")]
 
 
 class Acknowledge(Body):
     """Alerts of this fingerprint, or of the group `group:<name>`, are not told again for so many seconds (`ack_for` of
-    the settings if it is left out), or until it is over. With a severity, those of others are."""
+    the settings if it is left out), or until it is over. With a severity, those of others are. Who acknowledges is who
+    asks: a comment can say more."""
 
     fingerprint: Text
     severity: Severity = ""
     lasts: Ttl | None = msgspec.field(default=None, name="for")
-    by: Whoever = ""
     comment: Comment = ""
 
 
@@ -113,7 +112,7 @@ class Acknowledging:
         made = await acknowledge(
             self._app,
             asked.fingerprint,
-            by=asked.by or call.principal.name,
+            by=call.principal.name,
             severity=asked.severity,
             lasts=asked.lasts,
             comment=asked.comment,

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
+from email.header import Header
 from email.message import EmailMessage
-from email.policy import SMTP
+from email.policy import SMTP, Policy
 from email.utils import format_datetime
 from itertools import islice
 from typing import Any
@@ -132,7 +133,7 @@ def message(notification: Notification, settings: EmailSettings) -> EmailMessage
     mail["From"] = settings.sender
     mail["To"] = ", ".join(settings.to)
     remarks = f" ({', '.join(notification.remarks)})" if notification.remarks else ""
-    mail["Subject"] = said(f"[{alert.status.upper()}] {alert.severity}: {alert.name}{remarks}")
+    mail["Subject"] = _Subject(said(f"[{alert.status.upper()}] {alert.severity}: {alert.name}{remarks}"))
     mail["Date"] = format_datetime(datetime.fromtimestamp(notification.at, UTC))
     mail["Message-ID"] = f"<{notification.id}@solely.invalid>"
     mail["Auto-Submitted"] = "auto-generated"  # so that nobody's holiday answers
@@ -141,6 +142,22 @@ def message(notification: Notification, settings: EmailSettings) -> EmailMessage
     parts = ((*facts, ("fingerprint", alert.fingerprint)), group, alert.annotations.items(), alert.labels.items())
     mail.set_content("\n".join(_lines(part) for part in parts if part), cte="quoted-printable")
     return mail
+
+
+class _Subject(str):
+    """A subject with text of strangers, which is sent encoded as a whole, whatever it says.
+
+    The email package decodes a text that looks like an encoded word (RFC 2047), and writes what that yields, line
+    breaks included. A header object, which has a `name` and a `fold`, it neither parses nor writes itself.
+    """
+
+    __slots__ = ()
+    name = "Subject"
+
+    def fold(self, *, policy: Policy) -> str:
+        """The header as it is sent."""
+        text = Header(self, "utf-8", policy.max_line_length, self.name).encode(linesep=policy.linesep)
+        return f"{self.name}: {text}{policy.linesep}"
 
 
 def _lines(facts: Iterable[tuple[str, str]]) -> str:

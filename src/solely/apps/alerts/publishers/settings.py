@@ -21,7 +21,8 @@ SECRET_BYTES = (24, 64)  # the shortest and the longest that the Standard Webhoo
 MAX_URL = 2048  # characters: what servers and proxies are sure to take
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]{0,2046}[\x21-\x7e])?")
-_MAIL = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+# Without =?, which begins an encoded word: the email package would decode it.
+_MAIL = re.compile(r"(?!.*=\?)[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 # What we say ourselves, or what says how much there is to read: of two, receivers disagree on which counts.
 _OUR_HEADERS = ("host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding")

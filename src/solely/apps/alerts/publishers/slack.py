@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from ..model import RESOLVED, Notification
+from .failure import said
 from .posting import Poster
 from .settings import SlackSettings
 
@@ -21,7 +22,8 @@ MAX_VALUE = 500  # of a label or an annotation
 MAX_FIELDS = 20  # labels and annotations each: beyond that nobody reads, and Slack cuts
 
 _SPECIAL = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-_TO_ALL = re.compile(r"@(?=(?:all|channel|everyone|here)\b)", re.IGNORECASE)
+# An underscore behind the word ends it as well: Mattermost takes it away before it looks who is called.
+_TO_ALL = re.compile(r"@(?=(?:all|channel|everyone|here)(?![^\W_]))", re.IGNORECASE)
 _APART = "@\u200b"  # a space of no width: it reads the same, and calls nobody
 
 
@@ -44,9 +46,9 @@ def message(notification: Notification) -> dict[str, Any]:
     """The message of a notification. Receivers of this form know no ids, so the id is there for people to see."""
     alert = notification.alert
     over = alert.status == RESOLVED
-    title = f"[{alert.status.upper()}] {escaped(alert.severity, MAX_TITLE)}: {escaped(alert.name, MAX_TITLE)}"
+    title = f"[{alert.status.upper()}] {_line(alert.severity)}: {_line(alert.name)}"
     if notification.remarks:
-        title += f" ({escaped(', '.join(notification.remarks), MAX_TITLE)})"
+        title += f" ({_line(', '.join(notification.remarks))})"
     return {
         "text": title,
         "attachments": [
@@ -59,7 +61,7 @@ def message(notification: Notification) -> dict[str, Any]:
                     for name, value in (*_facts(notification), *_bounded(alert.labels))
                 ],
                 "mrkdwn_in": ["text"],
-                "footer": f"{escaped(alert.fingerprint, MAX_VALUE)} · {notification.id}",
+                "footer": f"{_line(alert.fingerprint, MAX_VALUE)} · {notification.id}",
                 "ts": int(notification.at),
             }
         ],
@@ -72,6 +74,11 @@ def escaped(text: str, most: int) -> str:
     return _TO_ALL.sub(_APART, cut).translate(_SPECIAL)
 
 
+def _line(text: str, most: int = MAX_TITLE) -> str:
+    """The same on one line, where a second one would read as ours."""
+    return escaped(said(text), most)
+
+
 def _facts(notification: Notification) -> list[tuple[str, str]]:
     names = ", ".join(each.name for each in notification.members)
     facts = (("source", notification.alert.source), ("alerts of the group", names))
@@ -80,4 +87,4 @@ def _facts(notification: Notification) -> list[tuple[str, str]]:
 
 def _bounded(labels: Mapping[str, str]) -> list[tuple[str, str]]:
     kept = list(labels.items())[:MAX_FIELDS]
-    return [(escaped(name, MAX_TITLE), escaped(value, MAX_VALUE)) for name, value in kept]
+    return [(_line(name), escaped(value, MAX_VALUE)) for name, value in kept]
