@@ -110,7 +110,7 @@ def _renew(book: Book, due: list[Hold], now: float) -> Flow[bool]:
             hold.extended(reply, ttl, sent)
             book.report(hold, reply)
         else:
-            book.lose(hold, reply.gone or "expired")
+            book.lose(hold, hold.gone(reply.gone))
     return failed
 
 

@@ -43,7 +43,7 @@ class Locks(_Noun):
         return self._post("/v1/locks/renew", locks.Renew(token=token, ttl=ttl), locks.RenewedLock).left
 
     def release(self, token: str) -> str:
-        """released, expired, cleared or unknown."""
+        """released, expired, cleared, lost or unknown."""
         return self._post("/v1/locks/release", locks.Release(token=token), locks.ReleasedLock).outcome
 
 
@@ -86,7 +86,7 @@ class Claims(_Noun):
         return self._post("/v1/claims/renew", claims.RenewClaim(token=token, ttl=ttl), claims.RenewedClaim).left
 
     def release(self, token: str) -> str:
-        """released, expired, cleared or unknown."""
+        """released, expired, cleared, lost or unknown."""
         return self._post("/v1/claims/release", claims.ReleaseClaim(token=token), claims.ReleasedClaim).outcome
 
     def reset(self, key: str, expected: claims.Result, *, reason: str) -> bool:

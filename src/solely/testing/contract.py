@@ -23,6 +23,7 @@ from .promises.batches import BatchPromises
 from .promises.clearing import ClearingPromises
 from .promises.holds import HoldPromises
 from .promises.limits import LimitPromises
+from .promises.losses import LossPromises
 from .promises.marks import MarkPromises
 from .promises.queues import QueuePromises
 from .promises.reading import ReadingPromises
@@ -40,6 +41,7 @@ class StoreContract(
     QueuePromises,
     ReadingPromises,
     BatchPromises,
+    LossPromises,
 ):
     """The promises, on a blocking store. The subclass has the fixture `opener`: clock → Store."""
 

@@ -103,12 +103,13 @@ def _release() -> Pipeline:
     mine, over = every(HELD, MINE), {"$gte": ["$$now", "$until"]}
     opens = either(over, {"$add": ["$until", "$delay"]}, {"$add": ["$$now", "$$delay"]})
     kept = {"$add": ["$$now", either(over, REMEMBERED_US, "$$keep")]}
+    under = either(mine, "$fence", 0)
     offer_is_mine = every({"$eq": ["$offered.owner", "$$owner"]}, {"$lt": ["$$now", "$opens"]})
     gone = {
         "$switch": {
             "branches": [
                 {"case": EXPIRED_UNDER_ME, "then": displaced("$owner", "$fence", Gone.EXPIRED)},
-                {"case": every("$$revoke", {"$not": [GONE]}), "then": displaced("$$owner", 0, Gone.REVOKED)},
+                {"case": every("$$revoke", {"$not": [GONE]}), "then": displaced("$$owner", under, Gone.REVOKED)},
             ],
             "default": "$gone",
         }

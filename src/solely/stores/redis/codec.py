@@ -64,10 +64,10 @@ def _acquire(op: Acquire, base: str) -> Words:
 
 
 def _release(op: Release, base: str) -> Words:
-    key, owner, revoke, delay, keep = op
+    key, owner, revoke, delay, keep, fence = op
     if revoke or delay or keep:
-        return base + key, ("release", 4, owner, "1" if revoke else "", us(delay), us(keep))
-    return base + key, ("r", owner)
+        return base + key, ("release", 5, owner, "1" if revoke else "", us(delay), us(keep), fence)
+    return base + key, ("r", owner, fence)
 
 
 def _take(op: Take, base: str) -> Words:
@@ -95,7 +95,7 @@ _ENCODE: dict[type, Callable[[Any, str], Words]] = {
     Unhit: lambda op, base: (_hits(op, base), ("unhit", 1, op.owner)),
     Push: lambda op, base: (_item_name(op, base), ("push", 2, op.payload, us(op.delay))),
     Take: _take,
-    Ack: lambda op, base: (_item_name(op, base), ("ack", 1, op.owner)),
+    Ack: lambda op, base: (_item_name(op, base), ("ack", 2, op.owner, op.fence)),
     Return: lambda op, base: (_item_name(op, base), ("give_back", 2, op.owner, us(op.delay))),
 }
 
@@ -127,7 +127,7 @@ class Codec:
         if clock is None and not cluster and prefix.isascii():
             self.quick = {Acquire: self._quick_acquire, Release: self._quick_release, Finish: self._quick_finish}
             words = packed("EVALSHA", SHA, "2", self._counters[0]).decode().partition("\r\n")[2] + "$"
-            self._heads = {count: f"*{count}\r\n{words}" for count in (8, 10, 11, 14)}
+            self._heads = {count: f"*{count}\r\n{words}" for count in (9, 10, 11, 14)}
 
     # The commonest calls, written out: half the time of packing their words one by one. Only what is ASCII, where
     # characters are bytes.
@@ -154,11 +154,12 @@ class Codec:
         return span
 
     def _quick_release(self, op: Release) -> bytes | None:
-        key, owner, revoke, delay, keep = op
+        key, owner, revoke, delay, keep, granted = op
         if revoke or delay or keep:
             return None
-        name = self.prefix + key
-        text = f"{self._heads[8]}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\nr\r\n${len(owner)}\r\n{owner}\r\n"
+        name, fence = self.prefix + key, str(granted)
+        who = f"${len(owner)}\r\n{owner}\r\n${len(fence)}\r\n{fence}\r\n"
+        text = f"{self._heads[9]}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\nr\r\n{who}"
         return text.encode() if text.isascii() else None
 
     def _quick_finish(self, op: Finish) -> bytes | None:

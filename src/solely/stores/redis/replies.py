@@ -8,7 +8,7 @@ from typing import Any
 from hiredis import ReplyError
 
 from ...errors import StoreError, StoreFailed
-from ...model import CLOSED, DONE, FREE, HELD, RELEASED, Allowance, Entry, Item, Released
+from ...model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, Item, Released
 from ...ops import (
     Ack,
     Acquire,
@@ -34,7 +34,7 @@ from .faults import fault
 
 Answers = list[Reply | StoreError]
 _STATES = {b"f": FREE, b"h": HELD, b"d": DONE, b"c": CLOSED}
-_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED)
+_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)  # by number: see entries.lua
 UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)  # what comes of decoding what is not ours
 _FIRST = {48: False, 49: True}
 
