@@ -60,11 +60,12 @@ class Release(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """→ bool: True if first (also when repeated by the same owner), False if seen."""
+    """→ bool: True if first (also when repeated by the same owner), False if seen. Never shortens a mark."""
 
     key: str
     owner: str
     ttl: float
+    extend: bool = False  # a mark that is there lasts at least that long as well; its owner and fence stay
 
 
 class Read(NamedTuple):

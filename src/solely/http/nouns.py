@@ -54,6 +54,11 @@ class Marks(_Noun):
         """For each key: true for exactly one caller within `ttl`."""
         return self._post("/v1/marks", marks.Mark(keys=list(keys), ttl=ttl), marks.Firsts).first
 
+    def mark(self, keys: Sequence[str], *, ttl: float = 86_400.0) -> list[bool]:
+        """Marks the keys for at least `ttl`, whoever was first: a mark that is there is extended, never shortened. For
+        each key: true if there was none."""
+        return self._post("/v1/marks", marks.Mark(keys=list(keys), ttl=ttl, extend=True), marks.Firsts).first
+
     def seen(self, keys: Sequence[str]) -> list[bool]:
         """For each key: is it marked?"""
         return self._post("/v1/marks/seen", marks.Seen(keys=list(keys)), marks.SeenKeys).seen

@@ -271,10 +271,12 @@ def release(record: Record, op: Release, now: Now, told: list[str], born: Callab
 
 
 def mark(record: Record, op: Mark, now: Now, next_fence: Callable[[], int]) -> bool:
-    """Marks a free key; answers whether op.owner is the one that marked it."""
+    """Marks a free key, and extends a mark if asked; answers whether op.owner is the one that marked it."""
     if _how(record, op.owner, now):
         return False
     if record.state is not FREE and not _over(record, now):
+        if op.extend and record.state is DONE and record.value is None:
+            record.until = max(record.until, now.wall + us(op.ttl))
         return record.state is DONE and record.owner == op.owner
     if record.state is HELD:
         _displace(record, record.owner, record.fence, Gone.EXPIRED, now)

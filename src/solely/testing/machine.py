@@ -76,7 +76,7 @@ _ENTRY_OPS: st.SearchStrategy[Op] = st.one_of(
     st.builds(Finish, _keys, _owners, _values, _ttls),
     st.builds(Release, _keys, _owners, _flags, _delays, _delays),
     st.builds(lambda key, owner: Release(key, owner), _keys, _owners),
-    st.builds(Mark, _keys, _owners, _ttls),
+    st.builds(Mark, _keys, _owners, _ttls, _flags),
     st.builds(Read, _keys),
     st.builds(Clear, _keys, _seen, _why),
 )

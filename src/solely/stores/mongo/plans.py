@@ -73,8 +73,12 @@ def _release(op: Release) -> Variables:
     return {"owner": op.owner, "revoke": op.revoke, "delay": us(op.delay), "keep": us(op.keep)}
 
 
-def _lease(op: Renew | Mark | Take) -> Variables:
+def _lease(op: Renew | Take) -> Variables:
     return {"owner": op.owner, "ttl": us(op.ttl)}
+
+
+def _mark(op: Mark) -> Variables:
+    return {"owner": op.owner, "ttl": us(op.ttl), "extend": op.extend}
 
 
 def _finish(op: Finish) -> Variables:
@@ -102,7 +106,7 @@ PLANS: dict[type, Plan] = {
     Renew: Plan(p.RENEW, _lease, replies.renewed),
     Finish: Plan(p.FINISH, _finish, replies.finished, _FINISHED, named=True),
     Release: Plan(p.RELEASE, _release, replies.released, _GONE | _LIFE, named=True),
-    Mark: Plan(p.MARK, _lease, replies.marked, upsert=True),
+    Mark: Plan(p.MARK, _mark, replies.marked, upsert=True),
     Clear: Plan(p.CLEAR, lambda op: {"fence": Int64(op.fence)}, replies.cleared, _GONE, named=True),
     Advance: Plan(
         p.ADVANCE, lambda op: {"value": op.value, "height": op.value.hex()}, replies.looked_at, ENTRY, upsert=True

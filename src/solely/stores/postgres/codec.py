@@ -79,7 +79,7 @@ _BATCH: dict[type, Callable[[Any], Values]] = {
         "l", op.key, op.owner, us(op.keep) or None, us(op.delay) or None, op.fence or None,
         "revoke" if op.revoke else None, None, None, None,
     ),
-    Mark: lambda op: ("m", op.key, op.owner, us(op.ttl), None, None, *_NOTHING),
+    Mark: lambda op: ("m", op.key, op.owner, us(op.ttl), None, 1 if op.extend else None, *_NOTHING),
     Renew: lambda op: ("n", op.key, op.owner, us(op.ttl), None, None, *_NOTHING),
     Read: lambda op: ("g", op.key, None, None, None, None, *_NOTHING),
     Finish: lambda op: ("f", op.key, op.owner, us(op.keep), None, None, None, None, None, op.value),
@@ -105,6 +105,8 @@ def lone(op: Op, clock: int | None, patience: int | None) -> tuple[str, Values]:
         if not (delay or fingerprint or counted or value):
             return "acquire_plain", (clock, patience, key, owner, us(ttl), info, client)
     name, values = _LONE[type(op)]
+    if type(op) is Mark and op.extend:
+        name = "mark_longer"
     return name, (clock, patience, *values(op))
 
 

@@ -26,6 +26,9 @@ FROM set_config('synchronous_commit', 'off', true)
 -- name: mark
 SELECT ({mark}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fence
 
+-- name: mark_longer
+SELECT ({mark_longer}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fence
+
 -- name: read
 SELECT * FROM {read}($1::bigint, $2::integer, $3::text)
 

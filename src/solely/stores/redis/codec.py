@@ -45,7 +45,7 @@ LOAD: bytes = packed("SCRIPT", "LOAD", PERFORM)
 
 Words = tuple[str, tuple[Any, ...]]
 T = TypeVar("T")
-_MARKS, _WHOSE = {Mark}, itemgetter(1, 2)  # owner and ttl of a Mark
+_MARKS, _WHOSE = {Mark}, itemgetter(1, 2, 3)  # owner, ttl and extend of a Mark
 _KNOWN_SPANS = 256  # durations of which the word is remembered
 _YES, _NO = "$1\r\n1\r\n", "$0\r\n\r\n"
 
@@ -70,6 +70,12 @@ def _release(op: Release, base: str) -> Words:
     return base + key, ("r", owner, fence)
 
 
+def _mark(op: Mark, base: str) -> Words:
+    if op.extend:
+        return base + op.key, ("mark", 3, op.owner, us(op.ttl), "1")
+    return base + op.key, ("m", op.owner, us(op.ttl), 1)
+
+
 def _take(op: Take, base: str) -> Words:
     return f"{base}#queue:{quote(op.queue, safe='')}", ("take", 3, op.owner, us(op.ttl), op.id)
 
@@ -85,7 +91,7 @@ def _item_name(op: Push | Ack | Return, base: str) -> str:
 _ENCODE: dict[type, Callable[[Any, str], Words]] = {
     Acquire: _acquire,
     Release: _release,
-    Mark: lambda op, base: (base + op.key, ("m", op.owner, us(op.ttl), 1)),
+    Mark: _mark,
     Renew: lambda op, base: (base + op.key, ("renew", 2, op.owner, us(op.ttl))),
     Finish: lambda op, base: (base + op.key, ("F", op.owner, op.value, us(op.keep))),
     Read: lambda op, base: (base + op.key, ("read", 0)),
@@ -100,6 +106,11 @@ _ENCODE: dict[type, Callable[[Any, str], Words]] = {
 }
 
 
+def in_run(op: Op) -> bool:
+    """True if it is a Mark that goes together with others: one that only marks what is free."""
+    return type(op) is Mark and not op.extend
+
+
 def run_of_marks(ops: Sequence[Op], start: int) -> int:
     """Where the run of Marks that begins at `start` ends: all of one owner and one ttl."""
     if start == 0 and set(map(type, ops)) == _MARKS and len(set(map(_WHOSE, ops))) == 1:  # the usual case, quickly
@@ -108,7 +119,7 @@ def run_of_marks(ops: Sequence[Op], start: int) -> int:
     owner, ttl = first.owner, first.ttl
     for end in range(start + 1, len(ops)):
         op = ops[end]
-        if type(op) is not Mark or op[1] != owner or op[2] != ttl:
+        if type(op) is not Mark or op[1] != owner or op[2] != ttl or op[3]:
             return end
     return len(ops)
 
@@ -195,7 +206,7 @@ class Codec:
         place, end = 0, len(ops)
         while place < end:
             op = ops[place]
-            if type(op) is Mark:
+            if type(op) is Mark and not op.extend:
                 beyond = run_of_marks(ops, place)
                 keys += [base + mark[0] for mark in ops[place:beyond]]
                 args += ("m", op.owner, us(op.ttl), beyond - place)

@@ -147,10 +147,16 @@ function ops.release(name, owner, revoke, delay, keep, granted)
   return is_lost(granted) and 5 or 4
 end
 
-function ops.mark(name, owner, ttl)
+function ops.mark(name, owner, ttl, extend)
   local r = load(name)
   if how(r, owner) ~= '' then return 0 end
-  if not over(r) then return r.state == 'd' and r.owner == owner and 1 or 0 end
+  if not over(r) then
+    if extend == '1' and r.state == 'd' and not r.value and r.ends < now + ttl then
+      r.ends = now + ttl
+      save(name, r, true)
+    end
+    return r.state == 'd' and r.owner == owner and 1 or 0
+  end
   if r.state == 'h' then displace(r, r.owner, r.fence, 'expired') end
   let_go(r)
   r.state, r.owner, r.fence, r.ends, r.value = 'd', owner, next_fence(), now + ttl, false

@@ -7,7 +7,7 @@
 --   A owner ttl info client fingerprint counted value    an Acquire without a delay
 --   F owner value keep         a Finish
 --   r owner fence              a Release of nothing more
---   m owner ttl count          a run of Marks on the next `count` keys
+--   m owner ttl count          a run of Marks on the next `count` keys, of which none extends
 --   name count arguments…      any op: the name and the arguments of its function in entries.lua or queues.lua
 -- Answers one reply per op: what that function answers; a fence alone for a fresh hold; {done, fence, left, refused,
 -- rest} for a plain refusal of A and {fence, refused, rest} for a plain Finish, whose rest is what the record holds behind

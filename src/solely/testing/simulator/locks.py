@@ -136,12 +136,10 @@ class LockingClient(SimulatedClient):
     # -- marks
 
     def first(self) -> Script:
-        """Marks one key, or several at once."""
+        """Marks one key, which may extend its mark, or several at once."""
         keys = self.world.marks if self.chance() < 0.5 else [self.pick(self.world.marks)]
-        ttl = self.pick(_MARK_TTLS)
-        flow: Flow[Any] = (
-            marking.first(self.core, keys[0], ttl) if len(keys) == 1 else marking.first_many(self.core, keys, ttl)
-        )
+        ttl, one = self.pick(_MARK_TTLS), marking.mark if self.chance() < 0.4 else marking.first
+        flow: Flow[Any] = one(self.core, keys[0], ttl) if len(keys) == 1 else marking.first_many(self.core, keys, ttl)
         run: Run = yield Doing(flow)
         truth = self.world.truth
         answers = run.result if isinstance(run.result, list) else [run.result] * len(keys)

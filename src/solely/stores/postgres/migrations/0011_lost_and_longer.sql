@@ -1,5 +1,5 @@
--- Releases and acks that tell whether the store has lost its data since they were granted. What older processes call
--- stays as it is: these functions have the same names, and one argument more.
+-- Releases and acks that tell whether the store has lost its data since they were granted, and marks that extend. What
+-- older processes call stays as it is: functions of the same name here have one argument more.
 
 -- One row: no smaller fence than `born` was ever given since these tables were made; 0 if they are older than this row.
 CREATE TABLE {birth} (
@@ -173,8 +173,28 @@ BEGIN
 END
 $$;
 
+-- A Mark that extends the mark that is there, unless its owner is gone; the fence and the owner of that one stay.
+-- fence: 1 first, 0 seen
+CREATE FUNCTION {mark_longer}(clock bigint, patience integer, k text, who text, ttl bigint)
+RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    a      {reply};
+    moment bigint;
+BEGIN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
+        a.state := 'b';
+        RETURN a;
+    END IF;
+    moment := {moment}(clock);
+    UPDATE {entries} e SET until = moment + ttl
+    WHERE e.key = k AND e.state = 'd' AND e.value IS NULL AND e.until > moment AND e.until < moment + ttl
+        AND NOT EXISTS (SELECT FROM unnest(e.gone) d WHERE d.owner = who AND d.until > moment);
+    RETURN {mark}(clock, patience, k, who, ttl);
+END
+$$;
+
 -- As in 0005, and an l: a release of which the fence is known, in `num`; `txt` if it revokes. Of an ack, `num` is its
--- item's fence.
+-- item's fence; of a mark it is 1 if that extends.
 CREATE OR REPLACE FUNCTION {perform}(
     clock bigint, codes text[], keys text[], owners text[], spans bigint[], delays bigint[], numbers bigint[],
     texts text[], clients text[], prints text[], bodies bytea[]
@@ -204,7 +224,12 @@ BEGIN
             WHEN 'l' THEN
                 a := {release}(clock, NULL, op.k, op.who, op.txt IS NOT NULL, coalesce(op.delay, 0),
                     coalesce(op.span, 0), coalesce(op.num, 0));
-            WHEN 'm' THEN a := {mark}(clock, NULL, op.k, op.who, op.span);
+            WHEN 'm' THEN
+                IF op.num = 1 THEN
+                    a := {mark_longer}(clock, NULL, op.k, op.who, op.span);
+                ELSE
+                    a := {mark}(clock, NULL, op.k, op.who, op.span);
+                END IF;
             WHEN 'n' THEN a := {renew}(clock, NULL, op.k, op.who, op.span);
             WHEN 'g' THEN a := {read}(clock, NULL, op.k);
             WHEN 'f' THEN a := {finish}(clock, NULL, op.k, op.who, op.body, op.span);
