@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from inspect import isawaitable
 from typing import Any
 
+import psycopg
 import pytest
 
 import solely
@@ -16,11 +17,11 @@ from solely.errors import Unanswered
 from solely.events import Event, Lost, ReleasedLease
 from solely.ops import Op, Release
 from solely.stores import open_async_store, open_store
+from solely.stores.postgres.settings import parse
 from tests.both_faces import told
 from tests.client.conftest import KINDS
 from tests.client.losing import lose, lose_everything
 from tests.conftest import STORES
-from tests.postgres_server import Postgres
 from tests.servers import Valkey
 
 KEEPING = [name for name in STORES if name not in ("memory", "http")]  # those whose data a test can take away
@@ -233,20 +234,14 @@ async def test_a_server_that_restarts_without_persistence_has_lost_the_lock(open
         assert await once.release(kept) is Released.LOST
 
 
+@pytest.mark.parametrize("name", [name for name in STORES if name.startswith("postgres")])
 async def test_a_postgresql_schema_that_is_made_anew_has_lost_the_lock(
-    open_client: Callable[..., Any], postgres: Postgres
+    open_client: Callable[..., Any], request: pytest.FixtureRequest, name: str
 ) -> None:
-    url = STORES["postgres"](_Given(postgres))
+    url = STORES[name](request)
     token = (await open_client(url).lock("a", ttl=60)).hand_over()
-    postgres.ask(f"DROP SCHEMA {url.rpartition('=')[2]} CASCADE")
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as server:
+        server.execute(f"DROP SCHEMA {parse(url).names['schema']} CASCADE".encode())
     once = open_client(url)
     await (await once.lock("a", ttl=60)).release()
     assert await once.release(token) is Released.LOST
-
-
-class _Given:
-    def __init__(self, server: Postgres) -> None:
-        self._server = server
-
-    def getfixturevalue(self, name: str) -> Postgres:
-        return self._server

@@ -133,20 +133,27 @@ BEGIN
 END
 $$;
 
--- As in 0007; old_fence is that of the hold that is let go of.
+-- As in 0007; old_fence is that of the hold that is let go of, 0 if that is not known.
 CREATE FUNCTION {handover}(
     clock bigint, k text, old_owner text, old_fence bigint, who text, ttl bigint, about text, asker text
 ) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
+    moment  bigint;
     granted text;
     outcome bigint;
 BEGIN
     IF NOT pg_try_advisory_xact_lock({lock_id}(k)) THEN
         RETURN NULL;
     END IF;
-    PERFORM FROM {entries} e WHERE e.key = k AND e.owner = old_owner AND old_fence IN (0, e.fence);
+    moment := {moment}(clock);
+    UPDATE {entries} e
+    SET owner = who, fence = nextval({fence_name}), until = moment + ttl, delay = 0, opens = 0, kept = 0, attempts = 1,
+        refused = 0, fingerprint = '', info = about
+    WHERE e.key = k AND e.owner = old_owner AND e.state = 'h' AND e.until > moment AND old_fence IN (0, e.fence)
+        AND e.waiters IS NULL AND e.gone IS NULL AND e.value IS NULL
+    RETURNING e.fence INTO granted;
     IF FOUND THEN
-        RETURN {handover}(clock, k, old_owner, who, ttl, about, asker);
+        RETURN granted;
     END IF;
     outcome := ({release}(clock, NULL, k, old_owner, false, 0, 0, old_fence)).fence;
     granted := {acquire_plain}(clock, NULL, k, who, ttl, about, asker);
