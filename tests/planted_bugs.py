@@ -58,8 +58,8 @@ def release_without_owner() -> Planted:
     """Release deletes the key, whoever holds it."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str]) -> Released:
-        return right(record, op._replace(owner=record.owner or op.owner), now, told)
+    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
+        return right(record, op._replace(owner=record.owner or op.owner), now, told, born)
 
     return patch.object(t, "release", release)
 
@@ -95,8 +95,8 @@ def no_revoke() -> Planted:
     """A compensating release does not revoke: the late acquire that it overtook takes the key."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str]) -> Released:
-        return right(record, op._replace(revoke=False), now, told)
+    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
+        return right(record, op._replace(revoke=False), now, told, born)
 
     return patch.object(t, "release", release)
 
@@ -117,11 +117,29 @@ def false_release_answer() -> Planted:
     """Release says "released" although the time had run out."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str]) -> Released:
-        right(record, op, now, told)
+    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
+        right(record, op, now, told, born)
         return Released.RELEASED
 
     return patch.object(t, "release", release)
+
+
+@bug
+def loss_is_told_as_released() -> Planted:
+    """An owner that is neither current nor gone was released: also where all data was lost since."""
+    right = t.release
+
+    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
+        return right(record, op._replace(fence=0), now, told, born)
+
+    return patch.object(t, "release", release)
+
+
+@bug
+def nobody_knows_how_old_the_data_is() -> Planted:
+    """A release that is repeated after no answer finds nothing: that is taken for its first copy's success, although
+    the store has lost its data in between."""
+    return patch.object(t, "is_lost", lambda fence, born: False)
 
 
 @bug

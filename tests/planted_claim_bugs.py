@@ -104,11 +104,11 @@ def promoted_twice() -> Planted:
     class Remembered(t.Record):
         __slots__ = ("__weakref__",)
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str]) -> Released:
+    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
         if record.state is State.HELD and record.owner == op.owner:
             promoted[record] = {waiter.client for waiter in record.waiters}
             told.extend(promoted[record])
-        return right_release(record, op, now, told)
+        return right_release(record, op, now, told, born)
 
     def acquire(record: t.Record, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
         if op.client in promoted.get(record, ()) and record.owner != op.owner:
@@ -222,8 +222,8 @@ def retry_after_is_ignored() -> Planted:
     """A failure that asks for a delay lets go at once."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str]) -> Released:
-        return right(record, op._replace(delay=0.0), now, told)
+    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
+        return right(record, op._replace(delay=0.0), now, told, born)
 
     return patch.object(t, "release", release)
 

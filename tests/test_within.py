@@ -118,6 +118,26 @@ def test_many_marks_and_forgetting_belong_to_the_transaction(place: Place, once:
     assert [once.seen(key) for key in keys[:4]] == [True, False, False, False]
 
 
+def left(place: Place, key: str) -> float:
+    """For how long the mark of this key lasts, as it was committed."""
+    with closing(open_store(place.url)) as store:
+        (entry,) = store.perform([Read(f"mark/{key}")])
+    assert isinstance(entry, Entry)
+    return entry.left
+
+
+def test_a_mark_that_is_extended_in_a_transaction_lasts_longer_once_it_commits(place: Place, once: Client) -> None:
+    key = fresh("longer")
+    assert once.first(key, ttl=100)
+    for commits in (False, True):
+        connection = place.begin()
+        assert once.within(connection).mark(key, ttl=10_000) is False
+        assert once.within(connection).mark(key, ttl=10) is False, "never shortens"
+        (place.commit if commits else place.rollback)(connection)
+        place.close(connection)
+        assert (left(place, key) > 1_000) is commits
+
+
 def work_once(place: Place, once: Client, key: str, order: str) -> int:
     """Runs the transaction until it commits, as the documentation says; how often it had to."""
     for tries in range(1, TRIES):
@@ -226,7 +246,8 @@ async def test_a_store_without_transactions_says_which_have_them(url: str) -> No
 async def check_async(once: AsyncClient, within: Any, key: str, *, first: bool) -> None:
     assert await within.first(key) is first
     assert await within.seen(key)
-    await within.mark(f"{key}/marked")
+    assert await within.mark(f"{key}/marked", ttl=100)
+    assert await within.mark(f"{key}/marked", ttl=200) is False
     assert await within.first_many([key, f"{key}/other"]) == [False, True]
     assert await within.forget(f"{key}/other")
 

@@ -180,7 +180,7 @@ class Core:
     def releasing_token(self, token: Token) -> Flow[Released]:
         """Lets go of the lease that the token names, and says truthfully whether it was still held."""
         held = max(0.0, time() - token.since)
-        outcome = yield from lock.release_token(token.key, token.owner, forgotten=held > token.ttl + REMEMBER)
+        outcome = yield from lock.release_token(token.key, token.owner, token.fence, held > token.ttl + REMEMBER)
         if self.hook is not None:
             self.hook(events.ReleasedLease(token.key, token.fence, held, outcome.value))
         return outcome
@@ -241,7 +241,7 @@ class Core:
         entry: Entry = yield Renew(hold.key, hold.owner, bounded)
         run: Run = yield RUN
         if entry.owner != hold.owner:
-            self.book.lose(hold, entry.gone or "expired")
+            self.book.lose(hold, hold.gone(entry.gone))
             raise lease._lost_error()
         hold.ttl = wanted
         if not self.book.renewed(hold, entry, bounded, run.sent):

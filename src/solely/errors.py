@@ -118,7 +118,7 @@ class WorkFailed(SolelyError):
 
 
 class LeaseLost(SolelyError):
-    """The lease ended (expired, cleared, bounded by max_hold) while its holder believed to hold it."""
+    """The lease ended (expired, cleared, lost by its store, bounded by max_hold) while its holder believed in it."""
 
 
 class StaleFence(SolelyError):

@@ -47,7 +47,7 @@ class Renewed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Lost(Event):
-    """A lease ended under its holder; `how` is expired, cleared, max_hold or forked."""
+    """A lease ended under its holder; `how` is expired, cleared, lost (by the store), max_hold or forked."""
 
     fence: int
     how: str

@@ -33,10 +33,12 @@ class Released(StrEnum):
     RELEASED = "released"  # by this call or by an earlier copy of it
     EXPIRED = "expired"  # the time had run out before: somebody else may have held the key since
     CLEARED = "cleared"  # an admin had removed it
+    LOST = "lost"  # the store no longer had it (flushed, restarted, failed over): somebody else may have held the key
     UNKNOWN = "unknown"  # asked so late that the store no longer remembers
+    ABSENT = "absent"  # only from a store, to a flow: nothing of this owner is here; released before, or lost
 
 
-RELEASED = Released.RELEASED
+RELEASED, LOST, ABSENT = Released.RELEASED, Released.LOST, Released.ABSENT
 
 
 class Entry(NamedTuple):

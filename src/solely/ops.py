@@ -45,21 +45,27 @@ class Finish(NamedTuple):
 
 
 class Release(NamedTuple):
-    """→ Released. Also withdraws this owner from the waiters, and takes back a mark that this owner made."""
+    """→ Released. Also withdraws this owner from the waiters, and takes back a mark that this owner made.
+
+    If nothing of this owner is here: RELEASED without a `fence`; else LOST if the store's data is younger than that
+    fence, RELEASED if the store is sure that an earlier call let go, and ABSENT if it cannot tell.
+    """
 
     key: str
     owner: str
     revoke: bool = False  # this owner may never acquire again: a late copy of an unanswered try must not take the key
     delay: float = 0.0  # the key stays closed for that long
     keep: float = 0.0  # the count of attempts is remembered for that long
+    fence: int = 0  # under which this owner was granted the key, where that is known
 
 
 class Mark(NamedTuple):
-    """→ bool: True if first (also when repeated by the same owner), False if seen."""
+    """→ bool: True if first (also when repeated by the same owner), False if seen. Never shortens a mark."""
 
     key: str
     owner: str
     ttl: float
+    extend: bool = False  # a mark that is there lasts at least that long as well; its owner and fence stay
 
 
 class Read(NamedTuple):
@@ -119,11 +125,13 @@ class Take(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """→ bool: True if the item is gone from the queue (also when repeated), False if another owner has it."""
+    """→ bool: True if the item is gone from the queue (also when repeated); False if another owner has it, or if the
+    store lost it: its data is younger than the item's `fence`."""
 
     queue: str
     id: str
     owner: str
+    fence: int = 0  # of the item, where that is known
 
 
 class Return(NamedTuple):

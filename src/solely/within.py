@@ -51,9 +51,10 @@ class Within:
         """True if the key is marked, as this transaction sees it; marks nothing."""
         return run_inside(dedup.seen(stored_key("mark", key)), self._perform).state is State.DONE
 
-    def mark(self, key: str, *, ttl: Seconds = DAY) -> None:
-        """Marks the key as seen, whoever was first: for work that is recorded after it was done."""
-        self.first(key, ttl=ttl)
+    def mark(self, key: str, *, ttl: Seconds = DAY) -> bool:
+        """Marks the key as seen for at least `ttl`, whoever was first; a mark that is there is extended, never
+        shortened. True if there was none."""
+        return run_inside(dedup.first(stored_key("mark", key), ttl_seconds(ttl), extend=True), self._perform)
 
     def forget(self, key: str) -> bool:
         """Removes the mark, so that the next caller is first again; False if there was none."""
@@ -87,9 +88,12 @@ class AsyncWithin:
         """True if the key is marked, as this transaction sees it; marks nothing."""
         return (await run_inside_async(dedup.seen(stored_key("mark", key)), self._perform)).state is State.DONE
 
-    async def mark(self, key: str, *, ttl: Seconds = DAY) -> None:
-        """Marks the key as seen, whoever was first: for work that is recorded after it was done."""
-        await self.first(key, ttl=ttl)
+    async def mark(self, key: str, *, ttl: Seconds = DAY) -> bool:
+        """Marks the key as seen for at least `ttl`, whoever was first; a mark that is there is extended, never
+        shortened. True if there was none."""
+        return await run_inside_async(
+            dedup.first(stored_key("mark", key), ttl_seconds(ttl), extend=True), self._perform
+        )
 
     async def forget(self, key: str) -> bool:
         """Removes the mark, so that the next caller is first again; False if there was none."""

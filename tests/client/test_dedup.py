@@ -163,3 +163,45 @@ def test_the_cache_forgets_at_its_own_ttl_or_the_marks_end(
         clock.advance(0.02)
         assert not cache.has("mark/a")
         assert once.seen("a") == (mark_ttl > knows_until)
+
+
+async def test_mark_extends_a_mark_that_ends_sooner(open_client: Callable[..., Any], store_url: str) -> None:
+    clock = ManualClock()
+    once, other = open_client(store_url, clock=clock), open_client(store_url, clock=clock)
+    assert await once.first("a", ttl=10)
+    assert await other.mark("a", ttl=100) is False
+    clock.advance(99)
+    assert not await once.first("a", ttl=10), "the work would run twice"
+    clock.advance(1)
+    assert await once.first("a", ttl=10)
+
+
+async def test_mark_never_shortens(open_client: Callable[..., Any], store_url: str) -> None:
+    clock = ManualClock()
+    once = open_client(store_url, clock=clock)
+    assert await once.mark("a", ttl=100) is True
+    assert await once.mark("a", ttl=10) is False
+    clock.advance(99)
+    assert await once.seen("a")
+    clock.advance(1)
+    assert not await once.seen("a")
+
+
+async def test_mark_extends_what_the_cache_knows(open_client: Callable[..., Any], store_url: str) -> None:
+    clock = ManualClock()
+    once = open_client(store_url, clock=clock, cache=True)
+    other = open_client(store_url, clock=clock)
+    assert await once.first("a", ttl=10)
+    await once.mark("a", ttl=100)
+    clock.advance(99)
+    assert not await other.first("a")
+
+
+async def test_first_does_not_extend(open_client: Callable[..., Any], store_url: str) -> None:
+    clock = ManualClock()
+    once = open_client(store_url, clock=clock)
+    assert await once.first("a", ttl=10)
+    assert not await once.first("a", ttl=100)
+    assert await once.first_many(["a", "b"], ttl=100) == [False, True]
+    clock.advance(10)
+    assert await once.first("a", ttl=10)

@@ -57,6 +57,12 @@ def test_marks(api: Client) -> None:
     assert api.marks.forget([a, fresh("c")]) == [True, False]
     assert api.marks.first([a, b]) == [True, False]
     assert api.marks.first([]) == api.marks.seen([]) == api.marks.forget([]) == []
+    short, new = fresh("short"), fresh("new")
+    assert api.marks.first([short], ttl=10) == [True]
+    assert api.marks.mark([short, new, new], ttl=1_000) == [False, True, False]
+    (entry,) = api.entries.list(f"mark/{short}")
+    assert entry.left is not None
+    assert entry.left > 100, "a mark that is there is extended"
 
 
 # -- claims

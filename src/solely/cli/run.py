@@ -100,8 +100,9 @@ def let_go(lease: Lease, ended: Ended) -> None:
         lease.hand_over()
         return
     try:
-        if lease.release() is not Released.RELEASED:
-            talk(f"solely: the lease of {lease.key!r} had ended before the command did")
+        outcome = lease.release()
+        if outcome is not Released.RELEASED:
+            talk(f"solely: the lease of {lease.key!r} had ended before the command did ({outcome})")
     except StoreError as error:
         talk(f"solely: the lock {lease.key!r} was not released, and opens in {lease.remaining():.0f} s: {error}")
 

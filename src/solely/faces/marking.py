@@ -24,6 +24,18 @@ def _first(core: Core, key: str, ttl: float) -> Flow[bool]:
     return fresh
 
 
+def mark(core: Core, key: str, ttl: float) -> Flow[bool]:
+    """The key is marked for at least ttl from now on; True if it was not marked before."""
+    return core.or_proceed(key, "mark", _mark(core, key, ttl), lambda: True)
+
+
+def _mark(core: Core, key: str, ttl: float) -> Flow[bool]:
+    fresh = yield from dedup.first(key, ttl, extend=True)
+    yield from _remember(core, [(key, ttl)])
+    _marked(core, key, fresh)
+    return fresh
+
+
 def first_many(core: Core, keys: Sequence[str], ttl: float) -> Flow[list[bool]]:
     """One answer per key; keys that the cache knows are not asked for."""
 

@@ -31,9 +31,12 @@ class Marks(Face):
         stored = stored_key("mark", key)
         return marking.known(self._core, stored) or self._run(marking.seen(self._core, stored))
 
-    def mark(self, key: str, *, ttl: Seconds = DAY) -> None:
-        """Marks the key as seen, whoever was first: for work that is recorded after it was done."""
-        self.first(key, ttl=ttl)
+    def mark(self, key: str, *, ttl: Seconds = DAY) -> bool:
+        """Marks the key as seen for at least `ttl`, whoever was first: for work that is recorded after it was done.
+
+        A mark that is there is extended, never shortened; True if there was none.
+        """
+        return self._run(marking.mark(self._core, stored_key("mark", key), ttl_seconds(ttl)))
 
     def forget(self, key: str) -> bool:
         """Removes the mark, so that the next caller is first again; False if there was none."""
@@ -68,9 +71,12 @@ class AsyncMarks(AsyncFace):
         stored = stored_key("mark", key)
         return marking.known(self._core, stored) or await self._run(marking.seen(self._core, stored))
 
-    async def mark(self, key: str, *, ttl: Seconds = DAY) -> None:
-        """Marks the key as seen, whoever was first: for work that is recorded after it was done."""
-        await self.first(key, ttl=ttl)
+    async def mark(self, key: str, *, ttl: Seconds = DAY) -> bool:
+        """Marks the key as seen for at least `ttl`, whoever was first: for work that is recorded after it was done.
+
+        A mark that is there is extended, never shortened; True if there was none.
+        """
+        return await self._run(marking.mark(self._core, stored_key("mark", key), ttl_seconds(ttl)))
 
     async def forget(self, key: str) -> bool:
         """Removes the mark, so that the next caller is first again; False if there was none."""

@@ -12,11 +12,14 @@ from .lock import let_go, whole
 from .requests import RUN, Ask, Flow, Run
 
 
-def first(key: str, ttl: float) -> Flow[bool]:
-    """True for exactly one caller per `ttl`; an interrupted caller takes its mark back, so that the next is first."""
+def first(key: str, ttl: float, extend: bool = False) -> Flow[bool]:
+    """True for exactly one caller per `ttl`; an interrupted caller takes its mark back, so that the next is first.
+
+    With `extend`, a mark that is there lasts at least `ttl` from now on.
+    """
     owner: str = yield Ask.OWNER
     try:
-        fresh: bool = yield Mark(key, owner, ttl)
+        fresh: bool = yield Mark(key, owner, ttl, extend)
     except (Interrupted, StoreError) as why:
         if not isinstance(why, Interrupted) or why.unanswered:  # else nothing was sent
             yield from let_go([Release(key, owner, True)])
@@ -37,7 +40,7 @@ def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tup
     distinct = dict.fromkeys(keys)
     answered = False
     try:
-        marks = [make(Mark, (key, owner, ttl)) for key in distinct]
+        marks = [make(Mark, (key, owner, ttl, False)) for key in distinct]
         answers = yield [*marks, *map(Read, distinct)] if learn else marks
         answered = True
         replies: list[Any] = whole(answers)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ..model import FREE, RELEASED, Entry, Released
+from ..model import FREE, LOST, RELEASED, Entry, Released
 from ..rules import REMEMBER, deadline, local_clock, renewal
 
 FORKED = "forked"  # how a hold is lost to the child of a fork: it stays the parent's
 HANDED_OVER = "handed over"  # how it is lost to who gave it to another process
 ELSEWHERE = frozenset((FORKED, HANDED_OVER))  # so nobody lets go of it here
+PUBLISHED = "published"  # how a hold ends whose outcome stands
 
 
 class Hold:
@@ -18,12 +19,12 @@ class Hold:
 
     `lost` says how it ended, or is empty; `how` also looks at the clock. Renewal, where asked for by `keep`, happens
     at `renew_at` and never goes beyond `ends`. Let go of before `opens`, the key stays closed until then. All of it is
-    told on `clock`.
+    told on `clock`. `leaving`: a release was sent; `released` is what the store answered to it.
     """
 
     __slots__ = (
-        "attempts", "clock", "deadline", "doubtful", "ends", "fence", "fingerprint", "key", "lost", "on_lost", "opens",
-        "owner", "renew_at", "sent", "since", "ttl", "waited",
+        "attempts", "clock", "deadline", "doubtful", "ends", "fence", "fingerprint", "key", "leaving", "lost",
+        "on_lost", "opens", "owner", "released", "renew_at", "sent", "since", "ttl", "waited",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +52,8 @@ class Hold:
         self.opens = 0.0
         self.lost = ""
         self.on_lost: Callable[[Hold], None] | None = None
+        self.leaving = False
+        self.released: Released | None = None
 
     def keep(self, renew: bool, max_hold: float) -> None:
         """From now on it is to be renewed, if asked, and ends at the latest after `max_hold` seconds."""
@@ -72,16 +75,31 @@ class Hold:
             renew = False
         self.renew_at = renewal(self.sent, ttl) if renew else math.inf
 
-    def ended(self, outcome: Released, now: float) -> Released:
-        """It was let go: the store's answer, as far as it can be believed. An owner that the store does not know was
-        released, unless it is so late that the store has forgotten."""
-        if now < self.deadline and not self.lost:  # the usual case
-            self.lost = outcome
-            return outcome
-        if outcome is RELEASED and now > self.deadline + REMEMBER:
+    def ended(self, outcome: Released, lost: str) -> Released:
+        """A release was answered so; `lost` is how the hold was lost before that, or empty. What comes so late that the
+        store may have forgotten is not believed to be released."""
+        if outcome is RELEASED and lost and lost != PUBLISHED and self.clock() > self.deadline + REMEMBER:
             outcome = Released.UNKNOWN
-        self.lost = self.how(now)
+        self.lost = lost or outcome
+        self.released = outcome
         return outcome
+
+    def absent(self, lost: str, repeated: bool, doubtful: bool) -> Released:
+        """What it means that the store had nothing of this hold when it was let go of, and is not known to have lost
+        its data. Who asked once, or knows that the lease was lost, is not told that it was released.
+
+        `lost` is how it was lost before, or empty; `repeated`: another release was sent before this one; `doubtful`: a
+        try of this one was not answered, which would have revoked the owner of a lost hold, and so be remembered.
+        """
+        if lost == PUBLISHED or (not lost and (repeated or doubtful)):
+            return RELEASED  # by an earlier copy
+        if repeated or self.clock() > self.deadline + REMEMBER:
+            return Released.UNKNOWN
+        return LOST
+
+    def gone(self, how: str) -> str:
+        """How it was lost, of which the store says `how`, or nothing: then its time ran out, or the store lost it."""
+        return how or self.how(self.clock()) or LOST
 
     def how(self, now: float) -> str:
         """How it was lost, or "" while it is held."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..errors import Busy, Interrupted, SolelyError, StoreError, first_error
 from ..holder import describe
-from ..model import CLOSED, DONE, FREE, HELD, Entry, Released
+from ..model import ABSENT, CLOSED, DONE, FREE, HELD, RELEASED, Entry, Released
 from ..ops import Acquire, Clear, Read, Release, Renew, make
 from ..rules import LOOK_AGAIN, MIN_TTL, POLL, deadline, renewal
 from .hold import ELSEWHERE, Hold
@@ -135,48 +135,72 @@ def busy(entry: Entry, waited: float) -> Busy:
     return Busy(text, key=entry.name, holder=holder, left=entry.left)
 
 
-def release(hold: Hold) -> Flow[Released]:
+def release(hold: Hold, delay: float = 0.0, keep: float = 0.0) -> Flow[Released]:
     """Lets go; answers truthfully whether the key was still held, also when repeated."""
     if hold.lost in ELSEWHERE or not hold.owner:
         return Released.UNKNOWN  # another process may hold it still; or it was never held
-    delay = max(0.0, hold.opens - hold.clock()) if hold.opens else 0.0
+    if hold.released is not None:
+        return hold.released
+    now = hold.clock()
+    if hold.opens:
+        delay = max(0.0, hold.opens - now)
+    lost, repeated, hold.leaving = hold.how(now), hold.leaving, True
+    # Of an owner that is revoked the store remembers whether it held the key: so a repeat of a late release is told.
+    op = make(Release, (hold.key, hold.owner, hold.doubtful or lost != "", delay, keep, hold.fence))
     try:
-        outcome: Released = yield make(Release, (hold.key, hold.owner, hold.doubtful, delay, 0.0))
+        outcome: Released = yield op
     except Interrupted:
-        yield Release(hold.key, hold.owner, True, delay)
+        yield op._replace(revoke=True)
         raise
-    return hold.ended(outcome, hold.clock())
+    if outcome is ABSENT:
+        run: Run = yield RUN
+        outcome = hold.absent(lost, repeated, run.doubtful)
+    return hold.ended(outcome, lost)
 
 
-def release_token(key: str, owner: str, forgotten: bool) -> Flow[Released]:
-    """Lets go by owner alone. `forgotten`: had it expired, the store might not remember, so it is asked first."""
+def release_token(key: str, owner: str, fence: int, forgotten: bool) -> Flow[Released]:
+    """Lets go by owner alone. `forgotten`: had it expired, the store might not remember, so it is asked first.
+
+    Whoever has the token may have let go before: what is not there was released, unless the store lost its data.
+    """
     if forgotten:
         entry: Entry = yield Renew(key, owner, MIN_TTL)  # which does not shorten it
         if entry.owner != owner:
             return Released(entry.gone) if entry.gone in _ENDS else Released.UNKNOWN
+    op = Release(key, owner, fence=fence)
     try:
-        outcome: Released = yield make(Release, (key, owner, False, 0.0, 0.0))
+        outcome: Released = yield op
     except Interrupted:
-        yield Release(key, owner, True)
+        yield op._replace(revoke=True)
         raise
-    return outcome
+    return RELEASED if outcome is ABSENT else outcome
 
 
 def release_all(holds: Sequence[Hold]) -> Flow[list[Released]]:
     """Lets go of all, in one batch; the first error is raised after all were tried."""
-    mine = [hold for hold in holds if hold.owner and hold.lost not in ELSEWHERE]
-    if not mine:
-        return [Released.UNKNOWN] * len(holds)
+    mine = [hold for hold in holds if hold.owner and hold.lost not in ELSEWHERE and hold.released is None]
+    if mine:
+        yield from _release_all(mine)
+    return [Released.UNKNOWN if hold.released is None else hold.released for hold in holds]
+
+
+def _release_all(holds: list[Hold]) -> Flow[None]:
     now: float = yield Ask.NOW
-    ops = [Release(hold.key, hold.owner, hold.doubtful, max(0.0, hold.opens - now)) for hold in mine]
+    ops, before = list[Release](), list[tuple[str, bool]]()
+    for hold in holds:
+        lost, repeated, hold.leaving = hold.how(now), hold.leaving, True
+        before.append((lost, repeated))
+        delay = max(0.0, hold.opens - now)
+        ops.append(Release(hold.key, hold.owner, hold.doubtful or lost != "", delay, fence=hold.fence))
     try:
         outcomes: list[Released] = whole((yield ops))  # type: ignore[assignment]
     except Interrupted:
         yield [op._replace(revoke=True) for op in ops]
         raise
-    now = yield Ask.NOW
-    ended = {hold: hold.ended(outcome, now) for outcome, hold in zip(outcomes, mine, strict=True)}
-    return [ended.get(hold, Released.UNKNOWN) for hold in holds]
+    run: Run = yield RUN
+    for hold, outcome, (lost, repeated) in zip(holds, outcomes, before, strict=True):
+        told = hold.absent(lost, repeated, run.doubtful) if outcome is ABSENT else outcome
+        hold.ended(told, lost)
 
 
 def whole(replies: list[object]) -> list[Entry] | list[Released] | list[bool]:

@@ -12,11 +12,9 @@ from ..outcomes import DAY, Failing, Outcome, Park, Replay, RetryAfter
 from ..rules import REMEMBER, seconds, ttl_seconds
 from .claim import claim, refuse_other
 from .flight import Desk, Done, settled
-from .hold import ELSEWHERE, Hold
-from .lock import Terms, let_go
+from .hold import ELSEWHERE, PUBLISHED, Hold
+from .lock import Terms, let_go, release
 from .requests import NOW, Flow
-
-PUBLISHED = "published"  # how a hold ends whose outcome stands
 
 
 def finish(hold: Hold, kept: bytes, keep: float, desk: Desk) -> Flow[Entry]:
@@ -39,8 +37,9 @@ def finish(hold: Hold, kept: bytes, keep: float, desk: Desk) -> Flow[Entry]:
         desk.book.remove(hold)
         hold.lost = PUBLISHED
     else:
-        desk.book.lose(hold, entry.gone or Gone.EXPIRED)
-        hold.lost = hold.lost or entry.gone or Gone.EXPIRED
+        how = hold.gone(entry.gone)
+        desk.book.lose(hold, how)
+        hold.lost = hold.lost or how
     if entry.state is DONE and desk.flights.cares_for(entry.key):
         yield from settled(entry, desk)
     if hold.doubtful and keep < REMEMBER:  # a late copy of its try must not take the key once the outcome is forgotten
@@ -120,13 +119,7 @@ def let_go_of(hold: Hold, desk: Desk, delay: float = 0.0, keep: float = 0.0) -> 
     if hold.lost in ELSEWHERE:
         return Released.UNKNOWN  # it is another process's, which may hold it still
     desk.book.remove(hold)
-    op = Release(hold.key, hold.owner, hold.doubtful, delay, keep)
-    try:
-        outcome: Released = yield op
-    except Interrupted:
-        yield op._replace(revoke=True)
-        raise
-    return hold.ended(outcome, (yield NOW))
+    return (yield from release(hold, delay, keep))
 
 
 def reset(key: str, is_expected: Callable[[bytes | None], bool]) -> Flow[bool]:

@@ -194,9 +194,9 @@ def _undo(op: Take) -> Flow[None]:
         yield from let_go([Return(op.queue, item.id, op.owner)])
 
 
-def ack(queue: str, id: str, owner: str) -> Flow[bool]:
-    """True if the item is gone from the queue, False if another has it, or may take it."""
-    op = Ack(queue, id, owner)
+def ack(queue: str, id: str, owner: str, fence: int) -> Flow[bool]:
+    """True if the item is gone from the queue; False if another has it, or may take it, or if the store lost it."""
+    op = Ack(queue, id, owner, fence)
     try:
         return bool((yield op))
     except Interrupted:

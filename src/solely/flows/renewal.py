@@ -151,7 +151,7 @@ def _renew(book: Book, due: list[Hold], now: float) -> Flow[bool]:
         elif reply.owner == hold.owner:
             book.renewed(hold, reply, ttl, sent)
         else:
-            book.lose(hold, reply.gone or "expired")
+            book.lose(hold, hold.gone(reply.gone))
     return failed
 
 

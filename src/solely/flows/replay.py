@@ -125,7 +125,7 @@ def succeeded(taken: Taken, result: Any) -> Flow[bool]:
     letter, hold, _ = taken
     mine = True
     if letter.key:
-        mark = Mark(stored_key("mark", letter.key), hold.owner, KEEP)
+        mark = Mark(stored_key("mark", letter.key), hold.owner, KEEP, extend=True)
         entry, _ = yield from _surely([Finish(hold.key, hold.owner, _kept(result), KEEP), mark])
         mine = entry.owner == hold.owner
         yield Tell(hold.key)  # those of this process who wait for the claim look at once

@@ -51,7 +51,7 @@ class ItemFace:
         return self._settled or self._process != os.getpid()
 
     def _acking(self) -> Flow[bool]:
-        gone = yield from flows.ack(flows.queue_of(self.queue), self.id, self._owner)
+        gone = yield from flows.ack(flows.queue_of(self.queue), self.id, self._owner, self.fence)
         self._settled = True
         return gone
 
@@ -64,9 +64,11 @@ class ItemFace:
         return back
 
     def _left(self, gone: bool) -> None:
-        """The end of a block that succeeded: raises LeaseLost if another has the item, and so does its work again."""
+        """The end of a block that succeeded: raises LeaseLost if another has the item, and so does its work again, or
+        if the store lost it."""
         if not gone:
-            text = f"item {self.id!r} of queue {self.queue!r} was lost: its lease ran out, and another may do it again"
+            why = "its lease ran out, or the store no longer had it"
+            text = f"item {self.id!r} of queue {self.queue!r} was lost: {why}; another may do it again"
             raise LeaseLost(text, key=self.id)
 
     def _not_returned(self, failure: Exception) -> None:
@@ -91,7 +93,7 @@ class Item(ItemFace):
 
     def ack(self) -> bool:
         """It is done: takes it out. True if it is gone from the queue, also after its lease ran out; False if another
-        took it since, or it was given back. Safe to repeat."""
+        took it since, it was given back, or the store lost its data. Safe to repeat."""
         return self._run(self._acking())
 
     def give_back(self, *, delay: Seconds = 0.0) -> bool:
@@ -122,7 +124,7 @@ class AsyncItem(ItemFace):
 
     async def ack(self) -> bool:
         """It is done: takes it out. True if it is gone from the queue, also after its lease ran out; False if another
-        took it since, or it was given back. Safe to repeat."""
+        took it since, it was given back, or the store lost its data. Safe to repeat."""
         return await self._run(self._acking())
 
     async def give_back(self, *, delay: Seconds = 0.0) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..errors import ClientClosed, InvalidInput, LeaseLost, StoreError
 from ..flows.hold import HANDED_OVER, Hold
 from ..flows.requests import Flow
-from ..model import Released
+from ..model import LOST, Released
 from ..rules import MAX_TTL, Seconds, deadline, local_clock, seconds
 from .token import Token, write_token
 
@@ -55,7 +55,7 @@ class LeaseFace:
 
     @property
     def lost_how(self) -> str:
-        """expired, cleared, max_hold, forked, handed over; or "" while it is held."""
+        """expired, cleared, lost (the store no longer had it), max_hold, forked, handed over; "" while it is held."""
         return self._hold.how(local_clock())
 
     def remaining(self) -> float:
@@ -82,6 +82,7 @@ class LeaseFace:
 
     def _lost_error(self) -> LeaseLost:
         how = self.lost_how or "expired"
+        how = "the store no longer had it" if how == LOST else how
         text = f"lease of {self.key!r} (fence {self.fence}) was lost: {how}; another may hold it now"
         return LeaseLost(text, key=self.key)
 
@@ -113,7 +114,7 @@ class Lease(LeaseFace):
         self._run(self._core.ensuring(self, needed))
 
     def release(self) -> Released:
-        """Lets go; says truthfully whether the key was still held. Safe to repeat."""
+        """Lets go; says truthfully whether the key was still held. Safe to repeat: answered as the first time."""
         return self._core.released(self, self._run(self._core.releasing(self)))
 
     def hand_over(self) -> str:
@@ -160,7 +161,7 @@ class AsyncLease(LeaseFace):
         await self._run(self._core.ensuring(self, needed))
 
     async def release(self) -> Released:
-        """Lets go; says truthfully whether the key was still held. Safe to repeat."""
+        """Lets go; says truthfully whether the key was still held. Safe to repeat: answered as the first time."""
         return self._core.released(self, await self._run(self._core.releasing(self)))
 
     def hand_over(self) -> str:

@@ -43,7 +43,7 @@ class Locks(_Noun):
         return self._post("/v1/locks/renew", locks.Renew(token=token, ttl=ttl), locks.RenewedLock).left
 
     def release(self, token: str) -> str:
-        """released, expired, cleared or unknown."""
+        """released, expired, cleared, lost or unknown."""
         return self._post("/v1/locks/release", locks.Release(token=token), locks.ReleasedLock).outcome
 
 
@@ -53,6 +53,11 @@ class Marks(_Noun):
     def first(self, keys: Sequence[str], *, ttl: float = 86_400.0) -> list[bool]:
         """For each key: true for exactly one caller within `ttl`."""
         return self._post("/v1/marks", marks.Mark(keys=list(keys), ttl=ttl), marks.Firsts).first
+
+    def mark(self, keys: Sequence[str], *, ttl: float = 86_400.0) -> list[bool]:
+        """Marks the keys for at least `ttl`, whoever was first: a mark that is there is extended, never shortened. For
+        each key: true if there was none."""
+        return self._post("/v1/marks", marks.Mark(keys=list(keys), ttl=ttl, extend=True), marks.Firsts).first
 
     def seen(self, keys: Sequence[str]) -> list[bool]:
         """For each key: is it marked?"""
@@ -86,7 +91,7 @@ class Claims(_Noun):
         return self._post("/v1/claims/renew", claims.RenewClaim(token=token, ttl=ttl), claims.RenewedClaim).left
 
     def release(self, token: str) -> str:
-        """released, expired, cleared or unknown."""
+        """released, expired, cleared, lost or unknown."""
         return self._post("/v1/claims/release", claims.ReleaseClaim(token=token), claims.ReleasedClaim).outcome
 
     def reset(self, key: str, expected: claims.Result, *, reason: str) -> bool:

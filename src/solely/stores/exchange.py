@@ -17,7 +17,7 @@ def exchange(ops: Sequence[Op]) -> Exchange | None:
     new: dict[str, Acquire] = {}
     for op in ops:
         if type(op) is Release:
-            key, _, revoke, closing, keep = op
+            key, _, revoke, closing, keep, _ = op
             if revoke or closing or keep or key in old or key in new:
                 return None
             old[key] = op

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..model import CLOSED, DONE, FREE, HELD, RELEASED, Entry, Gone, Item, Released, State
+from ..model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Entry, Gone, Item, Released, State
 from ..ops import Acquire, Advance, Clear, Finish, Mark, Push, Release, Renew, Return, Take
 from ..rules import MAX_GONE, MAX_WAITERS, OFFER, REMEMBER
 
@@ -43,7 +43,7 @@ class Waiter(NamedTuple):
 
 
 class Displaced(NamedTuple):
-    """An owner that is gone, how, under which fence, and until when that is remembered."""
+    """An owner that is gone, how, under which fence (0: it held nothing), and until when that is remembered."""
 
     owner: str
     fence: int
@@ -116,6 +116,11 @@ def _how(record: Record, owner: str, now: Now) -> str:
         if displaced.owner == owner and displaced.until > now.lease:
             return displaced.how
     return Gone.EXPIRED if record.state is HELD and record.owner == owner and _over(record, now) else ""
+
+
+def _was_held(record: Record, owner: str, fence: int) -> bool:
+    """True if this owner, which is gone, held the key under this fence when it was revoked."""
+    return any(d.owner == owner and d.fence == fence for d in record.gone)
 
 
 def _displace(record: Record, owner: str, fence: int, how: str, now: Now) -> None:
@@ -225,10 +230,19 @@ def finish(record: Record, op: Finish, now: Now, told: list[str]) -> None:
         record.waiters = []
 
 
-def release(record: Record, op: Release, now: Now, told: list[str]) -> Released:
-    """Lets go of the hold, the place in the queue, or the mark of op.owner; answers the same when repeated."""
+def is_lost(fence: int, born: int) -> bool:
+    """True if what was granted under this fence is older than the store's data, whose first fence was `born`; 0: there
+    is none yet. Without a fence nothing is known."""
+    return fence > 0 and not 0 < born <= fence
+
+
+def release(record: Record, op: Release, now: Now, told: list[str], born: Callable[[], int]) -> Released:
+    """Lets go of the hold, the place in the queue, or the mark of op.owner; answers the same when repeated, as far as
+    that is remembered."""
     how = _how(record, op.owner, now)
     held = record.state is HELD and record.owner == op.owner
+    here = record.owner == op.owner and record.state is not FREE and op.fence in (0, record.fence)
+    fence = record.fence if held else 0
     if held:
         if how:
             _displace(record, op.owner, record.fence, Gone.EXPIRED, now)
@@ -248,15 +262,21 @@ def release(record: Record, op: Release, now: Now, told: list[str]) -> Released:
         _offer(record, now, told)
     record.waiters = [w for w in record.waiters if w.owner != op.owner]
     if op.revoke and not how:
-        _displace(record, op.owner, 0, Gone.REVOKED, now)
-    return Released(how) if how and how != Gone.REVOKED else RELEASED
+        _displace(record, op.owner, fence, Gone.REVOKED, now)
+    if how and how != Gone.REVOKED:
+        return Released(how)
+    if here or not op.fence or (how and _was_held(record, op.owner, op.fence)):
+        return RELEASED
+    return LOST if is_lost(op.fence, born()) else ABSENT
 
 
 def mark(record: Record, op: Mark, now: Now, next_fence: Callable[[], int]) -> bool:
-    """Marks a free key; answers whether op.owner is the one that marked it."""
+    """Marks a free key, and extends a mark if asked; answers whether op.owner is the one that marked it."""
     if _how(record, op.owner, now):
         return False
     if record.state is not FREE and not _over(record, now):
+        if op.extend and record.state is DONE and record.value is None:
+            record.until = max(record.until, now.wall + us(op.ttl))
         return record.state is DONE and record.owner == op.owner
     if record.state is HELD:
         _displace(record, record.owner, record.fence, Gone.EXPIRED, now)

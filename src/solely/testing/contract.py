@@ -25,6 +25,7 @@ from .promises.fences import FencePromises
 from .promises.holds import HoldPromises
 from .promises.kinds import KindPromises
 from .promises.limits import LimitPromises
+from .promises.losses import LossPromises
 from .promises.marks import MarkPromises
 from .promises.queues import QueuePromises
 from .promises.reading import ReadingPromises
@@ -44,6 +45,7 @@ class StoreContract(
     ReadingPromises,
     BatchPromises,
     KindPromises,
+    LossPromises,
 ):
     """The promises, on a blocking store. The subclass has the fixture `opener`: clock → Store."""
 

@@ -89,7 +89,7 @@ _ENTRY_OPS: st.SearchStrategy[Op] = st.one_of(
 )
 _MARK_OPS: st.SearchStrategy[Op] = st.one_of(
     st.builds(Mark, _marks, _owners, _ttls),
-    st.builds(Mark, _marks, _owners, _ttls),
+    st.builds(Mark, _marks, _owners, _ttls, _flags),
     st.builds(lambda key, owner, revoke: Release(key, owner, revoke), _marks, _owners, _flags),
     st.builds(Read, _marks),
     st.builds(Clear, _marks, _seen, _why),

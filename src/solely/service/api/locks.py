@@ -79,7 +79,8 @@ class RenewedLocks(Answer):
 
 
 class ReleasedLock(Answer):
-    """released; expired or cleared if it was lost before; unknown if that was too long ago to tell."""
+    """released; expired or cleared if it had ended before; lost if the store no longer had it (it was flushed, or
+    restarted without its data); unknown if that was too long ago to tell."""
 
     outcome: str
 

@@ -15,10 +15,12 @@ SomeKeys = Annotated[list[Key], msgspec.Meta(max_length=AT_ONCE)]
 
 
 class Mark(Body):
-    """Keys to be marked for `ttl` seconds."""
+    """Keys to be marked for `ttl` seconds. With `extend`, those that are marked already last at least that long as
+    well: to record work that was done, whoever was first."""
 
     keys: SomeKeys
     ttl: Ttl = 86_400.0
+    extend: bool = False
 
 
 class Seen(Body):
@@ -53,7 +55,10 @@ class Forgotten(Answer):
 
 async def mark(call: Call[Mark, None]) -> Firsts:
     """Marks each key, and tells which of them were new."""
-    return Firsts(first=await call.service.once.first_many(call.body.keys, ttl=call.body.ttl))
+    once, wanted = call.service.once, call.body
+    if wanted.extend:
+        return Firsts(first=await asyncio.gather(*(once.mark(key, ttl=wanted.ttl) for key in wanted.keys)))
+    return Firsts(first=await once.first_many(wanted.keys, ttl=wanted.ttl))
 
 
 async def seen(call: Call[Seen, None]) -> SeenKeys:

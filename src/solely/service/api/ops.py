@@ -26,6 +26,7 @@ from ..streams import EventStream, message
 
 CAP = 1024 * KIB  # bytes: 256 KiB of values in base64, and as much again for keys and the rest
 UNREAD = 1000  # hints that a slow reader may be behind: what it misses it finds by asking again
+_CLOSED_BEFORE = frozenset((Released.EXPIRED, Released.ABSENT))  # as its Acquire, or an earlier copy, had it closed
 REMEMBERED = frozenset(("claim", "reservation", "sent"))  # what is finished there is remembered: its own API says so
 
 StoredKey = Annotated[str, msgspec.Meta(max_length=MAX_STORED_KEY, description="kind/name, or what it begins with")]
@@ -107,7 +108,7 @@ def _count(call: Call[Batch, None], op: Op, reply: Reply | StoreError) -> None:
         if isinstance(reply, Entry) and reply.owner == op.owner and reply.state is HELD:
             holds.add(who, f"{op.owner} {op.key}", reply.left, op.delay if isinstance(op, Acquire) else 0.0)
     elif isinstance(op, Release):
-        if isinstance(reply, Released) and reply is not Released.EXPIRED:  # then it is closed as when it was acquired
+        if isinstance(reply, Released) and reply not in _CLOSED_BEFORE:
             holds.close(who, f"{op.owner} {op.key}", op.delay if reply is RELEASED else 0.0)
     elif isinstance(op, Finish) and isinstance(reply, Entry):
         closes = reply.owner == op.owner and kind_of(op.key) not in REMEMBERED

@@ -35,6 +35,7 @@ class Memory:
         self.listeners: dict[str, Tell] = {}
         self._mutex = threading.Lock()
         self._fence = 0
+        self._born = 0  # the first fence
         self._records: dict[str, t.Record] = {}
         self._finished: OrderedDict[str, None] = OrderedDict()  # evictable keys, oldest first
         self._useless = Expiries()  # when to see whether a record can be forgotten
@@ -99,6 +100,7 @@ class Memory:
 
     def _next_fence(self, now: t.Now) -> int:
         self._fence = max(self._fence + 1, now.wall)
+        self._born = self._born or self._fence
         return self._fence
 
     # -- keeping records within bounds
@@ -178,7 +180,7 @@ class Memory:
 
     def _release(self, op: op_types.Release, now: t.Now, hints: list[tuple[str, str]]) -> Reply:
         record, told = self._get(op.key, now), list[str]()
-        outcome = t.release(record, op, now, told)
+        outcome = t.release(record, op, now, told, lambda: self._born)
         self._keep(op.key, record, now)
         hints.extend((client, op.key) for client in told)
         return outcome
@@ -261,7 +263,7 @@ class Memory:
     def _ack(self, op: op_types.Ack, now: t.Now, hints: list[tuple[str, str]]) -> bool:
         record = self._queues.get(op.queue, {}).get(op.id)
         if record is None:
-            return True
+            return not t.is_lost(op.fence, self._born)
         if not t.has(record, op.owner):
             return False
         self._drop_item(item_key(op.queue, op.id))

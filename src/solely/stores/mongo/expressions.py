@@ -1,10 +1,10 @@
 """What update pipelines are made of: what a document is now, parts of a change, the first and the last stages.
 
 An op that changes nothing leaves the document byte for byte as it was, and then the server writes nothing. Beside the
-fields of a Record a document has: `forget`, from when on it answers nothing more; `purge`, when the TTL index may
-remove it; `told`, which op told which waiting clients; `seen_by`, the last that saw a mark in a transaction; a
-watermark's `height`; and, if it is a queue item, its `queue`, `available` (since when), `pushed` and `serial` (its
-turn), and `pusher` (which op pushed it).
+fields of a Record a document has: `born`, when it was made; `forget`, from when on it answers nothing more; `purge`,
+when the TTL index may remove it; `told`, which op told which waiting clients; `seen_by`, the last that saw a mark in a
+transaction; a watermark's `height`; and, if it is a queue item, its `queue`, `available` (since when), `pushed` and
+`serial` (its turn), and `pusher` (which op pushed it).
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ BLANK: dict[str, Any] = {
     "state": State.FREE.value, "owner": "", "until": NEVER, "delay": 0, "opens": 0, "offered": None, "attempts": 0,
     "kept": 0, "refused": 0, "fingerprint": "", "info": "", "value": None, "waiters": [], "gone": [], "told": "",
 }  # fmt: skip
-AS_NEW = {"$mergeObjects": [{"_id": "$_id", "fence": {"$ifNull": ["$fence", 0]}}, {"$literal": BLANK}]}
+# When this document was made: no smaller fence was ever granted by it. Unknown (0) of one that an older version made.
+BORN = either({"$eq": [{"$type": "$fence"}, "missing"]}, "$$now", {"$ifNull": ["$born", 0]})
+AS_NEW = {"$mergeObjects": [{"_id": "$_id", "fence": {"$ifNull": ["$fence", 0]}, "born": BORN}, {"$literal": BLANK}]}
 LET_GO: dict[str, Expression] = {
     "state": State.FREE.value, "owner": "", "until": NEVER, "delay": 0, "fingerprint": "", "info": "",
 }  # fmt: skip

@@ -103,12 +103,13 @@ def _release() -> Pipeline:
     mine, over = every(HELD, MINE), {"$gte": ["$$now", "$until"]}
     opens = either(over, {"$add": ["$until", "$delay"]}, {"$add": ["$$now", "$$delay"]})
     kept = {"$add": ["$$now", either(over, REMEMBERED_US, "$$keep")]}
+    under = either(mine, "$fence", 0)
     offer_is_mine = every({"$eq": ["$offered.owner", "$$owner"]}, {"$lt": ["$$now", "$opens"]})
     gone = {
         "$switch": {
             "branches": [
                 {"case": EXPIRED_UNDER_ME, "then": displaced("$owner", "$fence", Gone.EXPIRED)},
-                {"case": every("$$revoke", {"$not": [GONE]}), "then": displaced("$$owner", 0, Gone.REVOKED)},
+                {"case": every("$$revoke", {"$not": [GONE]}), "then": displaced("$$owner", under, Gone.REVOKED)},
             ],
             "default": "$gone",
         }
@@ -122,8 +123,11 @@ def _release() -> Pipeline:
     return [CURRENT, {"$set": {"gone": gone}}, let_go, {"$set": {"waiters": without("$waiters", "owner")}}, *KEEP]
 
 
-def _mark(seen: Expression) -> Pipeline:
-    """Marks a free key; any other becomes what `seen` says."""
+def _mark(**seen: Expression) -> Pipeline:
+    """Marks a free key; any other gets the fields of `seen`, and a mark lasts longer if that is asked."""
+    extends = every("$$extend", DONE, LIVE, {"$eq": ["$value", None]})
+    longer = {"$max": ["$until", {"$add": ["$$now", "$$ttl"]}]}
+    same = changed(**seen) if seen else "$$ROOT"
     marked = changed(
         **(LET_GO | {"state": State.DONE.value, "owner": "$$owner", "until": {"$add": ["$$now", "$$ttl"]}}),
         **NO_VALUE,
@@ -134,7 +138,8 @@ def _mark(seen: Expression) -> Pipeline:
         kept=0,
         gone=HOLDER_DISPLACED,
     )
-    return [CURRENT, become(({"$or": [GONE, LIVE]}, seen), otherwise=marked), *KEEP]
+    cases = (GONE, same), (extends, changed(until=longer, **seen)), (LIVE, same)
+    return [CURRENT, become(*cases, otherwise=marked), *KEEP]
 
 
 def _clear() -> Pipeline:
@@ -226,9 +231,9 @@ def _return() -> Pipeline:
     return [become((_LAST_TAKEN_BY_ME, back)), *KEEP]
 
 
-ACQUIRE, RENEW, FINISH, RELEASE, MARK = _acquire(), _renew(), _finish(), _release(), _mark("$$ROOT")
+ACQUIRE, RENEW, FINISH, RELEASE, MARK = _acquire(), _renew(), _finish(), _release(), _mark()
 CLEAR, ADVANCE, HIT, UNHIT = _clear(), _advance(), _hit(), _unhit()
 PUSH, TAKE, ACK, RETURN = _push(), _take(), _ack(), _return()
 # In a transaction, whose snapshot may be old: it writes also where it answers "seen", so that the server finds out if
 # the mark was forgotten since. What it writes is read by nobody.
-MARK_INSIDE = _mark(changed(seen_by="$$owner"))
+MARK_INSIDE = _mark(seen_by="$$owner")

@@ -42,6 +42,7 @@ _ENTRY: dict[str, Any] = {
 ENTRY = _ENTRY | {"value": 1}
 _FINISHED = ENTRY | {"told": 1}
 _GONE = {"gone": 1, "told": 1, "now": "$$now"}
+_LIFE = {"fence": 1, "born": 1}
 _HITS = {"hits": 1, "now": "$$now"}
 
 
@@ -72,8 +73,12 @@ def _release(op: Release) -> Variables:
     return {"owner": op.owner, "revoke": op.revoke, "delay": us(op.delay), "keep": us(op.keep)}
 
 
-def _lease(op: Renew | Mark | Take) -> Variables:
+def _lease(op: Renew | Take) -> Variables:
     return {"owner": op.owner, "ttl": us(op.ttl)}
+
+
+def _mark(op: Mark) -> Variables:
+    return {"owner": op.owner, "ttl": us(op.ttl), "extend": op.extend}
 
 
 def _finish(op: Finish) -> Variables:
@@ -100,8 +105,8 @@ PLANS: dict[type, Plan] = {
     Acquire: Plan(p.ACQUIRE, _acquire, replies.acquired, upsert=True),
     Renew: Plan(p.RENEW, _lease, replies.renewed),
     Finish: Plan(p.FINISH, _finish, replies.finished, _FINISHED, named=True),
-    Release: Plan(p.RELEASE, _release, replies.released, _GONE, named=True),
-    Mark: Plan(p.MARK, _lease, replies.marked, upsert=True),
+    Release: Plan(p.RELEASE, _release, replies.released, _GONE | _LIFE, named=True),
+    Mark: Plan(p.MARK, _mark, replies.marked, upsert=True),
     Clear: Plan(p.CLEAR, lambda op: {"fence": Int64(op.fence)}, replies.cleared, _GONE, named=True),
     Advance: Plan(
         p.ADVANCE, lambda op: {"value": op.value, "height": op.value.hex()}, replies.looked_at, ENTRY, upsert=True
@@ -110,7 +115,7 @@ PLANS: dict[type, Plan] = {
     Unhit: Plan(p.UNHIT, _owner, replies.given_back, _HITS, before=True),
     Push: Plan(p.PUSH, _push, replies.pushed, {"pusher": 1}, upsert=True, named=True),
     Take: Plan(p.TAKE, _lease, replies.taken, ENTRY),
-    Ack: Plan(p.ACK, _owner, replies.acked),
+    Ack: Plan(p.ACK, _owner, replies.acked, _LIFE | {"queue": 1}),
     Return: Plan(p.RETURN, _return, replies.returned, before=True),
 }
 READ = Plan([], lambda op: {}, replies.looked_at, ENTRY)

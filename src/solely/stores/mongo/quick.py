@@ -11,7 +11,7 @@ from typing import Any
 from ...model import HELD, Entry, State
 from ...ops import Acquire, Release, Reply
 from ..transitions import NEVER, US, us
-from .expressions import BLANK, REMEMBERED_US
+from .expressions import BLANK, BORN, REMEMBERED_US
 
 Command = dict[str, Any]
 
@@ -26,6 +26,7 @@ def acquire(op: Acquire, collection: str, let: dict[str, Any]) -> Command:
     held: dict[str, Any] = {
         "_id": "$_id",
         "fence": {"$max": [{"$add": [{"$ifNull": ["$fence", 0]}, 1]}, "$$now"]},
+        "born": BORN,
         "until": {"$add": ["$$now", us(op.ttl)]},
         "forget": {"$add": ["$$now", lasts]},
     }
@@ -60,6 +61,8 @@ def release(op: Release, collection: str, let: dict[str, Any]) -> Command:
         "_id": op.key, "state": State.HELD.value, "owner": op.owner, "waiters": [], "gone": [], "queue": None,
         "$expr": {"$lt": ["$$now", "$until"]},
     }  # fmt: skip
+    if op.fence:
+        mine["fence"] = op.fence
     return {"update": collection, "updates": [{"q": mine, "u": {"$set": _FREE}}], "let": {"now": let["now"]}}
 
 

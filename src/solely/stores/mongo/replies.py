@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...model import DONE, FREE, RELEASED, Allowance, Entry, Gone, Item, Released, State
-from ...ops import Acquire, Clear, Finish, Hit, Mark, Push, Release, Renew, Return, Take, Unhit
+from ...model import DONE, FREE, LOST, RELEASED, Allowance, Entry, Gone, Item, Released, State
+from ...ops import Ack, Acquire, Clear, Finish, Hit, Mark, Push, Release, Renew, Return, Take, Unhit
 from .. import transitions as t
 from .queues import queue_of
 
@@ -63,11 +63,23 @@ def looked_at(op: Any, document: Document | None, by: str) -> Entry:
 
 
 def released(op: Release, document: Document | None, by: str) -> Released:
+    """The document outlives what was granted by an hour: if it is as old as that, an owner of which it knows nothing
+    was released, by this op or before it."""
     if document is not None:
         for displaced in _gone(document):
-            if displaced.owner == op.owner and displaced.until > document["now"] and displaced.how != Gone.REVOKED:
-                return Released(displaced.how)
-    return RELEASED
+            if displaced.owner == op.owner and displaced.until > document["now"]:
+                if displaced.how != Gone.REVOKED:
+                    return Released(displaced.how)
+                if displaced.fence == op.fence:  # it held the key when it was revoked
+                    return RELEASED
+    return LOST if _is_lost(op.fence, document) else RELEASED
+
+
+def _is_lost(fence: int, document: Document | None) -> bool:
+    """True if what was granted under this fence is none of this document's: it was made anew, or is an older one."""
+    if document is None:
+        return fence > 0
+    return document["fence"] < fence or t.is_lost(fence, document.get("born") or 1)
 
 
 def marked(op: Mark, document: Document | None, by: str) -> bool:
@@ -107,8 +119,8 @@ def taken(op: Take, document: Document | None, by: str) -> Item | None:
     return t.taken(document["_id"][len(queue_of(op)) :], _record(document), _now(document))
 
 
-def acked(op: Any, document: Document | None, by: str) -> bool:
-    return document is None or not document.get("queue")
+def acked(op: Ack, document: Document | None, by: str) -> bool:
+    return (document is None or not document.get("queue")) and not _is_lost(op.fence, document)
 
 
 def returned(op: Return, before: Document | None, by: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ...errors import StoreError
-from ...model import CLOSED, DONE, FREE, HELD, RELEASED, Allowance, Entry, Item, Released, item_key
+from ...model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, Item, Released, item_key
 from ...ops import (
     Ack,
     Acquire,
@@ -40,7 +40,7 @@ Packed = tuple[list[bytes | None], list[int] | None]
 _STATES = {"f": FREE, "h": HELD, "d": DONE, "c": CLOSED}
 _BUSY: Row = ("b",)
 _ZERO, _B, _BRACE = b"0b{"
-_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED)
+_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)  # by number: see 0011
 
 
 def _queue(op: Take) -> str:
@@ -52,7 +52,7 @@ _LONE: dict[type, tuple[str, Callable[[Any], Values]]] = {
     Acquire: ("acquire", lambda op: (
         op.key, op.owner, us(op.ttl), op.info, op.client, us(op.delay), op.fingerprint, op.counted, op.value,
     )),
-    Release: ("release", lambda op: (op.key, op.owner, op.revoke, us(op.delay), us(op.keep))),
+    Release: ("release", lambda op: (op.key, op.owner, op.revoke, us(op.delay), us(op.keep), op.fence)),
     Mark: ("mark", lambda op: (op.key, op.owner, us(op.ttl))),
     Renew: ("renew", lambda op: (op.key, op.owner, us(op.ttl))),
     Read: ("read", lambda op: (op.key,)),
@@ -63,7 +63,7 @@ _LONE: dict[type, tuple[str, Callable[[Any], Values]]] = {
     Unhit: ("unhit", lambda op: (op.key, op.owner)),
     Push: ("push", lambda op: (item_key(op.queue, op.id), op.payload, us(op.delay))),
     Take: ("take", lambda op: (_queue(op), op.owner, us(op.ttl), op.id)),
-    Ack: ("ack", lambda op: (item_key(op.queue, op.id), op.owner)),
+    Ack: ("ack", lambda op: (item_key(op.queue, op.id), op.owner, op.fence)),
     Return: ("give_back", lambda op: (item_key(op.queue, op.id), op.owner, us(op.delay))),
 }  # fmt: skip
 
@@ -76,9 +76,10 @@ _BATCH: dict[type, Callable[[Any], Values]] = {
         op.info or None, op.client or None, op.fingerprint or None, None,
     ),
     Release: lambda op: (
-        "r", op.key, op.owner, us(op.keep) or None, us(op.delay) or None, 1 if op.revoke else None, *_NOTHING,
+        "l", op.key, op.owner, us(op.keep) or None, us(op.delay) or None, op.fence or None,
+        "revoke" if op.revoke else None, None, None, None,
     ),
-    Mark: lambda op: ("m", op.key, op.owner, us(op.ttl), None, None, *_NOTHING),
+    Mark: lambda op: ("m", op.key, op.owner, us(op.ttl), None, 1 if op.extend else None, *_NOTHING),
     Renew: lambda op: ("n", op.key, op.owner, us(op.ttl), None, None, *_NOTHING),
     Read: lambda op: ("g", op.key, None, None, None, None, *_NOTHING),
     Finish: lambda op: ("f", op.key, op.owner, us(op.keep), None, None, None, None, None, op.value),
@@ -90,7 +91,7 @@ _BATCH: dict[type, Callable[[Any], Values]] = {
         "p", item_key(op.queue, op.id), None, None, us(op.delay) or None, None, None, None, None, op.payload,
     ),
     Take: lambda op: ("t", _queue(op), op.owner, us(op.ttl), None, None, op.id or None, None, None, None),
-    Ack: lambda op: ("k", item_key(op.queue, op.id), op.owner, None, None, None, *_NOTHING),
+    Ack: lambda op: ("k", item_key(op.queue, op.id), op.owner, None, None, op.fence or None, *_NOTHING),
     Return: lambda op: (
         "b", item_key(op.queue, op.id), op.owner, None, us(op.delay) or None, None, *_NOTHING,
     ),
@@ -104,13 +105,15 @@ def lone(op: Op, clock: int | None, patience: int | None) -> tuple[str, Values]:
         if not (delay or fingerprint or counted or value):
             return "acquire_plain", (clock, patience, key, owner, us(ttl), info, client)
     name, values = _LONE[type(op)]
+    if type(op) is Mark and op.extend:
+        name = "mark_longer"
     return name, (clock, patience, *values(op))
 
 
 def alone(op: Op, clock: int | None, patience: int) -> tuple[str, Values]:
     """As `lone`, where the op is a transaction of its own."""
     if type(op) is Release and not (op.revoke or op.delay or op.keep):
-        return "release_lightly", (clock, patience, op.key, op.owner)
+        return "release_lightly", (clock, patience, op.key, op.owner, op.fence)
     return lone(op, clock, patience)
 
 
@@ -129,10 +132,11 @@ def exchanging(exchange: Exchange, clock: int | None) -> tuple[str, Values]:
     if len(old) == 1 and old.keys() == new.keys():
         (let_go,), (take,) = old.values(), new.values()
         key, owner, ttl, info, client, *_ = take
-        return "handover", (clock, key, let_go.owner, owner, us(ttl), info, client)
+        return "handover", (clock, key, let_go.owner, let_go.fence, owner, us(ttl), info, client)
     taken = [(owner, us(ttl), info, client) for _, owner, ttl, info, client, *_ in new.values()]
-    lists = (list(old), [op.owner for op in old.values()], list(new), *map(list, zip(*taken, strict=True)))
-    return "exchange", (clock, *(each or None for each in lists), *(None,) * (7 - len(lists)))
+    freed = list(old), [op.owner for op in old.values()], [op.fence for op in old.values()]
+    lists: tuple[list[Any], ...] = (*freed, list(new), *map(list, zip(*taken, strict=True)))
+    return "exchange", (clock, *(each or None for each in lists), *(None,) * (8 - len(lists)))
 
 
 def marks(ops: Sequence[Mark], clock: int | None) -> tuple[str, Values]:
@@ -255,9 +259,9 @@ def quick(op: Op, patience: bytes) -> tuple[str, Packed] | None:
             packed = [None, patience, key.encode(), owner.encode(), span, info.encode(), client.encode()]
             return "acquire_plain", (packed, None)
     elif type(op) is Release:
-        key, owner, revoke, closing, keep = op
+        key, owner, revoke, closing, keep, fence = op
         if not (revoke or closing or keep):
-            return "release_lightly", ([None, patience, key.encode(), owner.encode()], None)
+            return "release_lightly", ([None, patience, key.encode(), owner.encode(), b"%d" % fence], None)
     return None
 
 

@@ -45,9 +45,10 @@ def _begins_run(ops: Sequence[Op], at: int) -> bool:
 
 
 def _run_of_marks(ops: Sequence[Op], start: int) -> int:
-    """Where the Marks of one owner and one ttl that begin at `start` end; `start` if there are none."""
+    """Where the Marks of one owner and one ttl that begin at `start`, and extend nothing, end; `start` if there are
+    none."""
     first = ops[start]
-    if type(first) is not Mark:
+    if type(first) is not Mark or first.extend:
         return start
     same = first[1:]
     for end in range(start + 1, len(ops)):
@@ -71,7 +72,7 @@ def answers(part: Sequence[Op], result: Any, busy: list[int]) -> Answers:
     """One reply per op; the places of those that were not performed are added to `busy`, with None as their reply."""
     if len(part) == 1:
         rows = [codec.decode_lone(part[0], result)]
-    elif result.nfields == 1 and type(part[0]) is Mark:
+    elif result.nfields == 1 and type(part[0]) is Mark:  # a run of them: a batch has more columns
         rows = [_DIGITS[digit] for digit in result.get_value(0, 0)]
     elif result.nfields == 1:
         rows = codec.handed_over(part, result)

@@ -15,16 +15,19 @@ SELECT * FROM {renew}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)
 SELECT * FROM {finish}($1::bigint, $2::integer, $3::text, $4::text, $5::bytea, $6::bigint)
 
 -- name: release
-SELECT ({release}($1::bigint, $2::integer, $3::text, $4::text, $5::boolean, $6::bigint, $7::bigint)).fence
+SELECT ({release}($1::bigint, $2::integer, $3::text, $4::text, $5::boolean, $6::bigint, $7::bigint, $8::bigint)).fence
 
 -- name: release_lightly
 -- A plain release, in a transaction of its own that does not wait for the disk: should the server crash in the next
 -- moments, the key is held until its ttl. Whoever acquires it next waits for the disk, and this is written before that.
-SELECT ({release}($1::bigint, $2::integer, $3::text, $4::text, false, 0, 0)).fence
+SELECT ({release}($1::bigint, $2::integer, $3::text, $4::text, false, 0, 0, $5::bigint)).fence
 FROM set_config('synchronous_commit', 'off', true)
 
 -- name: mark
 SELECT ({mark}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fence
+
+-- name: mark_longer
+SELECT ({mark_longer}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fence
 
 -- name: read
 SELECT * FROM {read}($1::bigint, $2::integer, $3::text)
@@ -48,7 +51,7 @@ SELECT ({push}($1::bigint, $2::integer, $3::text, $4::bytea, $5::bigint)).fence
 SELECT * FROM {take}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint, $6::text)
 
 -- name: ack
-SELECT ({ack}($1::bigint, $2::integer, $3::text, $4::text)).fence
+SELECT ({ack}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fence
 
 -- name: give_back
 SELECT ({give_back}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fence
@@ -58,10 +61,11 @@ SELECT * FROM {perform}($1::bigint, $2::text[], $3::text[], $4::text[], $5::bigi
     $8::text[], $9::text[], $10::text[], $11::bytea[])
 
 -- name: exchange
-SELECT * FROM {exchange}($1::bigint, $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::text[])
+SELECT * FROM {exchange}($1::bigint, $2::text[], $3::text[], $4::bigint[], $5::text[], $6::text[], $7::bigint[],
+    $8::text[], $9::text[])
 
 -- name: handover
-SELECT {handover}($1::bigint, $2::text, $3::text, $4::text, $5::bigint, $6::text, $7::text)
+SELECT {handover}($1::bigint, $2::text, $3::text, $4::bigint, $5::text, $6::bigint, $7::text, $8::text)
 
 -- name: mark_many
 SELECT {mark_many}($1::bigint, $2::text[], $3::text, $4::bigint)

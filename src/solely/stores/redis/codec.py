@@ -45,7 +45,7 @@ LOAD: bytes = packed("SCRIPT", "LOAD", PERFORM)
 
 Words = tuple[str, tuple[Any, ...]]
 T = TypeVar("T")
-_MARKS, _WHOSE = {Mark}, itemgetter(1, 2)  # owner and ttl of a Mark
+_MARKS, _WHOSE = {Mark}, itemgetter(1, 2, 3)  # owner, ttl and extend of a Mark
 _KNOWN_SPANS = 256  # durations of which the word is remembered
 _YES, _NO = "$1\r\n1\r\n", "$0\r\n\r\n"
 
@@ -64,10 +64,16 @@ def _acquire(op: Acquire, base: str) -> Words:
 
 
 def _release(op: Release, base: str) -> Words:
-    key, owner, revoke, delay, keep = op
+    key, owner, revoke, delay, keep, fence = op
     if revoke or delay or keep:
-        return base + key, ("release", 4, owner, "1" if revoke else "", us(delay), us(keep))
-    return base + key, ("r", owner)
+        return base + key, ("release", 5, owner, "1" if revoke else "", us(delay), us(keep), fence)
+    return base + key, ("r", owner, fence)
+
+
+def _mark(op: Mark, base: str) -> Words:
+    if op.extend:
+        return base + op.key, ("mark", 3, op.owner, us(op.ttl), "1")
+    return base + op.key, ("m", op.owner, us(op.ttl), 1)
 
 
 def _take(op: Take, base: str) -> Words:
@@ -85,7 +91,7 @@ def _item_name(op: Push | Ack | Return, base: str) -> str:
 _ENCODE: dict[type, Callable[[Any, str], Words]] = {
     Acquire: _acquire,
     Release: _release,
-    Mark: lambda op, base: (base + op.key, ("m", op.owner, us(op.ttl), 1)),
+    Mark: _mark,
     Renew: lambda op, base: (base + op.key, ("renew", 2, op.owner, us(op.ttl))),
     Finish: lambda op, base: (base + op.key, ("F", op.owner, op.value, us(op.keep))),
     Read: lambda op, base: (base + op.key, ("read", 0)),
@@ -95,9 +101,14 @@ _ENCODE: dict[type, Callable[[Any, str], Words]] = {
     Unhit: lambda op, base: (_hits(op, base), ("unhit", 1, op.owner)),
     Push: lambda op, base: (_item_name(op, base), ("push", 2, op.payload, us(op.delay))),
     Take: _take,
-    Ack: lambda op, base: (_item_name(op, base), ("ack", 1, op.owner)),
+    Ack: lambda op, base: (_item_name(op, base), ("ack", 2, op.owner, op.fence)),
     Return: lambda op, base: (_item_name(op, base), ("give_back", 2, op.owner, us(op.delay))),
 }
+
+
+def in_run(op: Op) -> bool:
+    """True if it is a Mark that goes together with others: one that only marks what is free."""
+    return type(op) is Mark and not op.extend
 
 
 def run_of_marks(ops: Sequence[Op], start: int) -> int:
@@ -108,7 +119,7 @@ def run_of_marks(ops: Sequence[Op], start: int) -> int:
     owner, ttl = first.owner, first.ttl
     for end in range(start + 1, len(ops)):
         op = ops[end]
-        if type(op) is not Mark or op[1] != owner or op[2] != ttl:
+        if type(op) is not Mark or op[1] != owner or op[2] != ttl or op[3]:
             return end
     return len(ops)
 
@@ -127,7 +138,7 @@ class Codec:
         if clock is None and not cluster and prefix.isascii():
             self.quick = {Acquire: self._quick_acquire, Release: self._quick_release, Finish: self._quick_finish}
             words = packed("EVALSHA", SHA, "2", self._counters[0]).decode().partition("\r\n")[2] + "$"
-            self._heads = {count: f"*{count}\r\n{words}" for count in (8, 10, 11, 14)}
+            self._heads = {count: f"*{count}\r\n{words}" for count in (9, 10, 11, 14)}
 
     # The commonest calls, written out: half the time of packing their words one by one. Only what is ASCII, where
     # characters are bytes.
@@ -154,11 +165,12 @@ class Codec:
         return span
 
     def _quick_release(self, op: Release) -> bytes | None:
-        key, owner, revoke, delay, keep = op
+        key, owner, revoke, delay, keep, granted = op
         if revoke or delay or keep:
             return None
-        name = self.prefix + key
-        text = f"{self._heads[8]}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\nr\r\n${len(owner)}\r\n{owner}\r\n"
+        name, fence = self.prefix + key, str(granted)
+        who = f"${len(owner)}\r\n{owner}\r\n${len(fence)}\r\n{fence}\r\n"
+        text = f"{self._heads[9]}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\nr\r\n{who}"
         return text.encode() if text.isascii() else None
 
     def _quick_finish(self, op: Finish) -> bytes | None:
@@ -194,7 +206,7 @@ class Codec:
         place, end = 0, len(ops)
         while place < end:
             op = ops[place]
-            if type(op) is Mark:
+            if type(op) is Mark and not op.extend:
                 beyond = run_of_marks(ops, place)
                 keys += [base + mark[0] for mark in ops[place:beyond]]
                 args += ("m", op.owner, us(op.ttl), beyond - place)

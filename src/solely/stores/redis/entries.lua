@@ -100,10 +100,29 @@ function ops.finish(name, owner, value, keep)
   return view(r, owner, true)
 end
 
--- 1 released, 2 expired, 3 cleared
-function ops.release(name, owner, revoke, delay, keep)
+-- True if what was granted under this fence is older than the store's data; a store that was made by an older version
+-- knows no beginning.
+local function is_lost(granted)
+  if granted == 0 then return false end
+  if not call('GET', KEYS[1]) then return true end
+  local born = call('GET', base .. '#born')
+  return born and tonumber(born) > granted
+end
+
+local function was_held(r, owner, granted)
+  for _, displaced in ipairs(r.gone) do
+    if displaced[1] == owner and displaced[2] == granted then return true end
+  end
+  return false
+end
+
+-- 1 released, 2 expired, 3 cleared, 4 absent, 5 lost
+function ops.release(name, owner, revoke, delay, keep, granted)
   local r = load(name)
   local why = how(r, owner)
+  granted = tonumber(granted)
+  local here = r.owner == owner and r.state ~= 'f' and (granted == 0 or granted == r.fence)
+  local under = r.state == 'h' and r.owner == owner and r.fence or 0
   if r.state == 'h' and r.owner == owner then
     if why ~= '' then
       displace(r, owner, r.fence, 'expired')
@@ -121,15 +140,23 @@ function ops.release(name, owner, revoke, delay, keep)
     offer(r, name)
   end
   r.waiters = without(r.waiters, 2, owner)
-  if revoke == '1' and why == '' then displace(r, owner, 0, 'revoked') end
+  if revoke == '1' and why == '' then displace(r, owner, under, 'revoked') end
   save(name, r, true)
-  return why == 'expired' and 2 or why == 'cleared' and 3 or 1
+  if why == 'expired' or why == 'cleared' then return why == 'expired' and 2 or 3 end
+  if here or granted == 0 or why ~= '' and was_held(r, owner, granted) then return 1 end
+  return is_lost(granted) and 5 or 4
 end
 
-function ops.mark(name, owner, ttl)
+function ops.mark(name, owner, ttl, extend)
   local r = load(name)
   if how(r, owner) ~= '' then return 0 end
-  if not over(r) then return r.state == 'd' and r.owner == owner and 1 or 0 end
+  if not over(r) then
+    if extend == '1' and r.state == 'd' and not r.value and r.ends < now + ttl then
+      r.ends = now + ttl
+      save(name, r, true)
+    end
+    return r.state == 'd' and r.owner == owner and 1 or 0
+  end
   if r.state == 'h' then displace(r, r.owner, r.fence, 'expired') end
   let_go(r)
   r.state, r.owner, r.fence, r.ends, r.value = 'd', owner, next_fence(), now + ttl, false

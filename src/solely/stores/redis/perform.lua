@@ -6,8 +6,8 @@
 --   a owner ttl info client    an Acquire of nothing more
 --   A owner ttl info client fingerprint counted value    an Acquire without a delay
 --   F owner value keep         a Finish
---   r owner                    a Release of nothing more
---   m owner ttl count          a run of Marks on the next `count` keys
+--   r owner fence              a Release of nothing more
+--   m owner ttl count          a run of Marks on the next `count` keys, of which none extends
 --   name count arguments…      any op: the name and the arguments of its function in entries.lua or queues.lua
 -- Answers one reply per op: what that function answers; a fence alone for a fresh hold; {done, fence, left, refused,
 -- rest} for a plain refusal of A and {fence, refused, rest} for a plain Finish, whose rest is what the record holds behind
@@ -32,7 +32,7 @@ local replies, ops = {}, nil
 local arg, key = 2, 1 -- the code that is next, and the key that was last
 while arg <= #ARGV do
   local code, one, two, three = ARGV[arg], ARGV[arg + 1], ARGV[arg + 2], ARGV[arg + 3]
-  local name, width, keys = KEYS[key + 1], 2, 1
+  local name, width, keys = KEYS[key + 1], 3, 1
   local ok, reply, stored, others = true, nil, nil, nil
 
   -- The plain cases: a free key, a hold or a result without waiters or history, marks. They make no function on their
@@ -97,9 +97,10 @@ while arg <= #ARGV do
     end
   elseif code == 'r' then
     stored = redis.pcall('GET', name)
-    if type(stored) == 'string' and string.sub(stored, 1, 1) == 'h' and struct.unpack('>d', stored, 10) > now
-      and string.sub(stored, 18, 18 + #one) == one .. '\0' then
-      reply = redis.pcall('DEL', name)
+    if type(stored) == 'string' and string.sub(stored, 1, 1) == 'h' and string.sub(stored, 18, 18 + #one) == one .. '\0'
+    then
+      local under, ends = struct.unpack('>dd', stored, 2)
+      if ends > now and (under == tonumber(two) or two == '0') then reply = redis.pcall('DEL', name) end
     end
   elseif code == 'm' then
     width, keys = 4, tonumber(three)
@@ -139,7 +140,7 @@ while arg <= #ARGV do
     elseif code == 'F' then
       ok, reply = pcall(ops.finish, name, one, two, three)
     elseif code == 'r' then
-      ok, reply = pcall(ops.release, name, one, '', 0, 0)
+      ok, reply = pcall(ops.release, name, one, '', 0, 0, two)
     elseif code == 'm' then
       for _, i in ipairs(others) do
         local answered, first = pcall(ops.mark, KEYS[key + i], one, two)

@@ -70,9 +70,9 @@ function ops.take(name, owner, ttl, id)
   return taken(id, r)
 end
 
-function ops.ack(name, owner)
+function ops.ack(name, owner, pushed)
   local r = load(name)
-  if not r.was_item then return 1 end
+  if not r.was_item then return is_lost(tonumber(pushed)) and 0 or 1 end
   if not (r.state == 'h' and r.owner == owner) then return 0 end
   call('DEL', name)
   r.state, r.value = 'f', false

@@ -8,7 +8,7 @@ from typing import Any
 from hiredis import ReplyError
 
 from ...errors import StoreError, StoreFailed
-from ...model import CLOSED, DONE, FREE, HELD, RELEASED, Allowance, Entry, Item, Released
+from ...model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, Item, Released
 from ...ops import (
     Ack,
     Acquire,
@@ -29,12 +29,12 @@ from ...ops import (
     make,
 )
 from ..transitions import us
-from .codec import run_of_marks
+from .codec import in_run, run_of_marks
 from .faults import fault
 
 Answers = list[Reply | StoreError]
 _STATES = {b"f": FREE, b"h": HELD, b"d": DONE, b"c": CLOSED}
-_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED)
+_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)  # by number: see entries.lua
 UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)  # what comes of decoding what is not ours
 _FIRST = {48: False, 49: True}
 
@@ -90,6 +90,7 @@ def _yes(op: Op, raw: Any) -> bool:
 DECODE: dict[type, Callable[[Any, Any], Reply]] = {
     Acquire: _acquired,
     Release: lambda op, raw: _RELEASED[raw],
+    Mark: _yes,
     Renew: lambda op, raw: _entry(op.key, op.owner, raw),
     Finish: _finished,
     Read: lambda op, raw: _entry(op.key, "", raw),
@@ -109,7 +110,7 @@ def decode(ops: Sequence[Op], raw: Any, failures: list[StoreError]) -> Answers:
     if isinstance(raw, ReplyError):
         failures += (errors := [fault(raw, getattr(op, "key", "")) for op in ops])
         return list(errors)
-    if len(ops) == 1 and type(ops[0]) is not Mark and type(raw[0]) is not ReplyError:
+    if len(ops) == 1 and not in_run(ops[0]) and type(raw[0]) is not ReplyError:
         try:
             return [DECODE[type(ops[0])](ops[0], raw[0])]
         except UNREADABLE:
@@ -117,7 +118,7 @@ def decode(ops: Sequence[Op], raw: Any, failures: list[StoreError]) -> Answers:
     answers: Answers = []
     for part in raw:  # one per op, but one per run of Marks
         op = ops[len(answers)]
-        if type(op) is Mark:
+        if in_run(op):
             _add_marks(ops, part, answers, failures)
         elif type(part) is ReplyError:
             failures.append(error := fault(part, getattr(op, "key", "")))

@@ -14,9 +14,9 @@ VALUES (?1, 2, ?2, coalesce(?4, next_fence()), ?3)
 
 -- name: release_clean
 -- A Release of a live hold that nobody waits for and of which nothing need be remembered.
--- ?1 key, ?2 owner, ?3 the latest lease time at which this may happen → rowcount 1 if released
+-- ?1 key, ?2 owner, ?3 the latest lease time at which this may happen, ?4 fence, 0: any → rowcount 1 if released
 DELETE FROM solely_entries
-WHERE key = ?1 AND owner = ?2 AND state = 1 AND until > ?3 AND lines IS NULL AND value IS NULL
+WHERE key = ?1 AND owner = ?2 AND state = 1 AND until > ?3 AND ?4 IN (0, fence) AND lines IS NULL AND value IS NULL
 
 -- name: read
 SELECT state, owner, fence, until, delay, opens, attempts, kept, refused, fingerprint, info, lines, value
@@ -104,13 +104,16 @@ SELECT version FROM solely_meta
 -- name: meta
 SELECT boot_id, base, fence, latest FROM solely_meta
 
+-- name: born
+SELECT born, voided FROM solely_meta
+
 -- name: first_boot
--- ?1 schema version, ?2 boot id, ?3 base
-INSERT INTO solely_meta (id, version, boot_id, base, fence, latest) VALUES (1, ?1, ?2, ?3, 0, 0)
+-- ?1 schema version, ?2 boot id, ?3 base, ?4 born
+INSERT INTO solely_meta (id, version, boot_id, base, born, voided, fence, latest) VALUES (1, ?1, ?2, ?3, ?4, ?4, 0, 0)
 
 -- name: next_boot
--- ?1 boot id, ?2 base
-UPDATE solely_meta SET boot_id = ?1, base = ?2
+-- ?1 boot id, ?2 base, ?3 the first fence of this boot
+UPDATE solely_meta SET boot_id = ?1, base = ?2, voided = ?3
 
 -- name: reserve_fences
 UPDATE solely_meta SET fence = max(fence, ?1)

@@ -123,6 +123,14 @@ class Rows:
             return None
         return self.fences.next()
 
+    def oldest(self) -> int:
+        """No entry of this file ever had a smaller fence."""
+        return int(self.execute(SQL["born"]).fetchone()[0])
+
+    def oldest_hold(self) -> int:
+        """Nothing that was held under a smaller fence is held now: it was another file's, or a reboot voided it."""
+        return int(self.execute(SQL["born"]).fetchone()[1])
+
     def lease_soon(self) -> int:
         """By then a statement surely has the write lock; what ends sooner is left to the long way."""
         return self.now.lease if self.fixed else self.read_lease() + self._longest_wait

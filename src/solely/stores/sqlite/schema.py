@@ -12,7 +12,7 @@ from .clock import Readings
 from .statements import SCHEMA, SQL
 
 APPLICATION = 0x534F4C59  # "SOLY" in the header of a file that is ours alone: no other program's is taken for a store
-VERSION = 2
+VERSION = 3
 
 Execute = Callable[..., Any]
 
@@ -46,7 +46,8 @@ def create(execute: Execute, readings: Readings, shared: bool) -> None:
     """Makes our tables, inside a transaction; in a file that is ours alone it also says so in the header."""
     for statement in SCHEMA.split(";\n"):
         execute(statement)
-    execute(SQL["first_boot"], (VERSION, readings.boot_id, readings.wall() - _since_boot(readings)))
+    born = readings.wall()
+    execute(SQL["first_boot"], (VERSION, readings.boot_id, born - _since_boot(readings), born))
     if not shared:
         execute(f"PRAGMA application_id = {APPLICATION}")
         execute(f"PRAGMA user_version = {VERSION}")
@@ -64,9 +65,10 @@ def base_of_boot(execute: Execute, readings: Readings) -> int:
     if known is not None:
         return known
     fence = int(execute(SQL["meta"]).fetchone()[2])
-    base = max(readings.wall(), fence + 1) - _since_boot(readings)
+    first = max(readings.wall(), fence + 1)
+    base = first - _since_boot(readings)
     _void(execute)
-    execute(SQL["next_boot"], (readings.boot_id, base))
+    execute(SQL["next_boot"], (readings.boot_id, base, first))
     return base
 
 

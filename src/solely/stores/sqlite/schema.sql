@@ -7,7 +7,9 @@ CREATE TABLE solely_meta (
     id      INTEGER PRIMARY KEY CHECK (id = 1),
     version INTEGER NOT NULL,             -- of this schema
     boot_id TEXT    NOT NULL,             -- the boot whose clock the leases of this file run on
-    base    INTEGER NOT NULL,             -- added to the boot clock, it gives this boot's fences and the time of what outlives it
+    base    INTEGER NOT NULL,             -- added to the boot clock, it gives this boot's fences and what outlives it
+    born    INTEGER NOT NULL,             -- no smaller fence was ever handed out: one that was is another file's
+    voided  INTEGER NOT NULL,             -- what was held under a smaller fence was voided by a reboot
     fence   INTEGER NOT NULL,             -- no greater fence was ever handed out
     latest  INTEGER NOT NULL              -- the latest lease time seen, kept where the lease clock could go back
 );

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from solely.errors import StoreError, StoreUnavailable
 from solely.model import Entry, Finding
-from solely.ops import MAX_BATCH, Acquire, Advance, Mark, Op, Read, Reply
+from solely.ops import MAX_BATCH, Ack, Acquire, Advance, Finish, Mark, Op, Read, Release, Renew, Reply, Return
 from solely.stores import transitions as t
 from solely.stores.exchange import exchange
 
@@ -26,6 +26,8 @@ from .rows import MustWrite, Rows, Steps
 from .steps import ALONE, DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive, NotFree, exchange_clean
 from .sweep import EVERY, Sweep
 
+# Ops that rest on what was granted before. A file that was taken away must not answer them, so each looks at the path.
+_REST_ON_A_GRANT = frozenset({Ack, Finish, Release, Renew, Return})
 _LOOK_FIRST = frozenset({Mark, Read, Advance})  # often answered without a change: then no writer is waited for
 CLOSE_PATIENCE = 2.0  # seconds beyond the timeout that close() waits for others: a transaction and its checkpoint
 FEWEST = 4  # ops that are worth asking whether they are an exchange
@@ -104,7 +106,8 @@ class Session(Rows):
             self.hub.wait_for_fork()
         with self.lock:
             try:
-                if monotonic() >= self._look_again and (failed := self._first_look()):
+                looks = monotonic() >= self._look_again or not _REST_ON_A_GRANT.isdisjoint(map(type, ops))
+                if looks and (failed := self._first_look()):
                     return [failed] * len(ops)
                 if len(ops) == 1 and self._until_sweep > 0:  # the commonest call, in as few steps as there can be
                     reply = self._alone(ops[0])

@@ -75,8 +75,8 @@ def mark_absent(rows: Rows, op: Mark) -> bool | _Miss:
 
 
 def release_clean(rows: Rows, op: Release) -> Released | _Miss:
-    key, owner, revoke, delay, keep = op
-    if revoke or delay or keep or rows.change(_RELEASE, (key, owner, rows.lease_soon())).rowcount != 1:
+    key, owner, revoke, delay, keep, fence = op
+    if revoke or delay or keep or rows.change(_RELEASE, (key, owner, rows.lease_soon(), fence)).rowcount != 1:
         return MISS
     return RELEASED
 
@@ -85,7 +85,7 @@ def exchange_clean(
     rows: Rows, ops: Sequence[Op], old: Mapping[str, Release], new: Mapping[str, Acquire]
 ) -> list[Released | Entry]:
     """As release_clean and take_absent, many keys in two statements; NotFree if one of them must be looked at."""
-    fields = [(key, op.owner, rows.now.lease) for key, op in old.items()]
+    fields = [(key, op.owner, rows.now.lease, op.fence) for key, op in old.items()]
     if fields and rows.execute_many(_RELEASE, fields).rowcount != len(fields):
         raise NotFree
     entries = iter(_take_all_absent(rows, new) if new else ())
@@ -134,7 +134,7 @@ def _finish(rows: Rows, op: Finish) -> Entry:
 def _release(rows: Rows, op: Release) -> Released:
     (row, record), told = rows.load(op.key), list[str]()
     was_done = record.state is State.DONE
-    outcome = t.release(record, op, rows.now, told)
+    outcome = t.release(record, op, rows.now, told, rows.oldest_hold)
     if was_done and record.state is not State.DONE and not rows.durable:
         raise MustSurvive
     rows.save(op.key, row, record)
@@ -222,7 +222,7 @@ def _ack(rows: Rows, op: Ack) -> bool:
     key = item_key(op.queue, op.id)
     _, record = rows.load(key)
     if not record.is_item:
-        return True
+        return not op.fence or not t.is_lost(op.fence, rows.oldest())
     if not t.has(record, op.owner):
         return False
     rows.execute(SQL["delete"], (key,))

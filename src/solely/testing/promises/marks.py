@@ -26,6 +26,37 @@ class MarkPromises:
         assert (entry.state, entry.value, entry.owner) == (State.DONE, None, "")
         assert abs(entry.left - 60) <= _TICK
 
+    def test_a_mark_that_extends_makes_the_mark_last_longer(self, store: Face, clock: ManualClock) -> None:
+        key, first, second = fresh("mark/longer"), fresh("first"), fresh("second")
+        store.one(Mark(key, first, 100))
+        fence = store.one(Read(key)).fence
+        assert store.one(Mark(key, second, 1_000, extend=True)) is False
+        assert store.one(Mark(key, second, 10, extend=True)) is False, "never shorter"
+        assert store.one(Mark(key, second, 5_000)) is False, "not asked to extend"
+        entry = store.one(Read(key))
+        assert (entry.fence, entry.left) == (fence, 1_000)
+        assert store.one(Mark(key, first, 100)) is True, "its owner stays"
+        clock.advance(999)
+        assert store.one(Mark(key, fresh("third"), 100)) is False
+        clock.advance(1)
+        assert store.one(Mark(key, fresh("fourth"), 100, extend=True)) is True
+
+    def test_marks_that_extend_go_in_a_batch_with_others(self, store: Face, clock: ManualClock) -> None:
+        keys = [fresh("mark/batch") for _ in range(20)]
+        store.perform(*(Mark(key, "before", 10) for key in keys[:10]))
+        longer = [Mark(key, "owner", 100, extend=True) for key in keys]
+        others = [Mark(fresh("mark/batch"), "owner", 100) for _ in range(10)]
+        assert store.perform(*longer, *others) == [False] * 10 + [True] * 20
+        clock.advance(99)
+        assert store.perform(*(Mark(key, "after", 100) for key in keys)) == [False] * 20
+
+    def test_an_owner_that_is_gone_extends_nothing(self, store: Face, clock: ManualClock) -> None:
+        key = fresh("mark/revoked")
+        store.perform(Mark(key, "first", 10), Release(key, "late", revoke=True))
+        assert store.one(Mark(key, "late", 1_000, extend=True)) is False
+        clock.advance(10)
+        assert store.one(Mark(key, "next", 10)) is True
+
     def test_a_mark_lasts_for_its_ttl_and_not_a_tick_longer(self, store: Face, clock: ManualClock) -> None:
         key = fresh("mark/expiry")
         store.one(Mark(key, "first", 100))

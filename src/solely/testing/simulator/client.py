@@ -160,11 +160,13 @@ class SimulatedClient:
             for key in keys:
                 self.world.nothing_left(key, run)
 
-    def check_released(self, hold: Hold, outcome: Released) -> None:
-        """Who lets go is told what became of the hold."""
-        held = self.world.truth.holds[hold.key, hold.owner]
+    def check_released(self, hold: Hold, outcome: Released, repeated: bool = False) -> None:
+        """Who lets go is told what became of the hold; or, if the store has lost its data since, that this is lost.
+        Who asks too late, or again after no answer, may be told that it is not known, and never something else."""
+        held = self.world.truth.grants[hold.key, hold.fence]
         late = self.driver.clock() > hold.deadline + REMEMBER
-        if not held.forgotten and outcome != held.ended and not (late and outcome is Released.UNKNOWN):
+        right = outcome == held.ended or (held.forgotten and outcome is Released.LOST)
+        if not right and not ((late or repeated) and outcome is Released.UNKNOWN):
             self.world.history.violated(
                 "right release answers", f"{hold.owner} was told {outcome!r}, but its hold was {held.ended}"
             )

@@ -83,12 +83,11 @@ class Convergence:
 
     def failed(self, hold: Hold, kept: bytes, told: Failing) -> None:
         """A winner that failed was told what was done: just that, and nothing to its successor's claim."""
-        held = self.truth.holds[hold.key, hold.owner]
+        held = self.truth.grants[hold.key, hold.fence]
         kept_it = any(outcome.value == kept for outcome in self.truth.outcomes.of.get(hold.key, []))
         let_go = held.ended == Released.RELEASED
-        if held.forgotten:
-            return
-        right = kept_it if told in (Failing.REPLAYED, Failing.PARKED) else let_go if told in _ENDS else not let_go
+        lost = not let_go or held.forgotten  # that a copy let go of it before was then lost with all data
+        right = kept_it if told in (Failing.REPLAYED, Failing.PARKED) else let_go if told in _ENDS else lost
         if not right:
             self.history.violated("right failure answers", f"{hold.owner} was told {told!r}; its hold was {held.ended}")
 

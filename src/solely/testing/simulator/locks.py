@@ -106,6 +106,7 @@ class LockingClient(SimulatedClient):
     def _let_go(self, leases: list[SimulatedLease]) -> Script:
         for lease in leases:
             self.world.beliefs.ends(lease._hold)
+        repeated = False
         for _ in range(2 if self.chance() < 0.1 else 1):
             if len(leases) == 1:
                 run: Run = yield Doing(self.core.releasing(leases[0]))
@@ -114,7 +115,8 @@ class LockingClient(SimulatedClient):
             if run.error is None:
                 outcomes = run.result if len(leases) > 1 else [run.result]
                 for lease, outcome in zip(leases, outcomes, strict=True):
-                    self.check_released(lease._hold, outcome)
+                    self.check_released(lease._hold, outcome, repeated)
+            repeated = run.error is not None
 
     def _hand_over(self, lease: SimulatedLease) -> None:
         """Another client goes on with the lease, from its token."""
@@ -134,12 +136,10 @@ class LockingClient(SimulatedClient):
     # -- marks
 
     def first(self) -> Script:
-        """Marks one key, or several at once."""
+        """Marks one key, which may extend its mark, or several at once."""
         keys = self.world.marks if self.chance() < 0.5 else [self.pick(self.world.marks)]
-        ttl = self.pick(_MARK_TTLS)
-        flow: Flow[Any] = (
-            marking.first(self.core, keys[0], ttl) if len(keys) == 1 else marking.first_many(self.core, keys, ttl)
-        )
+        ttl, one = self.pick(_MARK_TTLS), marking.mark if self.chance() < 0.4 else marking.first
+        flow: Flow[Any] = one(self.core, keys[0], ttl) if len(keys) == 1 else marking.first_many(self.core, keys, ttl)
         run: Run = yield Doing(flow)
         truth = self.world.truth
         answers = run.result if isinstance(run.result, list) else [run.result] * len(keys)

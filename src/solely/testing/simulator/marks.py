@@ -42,6 +42,8 @@ class Marks:
             if reply is True and live is None:
                 self._made.add((op.key, op.owner))
                 self.latest[op.key] = Marked(op.owner, now + us(op.ttl))
+            elif live is not None and op.extend and not self._refused(op, forgotten):
+                self.latest[op.key] = live._replace(until=max(live.until, now + us(op.ttl)))
         elif type(op) is Release:
             if live is not None and live.owner == op.owner:
                 del self.latest[op.key]
@@ -51,6 +53,10 @@ class Marks:
             if live is not None:
                 self._gone.add((op.key, live.owner))
                 del self.latest[op.key]
+
+    def _refused(self, op: Mark, forgotten: Collection[str]) -> bool:
+        """True if the store remembers that this owner may mark nothing any more."""
+        return (op.key, op.owner) in self._gone and op.owner not in forgotten
 
     def _live(self, key: str, now: int) -> Marked | None:
         mark = self.latest.get(key)

@@ -139,7 +139,7 @@ class ReservingClient(SimulatedClient):
     def _check_recorded(self, ticket: Ticket, fresh: bool) -> None:
         world, owner = self.world, ticket.owner
         recorded = [outcome.owner for outcome in world.truth.outcomes.of.get(ticket.key, [])]
-        if owner not in recorded and not world.truth.holds[ticket.key, owner].forgotten:
+        if owner not in recorded:
             world.history.violated("recorded once", f"{ticket} was said to be recorded; it never was")
         if fresh and owner in world.recorded and world.weather == CALM:  # else the counts may have been lost
             world.history.violated("recorded once", f"{ticket} was said to be recorded twice")
@@ -160,10 +160,10 @@ class ReservingClient(SimulatedClient):
         limits.given_up(ticket, truth.now())
         for _ in range(2):
             run: Run = yield Doing(release(ticket, doubtful))
-            held = truth.holds[ticket.key, ticket.owner]
-            if run.error is not None or held.forgotten:
+            held = truth.grants[ticket.key, ticket.fence]
+            if run.error is not None:
                 continue
-            if run.result:
+            if run.result and not held.forgotten:
                 limits.gave_back(ticket.owner, ticket.hits)
             if held.ended != "released" if run.result else held.live(truth.now()):
                 self.world.history.violated("right release answers", f"{ticket} was told {run.result}: {held.ended}")

@@ -67,7 +67,8 @@ class Truth:
         self.runs = runs
         self.marks = Marks(history, runs)
         self.outcomes = Outcomes(history)
-        self.holds: dict[tuple[str, str], Held] = {}
+        self.holds: dict[tuple[str, str], Held] = {}  # the last of each key and owner
+        self.grants: dict[tuple[str, int], Held] = {}  # each of them, by key and fence
         self.latest: dict[str, Held] = {}
         self.forgotten: set[str] = set()  # owners from before the last loss of all data
         self.revoked: set[tuple[str, str]] = set()  # keys and owners
@@ -156,7 +157,7 @@ class Truth:
             violated("no leaked hold", f"{op.key} was granted to {op.owner}, whose caller had left")
         self._wants.pop(self.runs[op.owner], None)
         held = Held(op, entry, now, latest.order + 1 if latest is not None else 1)
-        self.holds[op.key, op.owner] = self.latest[op.key] = held
+        self.holds[op.key, op.owner] = self.latest[op.key] = self.grants[op.key, held.fence] = held
         self.waiting.granted(op.key)
         self.waiting.opened(op.key, self.moment(held.until + held.delay), told=False)
 
@@ -207,7 +208,7 @@ class Truth:
 
     def _renewed(self, op: Renew, entry: Entry, now: int) -> None:
         held = self.holds.get((op.key, op.owner))
-        if held is None or held.forgotten or (held.ended == "finished" and entry.state is State.DONE):
+        if held is None or (held.ended == "finished" and entry.state is State.DONE):
             return
         if entry.owner == op.owner:
             if not held.live(now):
@@ -223,22 +224,27 @@ class Truth:
         if op.revoke:
             self.revoked.add((op.key, op.owner))
             self.unremembered.discard((op.key, op.owner))
-        right = {Released.RELEASED}
-        if held is not None and held.forgotten:
-            return
+        absent = Released.ABSENT if op.fence else Released.RELEASED
+        right = {Released.RELEASED, absent}
         if held is not None and held.live(now):
             held.end("released", now)
             held.opens, held.kept = now + us(op.delay), now + us(op.keep)
             self.waiting.opened(op.key, self.history.timeline.now + op.delay, told=not op.delay)
+            right = {Released.RELEASED}
         elif held is not None and held.ended in ("", "expired"):
-            right = {Released.EXPIRED} if now < held.until + _REMEMBER else {Released.EXPIRED, Released.RELEASED}
+            right = {Released.EXPIRED} if now < held.until + _REMEMBER else {Released.EXPIRED, absent}
             if not held.ended:
                 held.end("expired", now)
                 held.opens, held.kept = held.until + held.delay, now + _REMEMBER
         elif held is not None and held.ended == "cleared":
-            right = {Released.CLEARED} if now < held.ended_at + _REMEMBER else {Released.CLEARED, Released.RELEASED}
+            right = {Released.CLEARED} if now < held.ended_at + _REMEMBER else {Released.CLEARED, absent}
+        granted = self.grants.get((op.key, op.fence), held)
+        if granted is not None and granted.forgotten:  # whatever it has of this owner now is not what it had granted
+            right = {Released.LOST} if op.fence else {Released.RELEASED}
+            if held is not granted:  # a late copy took the key again, and may have lost it in another way
+                right |= {Released.EXPIRED, Released.CLEARED}
         if answer not in right:
-            truth = "never held it" if held is None else f"ended: {held.ended}"
+            truth = "never held it" if granted is None else f"ended: {granted.ended}"
             self.history.violated("right release answers", f"{op} was answered {answer!r}; its owner {truth}")
 
     def _finished(self, op: Finish, entry: Entry, now: int) -> None:
