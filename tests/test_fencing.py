@@ -52,8 +52,9 @@ from solely.fencing import (
     headers,
     with_fence,
 )
-from solely.fencing.order import MAX_FENCE, encoded
+from solely.fencing.order import encoded
 from solely.fencing.redis import fence_key
+from solely.formats import MAX_FENCE
 from solely.stores import open_async_store, open_store
 from tests.client.worker import Worker, WorkerError
 from tests.conftest import STORES

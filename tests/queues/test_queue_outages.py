@@ -165,8 +165,9 @@ async def test_an_item_that_came_too_late_is_given_back(
 
 
 async def test_an_item_that_nobody_can_read_is_named_and_given_back(
-    open_client: Callable[..., Any], memory: Memory, face: str
+    open_client: Callable[..., Any], memory: Memory, face: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("solely.stores.memory.data.check_ops", lambda ops: None)  # of a version before, or of a newer
     store = MemoryStore(memory) if face == "blocking" else AsyncMemoryStore(memory)
     queue = open_client(store=store).queue("jobs")
     for id, kept in (("a", b""), ("b", b"0" * 32 + b"x"), ("c", b"0" * 32 + b"j{"), ("d", b"0" * 32 + b"j\xff")):
