@@ -16,7 +16,8 @@ import psycopg
 
 import solely
 from solely.errors import Busy, StoreUnavailable
-from solely.ops import Mark
+from solely.model import Entry
+from solely.ops import Acquire
 from solely.stores.postgres import Within
 from tests.postgres_server import PYPI_POSTGRES, Postgres
 
@@ -153,8 +154,9 @@ def _cold_keys(place: Place, effort: Effort) -> Figures:
             return _p95_ms(loop.run(_op_seconds(once, effort.seconds)))
 
         def behind_holder() -> float:
-            (first,) = Within(server.url).perform(caller, [Mark("lock/key-0", os.urandom(16).hex(), DAY)])
-            assert first is True
+            (held,) = Within(server.url).perform(caller, [Acquire("lock/key-0", os.urandom(16).hex(), DAY)])
+            assert isinstance(held, Entry)
+            assert held.owner
             measured = free()
             caller.rollback()
             return measured

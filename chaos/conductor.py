@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from solely import Client, Entry
+from solely import Client, Entry, values
 from solely.ops import MAX_BATCH, Read
 from solely.rules import local_clock
 from solely.stores import open_store
@@ -122,7 +122,7 @@ def known(url: str, notes: list[Note]) -> tuple[set[str], dict[str, str]]:
             part = jobs[begin : begin + MAX_BATCH]
             for job, entry in zip(part, store.perform([Read(f"claim/{job}") for job in part]), strict=True):
                 if isinstance(entry, Entry) and entry.value is not None:
-                    results[job] = entry.value.decode()
+                    results[job] = values.decode(entry.value, job)
     with Client(url) as once:
         fresh = once.first_many(marks) if marks else []
     return {mark for mark, again in zip(marks, fresh, strict=True) if not again}, results

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import solely
+from solely import values
 from solely.flows.requests import Ask, Flow
 from solely.model import Entry, State
 from solely.ops import Acquire, Finish
@@ -56,14 +57,14 @@ def patience(worker: int) -> float:
     return PATIENCE[worker // 2 % 2]
 
 
-def publishing(job: str, value: bytes) -> Flow[bool]:
+def publishing(job: str, value: str) -> Flow[bool]:
     """True if the value is now the job's acknowledged result; False if the job is, or was, another's."""
     owner: str = yield Ask.OWNER
     key = f"claim/{job}"
     claim: Entry = yield Acquire(key, owner, RUN_TTL)
     if claim.owner != owner:
         return False
-    done: Entry = yield Finish(key, owner, value, KEEP)
+    done: Entry = yield Finish(key, owner, values.encode(value), KEEP)
     return done.state is State.DONE and done.owner == owner
 
 
@@ -81,7 +82,7 @@ def work(url: str, diary: Diary, worker: int, chance: random.Random, stop: threa
                     diary.note("first", job, once.first(job, ttl=KEEP))
                 value = f"{worker} did {job}"
                 with diary.step(job):
-                    if once._run(publishing(job, value.encode())):
+                    if once._run(publishing(job, value)):
                         diary.note("result", job, value)
             diary.turn += 1
 
@@ -101,7 +102,7 @@ async def work_async(url: str, diary: Diary, worker: int, chance: random.Random,
                     diary.note("first", job, await once.first(job, ttl=KEEP))
                 value = f"{worker} did {job}"
                 with diary.step(job):
-                    if await once._run(publishing(job, value.encode())):
+                    if await once._run(publishing(job, value)):
                         diary.note("result", job, value)
             diary.turn += 1
 

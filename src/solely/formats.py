@@ -49,8 +49,9 @@ def _object(text: bytes) -> dict[str, Any]:
 def _shaped(facts: dict[str, Any], shape: dict[str, type]) -> dict[str, Any]:
     """The facts, if they have these names and types; ValueError else."""
     for name, wanted in shape.items():
-        if type(facts.get(name)) is not wanted:  # a bool is no number
-            raise ValueError(f"{name} must be {wanted.__name__}")
+        found = facts.get(name)
+        if type(found) is not wanted or (type(found) is int and not 0 <= found <= _MOST):  # a bool is no number
+            raise ValueError(f"{name} must be {wanted.__name__}, not {found!r:.40}")
     if len(facts) != len(shape):
         raise ValueError(f"it has other fields than {', '.join(shape)}")
     return facts
@@ -133,7 +134,7 @@ def read_letter(text: bytes) -> dict[str, Any]:
     """The facts of a dead letter, with its payload and its times as such."""
     facts = _object(text)
     if "bytes" in facts:
-        facts["payload"] = base64.b64decode(facts.pop("bytes"), validate=True)
+        facts["payload"] = base64.b64decode(str(facts.pop("bytes")), validate=True)
     payload = facts.pop("payload", ...)
     if payload is ...:
         raise ValueError("it has no payload")

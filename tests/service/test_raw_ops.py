@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import threading
 from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +20,7 @@ from solely.kinds import KINDS, allowed
 from solely.ops import OPS, Advance, Finish
 from solely.owner import fresh_owner
 from solely.testing.face import fresh
-from tests.service.serving import LINES, TOKENS, Running, bearer, running
+from tests.service.serving import END, LINES, TOKENS, Running, bearer, running
 
 DAY = 86_400.0
 YEAR = 366 * DAY
@@ -191,6 +194,34 @@ def test_closures_count_as_holds_until_they_end() -> None:
             accepted += perform(service, held, release).status_code == 200
         assert accepted == 50
         assert service.service.holds.count() == 50
+
+
+def test_a_first_batch_does_not_take_more_than_max_holds() -> None:
+    with running(max_holds=50, tokens=LINES) as service:
+        assert perform(service, *(acquire(f"lock/{number}") for number in range(51))).status_code == 429
+        assert perform(service, *(acquire(f"lock/{number}") for number in range(50))).status_code == 200
+
+
+def test_requests_side_by_side_are_not_granted_more_than_max_holds() -> None:
+    with running(max_holds=5, tokens=LINES) as service, ThreadPoolExecutor(10) as threads:
+        store, arrived = service.service.store, threading.Semaphore(0)
+        gate = asyncio.Event()
+        usual = store.perform
+
+        async def slow(ops: Any) -> Any:
+            arrived.release()
+            await gate.wait()
+            return await usual(ops)
+
+        service.service.store.perform = slow  # type: ignore[method-assign]
+        asked = [threads.submit(perform, service, acquire(f"lock/{number}")) for number in range(10)]
+        for _ in range(5):
+            assert arrived.acquire(timeout=END)
+        refused = [each.result(END).status_code for each in wait(asked, END, FIRST_COMPLETED).done]
+        service.on_loop(gate.set)
+        statuses = [each.result(END).status_code for each in asked]
+        assert set(refused) == {429}
+        assert sorted(statuses) == [200] * 5 + [429] * 5
 
 
 def test_a_hold_with_a_delay_counts_until_its_key_is_open_again() -> None:

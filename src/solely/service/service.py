@@ -6,7 +6,8 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -236,16 +237,30 @@ class Holds:
     def __init__(self, most: int) -> None:
         self._most = most
         self._ends: dict[str, dict[str, _Lease]] = {}  # client → token → its lease
+        self._asked: Counter[str] = Counter()  # client → leases that it asks for right now
 
     def check(self, client: str, more: int = 1) -> None:
         """A Problem if so many more would be too many."""
-        mine = self._ends.get(client)
-        if mine is None or len(mine) + more <= self._most:
-            return
-        now = time.monotonic()
-        self._ends[client] = {token: lease for token, lease in mine.items() if lease.ends > now}
-        if len(self._ends[client]) + more > self._most:
-            raise Problem(TOO_MANY, f"this client holds {self._most} leases already (max_holds)", again=1.0)
+        room = self._most - self._asked[client] - more
+        mine = self._ends.get(client, {})
+        if len(mine) > room:
+            now = time.monotonic()
+            self._ends[client] = mine = {token: lease for token, lease in mine.items() if lease.ends > now}
+        if len(mine) > room:
+            text = f"this client holds {len(mine)} leases, and may hold {self._most} (max_holds)"
+            raise Problem(TOO_MANY, text, again=1.0)
+
+    @contextmanager
+    def asking(self, client: str, more: int) -> Iterator[None]:
+        """While so many more are asked for, they count: requests side by side are not granted more than one alone."""
+        self.check(client, more)
+        self._asked[client] += more
+        try:
+            yield
+        finally:
+            self._asked[client] -= more
+            if not self._asked[client]:
+                del self._asked[client]
 
     def add(self, client: str, token: str, ttl: float, delay: float = 0.0) -> None:
         """The client has this lease, at most for so long; also after it was renewed. If it expires, its key stays

@@ -4,8 +4,8 @@ any language. And hints: what a client that waits is told by the store."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import nullcontext, suppress
 from typing import Annotated
 
 import msgspec
@@ -38,13 +38,16 @@ async def perform(call: Call[Batch, None]) -> Replies:
     for op in ops:
         _check(call, op)
     check_ops(ops)
-    _grant(call, ops)
-    for op in ops:
-        if isinstance(op, Clear) and _needed(op) is Scope.ADMIN:
-            await call.service.audit.record(call.principal.name, "ops.clear", op.key, op.reason)
-    replies = await call.service.store.perform(ops) if ops else []
-    for op, reply in zip(ops, replies, strict=True):
-        _count(call, op, reply)
+    if call.service.stopping.is_set() and any(isinstance(op, GRANTING) for op in ops):
+        raise Problem(STOPPING)
+    wanted = sum(isinstance(op, Acquire | Take) for op in ops)
+    with call.service.holds.asking(call.principal.name, wanted) if wanted else nullcontext():
+        for op in ops:
+            if isinstance(op, Clear) and _needed(op) is Scope.ADMIN:
+                await call.service.audit.record(call.principal.name, "ops.clear", op.key, op.reason)
+        replies = await call.service.store.perform(ops) if ops else []
+        for op, reply in zip(ops, replies, strict=True):
+            _count(call, op, reply)
     return Replies([reply_of(reply, _told(reply)) for reply in replies])
 
 
@@ -84,15 +87,6 @@ def _lasting(op: Op) -> list[tuple[str, float]]:
     if isinstance(op, Finish) and kind_of(op.key) not in REMEMBERED:
         found.append(("keep", op.keep))
     return found
-
-
-def _grant(call: Call[Batch, None], ops: Sequence[Op]) -> None:
-    """A Problem if something is to be granted that may not be now."""
-    if call.service.stopping.is_set() and any(isinstance(op, GRANTING) for op in ops):
-        raise Problem(STOPPING)
-    wanted = sum(isinstance(op, Acquire | Take) for op in ops)
-    if wanted:
-        call.service.holds.check(call.principal.name, wanted)
 
 
 def _count(call: Call[Batch, None], op: Op, reply: Reply | StoreError) -> None:

@@ -115,7 +115,7 @@ class KindPromises:
         part = fresh("jobs")
         refused = {
             f"queue:{part}": (b"", _OWNER, _OWNER + b"x", _OWNER + b"j{", _OWNER + _DEEP),
-            f"dead:{part}": (b"", b"{}", b"[]", _LETTER, b"\xff"),  # that letter is of another group
+            f"dead:{part}": (b"", b"{}", b"[]", _LETTER, b'{"bytes":7}', b"\xff"),  # that letter is of another group
             "audit": (b"", b"{}", b'{"id":"x"}'),
         }
         for queue, payloads in refused.items():
