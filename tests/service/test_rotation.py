@@ -141,7 +141,7 @@ def test_every_worker_reads_it_again(file: Path, tmp_path: Path) -> None:
 
         def answers(token: str) -> set[int]:
             """What new connections are answered, of which each worker takes some."""
-            return {httpx2.get(f"{address}/version", headers=bearer(token)).status_code for _ in range(12)}
+            return {httpx2.get(f"{address}/version", headers=bearer(token), timeout=20).status_code for _ in range(12)}
 
         until(lambda: answers(OLD) == {200})
         file.write_text(f"{NEW_LINE}\n")
