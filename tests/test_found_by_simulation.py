@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from solely.errors import Busy, Interrupted, Mismatch, StoreFull, StoreUnavailable
+from solely.errors import Busy, Interrupted, Mismatch, StoreFull, StoreUnavailable, UnknownReservation
 from solely.flows import breaker, claim, dedup, lock, publish, reservation
 from solely.flows.flight import Desk, Done, Flights
 from solely.flows.hold import Hold
@@ -14,9 +14,9 @@ from solely.flows.lock import Terms
 from solely.flows.renewal import Book
 from solely.flows.requests import Ask, Flow, Join, Tell, Wait
 from solely.model import Allowance, Entry, Released, State
-from solely.ops import Acquire, Finish, Hit, Mark, Release, Renew, Unhit
+from solely.ops import Acquire, Finish, Hit, Mark, Read, Release, Renew, Unhit
 from solely.resilience.circuit import Rule
-from solely.rules import MAX_GONE, REMEMBER
+from solely.rules import MAX_GONE, MIN_TTL, REMEMBER
 from solely.stores.memory import Memory
 from solely.testing.clock import ManualClock
 
@@ -204,9 +204,23 @@ def test_a_reservation_that_ran_out_while_it_was_released_was_not_freed() -> Non
     ticket = reservation.Ticket("reservation/key", "me", 8, 60.0, ("hits/key",))
     script = Script(reservation.release(ticket, revoke=False))
     assert type(script.go()) is Renew
-    assert script.go(RESERVED) == [Release("reservation/key", "me"), Unhit("hits/key", "me")]
+    assert script.go(RESERVED) == [Release("reservation/key", "me", fence=8), Unhit("hits/key", "me")]
     assert script.go([Released.EXPIRED, True]) is None
     assert script.result is False
+
+
+@pytest.mark.parametrize("answer", [Released.LOST, Released.ABSENT])
+def test_a_reservation_that_the_store_lost_between_two_looks_is_not_recorded(answer: Released) -> None:
+    ticket = reservation.Ticket("reservation/key", "me", 8, 0.0, ())
+    script = Script(reservation.record(ticket, "now"))
+    assert script.go() == [Renew("reservation/key", "me", MIN_TTL), Read("sent/key")]
+    assert type(script.go([RESERVED, Entry("sent/key", State.FREE)])) is Finish
+    assert script.go(Entry("reservation/key", State.FREE)) == Release("reservation/key", "me", fence=8)
+    if answer is Released.LOST:
+        with pytest.raises(UnknownReservation):
+            script.go(answer)
+    else:  # its outcome was there for no time at all, as was asked
+        assert script.go(answer) is not None
 
 
 def test_nobody_tries_at_a_standing_on_which_a_verdict_may_be_under_way() -> None:

@@ -67,6 +67,7 @@ _moments = st.sampled_from([*(write_watermark(n) for n in (-(2**63), -1, 9, 10))
 _prints = st.sampled_from(["", "f"])
 _flags = st.booleans()
 _seen = st.integers(0, 3)
+_fences = st.sampled_from([0, 0, 1])  # not known; or from before the data of any store
 _why = st.just("why")
 _keys = st.sampled_from(["claim/a", "claim/a", "claim/a", "claim/b"])
 _marks = st.sampled_from(["mark/a", "mark/a", "mark/b"])
@@ -82,7 +83,7 @@ _ENTRY_OPS: st.SearchStrategy[Op] = st.one_of(
     st.builds(lambda key, owner, ttl, client: Acquire(key, owner, ttl, client=client), _keys, _owners, _ttls, _clients),
     st.builds(Renew, _keys, _owners, _ttls),
     st.builds(Finish, _keys, _owners, _results, _ttls),
-    st.builds(Release, _keys, _owners, _flags, _delays, _delays),
+    st.builds(Release, _keys, _owners, _flags, _delays, _delays, _fences),
     st.builds(lambda key, owner: Release(key, owner), _keys, _owners),
     st.builds(Read, _keys),
     st.builds(Clear, _keys, _seen, _why),
@@ -106,7 +107,7 @@ _LIMIT_OPS: st.SearchStrategy[Op] = st.one_of(
 _QUEUE_OPS: st.SearchStrategy[Op] = st.one_of(
     st.builds(Push, _queues, _ids, _payloads, _delays),
     st.builds(Take, _queues, _owners, _ttls, st.one_of(st.just(""), _ids)),
-    st.builds(Ack, _queues, _ids, _owners),
+    st.builds(Ack, _queues, _ids, _owners, st.just(0)),
     st.builds(Return, _queues, _ids, _owners, _delays),
     st.builds(Read, _items),
     st.builds(Clear, _items, _seen, _why),
