@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...errors import StoreError
+from ...formats import write_watermark
 from ...model import item_key
 from ...ops import Acquire, Advance, Mark, Op, Push, Read, Release
 from ..clock import ManualClock
@@ -31,8 +32,8 @@ class FencePromises:
         self._check(store, clock, *(Mark(mark, "together", 10) for mark in marks))
         self._check(store, clock, Mark(fresh("mark/clocked"), "alone", 10))
         self._check(store, clock, Mark(marks[0], "after one that expired", 10))
-        self._check(store, clock, Advance(watermark, b"1"))
-        self._check(store, clock, Advance(watermark, b"2"))
+        self._check(store, clock, Advance(watermark, write_watermark(1)))
+        self._check(store, clock, Advance(watermark, write_watermark(2)))
         self._check(store, clock, Push(queue, "item", b"payload"))
 
     def _check(self, store: Face, clock: ManualClock, *ops: Gives, before: list[Op] | None = None) -> None:

@@ -94,9 +94,9 @@ class LossPromises:
     def test_a_release_after_the_result_was_kept_does_not_say_lost(self, store: Face) -> None:
         key, owner = fresh("claim/kept"), fresh("owner")
         fence = store.one(Acquire(key, owner, ttl=10)).fence
-        store.one(Finish(key, owner, b"result", 60))
+        store.one(Finish(key, owner, b"bresult", 60))
         assert store.one(Release(key, owner, fence=fence)) is Released.RELEASED
-        assert store.one(Read(key)).value == b"result"
+        assert store.one(Read(key)).value == b"bresult"
 
     def test_an_ack_of_an_item_that_was_lost_is_refused(self, store: Face) -> None:
         queue = fresh("lost")

@@ -60,7 +60,9 @@ class ReadingPromises:
         for key in keys:
             entry = store.one(Acquire(key, "other", 10))
             assert (entry.key, entry.state, entry.owner) == (key, State.HELD, "")
-            assert store.one(Mark(key, "other", 10)) is False
+            mark = key.replace("lock/", "mark/", 1)
+            assert store.one(Mark(mark, "holder", 10)) is True
+            assert store.one(Mark(mark, "other", 10)) is False
 
     def test_a_glob_in_a_prefix_is_only_text(self, store: Face) -> None:
         stem = fresh("lock/glob")
