@@ -153,7 +153,7 @@ class ClaimingClient(SimulatedClient):
 
     def _fail(self, hold: Hold, agreed: Agreement) -> Script:
         what: Outcome = self.pick(_FAILURES)
-        kept = b"f" + hold.owner.encode()
+        kept = b'f["Failed","%b"]' % hold.owner.encode()
 
         def letter(park: Park) -> Push:
             return Push(park.group, hold.owner, kept)
