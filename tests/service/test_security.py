@@ -400,13 +400,15 @@ def logging_as_before() -> Iterator[None]:
 @pytest.mark.parametrize("form", ["json", "console"])
 def test_lines_of_libraries_are_told_with_their_facts(form: str, capfd: pytest.CaptureFixture[str]) -> None:
     logs.configure(settings(log_format=form))
-    logging.getLogger("solely").warning("lease_lost", extra={"key": "lock/a", "fence": 7})
+    facts = {"key": "lock/a", "fence": 7}
+    logging.getLogger("solely").warning("lease_lost: lease of %(key)r was lost", facts, extra=facts)
     line = capfd.readouterr().err
     assert "lease_lost" in line
     assert "lock/a" in line
     if form == "json":
         told = json.loads(line)
         assert (told["fence"], told["level"], told["logger"]) == (7, "warning", "solely")
+        assert (told["event"], told["message"]) == ("lease_lost", "lease of 'lock/a' was lost")
 
 
 @pytest.mark.usefixtures("logging_as_before")

@@ -14,6 +14,7 @@ from .settings import Settings
 
 _SECRET = re.compile(r"token|secret|password|authorization|cookie|owner", re.IGNORECASE)
 _IN_TEXT = re.compile(r"(?i)(bearer\s+|://[^/\s:@]*:)[^\s@\"']+")
+_NAMED = re.compile(r"([a-z][a-z_]*): (.+)", re.DOTALL)  # a record of the library: its name, and a sentence for people
 _KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
@@ -54,10 +55,12 @@ def configure(settings: Settings) -> None:
 
 
 def _extra(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The `extra` of the library's own records, which it gives instead of formatting them into the text."""
+    """The `extra` of the library's own records; and their name, with which their text begins, apart from the text."""
     record = event.get("_record")
     if record is not None:
         event.update({name: value for name, value in vars(record).items() if name not in _KNOWN})
+        if record.name == "solely" and (named := _NAMED.fullmatch(event["event"])):
+            event["event"], event["message"] = named.groups()
     return event
 
 
