@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from solely.testing.clock import ManualClock
 from tests.both_faces import FACES, opening
@@ -21,6 +22,10 @@ from tests.servers import DEBIAN_REDIS, Valkey, ValkeyCluster, ValkeySentinel
 pytest.register_assert_rewrite("solely.testing.contract", "solely.testing.promises", "solely.testing.face")
 
 IN_CI = os.environ.get("CI") == "true"
+
+# How fast the machine is decides no test.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

@@ -112,7 +112,7 @@ def test_after_sigkill_of_the_holder_another_takes_over_in_time_and_finds_the_co
     killed = time.monotonic()
     holder.send(signal.SIGKILL)
     assert waiter.ended() == (0, "alone\n", "")
-    assert time.monotonic() - killed < TTL + 1.0
+    assert time.monotonic() - killed < 20.0  # well before its wait is over
     assert not is_alive(command)
 
 

@@ -15,7 +15,7 @@ from solely.stores.postgres.settings import parse
 def lose_everything(url: str) -> None:
     """The store at this URL is empty from now on, as if it had just been made."""
     scheme = urlsplit(url).scheme
-    {"sqlite": _remove, "redis": _flush, "postgresql": _truncate, "mongodb": _drop}[scheme](url)
+    {"sqlite": _remove, "redis": _flush, "postgresql": _truncate, "mongodb": _delete}[scheme](url)
 
 
 def lose(url: str, key: str) -> None:
@@ -32,7 +32,7 @@ def lose(url: str, key: str) -> None:
             server.execute(f"DELETE FROM {parse(url).names['entries']} WHERE key = %s".encode(), (key,))
     else:
         with _mongo(url) as server:
-            server[parts.path.strip("/")][_query(url, "solely_collection")].delete_one({"_id": key})
+            server[parts.path.strip("/")][_query(url, "namespace")].delete_one({"_id": key})
 
 
 def _query(url: str, name: str) -> str:
@@ -64,6 +64,6 @@ def _truncate(url: str) -> None:
         server.execute(f"TRUNCATE {parse(url).names['entries']}".encode())
 
 
-def _drop(url: str) -> None:
+def _delete(url: str) -> None:
     with _mongo(url) as server:
-        server[urlsplit(url).path.strip("/")].drop_collection(_query(url, "solely_collection"))
+        server[urlsplit(url).path.strip("/")][_query(url, "namespace")].delete_many({})

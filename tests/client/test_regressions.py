@@ -9,12 +9,14 @@ import zlib
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 import solely
 from solely import AsyncClient, Released, State
+from solely.events import Renewed
 from solely.testing.proxy import FaultProxy
 from tests.client.faces import Observer
 from tests.client.wire import acquires, others
@@ -22,7 +24,7 @@ from tests.client.worker import Worker
 from tests.conftest import in_collection
 from tests.mongo_server import Mongod
 
-PATIENT = 2.0  # seconds: two tries of 0.8 s, which no busy machine needs for one answer
+PATIENT = 2.0  # seconds: two tries of 0.7 s, which no busy machine needs for one answer
 SOON = 8.0  # seconds: well below the ttl of 30 that a client blocked by its own key would wait for
 
 
@@ -107,14 +109,16 @@ async def test_bug_04_an_expired_holder_does_not_release_its_successor(once: Any
 async def test_bug_05_renewal_survives_errors_and_the_holder_is_told_when_it_cannot(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
-    once = open_client(proxied_url, timeout=0.8)
-    lease = await once.lock("a", ttl=2.0, on_lost="flag")
-    for _ in range(6):
-        await asyncio.sleep(0.3)
+    renewed: SimpleQueue[Renewed] = SimpleQueue()
+    once = open_client(proxied_url, timeout=2.0, hooks=[lambda event: keep(renewed, event)])
+    lease = await once.lock("a", ttl=4.0, on_lost="flag")
+    for _ in range(2):
         proxy.reset()
+        await asyncio.to_thread(renewed.get, timeout=30)
     fault = proxy.drop_replies(answering=others("a"), then="reset")
-    assert await asyncio.to_thread(fault.wait)
-    await asyncio.sleep(1.2)  # longer than the rest of the ttl: it lives on by the renewals after the lost reply
+    assert await asyncio.to_thread(fault.wait, 30)
+    for _ in range(2):  # the first may be what the lost reply was about
+        await asyncio.to_thread(renewed.get, timeout=30)
     assert fault.hits == 1
     assert not lease.lost
     assert beside.lock("a").fence == lease.fence
@@ -122,10 +126,16 @@ async def test_bug_05_renewal_survives_errors_and_the_holder_is_told_when_it_can
     proxy.reset()
     start = time.monotonic()
     while not lease.lost:
-        assert time.monotonic() - start < 3.5
+        assert time.monotonic() - start < 30
         await asyncio.sleep(0.01)
-    assert beside.lock("a").state is State.HELD or time.monotonic() - start > 1.9
+    assert beside.lock("a").state is State.HELD or time.monotonic() - start > 3.9
     proxy.heal()
+
+
+def keep(events: SimpleQueue[Renewed], event: solely.Event) -> None:
+    """Puts the event aside if it is a renewal."""
+    if isinstance(event, Renewed):
+        events.put(event)
 
 
 async def test_bug_06_no_expiry_is_refused_and_the_longest_ttl_locks(once: Any, other: Any) -> None:
@@ -144,9 +154,9 @@ async def test_bug_06_no_expiry_is_refused_and_the_longest_ttl_locks(once: Any, 
 async def test_bug_07_a_waiter_heeds_the_holders_remaining_time(once: Any, other: Any) -> None:
     await other.lock("a", ttl=0.5, renew=False)
     start = time.monotonic()
-    lease = await once.lock("a", ttl=30, wait=20)
-    assert 0.3 < time.monotonic() - start < 2.5
-    assert 0.3 < lease.waited < 2.5
+    lease = await once.lock("a", ttl=30, wait=60)
+    assert 0.3 < time.monotonic() - start < 20
+    assert 0.3 < lease.waited < 20
 
 
 def _colliding(fold: Callable[[bytes], int]) -> tuple[str, str]:
@@ -224,7 +234,7 @@ def test_bug_13_four_processes_on_one_sqlite_file_meet_no_locked_database(
 async def test_an_acquire_delivered_after_its_compensating_release_takes_nothing(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
-    once = open_client(proxied_url, timeout=0.5)
+    once = open_client(proxied_url, timeout=5.0)  # for two tries at least, on a busy machine too
     await once.seen("warm")
     fault = proxy.delay("to_server", None, n=100, where=acquires("a"))
     with pytest.raises(solely.StoreUnavailable):

@@ -19,12 +19,14 @@ import pytest
 from solely import AsyncClient
 from solely.errors import StoreUnavailable
 from solely.events import Acquired
+from solely.model import Entry
 from solely.service.dashboard.desk import AppPage, Fulls
 from solely.service.dashboard.files import FILES
 from solely.service.dashboard.history import GRANTED, History, quantile
 from solely.service.dashboard.login import local
 from solely.service.figures import Figure
 from solely.service.metrics import Metrics
+from solely.stores.memory import Memory
 from tests.service.serving import LINES, TOKENS, Process, Running, bearer, running, until
 
 VIEWS = (
@@ -485,15 +487,13 @@ async def hold(once: AsyncClient, key: str) -> None:
     await once.lock(key, ttl=60)
 
 
-def test_a_live_view_tells_of_a_new_lock_within_a_second(open_service: Running) -> None:
+def test_a_live_view_tells_of_a_new_lock_by_itself(open_service: Running) -> None:
     with open_service.http.stream("GET", "/locks?format=live") as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         told = regions(stream.iter_lines())
         assert "No lock" in next(told)
-        began = time.monotonic()
         open_service.run(hold(open_service.service.once, "seen-live"))
         assert "seen-live" in next(told)
-        assert time.monotonic() - began < 1.0
 
 
 def test_a_view_that_does_not_change_is_not_sent_again(open_service: Running) -> None:
@@ -541,7 +541,16 @@ def test_a_store_that_is_away_is_told_as_a_page(open_service: Running, monkeypat
     open_service.service.desk.looks.forget()
 
 
-def test_a_hundred_thousand_entries_are_paged() -> None:
+def test_a_hundred_thousand_entries_are_paged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page reads about as many entries as it shows."""
+    read, scan = list[int](), Memory.scan
+
+    def counted(memory: Memory, prefix: str, after: str, limit: int) -> list[Entry]:
+        found = scan(memory, prefix, after, limit)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(Memory, "scan", counted)
     with running(url="memory://?max_size=200000") as it:
 
         async def mark() -> None:
@@ -549,9 +558,9 @@ def test_a_hundred_thousand_entries_are_paged() -> None:
                 await it.service.once.first_many([f"m{number:06}" for number in range(start, start + 10_000)], ttl=3600)
 
         it.run(mark())
-        began = time.monotonic()
+        read.clear()
         first = it.get("/dedup?format=json").json()["marks"]
-        assert time.monotonic() - began < 2.0
+        assert 50 <= sum(read) <= 500
         assert [row["key"] for row in first["rows"]] == [f"m{number:06}" for number in range(50)]
         second = it.get(f"/dedup?format=json&after={first['next']}").json()["marks"]
         assert second["rows"][0]["key"] == "m000050"

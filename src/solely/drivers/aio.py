@@ -189,7 +189,6 @@ class _Run(Patience):
     sleep: asyncio.Future[None] | None = None
     woken = False
     sent = 0.0
-    doubtful = False
     now = staticmethod(local_clock)
     fresh_owner = staticmethod(fresh_owner)
 

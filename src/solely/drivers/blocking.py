@@ -172,7 +172,6 @@ class _Run(Patience):
     joined: tuple[str, ...] = ()
     arrived = 0.0
     sent = 0.0
-    doubtful = False
     late: threading.Thread | None = None  # on which a try goes on that nobody waits for any more
     now = staticmethod(local_clock)
     fresh_owner = staticmethod(fresh_owner)

@@ -16,6 +16,7 @@ import structlog
 from ..apps import has, module_of
 from ..client import AsyncClient, restricted
 from ..data import Database, migrate, open_database
+from ..drivers.trying import ONE_TRY
 from ..errors import InvalidInput, SolelyError
 from ..events import Hook
 from ..flows.deadletter import queue_of
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("solely.service")
 
-ONE_TRY = 0.4  # of the store's timeout: as the client has it, so that a lost answer leaves time to ask once more
 CLOSING = 15.0  # seconds for an application to stop, or the store to close: some tries at a store that is away
 
 

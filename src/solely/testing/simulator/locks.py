@@ -22,7 +22,7 @@ from .world import BRISK, SLOW, Climate, Manners, World
 _TTLS = (1.0, 1.0, 2.0, 5.0, 10.0)
 _WAITS = (0.0, 0.3, 3.0, 3.0, 12.0)  # the longest is longer than any honest hand-over takes
 _DELAYS = (0.0, 0.0, 0.0, 0.5)
-_MARK_TTLS = (1.0, 10.0, 3600.0)
+_MARKINGS = [(ttl, how) for ttl in (1.0, 10.0, 3600.0) for how in (marking.first, marking.mark)]
 _CLIMATES = (
     Climate(0.25, (1, 1, 2), CALM, Manners(0.1, 0.0, BRISK)),  # many wait for few keys
     Climate(0.15, (2, 3), CALM, Manners(0.1, 1.0, BRISK)),  # each takes several of the same keys
@@ -138,7 +138,7 @@ class LockingClient(SimulatedClient):
     def first(self) -> Script:
         """Marks one key, which may extend its mark, or several at once."""
         keys = self.world.marks if self.chance() < 0.5 else [self.pick(self.world.marks)]
-        ttl, one = self.pick(_MARK_TTLS), marking.mark if self.chance() < 0.4 else marking.first
+        ttl, one = self.pick(_MARKINGS)
         flow: Flow[Any] = one(self.core, keys[0], ttl) if len(keys) == 1 else marking.first_many(self.core, keys, ttl)
         run: Run = yield Doing(flow)
         truth = self.world.truth
