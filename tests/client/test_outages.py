@@ -21,7 +21,7 @@ from tests.client.refusing import AsyncRefusingStore, RefusingStore
 from tests.client.wire import about, before, through
 from tests.servers import Valkey
 
-TIMEOUT = 0.6
+TIMEOUT = 2.0  # seconds: tries of 0.7 s, which a busy machine needs to recover
 UNDOING = 0.6  # seconds instead of 2: most tests here wait until what cannot be undone is given up
 BOUND = TIMEOUT + UNDOING + 2.5  # seconds: the timeout, the bounded undoing, and a busy machine
 
@@ -116,8 +116,9 @@ async def test_what_an_outage_left_unknown_is_free_soon_after(
         await once.lock("a", ttl=30, wait=5)
     with pytest.raises(solely.StoreUnavailable):
         await once.first("a")
-    assert beside.lock("a").state is State.FREE
-    assert beside.mark("a").state is State.FREE
+    async with asyncio.timeout(20):  # the undoing goes on for a moment when the caller has left
+        while {beside.lock("a").state, beside.mark("a").state} != {State.FREE}:
+            await asyncio.sleep(0.02)
     proxy.heal()
 
 

@@ -244,8 +244,8 @@ def has_in_flight(it: Running, wanted: int) -> bool:
 
 
 def test_an_address_takes_no_place_of_another(tmp_path: Path) -> None:
-    bound = MOST // 8  # half of a quarter
-    with Served(tmp_path) as service, ExitStack() as stack:
+    bound = MOST // 8
+    with Served(tmp_path, max_per_address=bound) as service, ExitStack() as stack:
         ours = [stack.enter_context(service.connect()) for _ in range(bound)]
         for each in ours:
             assert b" 200 " in ask(each)
@@ -255,8 +255,8 @@ def test_an_address_takes_no_place_of_another(tmp_path: Path) -> None:
             assert b" 200 " in ask(each)
 
 
-def test_the_bound_of_an_address_can_be_raised_to_that_of_all(tmp_path: Path) -> None:
-    with Served(tmp_path, max_unauthenticated=12, max_per_address=12) as service, ExitStack() as stack:
+def test_one_address_may_have_all_places_unless_it_is_bounded(tmp_path: Path) -> None:
+    with Served(tmp_path, max_unauthenticated=12) as service, ExitStack() as stack:
         behind_a_proxy = [stack.enter_context(service.connect()) for _ in range(12)]
         for _ in range(2):
             for each in behind_a_proxy:
@@ -369,7 +369,7 @@ def test_peers_that_do_not_read_lock_nobody_out() -> None:
 
 def test_evictions_are_counted_and_logged_once(tmp_path: Path) -> None:
     bound = MOST // 8
-    with Served(tmp_path) as service, ExitStack() as stack, service.client("read") as reader:
+    with Served(tmp_path, max_per_address=bound) as service, ExitStack() as stack, service.client("read") as reader:
         for _ in range(MOST):
             assert b" 200 " in ask(stack.enter_context(service.connect()))
         told = samples(reader.get("/metrics").content)

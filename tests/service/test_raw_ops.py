@@ -85,9 +85,12 @@ def test_an_advance_does_not_overwrite_the_answer_kept_for_an_idempotency_key(gu
     key, marked = fresh("key"), fresh("marked")
     body, header = {"keys": [marked], "ttl": 60}, {"idempotency-key": f'"{key}"'}
     first = post(guarded, "/v1/marks", body, **header)
-    stored = f"claim/service/{digest([b'writeer'], b'')}/{key}"
+    stored = f"claim/~service/answers/{digest([b'writeer'], b'')}/{key}"
     assert perform(guarded, {"op": "read", "key": stored}).json()["replies"][0]["state"] == "done"
-    refused(perform(guarded, {"op": "advance", "key": stored, "value": FORGED}), "advance", "claim")
+    for op in ("advance", "finish"):
+        more = {"owner": "stranger", "keep": 60} if op == "finish" else {}
+        forged = perform(guarded, {"op": op, "key": stored, "value": FORGED, **more})
+        assert (forged.status_code, forged.json()["type"]) == (403, "/policy#reserved-name")
     again = post(guarded, "/v1/marks", body, **header)
     assert (again.status_code, again.json()) == (200, first.json()) == (200, {"first": [True]})
 

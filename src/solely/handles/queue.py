@@ -62,7 +62,8 @@ class QueueFace:
 
     def _park(self, item: Leased, why: Unreadable) -> Push | None:
         """The op that parks it as a dead letter, of the group that is named as this queue; None if it is too large."""
-        log.warning("item_unreadable", extra={"queue": self.name, "id": item.id, "error": str(why)})
+        facts = {"queue": self.name, "id": item.id, "error": str(why)}
+        log.warning("item_unreadable: item %(id)r of %(queue)r becomes a dead letter: %(error)s", facts, extra=facts)
         named, origin = f"unreadable-{item.fence}", f"item {item.id!r:.80}"
         try:
             op = letter(self.name, item.payload, error=why, at=datetime.now(UTC), origin=origin, id=named)

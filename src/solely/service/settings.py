@@ -63,12 +63,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_ttl: Annotated[float, _seconds("the longest lease; what is remembered may last longer")] = 86_400.0
     max_body: Annotated[int, _described("bytes of any body, whatever its route allows", ge=1024, le=1 << 28)] = 1 << 20
     max_header: Annotated[int, _described("bytes of a request's line and headers", ge=1024, le=1 << 20)] = 32 << 10
-    max_connections: Annotated[int, _described("at once, per worker", ge=10, le=100_000)] = 2000
+    max_connections: Annotated[int, _described("at once, per worker", ge=10, le=100_000)] = 4000
     max_unauthenticated: Annotated[
         int, _described("of these, without a valid token so far; 0: a quarter of max_connections", ge=0, le=100_000)
     ] = 0
     max_per_address: Annotated[
-        int, _described("of these, from one address; 0: half of max_unauthenticated", ge=0, le=100_000)
+        int, _described("of these, from one address; 0: all of them, as a proxy needs it", ge=0, le=100_000)
     ] = 0
     max_waiters: Annotated[int, _described("waiting requests per client and worker", ge=1, le=100_000)] = 200
     max_holds: Annotated[int, _described("leases per client and worker", ge=1, le=10_000_000)] = 10_000
@@ -98,9 +98,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def address_bound(self) -> int:
-        """Those of one address. Half of them: an address alone can never fill all, and a proxy, from whose address
-        everybody comes, has room for a burst."""
-        return self.max_per_address or max(1, self.unauthenticated_bound // 2)
+        """Those of one address. All of them, unless a bound is given: behind a proxy, and on one host, everybody comes
+        from one address, and a burst of honest callers is no attack. An address that fills all shuts nobody out, since
+        newcomers take the places of those who are silent."""
+        return self.max_per_address or self.unauthenticated_bound
 
     @property
     def mounted(self) -> tuple[str, ...]:
