@@ -24,8 +24,8 @@ from tests.client.worker import Worker
 from tests.conftest import in_collection
 from tests.mongo_server import Mongod
 
-PATIENT = 2.0  # seconds: two tries of 0.7 s, which no busy machine needs for one answer
-SOON = 8.0  # seconds: well below the ttl of 30 that a client blocked by its own key would wait for
+PATIENT = 4.0  # seconds: two tries of 1.4 s, which no busy machine needs for one answer
+SOON = 20.0  # seconds: well below the ttl of 30 that a client blocked by its own key would wait for
 
 
 async def test_bug_01_reply_of_acquire_lost_does_not_block_its_own_client(

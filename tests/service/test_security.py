@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -394,6 +395,10 @@ def logging_as_before() -> Iterator[None]:
     root.handlers[:] = handlers
     root.setLevel(level)
     structlog.reset_defaults()
+    loggers = [getattr(module, "log", None) for name, module in list(sys.modules.items()) if name.startswith("solely.")]
+    for logger in loggers:
+        if hasattr(logger, "_cache_logger_on_first_use"):  # of structlog: it keeps the configuration of its first use
+            vars(logger).pop("bind", None)
 
 
 @pytest.mark.usefixtures("logging_as_before")
