@@ -762,3 +762,10 @@ def test_errors_of_pymongo_that_no_server_here_gives_are_told_apart() -> None:
     assert type(explain("mongodb://h/d", pymongo.errors.WaitQueueTimeoutError("x"))) is StoreUnavailable
     assert type(explain("mongodb://h/d", pymongo.errors.ConfigurationError("x"))) is StoreMisconfigured
     assert type(explain("mongodb://h/d", pymongo.errors.PyMongoError("x"))) is StoreFailed
+
+
+def test_items_of_one_batch_are_taken_in_the_order_in_which_they_were_pushed() -> None:
+    """A second item must not overtake one whose id has to be acked first (found by the state machine)."""
+    batch = [Push("q", "i", b""), Ack("q", "i", "o"), Push("q", "i", b""), Push("q", "j", b"")]
+    order = {place: level for level, places in enumerate(levels(batch)) for place in places}
+    assert order[2] <= order[3]

@@ -215,19 +215,24 @@ def _passed_by(op: Op, reply: Reply) -> bool:
 def levels(ops: Sequence[Op]) -> list[list[int]]:
     """The places of the ops that can be performed side by side, level by level: each op sees what went before it.
 
-    Ops on one key come one after the other; a Take comes after, and before, all others that touch its queue.
+    Ops on one key come one after the other; a Take comes after, and before, all others that touch its queue; no Push
+    comes before an earlier one to its queue, whose item has to be taken first.
     """
     found: list[list[int]] = []
     by_key: dict[str, int] = {}  # the last level that works on this key …
     by_queue: dict[str, int] = {}  # … on any item of this queue …
-    takes: dict[str, int] = {}  # … and the last that takes from it
+    takes: dict[str, int] = {}  # … the last that takes from it …
+    pushes: dict[str, int] = {}  # … and the last that pushes to it
     for place, op in enumerate(ops):
         queue = queue_of(op)
         if type(op) is Take:
             level = takes[queue] = by_queue.get(queue, -1) + 1
         else:
             key = key_of(op)
-            level = by_key[key] = max(by_key.get(key, -1), takes.get(queue, -1)) + 1
+            level = max(by_key.get(key, -1), takes.get(queue, -1)) + 1
+            if type(op) is Push:
+                level = pushes[queue] = max(level, pushes.get(queue, -1))
+            by_key[key] = level
         if queue:
             by_queue[queue] = max(level, by_queue.get(queue, -1))
         while len(found) <= level:
