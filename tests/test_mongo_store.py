@@ -766,6 +766,6 @@ def test_errors_of_pymongo_that_no_server_here_gives_are_told_apart() -> None:
 
 def test_items_of_one_batch_are_taken_in_the_order_in_which_they_were_pushed() -> None:
     """A second item must not overtake one whose id has to be acked first (found by the state machine)."""
-    batch = [Push("q", "i", b""), Ack("q", "i", "o"), Push("q", "i", b""), Push("q", "j", b"")]
+    batch: list[Op] = [Push("q", "i", b""), Ack("q", "i", "o"), Push("q", "i", b""), Push("q", "j", b"")]
     order = {place: level for level, places in enumerate(levels(batch)) for place in places}
     assert order[2] <= order[3]
