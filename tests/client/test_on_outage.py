@@ -171,8 +171,9 @@ async def test_a_real_outage_is_gone_on_without_and_nothing_stays_held(
         assert (await once.lock("a", ttl=30)).unguarded
         assert await once.first("a") is True
         beside = Observer(url)
-        assert beside.lock("a").state is State.FREE
-        assert beside.mark("a").state is State.FREE
+        async with asyncio.timeout(20):  # the undoing goes on for a moment when the caller has left
+            while {beside.lock("a").state, beside.mark("a").state} != {State.FREE}:
+                await asyncio.sleep(0.02)
         beside.close()
         proxy.heal()
         await once.close()
