@@ -74,6 +74,12 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
+def is_stopped(pid: int) -> bool:
+    """True if all threads of the process are stopped: a signal returns before they are."""
+    states = [path.read_text().rpartition(")")[2].split()[0] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(state in "Tt" for state in states)
+
+
 class Valkey:
     """A Valkey server (or another of its family, by `binary`) that keeps nothing on disk unless `config` says so.
 
@@ -134,8 +140,12 @@ class Valkey:
         self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay up and nothing answers."""
+        """SIGSTOP: connections stay up and nothing answers, once every thread has stopped."""
         os.kill(self.pid, signal.SIGSTOP)
+        ends = time.monotonic() + 10
+        while not is_stopped(self.pid):
+            assert time.monotonic() < ends, f"process {self.pid} did not stop"
+            time.sleep(0.001)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
