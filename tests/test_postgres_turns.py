@@ -1,5 +1,6 @@
 """Threads that share the connections of one PostgreSQL store: nobody is held up by who waits, and nobody starves."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -9,10 +10,12 @@ from contextlib import ExitStack
 import psycopg
 import pytest
 
+from solely.model import Entry
 from solely.ops import Acquire, Mark, Op, Read, Release, Renew
-from solely.stores.postgres import open_blocking
+from solely.stores.postgres import open_async, open_blocking
 from solely.stores.postgres.blocking import MOST_PATIENT
 from solely.stores.postgres.faults import Contended
+from solely.stores.postgres.parts import LINGER
 from solely.stores.postgres.settings import parse
 from solely.stores.postgres.turns import Turns
 from solely.testing.face import fresh
@@ -79,6 +82,21 @@ def test_a_key_that_stays_busy_is_told_to_each_of_many_in_time(server: Postgres)
         assert time.monotonic() - started < 15
     assert store.perform([Mark(busy, "me", 100)]) == [True]
     store.close()
+
+
+async def test_tasks_that_all_want_one_busy_key_wait_for_it_together(server: Postgres) -> None:
+    """Their batch was given up after 5 ms, again and again, until a busy machine had used up the timeout of some."""
+    store, busy = open_async(server.url, clock=None, timeout=30.0), fresh("lock/busy")
+    await store.perform([Read(busy)])
+    with psycopg.connect(server.conninfo()) as slow:
+        slow.execute("SELECT pg_advisory_xact_lock(%s)", (parse(server.url).lock_id(busy),))
+        answer = store.perform([Acquire(busy, f"o{number}", 100) for number in range(10)])
+        await asyncio.to_thread(until, lambda: waiting_locks(server) == 1, "the batch waits on the server")
+        await asyncio.sleep(20 * LINGER)
+        slow.rollback()
+    entries = [entry for entry in await answer if isinstance(entry, Entry)]
+    assert [entry.owner for entry in entries] == ["o0", *[""] * 9]  # whose it is stays hidden from others
+    await store.close()
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -44,7 +44,7 @@ async def _call(once: AsyncClient, how: str, runs: str) -> tuple[Any, float]:
 
 async def _burst(url: str, callers: int, how: str, runs: str) -> dict[str, Any]:
     store = Counted("asyncio", url)
-    async with AsyncClient(url, store=store) as once:
+    async with AsyncClient(url, store=store, timeout=60) as once:
         await once.seen("warm")
         print("ready", flush=True)
         sys.stdin.readline()

@@ -133,9 +133,12 @@ def waits(ops: Sequence[Op]) -> bool:
 
 
 def can_wait(ops: Sequence[Op]) -> bool:
-    """True if nobody is harmed when this batch waits for a busy key: its ops have one owner, or only let go.
+    """True if nobody is harmed when this batch waits for a busy key: it has one owner or one key, or only releases.
 
-    Who lets go of several keys has an owner for each; and what strangers let go of is free whenever they hear of it.
+    A batch of strangers that all want one key waits for it as each of them would alone. A caller that releases several
+    keys has an owner for each; and a released key is free, however late its former holder gets the answer.
     """
     owners = {owner for op in ops if (owner := getattr(op, "owner", None)) is not None}
-    return len(owners) <= 1 or all(type(op) is Release for op in ops)
+    if len(owners) <= 1 or all(type(op) is Release for op in ops):
+        return True
+    return len({getattr(op, "key", None) or getattr(op, "queue", None) for op in ops}) == 1
