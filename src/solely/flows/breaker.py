@@ -9,7 +9,6 @@ the verdict. Failures are hits in a window that belongs to the number, so that t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,7 +22,6 @@ from .hold import Hold
 from .lock import Terms, acquire
 from .requests import Ask, Flow
 
-_STANDING = re.compile(rb"(\d{12,18})\.(\d{4,9})")  # as it is kept: the number, and the wins
 TRIAL = 10.0  # seconds that a trial whose process died keeps others waiting; while it lives it is renewed
 COOLDOWN = "cooldown"  # the info of a trial's key while it is held by the cooldown
 

@@ -1,4 +1,5 @@
-"""Text on its way out, whatever others left in it: half a character (a lone surrogate) breaks no answer and no page."""
+"""Encodes responses. Text that callers stored may hold lone surrogates, which UTF-8 cannot encode: no response fails on
+them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def json_of(answer: object) -> bytes:
-    """The answer as JSON. Half a character stays one, as the escape \\\\udXXX that it was written as."""
+    """The answer as JSON. A lone surrogate is written as its escape sequence, as in the request that stored it."""
     try:
         return _encode(answer)
     except UnicodeEncodeError:
@@ -18,5 +19,5 @@ def json_of(answer: object) -> bytes:
 
 
 def sendable(text: str) -> str:
-    """The text, with a question mark in place of half a character."""
+    """The text, with a question mark in place of each lone surrogate."""
     return text.encode(errors="replace").decode()

@@ -109,13 +109,7 @@ def _responses(route: Route, known: dict[str, Any]) -> dict[str, Any]:
 
 def _refusals(route: Route) -> list[Kind]:
     """Every way in which this route can refuse: its own, and those that come with what it takes."""
-    kinds = [
-        problems.INVALID,
-        problems.UNKNOWN_HOST,
-        problems.OTHER_ORIGIN,
-        problems.HEADERS_TOO_LARGE,
-        problems.BROKEN,
-    ]
+    kinds = [*_ALWAYS]
     if route.body is not None:
         kinds += [problems.NOT_JSON, problems.TOO_LARGE, problems.TOO_SLOW]
     if route.auth != PUBLIC:
