@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from solely import Busy, Event, LeaseLost, SolelyError, StoreUnavailable
 from solely.events import Renewed, Retried
-from solely.handles.lease import LeaseFace
+from solely.leases.lease import LeaseBase
 from solely.rules import local_clock
 
 Kind = Literal["write", "first", "result", "renewal", "error", "retry"]
@@ -48,7 +48,7 @@ class Diary:
         elif isinstance(event, Renewed):
             self.note("renewal", event.key, event.fence)
 
-    def holding(self, lease: LeaseFace, seconds: float) -> Iterator[float]:
+    def holding(self, lease: LeaseBase, seconds: float) -> Iterator[float]:
         """Writes under the lease for that long, or until it is lost; yields the pauses for the worker to sleep.
 
         The moment is taken before the lease is asked: who is told "not lost" afterwards did hold it at that moment.

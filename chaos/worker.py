@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import solely
 from solely import values
-from solely.flows.requests import Ask, Flow
+from solely.flow import Ask, Flow
 from solely.model import Entry, State
 from solely.ops import Acquire, Finish
 

@@ -14,7 +14,9 @@ from unittest.mock import patch
 from solely.drivers.lines import Lines, Waiter
 from solely.drivers.simulated import Run
 from solely.errors import StoreError
-from solely.flows import hold, lock
+from solely.leases import flow as lock
+from solely.locks import flow as locks
+from solely.leases import hold
 from solely.model import Entry, Released, State
 from solely.ops import Acquire, Clear, Mark, Op, Release, Renew, Reply
 from solely.stores import transitions as t
@@ -241,7 +243,7 @@ def offer_never_lapses() -> Planted:
 def lock_all_in_any_order() -> Planted:
     """Several keys are taken in whatever order they come."""
     calls = count()
-    return patch.object(lock, "sorted", lambda keys: sorted(keys, reverse=next(calls) % 2 == 0), create=True)
+    return patch.object(locks, "sorted", lambda keys: sorted(keys, reverse=next(calls) % 2 == 0), create=True)
 
 
 @bug

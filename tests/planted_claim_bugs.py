@@ -11,14 +11,17 @@ from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 from solely import cache
+from solely.claims import calls as claiming
+from solely.claims import flights as flight
+from solely.claims import flow as claim
+from solely.claims import publish
+from solely.claims.flights import Done, Flights
 from solely.drivers.lines import Lines
 from solely.drivers.simulated import Run
 from solely.errors import Interrupted
-from solely.faces import claiming
-from solely.flows import claim, flight, lock, publish
-from solely.flows.flight import Desk, Done
-from solely.flows.hold import Hold
-from solely.flows.requests import Ask, Flow, Tell
+from solely.flow import Ask, Flow, Tell
+from solely.leases import flow as lock
+from solely.leases.hold import Hold
 from solely.model import Entry, Released, State
 from solely.ops import Acquire, Clear, Finish, Read, Release
 from solely.stores import transitions as t
@@ -74,11 +77,11 @@ def publish_deletes_and_inserts() -> Planted:
     """Publish replaces the claim by its result in two steps: in between it is anyone's."""
     right = publish.finish
 
-    def finish(hold: Hold, kept: bytes, keep: float, desk: Desk) -> Flow[Entry]:
+    def finish(hold: Hold, kept: bytes, keep: float, flights: Flights) -> Flow[Entry]:
         yield Clear(hold.key, hold.fence, "published")
         owner: str = yield Ask.OWNER
         entry: Entry = yield Acquire(hold.key, owner, hold.ttl, fingerprint=hold.fingerprint)
-        return (yield from right(Hold(hold.key, owner, hold.ttl, entry, 0.0, False, hold.clock), kept, keep, desk))
+        return (yield from right(Hold(hold.key, owner, hold.ttl, entry, 0.0, False, hold.clock), kept, keep, flights))
 
     return patch.object(publish, "finish", finish)
 
@@ -137,11 +140,11 @@ def cache_poisoned_by_a_cancelled_leader() -> Planted:
     """Whoever shares the question of a caller that is cancelled gets nothing, as if that were the result."""
     right = claim.claim
 
-    def claiming_(key: str, terms: lock.Terms, desk: Desk, *given: Any) -> Flow[Any]:
+    def claiming_(key: str, terms: lock.Terms, flights: Flights, *given: Any) -> Flow[Any]:
         try:
-            return (yield from right(key, terms, desk, *given))
+            return (yield from right(key, terms, flights, *given))
         except Interrupted:
-            desk.flights.settle(key, Done(None, "", 0, 0), 60.0)
+            flights.settle(key, Done(None, "", 0, 0), 60.0)
             yield Tell(key)
             raise
 
@@ -156,7 +159,7 @@ def flight_is_never_over() -> Planted:
         under_way = self._under_way.get(key)
         if under_way is not None:
             under_way.done = done
-            under_way.aboard += 1  # by nobody, who never leaves
+            under_way.callers += 1  # by nobody, who never leaves
         return under_way is not None
 
     return patch.object(flight.Flights, "settle", settle)

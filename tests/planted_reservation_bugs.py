@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
 
+from solely.breakers import flow as breaker
+from solely.breakers.flow import Pass
 from solely.drivers.simulated import Run
-from solely.flows import breaker, reservation
-from solely.flows.breaker import Pass
-from solely.flows.hold import Hold
-from solely.flows.requests import RUN, Ask, Flow
-from solely.flows.reservation import QUIET, RESERVED, Answer, Terms, Ticket
+from solely.flow import RUN, Ask, Flow
+from solely.leases.hold import Hold
 from solely.model import Allowance, Entry, State
 from solely.ops import Finish, Hit, Op, Read, Release, Unhit
+from solely.reservations import flow as reservation
+from solely.reservations.flow import QUIET, RESERVED, Answer, Terms, Ticket
 from solely.stores import transitions as t
 from solely.stores.memory import Memory
 from solely.testing.simulator import reservations

@@ -8,9 +8,9 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote
 
-from solely.flows.queue import body_of
 from solely.model import item_key
 from solely.ops import Push
+from solely.queues.flow import body_of
 from solely.stores.memory import Memory
 
 HOUR = 3_600 * 10**6  # µs: longer than any test

@@ -12,9 +12,10 @@ import pytest
 
 import solely
 from solely import LetterOutcome, StoreError, events, values
+from solely.dead_letters import flow as deadletter
+from solely.dead_letters import replay
 from solely.errors import Interrupted, Unanswered
-from solely.flows import deadletter, replay
-from solely.flows.requests import Ask
+from solely.flow import Ask
 from solely.model import State
 from solely.ops import Acquire, Clear, Finish, Op, Push, Read, Release, Reply
 from solely.rules import local_clock

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from solely.breakers import flow as breaker
+from solely.claims import flow as claim
+from solely.claims import publish
+from solely.claims.flights import Done, Flights
 from solely.errors import Busy, Interrupted, Mismatch, StoreFull, StoreUnavailable, UnknownReservation
-from solely.flows import breaker, claim, dedup, lock, publish, reservation
-from solely.flows.flight import Desk, Done, Flights
-from solely.flows.hold import Hold
-from solely.flows.lock import Terms
-from solely.flows.renewal import Book
-from solely.flows.requests import Ask, Flow, Join, Tell, Wait
+from solely.flow import Ask, Flow, Join, Tell, Wait
+from solely.leases import flow as lock
+from solely.leases.context import Context
+from solely.leases.flow import Terms
+from solely.leases.hold import Hold
+from solely.locks.flow import acquire_all
+from solely.marks import flow as dedup
 from solely.model import Allowance, Entry, Released, State
 from solely.ops import Acquire, Finish, Hit, Mark, Read, Release, Renew, Unhit
+from solely.reservations import flow as reservation
 from solely.resilience.circuit import Rule
 from solely.rules import MAX_GONE, MIN_TTL, REMEMBER
+from solely.stores import StoreBase
 from solely.stores.memory import Memory
 from solely.testing.clock import ManualClock
 
@@ -90,7 +97,7 @@ def test_a_waiter_that_loses_an_earlier_key_leaves_the_queue_of_the_next() -> No
 
 def test_a_refused_lock_all_revokes_only_in_doubt_so_that_displaced_owners_stay_remembered() -> None:
     for doubtful in (False, True):
-        script = Script(lock.acquire_all([KEY], Terms(10.0)))
+        script = Script(acquire_all([KEY], Terms(10.0)))
         script.go()
         script.doubtful = doubtful
         assert script.go([HELD]) == [Release(KEY, "me", revoke=doubtful)]
@@ -138,23 +145,25 @@ def test_many_cancelled_attempts_do_not_make_the_store_forget_a_revoked_one() ->
 MINE = HELD._replace(owner="me", fence=8, left=10.0)
 
 
-def _desk() -> Desk:
-    return Desk(Book(lambda key: None, lambda hold, entry: None), Flights())
+def _flights() -> Flights:
+    """Of a client whose store is asked only by the flows themselves."""
+    context = Context(cast(StoreBase, None), wake=lambda key: None, hook=None, cache=None, start_keeping=lambda: None)
+    return Flights(context)
 
 
 @pytest.mark.parametrize(("heard", "undone"), [(5, [Release(KEY, "me")]), (7, None)])
 def test_a_waiter_that_hears_of_an_older_outcome_than_it_is_queued_behind_leaves_the_queue(
     heard: int, undone: object
 ) -> None:
-    desk = _desk()
-    script = Script(claim.claim(KEY, Terms(10.0, wait=60.0, client="C"), desk, "", ""))
+    flights = _flights()
+    script = Script(claim.claim(KEY, Terms(10.0, wait=60.0, client="C"), flights, "", ""))
     assert type(script.go()) is Acquire
-    desk.flights.settle(KEY, Done(b"b", "", heard, 1), 60.0)  # by another of this process
+    flights.settle(KEY, Done(b"b", "", heard, 1), 60.0)  # by another of this process
     assert script.go(HELD) == undone
 
 
 def test_who_is_refused_out_of_its_turn_has_the_first_of_the_line_take_the_place_in_the_queue_anew() -> None:
-    script = Script(claim.claim(KEY, Terms(10.0, wait=60.0, client="C"), _desk(), "one", ""))
+    script = Script(claim.claim(KEY, Terms(10.0, wait=60.0, client="C"), _flights(), "one", ""))
     script.go()
     assert script.go(HELD._replace(fingerprint="two")) == [Release(KEY, "me")]
     assert script.go([Released.RELEASED]) == Tell(KEY)
@@ -165,7 +174,7 @@ def test_who_is_refused_out_of_its_turn_has_the_first_of_the_line_take_the_place
 @pytest.mark.parametrize("short", [True, False])
 def test_a_late_copy_of_a_winners_try_cannot_take_the_claim_once_its_outcome_is_forgotten(short: bool) -> None:
     hold = Hold(KEY, "me", 10.0, MINE, 100.0, True, lambda: 100.0)
-    script = Script(publish.finish(hold, b"b", 5.0 if short else REMEMBER, _desk()))
+    script = Script(publish.finish(hold, b"b", 5.0 if short else REMEMBER, _flights()))
     assert type(script.go()) is Finish
     assert script.go(MINE._replace(state=State.DONE)) == ([Release(KEY, "me", revoke=True)] if short else None)
 
@@ -173,7 +182,7 @@ def test_a_late_copy_of_a_winners_try_cannot_take_the_claim_once_its_outcome_is_
 @pytest.mark.parametrize("error", [StoreFull("full"), Interrupted(StoreUnavailable("gone"), unanswered=True)])
 def test_a_late_publish_that_the_store_fails_leaves_no_claim_of_its_own(error: BaseException) -> None:
     hold = Hold(KEY, "late", 10.0, HELD, 0.0, False, lambda: 0.0)
-    script = Script(publish.publish(hold, b"b", 3600.0, Terms(10.0), _desk(), lambda: ""))
+    script = Script(publish.publish(hold, b"b", 3600.0, Terms(10.0), _flights(), lambda: ""))
     assert type(script.go()) is Finish
     assert type(script.go(Entry(KEY, State.FREE, gone="expired"))) is Acquire
     assert script.go(MINE) == Finish(KEY, "me", b"b", 3600.0)

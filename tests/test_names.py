@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from solely.flows.deadletter import looks
-from solely.flows.deadletter import queue_of as letters_of
-from solely.flows.queue import queue_of
+from solely.dead_letters.flow import looks
+from solely.dead_letters.flow import queue_of as letters_of
 from solely.model import item_key
 from solely.names import AUDIT, owner_of, owner_of_op, owner_of_queue, reserved
 from solely.ops import Push, Read, Take
+from solely.queues.flow import queue_of
 
 OURS = reserved("alerts", "a/b")
 KINDS = (

@@ -121,7 +121,7 @@ class Watch:
         assert self._given
 
 
-def let_go(store: Store, key: str, *owners: str) -> None:
+def undo(store: Store, key: str, *owners: str) -> None:
     """Releases the key for each of them; another transaction may decide on it at first."""
 
     def is_released(owner: str) -> bool:
@@ -139,7 +139,7 @@ def alone(store: Store, watch: Watch, keys: list[str]) -> None:
         [entry] = store.perform([Acquire(key, owner, 10_000)])
         if isinstance(entry, Entry) and entry.owner == owner:
             watch.held(key, entry.fence)
-            let_go(store, key, owner)
+            undo(store, key, owner)
 
 
 def together(store: Store, watch: Watch, keys: list[str]) -> None:
@@ -153,7 +153,7 @@ def together(store: Store, watch: Watch, keys: list[str]) -> None:
         _, passed = store.perform([Release(entry.key, owner), Acquire(entry.key, later, 10_000)])
         if isinstance(passed, Entry) and passed.owner == later:
             watch.held(passed.key, passed.fence)
-        let_go(store, entry.key, owner, later)
+        undo(store, entry.key, owner, later)
 
 
 class Callers:

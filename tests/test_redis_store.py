@@ -35,7 +35,7 @@ from solely.ops import (
     Return,
     Take,
     Unhit,
-)  # fmt: skip
+)
 from solely.stores.memory import Memory, MemoryStore
 from solely.stores.redis import aio_ear, ear, open_async, open_blocking
 from solely.stores.redis.settings import Address, parse

@@ -37,7 +37,7 @@ from solely.ops import (
     Return,
     Take,
     Unhit,
-)  # fmt: skip
+)
 from solely.stores import open_async_store, open_store
 from solely.stores.memory import Memory
 from solely.stores.sqlite import (

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import solely
 from solely import events
 from solely.errors import Interrupted
-from solely.flows import watermark as flow
 from solely.formats import read_watermark, write_watermark
 from solely.ops import Advance, Op, Read
 from solely.stores.memory import AsyncMemoryStore, Memory, MemoryStore
+from solely.watermarks import flow
 from tests.both_faces import told, untouchable
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -1,7 +1,17 @@
 """Solely makes work that must happen once happen once: across tasks, threads, processes, hosts and stores."""
 
+from .breakers.handle import AsyncSharedBreaker, SharedBreaker
 from .cache import Cache
+from .claims.claim import ClaimOutcome, Publication
+from .claims.fingerprint import Fingerprint, fingerprint
+from .claims.handle import AsyncClaim, Claim
+from .claims.policy import RELEASE, Failing, Park, Policy, Replay, RetryAfter
 from .client import AsyncClient, Client
+from .dead_letters.calls import LetterReplay
+from .dead_letters.flow import Letter
+from .dead_letters.hand_over import LetterInHand
+from .dead_letters.handle import AsyncDeadLetters, DeadLetters
+from .dead_letters.replay import LetterOutcome
 from .errors import (
     BreakerOpen,
     Busy,
@@ -32,26 +42,17 @@ from .errors import (
     WorkFailed,
 )
 from .events import Event, Hook
-from .faces.breakers import AsyncSharedBreaker, SharedBreaker
-from .faces.limits import Admission, AsyncAdmission
-from .fingerprint import Fingerprint, fingerprint
-from .flows.deadletter import Letter
-from .flows.explain import Explanation
-from .flows.queue import ItemInfo
-from .flows.replay import LetterOutcome
-from .handles.claim import AsyncClaim, Claim
-from .handles.claimface import ClaimOutcome, Publication
-from .handles.deadletter import AsyncDeadLetters, DeadLetters
-from .handles.handout import LetterInHand
-from .handles.item import AsyncItem, Item
-from .handles.lease import AsyncLease, AsyncLeaseSet, Lease, LeaseSet
-from .handles.lettering import LetterReplay
-from .handles.queue import AsyncQueue, Queue
-from .handles.reservation import AsyncReservation, Reservation, ReservationInfo
-from .handles.watermark import AsyncWatermark, Watermark
+from .explanations.flow import Explanation
+from .leases.lease import AsyncLease, Lease
+from .limits.handle import Admission, AsyncAdmission
+from .locks.handle import AsyncLeaseSet, LeaseSet
 from .model import Entry, Finding, Released, State
-from .outcomes import RELEASE, Failing, Park, Policy, Replay, RetryAfter
-from .policies import PolicyTable, ReservationPolicy
+from .queues.flow import ItemInfo
+from .queues.handle import AsyncQueue, Queue
+from .queues.item import AsyncItem, Item
+from .reservations.handle import AsyncReservation, Reservation, ReservationInfo
+from .reservations.policies import PolicyTable, ReservationPolicy
+from .watermarks.handle import AsyncWatermark, Watermark
 
 __version__ = "0.1.0"
 

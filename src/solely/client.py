@@ -10,36 +10,37 @@ from collections.abc import Callable, Coroutine, Iterable
 from copy import copy
 from typing import Any, Literal, Self, TypeVar
 
+from .breakers.methods import AsyncBreakers, Breakers
 from .cache import Cache
-from .core import Core
+from .claims.flights import Flights
+from .claims.methods import AsyncClaims, Claims
+from .dead_letters.methods import AsyncLetters, Letters
 from .drivers.aio import AsyncDriver, finished
 from .drivers.blocking import BlockingDriver
+from .drivers.permitted import Check, permitted
 from .drivers.trying import ONE_TRY
 from .errors import InvalidInput
 from .events import Hook, combine
-from .faces.breakers import AsyncBreakers, Breakers
-from .faces.claims import AsyncClaims, Claims
-from .faces.deadletters import AsyncLetters, Letters
-from .faces.explaining import AsyncExplaining, Explaining
-from .faces.limits import AsyncLimits, Limits
-from .faces.locks import AsyncLocks, Locks
-from .faces.marks import AsyncMarks, Marks
-from .faces.queues import AsyncQueues, Queues
-from .faces.reservations import AsyncReservations, Reservations
-from .faces.watermarks import AsyncWatermarks, Watermarks
-from .flows.permitted import Check, permitted
-from .flows.renewal import Book, keep_renewing, keep_watching
-from .flows.requests import Flow
+from .explanations.methods import AsyncExplaining, Explaining
+from .flow import Flow
 from .folder import data_folder
+from .leases.context import Context
+from .leases.keeper import Keeper, keep_renewing, keep_watching
+from .limits.methods import AsyncLimits, Limits
+from .locks.methods import AsyncLocks, Locks
+from .marks.methods import AsyncMarks, Marks
 from .model import Finding
+from .queues.methods import AsyncQueues, Queues
+from .reservations.methods import AsyncReservations, Reservations
 from .resilience.breaker import Breaker
 from .rules import Seconds, seconds
 from .stores import AsyncStore, Clock, Store, open_async_store, open_store
+from .transactions.methods import AsyncTransactions, Transactions
+from .watermarks.methods import AsyncWatermarks, Watermarks
 
 T = TypeVar("T")
 OnOutage = Literal["raise", "proceed"]
-Keeper = Callable[[Book], Flow[None]]
-_KEEPERS: dict[str, Keeper] = {"renewing": keep_renewing, "watching": keep_watching}
+_KEEPERS: dict[str, Callable[[Keeper], Flow[None]]] = {"renewing": keep_renewing, "watching": keep_watching}
 
 _clients: weakref.WeakSet[Client | AsyncClient] = weakref.WeakSet()
 
@@ -75,7 +76,9 @@ def _cache(cache: Cache | bool) -> Cache | None:
     return cache if isinstance(cache, Cache) else Cache() if cache else None
 
 
-class Client(Locks, Marks, Claims, Reservations, Limits, Watermarks, Queues, Letters, Breakers, Explaining):
+class Client(
+    Locks, Marks, Claims, Reservations, Limits, Watermarks, Queues, Letters, Breakers, Explaining, Transactions
+):
     """Makes work happen once, from threads. Usable from any number of threads; close it, or use it in `with`.
 
     `timeout` is how long a call goes on without an answer of the store, tries and undoing included, before
@@ -103,15 +106,16 @@ class Client(Locks, Marks, Claims, Reservations, Limits, Watermarks, Queues, Let
         )
         hook = combine(hooks)
         self._driver = BlockingDriver(self._store, timeout=patience, hook=hook)
-        self._core = Core(
+        self._context = Context(
             self._store,
-            ring=self._ring,
+            wake=self._wake,
             hook=hook,
             cache=_cache(cache),
             start_keeping=self._start_keeping,
             proceed=_proceeds(on_outage),
             breaker=breaker,
         )
+        self._flights = Flights(self._context)
         self._run = self._driver.run
         self._starting = threading.Lock()
         self._keeping: set[str] = set()  # which of its keepers live
@@ -120,7 +124,7 @@ class Client(Locks, Marks, Claims, Reservations, Limits, Watermarks, Queues, Let
     @property
     def failed_open(self) -> int:
         """How often this client went on without its store."""
-        return self._core.failed_open
+        return self._context.failed_open
 
     def check(self) -> list[Finding]:
         """What is right and wrong with the store: reachability, clock, settings that break a promise."""
@@ -129,8 +133,8 @@ class Client(Locks, Marks, Claims, Reservations, Limits, Watermarks, Queues, Let
     def close(self) -> None:
         """Lets go of all leases and connections; safe to call twice."""
         if not self._driver.closed:
-            self._core.book.close()
-            self._driver.close(self._core.closing())
+            self._context.keeper.close()
+            self._driver.close(self._context.closing())
             self._store.close()
 
     def __enter__(self) -> Self:
@@ -139,7 +143,7 @@ class Client(Locks, Marks, Claims, Reservations, Limits, Watermarks, Queues, Let
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self.close()
 
-    def _ring(self, line: str) -> None:
+    def _wake(self, line: str) -> None:
         self._driver.lines.tell(line)
 
     def _start_keeping(self) -> None:
@@ -149,19 +153,20 @@ class Client(Locks, Marks, Claims, Reservations, Limits, Watermarks, Queues, Let
                 threading.Thread(target=self._keep, args=(name,), name=f"solely-{name}", daemon=True).start()
 
     def _keep(self, name: str) -> None:
-        book = self._core.book
+        keeper = self._context.keeper
         try:
-            self._run(_KEEPERS[name](book))
+            self._run(_KEEPERS[name](keeper))
         finally:
-            if not book.closed:
+            if not keeper.closed:
                 self._keeping.discard(name)
-                self._core.keeper_ended()
+                self._context.keeper_ended()
 
     def _forked(self) -> None:
         self._starting = threading.Lock()
         self._keeping = set()
         self._driver.forked()
-        self._core.forked()
+        self._context.forked()
+        self._flights.forked()
 
 
 class AsyncClient(
@@ -175,6 +180,7 @@ class AsyncClient(
     AsyncLetters,
     AsyncBreakers,
     AsyncExplaining,
+    AsyncTransactions,
 ):
     """Makes work happen once, from asyncio. Belongs to one event loop; close it, or use it in `async with`.
 
@@ -203,15 +209,16 @@ class AsyncClient(
         )
         hook = combine(hooks)
         self._driver = AsyncDriver(self._store, timeout=patience, hook=hook)
-        self._core = Core(
+        self._context = Context(
             self._store,
-            ring=self._ring,
+            wake=self._wake,
             hook=hook,
             cache=_cache(cache),
             start_keeping=self._start_keeping,
             proceed=_proceeds(on_outage),
             breaker=breaker,
         )
+        self._flights = Flights(self._context)
         self._run = self._driver.run
         self._keepers: dict[str, asyncio.Task[None]] = {}
         _clients.add(self)
@@ -219,7 +226,7 @@ class AsyncClient(
     @property
     def failed_open(self) -> int:
         """How often this client went on without its store."""
-        return self._core.failed_open
+        return self._context.failed_open
 
     async def check(self) -> list[Finding]:
         """What is right and wrong with the store: reachability, clock, settings that break a promise."""
@@ -231,8 +238,8 @@ class AsyncClient(
             await finished(asyncio.ensure_future(self._close()))
 
     async def _close(self) -> None:
-        self._core.book.close()
-        await self._driver.close(self._core.closing())
+        self._context.keeper.close()
+        await self._driver.close(self._context.closing())
         for keeper in self._keepers.values():
             keeper.cancel()
         await asyncio.gather(*self._keepers.values(), return_exceptions=True)
@@ -244,24 +251,25 @@ class AsyncClient(
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         await self.close()
 
-    def _ring(self, line: str) -> None:
+    def _wake(self, line: str) -> None:
         self._driver.tell(line)
 
     def _start_keeping(self) -> None:
         for name, loop in _KEEPERS.items():
             keeper = self._keepers.get(name)
             if keeper is None or keeper.done():
-                self._keepers[name] = keeper = asyncio.ensure_future(self._run(loop(self._core.book)))
+                self._keepers[name] = keeper = asyncio.ensure_future(self._run(loop(self._context.keeper)))
                 keeper.add_done_callback(self._keeper_ended)
 
     def _keeper_ended(self, keeper: asyncio.Task[None]) -> None:
-        if not self._core.book.closed:
-            self._core.keeper_ended()
+        if not self._context.keeper.closed:
+            self._context.keeper_ended()
 
     def _forked(self) -> None:
         self._keepers = {}  # of the parent's loop
         self._driver.forked()
-        self._core.forked()
+        self._context.forked()
+        self._flights.forked()
 
 
 def restricted(client: AsyncClient, check: Check) -> AsyncClient:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from .errors import InvalidInput
 
@@ -148,3 +149,21 @@ def bounded_value(value: bytes, most: int = MAX_VALUE_BYTES) -> bytes:
             f"the value has {len(value)} bytes; the most is {most}; store it elsewhere and keep its address"
         )
     return value
+
+
+def checked_limit(limit: Any, most: int) -> int:
+    """A limit that the store can keep exactly; else InvalidInput."""
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        raise InvalidInput(f"limit must be an int, not {limit!r:.80}")
+    if not 1 <= limit <= most:
+        raise InvalidInput(f"limit={limit} is out of bounds; give 1 to {most}, which this store keeps exactly")
+    return limit
+
+
+def checked_name(what: str, text: str) -> str:
+    """The text if it can be (a part of) a key; else InvalidInput."""
+    try:
+        stored_key("item", text)
+    except InvalidInput as error:
+        raise InvalidInput(f"{what}: {error}") from None
+    return text

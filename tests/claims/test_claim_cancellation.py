@@ -106,7 +106,7 @@ async def test_publish(clients: Any, peek: Peek) -> None:
     def check(key: str, outcome: Any) -> None:
         assert is_cancelled(outcome) or outcome.published
         assert peek(key).state is State.DONE
-        assert f"claim/{key}" not in once._core.book.here
+        assert f"claim/{key}" not in once._context.keeper.here
 
     await everywhere(prepare, check)
     assert (await other.claim("late-key-1")).value == "value"

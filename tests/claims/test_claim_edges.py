@@ -126,4 +126,4 @@ async def test_a_result_that_could_not_be_published_is_not_held_for_ever(
     with pytest.raises(solely.StoreUnavailable):
         await guarded(once, work, key="a")()
     assert ran == [1]
-    assert not inner._core.book.holds
+    assert not inner._context.keeper.holds

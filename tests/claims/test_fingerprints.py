@@ -8,7 +8,7 @@ import pytest
 
 import solely
 from solely import State
-from solely.fingerprint import fingerprint
+from solely.claims.fingerprint import fingerprint
 from solely.testing.clock import ManualClock
 from tests.claims.faces import PROMPT, Peek
 

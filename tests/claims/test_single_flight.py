@@ -39,7 +39,7 @@ async def test_callers_of_one_process_cost_one_claim_and_one_publish(counting: A
     assert claims[0].value is not claims[1].value  # nobody can change another's
     assert counted.names() == ["Acquire", "Finish"]
     gc.collect()
-    assert not inner(counting)._core.desk.flights._under_way
+    assert not inner(counting)._flights._under_way
 
 
 async def test_callers_of_another_process_cost_two_ops(counting: Any, counted: Counted, other: Any) -> None:
@@ -97,7 +97,7 @@ async def test_only_resolved_claims_are_cached_and_not_beyond_their_keep(
     other_claim = await cached.claim("b", keep=0.05)
     await other_claim.publish(1)
     ends = time.monotonic() + PROMPT
-    while inner(cached)._core.cache.has("claim/b"):
+    while inner(cached)._context.cache.has("claim/b"):
         assert time.monotonic() < ends
         await asyncio.sleep(0.01)
     clock.advance(0.06)

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from solely.client import Client
-from solely.faces.locks import Pending
-from solely.handles.lease import Lease, LeaseSet
+from solely.leases.lease import Lease
+from solely.locks.handle import LeaseSet, Pending
 from solely.model import Entry
 from solely.ops import Op, Read
 from solely.stores import open_store

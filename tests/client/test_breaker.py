@@ -200,7 +200,7 @@ async def test_a_trial_whose_process_died_is_followed_by_another_and_has_no_say_
 
 
 async def test_a_trial_is_renewed_while_it_runs_and_no_longer(once: Any, clock: ManualClock) -> None:
-    book = once._core.book if not isinstance(once, InThread) else once.it._core.book
+    book = once._context.keeper if not isinstance(once, InThread) else once.it._context.keeper
     await fail(once, 3)
     clock.advance(30.01)
     for ends in (works, fails):

@@ -10,7 +10,7 @@ import pytest
 
 import solely
 from solely import AsyncClient, State
-from solely.faces import marking
+from solely.marks import calls as marking
 from tests.client.conftest import Server
 from tests.client.faces import Observer
 from tests.client.stepping import WAYS, cancelled_at
@@ -209,7 +209,7 @@ async def test_first_mark_and_first_many(
     def check(key: str, outcome: Any) -> None:
         marked = observer.mark(key).state is State.DONE
         assert marked == (not is_cancelled(outcome))
-        assert not marking.known(once._core, f"mark/{key}") or marked
+        assert not marking.known(once._context, f"mark/{key}") or marked
 
     await at_every_await(way, plain(lambda key: once.first(key)), check)
     await at_every_await(way, plain(lambda key: once.mark(f"{key}-mark")), lambda k, o: check(f"{k}-mark", o))

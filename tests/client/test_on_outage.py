@@ -67,7 +67,9 @@ async def test_a_lock_is_told_to_be_unguarded_and_lets_go_of_nothing(
     store.away = True
     lease = await proceeding.lock("a", ttl=30, max_hold=0.01)
     tried = await proceeding.try_lock("a", ttl=30)
-    assert not (proceeding.it if isinstance(proceeding, InThread) else proceeding)._core.book.holds  # none is renewed
+    assert not (
+        proceeding.it if isinstance(proceeding, InThread) else proceeding
+    )._context.keeper.holds  # none is renewed
     for one in (lease, tried):  # whatever asked the store now would fail
         assert one.unguarded
         assert (one.key, one.fence, one.lost) == ("a", 0, False)

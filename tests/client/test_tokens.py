@@ -11,7 +11,7 @@ import pytest
 import solely
 from solely import Released, State
 from solely.events import Event, ReleasedLease, Renewed
-from solely.handles.token import read_token, write_token
+from solely.leases.token import read_token, write_token
 from solely.testing import ManualClock
 from tests.client.faces import Observer
 

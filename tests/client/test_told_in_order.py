@@ -9,8 +9,8 @@ import pytest
 
 import solely
 from solely import AsyncClient, Client, events
-from solely.flows.hold import Hold
-from solely.flows.renewal import Book
+from solely.leases.hold import Hold
+from solely.leases.keeper import Keeper
 from solely.model import HELD, Entry
 from solely.ops import Op, Renew
 from solely.stores import open_async_store, open_store
@@ -124,7 +124,7 @@ def test_a_loss_that_is_found_while_a_renewal_is_being_told_is_told_after_it() -
         assert hold.lost == "cleared"
         heard.append("renewed")
 
-    book = Book(lambda _: None, report)
+    book = Keeper(lambda _: None, report)
     book.add(hold)
     entry = Entry("lock/a", HELD, fence=1, left=30.0, owner="owner")
     assert book.renewed(hold, entry, 30.0, 1.0)

@@ -358,7 +358,7 @@ async def test_a_response_that_cannot_be_published_is_sent_and_not_held_for_ever
     async with guarded(kind, None, Rules(scope=principal, wait=0), store=store, timeout=0.2) as (post, _service, once):
         one: Reply = await post()
         copy = await post()
-        assert list(once._core.book.holds) == []  # so its lease ends
+        assert list(once._context.keeper.holds) == []  # so its lease ends
     assert (one.status, copy.status) == (201, 503)
     assert sum(message.startswith("idempotency_not_settled: ") for message in caplog.messages) == 1
     assert HEADERS["Authorization"] not in caplog.text

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import solely
-from solely.flows.queue import Taken
-from solely.handles.item import AsyncItem, Item
+from solely.queues.flow import Taken
+from solely.queues.item import AsyncItem, Item
 from tests.both_faces import told, untouchable
 
 LARGE = 256 * 1024 + 1

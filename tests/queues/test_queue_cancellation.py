@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from solely import Entry, State
-from solely.flows.queue import queue_of
 from solely.model import item_key
 from solely.ops import Read
+from solely.queues.flow import queue_of
 from tests.client.faces import Observer
 from tests.client.stepping import WAYS
 from tests.client.test_cancellation import at_every_await, is_cancelled, plain

@@ -10,9 +10,9 @@ import pytest
 import solely
 from solely import State
 from solely.errors import Unanswered
-from solely.flows.queue import queue_of
 from solely.model import item_key
 from solely.ops import Op, Read, Take
+from solely.queues.flow import queue_of
 from solely.resilience import Breaker
 from solely.rules import MAX_VALUE_BYTES
 from solely.stores.memory import AsyncMemoryStore, Memory, MemoryStore
@@ -161,7 +161,7 @@ async def test_an_item_that_came_too_late_is_given_back(
     store = MemoryStore(memory) if face == "blocking" else AsyncMemoryStore(memory)
     queue = open_client(store=store).queue("jobs")
     await told(queue.push("a", 1))
-    monkeypatch.setattr("solely.flows.queue.deadline", lambda sent, left: sent)  # no time was left when it came
+    monkeypatch.setattr("solely.queues.flow.deadline", lambda sent, left: sent)  # no time was left when it came
     assert await told(queue.take(ttl=1_000)) is None
     assert (entry(memory).state, entry(memory).attempts) == (State.FREE, 1)
 

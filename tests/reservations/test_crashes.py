@@ -9,12 +9,12 @@ import pytest
 
 import solely
 from solely import Client
-from solely.flows import reservation as flows
-from solely.flows.requests import Ask, Flow
-from solely.handles.tickets import id_of
+from solely.flow import Ask, Flow
 from solely.model import State
 from solely.ops import Read
 from solely.owner import fresh_owner
+from solely.reservations import flow as flows
+from solely.reservations.ids import id_of
 from solely.rules import local_clock
 from solely.stores import open_store
 from solely.testing.clock import ManualClock

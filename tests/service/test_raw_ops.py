@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import solely
-from solely.flows.deadletter import letter, queue_of
-from solely.handles.token import read_token, write_token
+from solely.dead_letters.flow import letter, queue_of
 from solely.integrations.idempotency.request import digest
 from solely.kinds import KINDS, allowed
+from solely.leases.token import read_token, write_token
 from solely.ops import OPS, Advance, Finish
 from solely.owner import fresh_owner
 from solely.testing.face import fresh

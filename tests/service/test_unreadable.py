@@ -13,10 +13,10 @@ import pytest
 import solely
 from solely.audit import QUEUE as AUDIT
 from solely.cli.program import perform as command
-from solely.flows.deadletter import queue_of as letters_of
-from solely.flows.queue import queue_of
+from solely.dead_letters.flow import queue_of as letters_of
 from solely.model import item_key
 from solely.ops import OPS
+from solely.queues.flow import queue_of
 from solely.service.routes import Route
 from tests.poison import write_raw
 from tests.service.serving import Running, running

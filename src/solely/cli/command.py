@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from ..events import Event, Lost, Renewed
-from ..handles.lease import LeaseFace
+from ..leases.lease import LeaseBase
 from ..rules import local_clock
 from .guard import Guard
 from .tail import Tail
@@ -31,9 +31,9 @@ class Keeper:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._lease: LeaseFace | None = None
+        self._lease: LeaseBase | None = None
 
-    def keep(self, lease: LeaseFace) -> None:
+    def keep(self, lease: LeaseBase) -> None:
         """From now on it is about this lease."""
         self._lease = lease
         self._guard.until(local_clock() + lease.remaining())
@@ -78,7 +78,7 @@ def letting_go() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def run_command(words: Sequence[str], guard: Guard, lease: LeaseFace, *, keeps: int | None = None) -> Ended:
+def run_command(words: Sequence[str], guard: Guard, lease: LeaseBase, *, keeps: int | None = None) -> Ended:
     """Runs it in the group of the guard; OSError if it cannot be run.
 
     `keeps`: so many bytes at the end of its output and of its errors are remembered, which then go through pipes.

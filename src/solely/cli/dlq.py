@@ -13,9 +13,9 @@ from urllib.parse import unquote
 
 import click
 
-from ..flows.deadletter import Letter, queue_of
-from ..flows.replay import LetterOutcome
-from ..handles.deadletter import DeadLetters
+from ..dead_letters.flow import Letter, queue_of
+from ..dead_letters.handle import DeadLetters
+from ..dead_letters.replay import LetterOutcome
 from ..model import item_key
 from ..stores import Store
 from .audited import Audit

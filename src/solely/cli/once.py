@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from ..claims.handle import Claim
 from ..client import Client
 from ..errors import StoreError
-from ..handles.claim import Claim
 from .command import Ended, Keeper, letting_go
 from .exits import Exit, leave
 from .guard import Guard, guarding

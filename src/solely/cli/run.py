@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ..errors import Busy, StoreError
-from ..handles.lease import Lease
+from ..leases.lease import Lease
 from ..model import Released
 from .command import NOT_EXECUTABLE, Ended, Keeper, letting_go, run_command, unusable
 from .exits import Exit, leave
@@ -55,7 +55,7 @@ def command(
         if at_least:
             lease.keep_closed(at_least)
         ended = run_guarded(words, guard, lease)
-        let_go(lease, ended)
+        undo(lease, ended)
     leave(Exit.LOST if ended.by_guard else ended.code)
 
 
@@ -93,7 +93,7 @@ def run_guarded(words: tuple[str, ...], guard: Guard, lease: Lease, keeps: int |
         return Ended(NOT_EXECUTABLE, guard.has_ended_it())
 
 
-def let_go(lease: Lease, ended: Ended) -> None:
+def undo(lease: Lease, ended: Ended) -> None:
     """Releases the lock; if the guard ended the command, leaves it to expire: what was begun may still be ending."""
     if ended.by_guard:
         talk(f"solely: the lease of {lease.key!r} {why_lost(lease)}: the command was ended")

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from ..errors import Unreadable
-from ..flows.watermark import decode
 from ..formats import WatermarkValue as Value
 from ..model import Entry
+from ..watermarks.flow import decode
 from .audited import Audit
 from .entries import Facts, Noun, add_clear, add_list, add_show, not_found
 from .options import Place, at_store, by_reason, confirm

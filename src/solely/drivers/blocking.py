@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
-from ..flows.requests import NOW, RUN, Ask, Flow, Join, Scan, Tell, Wait
+from ..flow import NOW, RUN, Ask, Flow, Join, Scan, Tell, Wait
 from ..ops import Release
 from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock

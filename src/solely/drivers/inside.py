@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, TypeVar
 
-from ..flows.requests import RUN, Ask, Flow
+from ..flow import RUN, Ask, Flow
 from ..owner import fresh_owner
 from ..rules import local_clock
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Protocol
 
 from ..errors import Interrupted, StoreError, StoreUnavailable, Unanswered
-from ..flows.requests import Ask, Flow, Join, Tell, Wait
+from ..flow import Ask, Flow, Join, Tell, Wait
 from ..ops import Op, Release, Reply
 from ..rules import COMPENSATE
 from .lines import Lines

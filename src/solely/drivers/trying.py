@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import Interrupted, StoreUnavailable, Unanswered, first_error
 from ..events import Retried
-from ..flows.requests import Flow
+from ..flow import Flow
 from ..ops import MAX_BATCH, OPS, Finish, Push, Return, Take, Unhit
 from ..rules import MIN_PATIENCE, backoff
 

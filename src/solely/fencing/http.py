@@ -22,7 +22,7 @@ from ..stores import AsyncStore, Store, open_async_store
 from .order import encoded, stale, valid_fence
 
 if TYPE_CHECKING:
-    from ..handles.lease import AsyncLease, Lease
+    from ..leases.lease import AsyncLease, Lease
 
 HEADER = "Solely-Fence"
 SCOPE_KEY = "solely.fence"

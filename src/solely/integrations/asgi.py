@@ -29,8 +29,8 @@ from .idempotency import (
 )
 
 if TYPE_CHECKING:
+    from ..claims.handle import AsyncClaim
     from ..client import AsyncClient
-    from ..handles.claim import AsyncClaim
 
 __all__ = ["IdempotencyMiddleware", "Rules"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..client import Client
 from ..errors import Busy, InvalidInput, MissingExtra
-from ..handles.lease import Lease
+from ..leases.lease import Lease
 from ..rules import Seconds, ttl_seconds
 
 try:

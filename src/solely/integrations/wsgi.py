@@ -32,8 +32,8 @@ from .idempotency import (
 )
 
 if TYPE_CHECKING:
+    from ..claims.handle import Claim
     from ..client import Client
-    from ..handles.claim import Claim
 
 __all__ = ["IdempotencyMiddleware", "Rules"]
 

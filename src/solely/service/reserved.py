@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from ..drivers.permitted import Check
 from ..errors import NameReserved
-from ..flows.permitted import Check
 from ..names import AUDIT, RESERVED, owner_of_op, reserved
 from ..ops import Clear, Op, Read
 

@@ -16,11 +16,11 @@ import structlog
 from ..apps import has, module_of
 from ..client import AsyncClient, restricted
 from ..data import Database, migrate, open_database
+from ..dead_letters.flow import queue_of
+from ..dead_letters.handle import AsyncDeadLetters
 from ..drivers.trying import ONE_TRY
 from ..errors import InvalidInput, SolelyError
 from ..events import Hook
-from ..flows.deadletter import queue_of
-from ..handles.deadletter import AsyncDeadLetters
 from ..names import owner_of_queue
 from ..stores import AsyncStore, open_async_store
 from ..urls import split_url

@@ -22,7 +22,7 @@ Clock = Callable[[], float]  # seconds; the injected clock of tests
 SCANS = 2  # scans at a time on an asyncio store: fewer than it has connections, so that they hold up no renewal
 
 
-class StoreFace(Protocol):
+class StoreBase(Protocol):
     """What blocking and asyncio stores have in common."""
 
     client: str  # 128 random bits, as hex: this process's name in the queues of entries and its wake-up channel
@@ -36,7 +36,7 @@ class StoreFace(Protocol):
         """Called in the child after a fork: takes a new client id and leaves the parent's connections alone."""
 
 
-class Store(StoreFace, Protocol):
+class Store(StoreBase, Protocol):
     """A store for threads. Every method may be called from any thread."""
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
@@ -53,7 +53,7 @@ class Store(StoreFace, Protocol):
         """Lets go of all connections; safe to call twice."""
 
 
-class AsyncStore(StoreFace, Protocol):
+class AsyncStore(StoreBase, Protocol):
     """A store for one event loop. What perform returns is complete even if nobody awaits it any more."""
 
     # A store may also have `portion`: so many ops are sent at once, without waiting for more of the same turn.

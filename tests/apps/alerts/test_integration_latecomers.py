@@ -135,8 +135,8 @@ async def test_who_told_it_after_its_hold_ran_out_and_another_let_go_still_start
     slow.heard.open.clear()
     telling = asyncio.create_task(slow.receive(alert()))
     await until(lambda: slow.heard.ids)
-    for hold in list(slow.once._core.book.holds):
-        slow.once._core.book.remove(hold)  # stands still: nobody renews it
+    for hold in list(slow.once._context.keeper.holds):
+        slow.once._context.keeper.remove(hold)  # stands still: nobody renews it
     for _ in range(10):
         taken = await other.once.reserve(key_of(alert()))
         if taken:

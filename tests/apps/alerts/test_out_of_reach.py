@@ -12,9 +12,9 @@ import solely
 from solely.apps.alerts.model import Alert, key_of, open_mark, reservation_key
 from solely.apps.alerts.telling.outbox import QUEUE, RETRIES
 from solely.apps.alerts.telling.parking import GROUP
-from solely.flows.deadletter import queue_of as letters_of
-from solely.flows.queue import queue_of
+from solely.dead_letters.flow import queue_of as letters_of
 from solely.model import item_key
+from solely.queues.flow import queue_of
 from solely.testing.face import fresh
 from tests.apps.alerts.operating import BECAUSE, LOG, Operator, operating
 from tests.apps.alerts.working import Heard, alert, working

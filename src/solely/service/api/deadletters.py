@@ -8,9 +8,9 @@ from urllib.parse import unquote
 
 import msgspec
 
-from ...flows.deadletter import Letter, queue_of
-from ...handles.deadletter import AsyncDeadLetters
-from ...handles.handout import MAX_TOKEN, LetterInHand
+from ...dead_letters.flow import Letter, queue_of
+from ...dead_letters.hand_over import MAX_TOKEN, LetterInHand
+from ...dead_letters.handle import AsyncDeadLetters
 from ...model import item_key
 from ..problems import UNKNOWN, Problem
 from ..routes import ADMIN, KIB, READ, WRITE, Answer, Body, Call, Key, PageSize, Prefix, Reason, Route

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from ...errors import StoreError
-from ...flows.explain import Explanation, Side
+from ...explanations.flow import Explanation, Side
 from ...model import State
 from ...ops import Clear
 from ...stores.http.wire import MAX_STORED_KEY

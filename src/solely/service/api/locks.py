@@ -12,8 +12,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ...errors import LeaseLost
-from ...handles.lease import AsyncLease, AsyncLeaseSet
-from ...handles.token import read_token
+from ...leases.lease import AsyncLease
+from ...leases.token import read_token
+from ...locks.handle import AsyncLeaseSet
 from ..problems import BUSY, LOST, TOO_MANY
 from ..routes import KIB, WRITE, Answer, Body, Call, Key, Purpose, Route, Token, Ttl, Wait, one_or_many
 

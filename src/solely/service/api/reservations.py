@@ -6,10 +6,10 @@ from typing import Annotated
 
 import msgspec
 
-from ...flows.reservation import HOLD
-from ...handles.reservation import ReservationInfo
-from ...handles.tickets import MAX_ID, ticket_of
 from ...ops import MAX_LIMIT
+from ...reservations.flow import HOLD
+from ...reservations.handle import ReservationInfo
+from ...reservations.ids import MAX_ID, ticket_of
 from ...rules import MAX_TTL
 from ..problems import OVERTAKEN, TOO_MANY, UNKNOWN
 from ..routes import ADMIN, READ, WRITE, Answer, Body, Call, Key, PageSize, Prefix, Purpose, Reason, Route, Ttl

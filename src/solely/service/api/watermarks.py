@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from ...errors import Unreadable
-from ...flows.watermark import decode
+from ...watermarks.flow import decode
 from ..problems import BUSY, RESERVED_NAME, UNREADABLE
 from ..routes import ADMIN, READ, WRITE, Answer, Body, Call, Key, PageSize, Prefix, Reason, Route
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote, urlencode
 
-from ...flows.deadletter import queue_of
+from ...dead_letters.flow import queue_of
 from ...model import item_key
 from ..routes import Answer, Call
 

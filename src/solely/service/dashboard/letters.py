@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
-from ...flows.deadletter import Letter
+from ...dead_letters.flow import Letter
 from ..problems import UNKNOWN, Problem
 from ..routes import Answer, Body, Call, Key, PageSize, Reason, Route
 from .groups import Group, groups

@@ -24,7 +24,7 @@ from ...ops import (
     Return,
     Take,
     Unhit,
-)  # fmt: skip
+)
 from .. import transitions as t
 from . import pipelines as p
 from . import replies

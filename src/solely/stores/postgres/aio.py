@@ -25,19 +25,7 @@ from .aio_pool import Pool, Request, close_late, fail
 from .aio_wire import AsyncWire
 from .codec import Answers, Values
 from .faults import OutOfLocks
-from .parts import (
-    LINGER,
-    PATIENCE,
-    answers,
-    can_wait,
-    fill_in,
-    give_up,
-    parts,
-    repeat,
-    repeats,
-    statement,
-    waits,
-)
+from .parts import LINGER, PATIENCE, answers, can_wait, fill_in, give_up, parts, repeat, repeats, statement, waits
 from .schema import Doorkeeper
 from .settings import Settings
 from .sweep import ROWS, Sweep

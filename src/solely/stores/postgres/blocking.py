@@ -24,18 +24,7 @@ from . import codec, health
 from .codec import Answers, Values
 from .ear import Ear
 from .faults import NotPrimary, OutOfLocks, Stale
-from .parts import (
-    LINGER,
-    PATIENCE,
-    answers,
-    fill_in,
-    give_up,
-    parts,
-    repeat,
-    repeats,
-    statement,
-    waits,
-)
+from .parts import LINGER, PATIENCE, answers, fill_in, give_up, parts, repeat, repeats, statement, waits
 from .schema import Doorkeeper
 from .settings import Settings
 from .sweep import ROWS, Sweep

@@ -28,7 +28,7 @@ from ...ops import (
     Return,
     Take,
     Unhit,
-)  # fmt: skip
+)
 from .. import Clock
 from ..transitions import us
 from .script import PERFORM, SHA

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from ...dead_letters.flow import letter
 from ...errors import InvalidInput
-from ...flows.deadletter import letter
 from ...formats import write_standing, write_watermark
 from ...kinds import KINDS, OF_THE_SERVICE, allowed
 from ...model import State, item_key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...drivers.simulated import SimulatedDriver
-from ...flows.hold import Hold
+from ...leases.hold import Hold
 from .history import History
 from .truth import Held, Truth
 

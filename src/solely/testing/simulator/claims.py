@@ -6,18 +6,18 @@ import math
 from typing import Any
 
 from ...cache import Cache
+from ...claims.calls import claiming, recalled
+from ...claims.claim import Agreement
+from ...claims.flights import Done, Flights
+from ...claims.flow import Result, claim_many
+from ...claims.policy import ALWAYS_RELEASE, RELEASE, Outcome, Park, Replay, RetryAfter
+from ...claims.publish import fail, publish, release_claim, reset
 from ...drivers.simulated import Run, SimulatedDriver
 from ...errors import Mismatch
-from ...faces.claiming import claiming, recalled
-from ...flows.claim import Result, claim_many
-from ...flows.flight import Done
-from ...flows.hold import Hold
-from ...flows.lock import Terms
-from ...flows.publish import fail, let_go_of, publish, reset
-from ...handles.claimface import Agreement
+from ...leases.flow import Terms
+from ...leases.hold import Hold
 from ...model import Entry, State
 from ...ops import Clear, Push, Read
-from ...outcomes import ALWAYS_RELEASE, RELEASE, Outcome, Park, Replay, RetryAfter
 from ...rules import REMEMBER
 from .client import Doing, Script, SimulatedClient
 from .convergence import Call, Convergence
@@ -50,6 +50,7 @@ class ClaimingClient(SimulatedClient):
     def __init__(self, world: World, driver: SimulatedDriver, tasks: int) -> None:
         cached = world.chance.random() < 0.5
         super().__init__(world, driver, tasks, Cache(ttl=_CACHE_TTL, clock=driver.clock) if cached else None)
+        self.flights = Flights(self.context)
 
     def _call(self, key: str, fingerprint: str = "", cached: float = 0.0) -> Call:
         return Call(self.driver, key, fingerprint, self.world.truth.now(), cached)
@@ -64,14 +65,14 @@ class ClaimingClient(SimulatedClient):
         key, wait, fingerprint = self.pick(self.world.keys), self.pick(_WAITS), self.pick(_PRINTS)
         agreed, call = self._agreement(wait), self._call(key, fingerprint, _CACHE_TTL)
         try:
-            known: Any = recalled(self.core, key, fingerprint, agreed, _told)
+            known: Any = recalled(self.flights, key, fingerprint, agreed, _told)
         except Mismatch:
             told.mismatched(call)
             return
         if known is not None:
             told.finished(call, known[0])
             return
-        run: Run = yield Doing(claiming(self.core, key, fingerprint, agreed, _told), wait, key)
+        run: Run = yield Doing(claiming(self.flights, key, fingerprint, agreed, _told), wait, key)
         call = call._replace(cached=0.0)
         if run.error is not None:
             self._refused(run, call, [key])
@@ -95,7 +96,7 @@ class ClaimingClient(SimulatedClient):
         holds = [result for result in run.result if isinstance(result, Hold)]
         for hold in holds:
             hold.keep(agreed.renew, math.inf)
-            self.core.keep(hold)
+            self.context.keep(hold)
         for key, result in zip(keys, run.result, strict=True):
             if isinstance(result, Done):
                 self.world.convergence.finished(calls[key], result)
@@ -121,7 +122,7 @@ class ClaimingClient(SimulatedClient):
         elif chance < 0.85:
             yield from self._fail(hold, agreed)
         elif chance < 0.92:
-            run: Run = yield Doing(let_go_of(hold, self.core.desk))
+            run: Run = yield Doing(release_claim(hold, self.flights))
             if run.error is None:
                 self.check_released(hold, run.result)
         else:  # stuck: it comes back when another may have the claim, or never
@@ -131,10 +132,12 @@ class ClaimingClient(SimulatedClient):
                 yield from self._publish(hold, agreed)
 
     def _publish(self, hold: Hold, agreed: Agreement) -> Script:
-        kept, desk = b"b" + hold.owner.encode(), self.core.desk
+        kept, flights = b"b" + hold.owner.encode(), self.flights
         call = self._call(hold.key, hold.fingerprint)
         for _ in range(3):
-            run: Run = yield Doing(publish(hold, kept, agreed.keep, agreed.terms, desk, lambda: ""), agreed.terms.wait)
+            run: Run = yield Doing(
+                publish(hold, kept, agreed.keep, agreed.terms, flights, lambda: ""), agreed.terms.wait
+            )
             if run.error is None:
                 self.world.convergence.published(call, kept, *run.result)
                 self._check_revoked(hold, agreed.keep)
@@ -158,7 +161,7 @@ class ClaimingClient(SimulatedClient):
         def letter(park: Park) -> Push:
             return Push(park.group, hold.owner, kept)
 
-        run: Run = yield Doing(fail(hold, what, kept, agreed.keep, self.core.desk, letter))
+        run: Run = yield Doing(fail(hold, what, kept, agreed.keep, self.flights, letter))
         if run.error is None:
             self.world.convergence.failed(hold, kept, run.result)
         else:
@@ -166,8 +169,8 @@ class ClaimingClient(SimulatedClient):
 
     def _drop(self, hold: Hold) -> None:
         """Renews it no more; it ends with its time."""
-        self.core.book.remove(hold)
-        self.core.book.ring(hold.key)
+        self.context.keeper.remove(hold)
+        self.context.keeper.wake(hold.key)
 
     # -- admin
 
@@ -176,7 +179,7 @@ class ClaimingClient(SimulatedClient):
         key, truth = self.pick(self.world.keys), self.world.truth
         outcome = truth.outcomes.standing(key, truth.now())
         expected = outcome.value if outcome is not None and self.chance() < 0.8 else b"b?"
-        self.core.desk.flights.forget(key)
+        self.flights.forget(key)
         run: Run = yield Doing(reset(key, lambda kept: kept == expected))
         if run.error is None and run.result:
             gone = [outcome for outcome in truth.outcomes.of[key] if outcome.ended and outcome.value == expected]

@@ -6,13 +6,13 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ...cache import Cache
-from ...core import Core
 from ...drivers.simulated import Run, SimulatedDriver
 from ...events import Event, Renewed
-from ...flows.hold import Hold
-from ...flows.renewal import keep_renewing, keep_watching
-from ...flows.requests import Flow
+from ...flow import Flow
 from ...holder import Signature
+from ...leases.context import Context
+from ...leases.hold import Hold
+from ...leases.keeper import keep_renewing, keep_watching
 from ...model import Released
 from ...ops import Op
 from ...rules import COMPENSATE, REMEMBER
@@ -103,9 +103,9 @@ class SimulatedClient:
         self.world = world
         self.driver = driver
         self.chance = world.chance.random
-        self.core = Core(
+        self.context = Context(
             self,  # type: ignore[arg-type]  # asked only for what goes into terms, which the scripts make themselves
-            ring=driver.lines.tell,
+            wake=driver.lines.tell,
             hook=self._told,
             cache=cache,
             start_keeping=self._start_keeping,
@@ -120,10 +120,10 @@ class SimulatedClient:
 
     def _start_keeping(self) -> None:
         for loop in (keep_renewing, keep_watching):
-            self.keepers.append(self.driver.run(loop(self.core.book), self._keeper_ended))
+            self.keepers.append(self.driver.run(loop(self.context.keeper), self._keeper_ended))
 
     def _keeper_ended(self, run: Run) -> None:
-        if run.error is not None or not self.core.book.closed:
+        if run.error is not None or not self.context.keeper.closed:
             self.world.history.violated("renewal never dies", f"a keeper of {self.driver.name} ended: {run.error!r}")
 
     def _told(self, event: Event) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ...claims.flights import Done
+from ...claims.policy import Failing
 from ...drivers.simulated import SimulatedDriver
 from ...drivers.trying import ONE_TRY
-from ...flows.flight import Done
-from ...flows.hold import Hold
+from ...leases.hold import Hold
 from ...model import Entry, Released
-from ...outcomes import Failing
 from ...stores.transitions import us
 from .history import History
 from .outcomes import Outcome

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...drivers.simulated import Run
-from ...flows.reservation import Terms, Ticket
 from ...model import Allowance
 from ...ops import Hit, Op, Reply
+from ...reservations.flow import Terms, Ticket
 from ...stores.transitions import us
 from .history import History
 

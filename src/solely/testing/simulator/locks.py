@@ -6,11 +6,14 @@ import math
 from typing import Any
 
 from ...drivers.simulated import Run
-from ...faces import marking
-from ...flows.hold import HANDED_OVER, Hold
-from ...flows.lock import Terms
-from ...flows.requests import Flow
-from ...handles.lease import LeaseFace
+from ...flow import Flow
+from ...leases.context import Context
+from ...leases.flow import Terms
+from ...leases.hold import HANDED_OVER, Hold
+from ...leases.lease import LeaseBase
+from ...locks.calls import acquiring, acquiring_all, kept, resuming
+from ...locks.handle import releasing_all
+from ...marks import calls as marking
 from ...model import Entry, State
 from ...ops import Clear, Read
 from .client import Doing, Script, SimulatedClient, Task
@@ -30,11 +33,11 @@ _CLIMATES = (
 )
 
 
-class SimulatedLease(LeaseFace):
+class SimulatedLease(LeaseBase):
     """A lease in the hands of a script."""
 
-    def __init__(self, hold: Hold) -> None:
-        self._hold, self._since = hold, hold.sent
+    def __init__(self, hold: Hold, context: Context) -> None:
+        self._hold, self._context = hold, context
 
     def __repr__(self) -> str:
         return f"lease of {self._hold.key} under {self._hold.fence}"
@@ -52,12 +55,12 @@ class LockingClient(SimulatedClient):
 
     def _lease(self, hold: Hold) -> SimulatedLease:
         hold.keep(renew=self.chance() < 0.5, max_hold=3.0 if self.chance() < 0.2 else math.inf)
-        return self.core.kept(SimulatedLease(hold))
+        return kept(self.context, SimulatedLease(hold, self.context))
 
     def lock(self) -> Script:
         """Takes one key, with or without waiting."""
         key, wait = self.pick(self.world.keys), self.pick(_WAITS)
-        run: Run = yield Doing(self.core.taking(key, self._terms(wait), self._lease), wait, key)
+        run: Run = yield Doing(acquiring(self.context, key, self._terms(wait), self._lease), wait, key)
         if run.error is None:
             yield from self._use([run.result])
         else:
@@ -71,7 +74,7 @@ class LockingClient(SimulatedClient):
         keys = list(self.world.keys)
         self.world.chance.shuffle(keys)
         keys, wait = keys[:2], self.pick(_WAITS[1:])
-        run: Run = yield Doing(self.core.taking_all(keys, self._terms(wait), self._lease), wait)
+        run: Run = yield Doing(acquiring_all(self.context, keys, self._terms(wait), self._lease), wait)
         if run.error is None:
             yield from self._use(run.result)
         else:
@@ -86,14 +89,14 @@ class LockingClient(SimulatedClient):
                 self._write(lease._hold)
             self.world.trouble(self)
             if self.chance() < 0.5:
-                yield Doing(self.core.renewing(leases[0], self.pick(_TTLS)))
+                yield Doing(leases[0]._renewing(self.pick(_TTLS)))
         if self.chance() < 0.1 and len(leases) == 1:
             self._hand_over(leases[0])
         elif self.chance() < 0.9:
             yield from self._let_go(leases)
         else:
             for lease in leases:  # forgotten: it ends with its time
-                self.core.drop(lease, "forgotten")
+                lease._drop("forgotten")
                 self.world.beliefs.ends(lease._hold)
 
     def _write(self, hold: Hold) -> None:
@@ -109,9 +112,9 @@ class LockingClient(SimulatedClient):
         repeated = False
         for _ in range(2 if self.chance() < 0.1 else 1):
             if len(leases) == 1:
-                run: Run = yield Doing(self.core.releasing(leases[0]))
+                run: Run = yield Doing(leases[0]._releasing())
             else:
-                run = yield Doing(self.core.releasing_all(leases))
+                run = yield Doing(releasing_all(leases))
             if run.error is None:
                 outcomes = run.result if len(leases) > 1 else [run.result]
                 for lease, outcome in zip(leases, outcomes, strict=True):
@@ -121,7 +124,7 @@ class LockingClient(SimulatedClient):
     def _hand_over(self, lease: SimulatedLease) -> None:
         """Another client goes on with the lease, from its token."""
         token = lease.token
-        self.core.drop(lease, HANDED_OVER)
+        lease._drop(HANDED_OVER)
         self.world.beliefs.ends(lease._hold)
         heir = self.pick(self.world.clients)
         if not heir.driver.dead:
@@ -129,7 +132,7 @@ class LockingClient(SimulatedClient):
             heir.driver.after(self.chance() * 0.5, heir.tasks[-1].go_on)
 
     def _inherit(self, token: str) -> Script:
-        run: Run = yield Doing(self.core.resuming(token, self._lease))
+        run: Run = yield Doing(resuming(token, self._lease))
         if run.error is None:
             yield from self._use([run.result])
 
@@ -139,7 +142,9 @@ class LockingClient(SimulatedClient):
         """Marks one key, which may extend its mark, or several at once."""
         keys = self.world.marks if self.chance() < 0.5 else [self.pick(self.world.marks)]
         ttl, one = self.pick(_MARKINGS)
-        flow: Flow[Any] = one(self.core, keys[0], ttl) if len(keys) == 1 else marking.first_many(self.core, keys, ttl)
+        flow: Flow[Any] = (
+            one(self.context, keys[0], ttl) if len(keys) == 1 else marking.first_many(self.context, keys, ttl)
+        )
         run: Run = yield Doing(flow)
         truth = self.world.truth
         answers = run.result if isinstance(run.result, list) else [run.result] * len(keys)
@@ -151,7 +156,7 @@ class LockingClient(SimulatedClient):
 
     def forget(self) -> Script:
         """Takes away the mark that is there."""
-        yield Doing(marking.forget(self.core, self.pick(self.world.marks)))
+        yield Doing(marking.forget(self.context, self.pick(self.world.marks)))
 
     # -- admin
 

@@ -7,12 +7,13 @@ import math
 from collections.abc import Generator
 from typing import Any
 
+from ...breakers import flow as breaker
 from ...drivers.simulated import Run
 from ...errors import ReservationMismatch, UnknownReservation
-from ...flows import breaker, lock
-from ...flows.hold import Hold
-from ...flows.reservation import QUIET, RESERVED, Answer, Terms, Ticket, expire, record, release, reserve
+from ...leases import flow as lock
+from ...leases.hold import Hold
 from ...ops import Acquire, Finish, Op, Reply
+from ...reservations.flow import QUIET, RESERVED, Answer, Terms, Ticket, expire, record, release, reserve
 from ...resilience.circuit import Rule
 from ...rules import REMEMBER
 from ...stores.transitions import us
@@ -90,7 +91,7 @@ class ReservingClient(SimulatedClient):
             return
         self.world.limits.granted(answer.ticket, terms)
         answer.hold.keep(self.chance() < 0.6, math.inf)
-        self.core.keep(answer.hold)
+        self.context.keep(answer.hold)
         self.relies_on(answer.hold)
         yield from self._use(answer.hold, answer.ticket)
 
@@ -110,7 +111,7 @@ class ReservingClient(SimulatedClient):
         self.world.beliefs.ends(hold)
         chance = self.chance()
         if chance < 0.1:  # forgotten, or left to another process
-            self.core.book.remove(hold)
+            self.context.keeper.remove(hold)
             heir = self.pick(self.world.clients)
             if chance < 0.05 and not heir.driver.dead:
                 heir.tasks.append(Task(heir, heir.finish(hold, ticket, sent)))
@@ -120,7 +121,7 @@ class ReservingClient(SimulatedClient):
 
     def finish(self, hold: Hold, ticket: Ticket, sent: bool) -> Script:
         """Says what became of it."""
-        self.core.book.remove(hold)
+        self.context.keeper.remove(hold)
         if sent:
             yield from self._record(ticket)
         else:
@@ -187,7 +188,7 @@ class ReservingClient(SimulatedClient):
         yield self.chance() * self.pick(self.world.manners.work)
         self.world.trouble(self)
         if passed.trial is not None:
-            self.core.book.remove(passed.trial)
+            self.context.keeper.remove(passed.trial)
         began = self.driver.timeline.now
         if passed.trial is not None and self.chance() < 0.1:  # nobody knows how it went
             trials.dropped(passed.trial)
@@ -201,7 +202,7 @@ class ReservingClient(SimulatedClient):
 
     def _trial(self, hold: Hold) -> Hold:
         hold.keep(True, math.inf)
-        self.core.keep(hold)
+        self.context.keep(hold)
         return hold
 
     def call(self) -> Script:

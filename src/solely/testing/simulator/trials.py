@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ...breakers.flow import Pass, Standing
 from ...drivers.simulated import SimulatedDriver
-from ...flows.breaker import Pass, Standing
-from ...flows.hold import Hold
+from ...leases.hold import Hold
 from ...model import Entry
 from ...ops import Advance, Op, Reply
 from ...resilience.circuit import Rule

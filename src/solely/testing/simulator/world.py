@@ -136,7 +136,7 @@ class World:
         living = [client for client in self.clients if not client.driver.dead]
         if all(task.over for client in living for task in client.tasks):
             for client in living:
-                client.driver.run(client.core.closing(), lambda run: None)
+                client.driver.run(client.context.closing(), lambda run: None)
 
     def _run(self) -> None:
         if not self.timeline.run(_MOST_EVENTS):

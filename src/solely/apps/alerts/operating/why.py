@@ -7,9 +7,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ....flows.deadletter import Letter
-from ....flows.queue import ItemInfo
+from ....dead_letters.flow import Letter
 from ....model import State
+from ....queues.flow import ItemInfo
 from ....rules import MAX_TTL, seconds
 from ....service.routes import Answer
 from ..deciding.acknowledgements import Acknowledgement

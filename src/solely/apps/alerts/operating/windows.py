@@ -8,7 +8,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from ....client import AsyncClient
-from ....handles.reservation import ReservationInfo
+from ....reservations.handle import ReservationInfo
 from ....service.api.times import moment
 from ....service.routes import Answer
 from ..model import FIRING, RESOLVED, Status, fingerprint_prefix, own, reservation_key, resolved_key

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from .... import AsyncClient, AsyncItem, StoreUnavailable
-from ....flows.queue import ItemInfo
+from ....queues.flow import ItemInfo
 from ..model import own
 
 T = TypeVar("T")

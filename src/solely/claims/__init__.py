@@ -1,0 +1,1 @@
+"""Claims (idempotency): one caller runs the work, everyone else gets its result."""

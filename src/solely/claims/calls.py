@@ -1,0 +1,150 @@
+"""Claiming: what blocking and awaited claims do alike, from the caller's words to the claim that answers them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from .. import events
+from ..errors import InvalidInput, Mismatch, NotKept, WorkFailed
+from ..flow import Flow
+from ..leases.context import Context
+from ..leases.hold import Hold, Unguarded
+from ..leases.token import read_token
+from ..model import Entry, State
+from ..rules import Seconds, local_clock, stored_key, ttl_seconds
+from ..values import encode, is_expected
+from .claim import Agreement, ClaimBase
+from .fingerprint import Fingerprint, fingerprint
+from .flights import Done, Flights
+from .flow import Result, claim, claim_many, refuse_other
+from .policy import ALWAYS_RELEASE, Policy
+from .publish import reset
+
+C = TypeVar("C", bound=ClaimBase)
+R = TypeVar("R")
+Make = Callable[[str, Result, float, Agreement], C]  # the handle of an answered claim
+
+
+def agreement(
+    context: Context, ttl: Seconds, wait: Seconds, keep: Seconds, policy: Policy | None, purpose: str, renew: bool
+) -> Agreement:
+    """What the caller asks for, checked; InvalidInput before anything is sent."""
+    if policy is not None and not isinstance(policy, Policy):
+        raise InvalidInput(f"a policy must be a solely.Policy, not {type(policy).__name__}")
+    if purpose:
+        context.info(purpose)  # InvalidInput if it is no text
+    return Agreement(context.terms(ttl, wait, 0.0), ttl_seconds(keep, "keep"), policy or ALWAYS_RELEASE, purpose, renew)
+
+
+def digest(payload: Any, key: str) -> str:
+    """The fingerprint as it is kept; "" if there is none."""
+    if payload is None:
+        return ""
+    return (payload if isinstance(payload, Fingerprint) else fingerprint(payload)).of(key)
+
+
+def recalled(flights: Flights, key: str, print: str, agreed: Agreement, make: Make[C]) -> C | None:
+    """The claim, if the cache knows that it is finished; Mismatch if that was for another payload."""
+    context, done = flights.context, flights.known(key)
+    if done is None:
+        return None
+    try:
+        refuse_other(key, print, done.fingerprint)
+    except Mismatch as refusal:
+        _mismatched(context, refusal)
+        raise
+    if context.hook is not None:
+        context.hook(events.Replayed(key, 0.0, cached=True))
+    return make(key, done, 0.0, agreed)
+
+
+def claiming(flights: Flights, key: str, print: str, agreed: Agreement, make: Make[C]) -> Flow[C]:
+    """The claim: won, and then kept; finished; or timed out. Mismatch if it is another payload's."""
+    flow = _claiming(flights, key, print, agreed, make)
+    return flights.context.or_proceed(key, "claim", flow, lambda: _unguarded(key, agreed, make))
+
+
+def _claiming(flights: Flights, key: str, print: str, agreed: Agreement, make: Make[C]) -> Flow[C]:
+    context = flights.context
+    try:
+        info, keep = context.info(agreed.purpose), partial(_keep, context, agreed)
+        result, waited = yield from claim(key, agreed.terms, flights, print, info, keep)
+    except Mismatch as refusal:
+        _mismatched(context, refusal)
+        raise
+    if context.hook is not None:
+        context.hook(_event(key, result, waited))
+    return make(key, result, waited, agreed)
+
+
+def claiming_many(
+    context: Context, keys: Sequence[str], payloads: Sequence[Any] | None, agreed: Agreement, make: Make[C]
+) -> Flow[list[C]]:
+    """The claims in the order of the keys; InvalidInput, at once, if there is not one payload per key."""
+    if payloads is not None and len(payloads) != len(keys):
+        raise InvalidInput(f"{len(payloads)} fingerprints were given for {len(keys)} keys; give one per key, or none")
+    if not keys:
+        return _claiming_many(context, keys, [], agreed, make)
+    prints = [""] * len(keys) if payloads is None else [digest(*one) for one in zip(payloads, keys, strict=True)]
+    flow = _claiming_many(context, keys, prints, agreed, make)
+    return context.or_proceed(keys[0], "claim_many", flow, lambda: [_unguarded(key, agreed, make) for key in keys])
+
+
+def _claiming_many(
+    context: Context, keys: Sequence[str], prints: Sequence[str], agreed: Agreement, make: Make[C]
+) -> Flow[list[C]]:
+    try:
+        results = yield from claim_many(keys, agreed.terms.ttl, prints, context.info(agreed.purpose))
+    except Mismatch as refusal:
+        _mismatched(context, refusal)
+        raise
+    claims = list(zip(keys, results, strict=True))
+    for key, result in claims:
+        if isinstance(result, Hold):
+            _keep(context, agreed, result)
+        if context.hook is not None:
+            context.hook(_event(key, result, 0.0))
+    return [make(key, result, 0.0, agreed) for key, result in claims]
+
+
+def _keep(context: Context, agreed: Agreement, hold: Hold) -> None:
+    hold.keep(agreed.renew, math.inf)
+    context.keep(hold)
+
+
+def _event(key: str, result: Result, waited: float) -> events.Event:
+    if isinstance(result, Hold):
+        return events.Claimed(key, result.fence, result.attempts, waited)
+    return events.Replayed(key, waited) if isinstance(result, Done) else events.TimedOut(key, waited)
+
+
+def _mismatched(context: Context, refusal: Mismatch) -> None:
+    if context.hook is not None:
+        context.hook(events.Mismatched(stored_key("claim", refusal.key)))
+
+
+def _unguarded(key: str, agreed: Agreement, make: Make[C]) -> C:
+    hold = Unguarded(key, agreed.terms.ttl, local_clock())
+    hold.attempts = 1
+    return make(key, hold, 0.0, agreed)
+
+
+def resumed(token: str, agreed: Agreement, make: Make[C]) -> C:
+    """The claim that the token names, as if it were held still; InvalidInput if it names none."""
+    told = read_token(token)
+    if not told.key.startswith("claim/"):
+        raise InvalidInput("this token is of no claim; give what the claim's hand_over() returned")
+    entry = Entry(told.key, State.HELD, told.fence, told.ttl, fingerprint=told.fingerprint)
+    hold = Hold(told.key, told.owner, told.ttl, entry, local_clock(), True, local_clock)
+    return make(told.key, hold, 0.0, agreed)
+
+
+def resetting(flights: Flights, key: str, expected: Any) -> Flow[bool]:
+    """True if the expected outcome was there and is gone; InvalidInput, at once, if it can never have been there."""
+    if not isinstance(expected, NotKept | WorkFailed):
+        encode(expected)
+    flights.forget(key)
+    return reset(key, lambda kept: is_expected(kept, expected, key))

@@ -1,0 +1,113 @@
+"""Fingerprints: what was asked for, as a short digest, so that one key cannot stand for two different requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+from ..errors import InvalidInput
+
+_DIGEST_BYTES = 16  # 128 bits: nobody finds two payloads of one digest by chance
+_KEY_BYTES = 64  # the most that BLAKE2b takes; a longer secret is hashed to it
+
+_to_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
+class Fingerprint:
+    """What a claim's payload is compared by. `of(key)` is the digest that is kept: keyed by the secret and by the
+    claim's own key, so that equal payloads under two keys cannot be told to be equal."""
+
+    __slots__ = ("_secret", "_source")
+
+    def __init__(self, source: bytes, secret: bytes = b"") -> None:
+        self._source = source
+        self._secret = blake2b(secret).digest() if len(secret) > _KEY_BYTES else secret
+
+    def of(self, key: str) -> str:
+        """The digest, as 32 hex digits."""
+        text = key.encode() + b"\0" + self._source  # no key has a NUL
+        return blake2b(text, digest_size=_DIGEST_BYTES, key=self._secret).hexdigest()
+
+
+def fingerprint(
+    payload: Any, *, include: Iterable[str] = (), exclude: Iterable[str] = (), secret: bytes = b""
+) -> Fingerprint:
+    """A fingerprint of text, bytes or anything JSON-able; equal JSON is equal whatever its order, spaces and 1 or 1.0.
+
+    `include` and `exclude` name fields by their path ("customer.id"; through a list, in each of its elements): only
+    the included count, less the excluded; text is then read as JSON. InvalidInput if the payload cannot be read so.
+    """
+    if type(payload) is str and not include and not exclude and not secret:  # the usual case
+        return Fingerprint(b"=" + payload.encode(errors="surrogatepass"))
+    if isinstance(include, str) or isinstance(exclude, str):
+        raise InvalidInput("give include and exclude as lists of paths, not as one text")
+    wanted, unwanted = [_path(one) for one in include], [_path(one) for one in exclude]
+    if not isinstance(secret, bytes):
+        raise InvalidInput(f"a secret must be bytes, not {type(secret).__name__}")
+    if isinstance(payload, Fingerprint):
+        raise InvalidInput("this is a fingerprint already; give the payload")
+    if isinstance(payload, str | bytes):
+        if not wanted and not unwanted:
+            return Fingerprint(
+                b"=" + (payload if isinstance(payload, bytes) else payload.encode(errors="surrogatepass")), secret
+            )
+        payload = _parsed(payload)
+    try:
+        plain = _canonical(payload)
+        for path in unwanted:
+            _drop(plain, path)
+        kept = [_pick(plain, path) for path in wanted] if wanted else plain
+        text = _to_json(kept)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"a fingerprint needs text, bytes or what is JSON-able: {error}") from None
+    return Fingerprint(b"j" + text.encode(), secret)
+
+
+def _path(path: Any) -> list[str]:
+    if not isinstance(path, str) or not all(path.split(".")):
+        raise InvalidInput(f"a path of fields is text such as 'customer.id', not {path!r}")
+    return path.split(".")
+
+
+def _parsed(text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"include and exclude need a payload that is JSON; this is not: {error}") from None
+
+
+def _canonical(value: Any) -> Any:
+    """A copy of what is JSON-able, in which numbers that are equal look equal (RFC 8785)."""
+    if isinstance(value, dict):
+        return {_name(key): _canonical(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_canonical(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _name(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"names of fields must be text, not {key!r}")
+    return key
+
+
+def _drop(value: Any, path: list[str]) -> None:
+    if isinstance(value, list):
+        for one in value:
+            _drop(one, path)
+    elif isinstance(value, dict):
+        if len(path) == 1:
+            value.pop(path[0], None)
+        elif path[0] in value:
+            _drop(value[path[0]], path[1:])
+
+
+def _pick(value: Any, path: list[str]) -> Any:
+    """What stands at the path; [] where there is nothing, [it] where there is, so that null is not nothing."""
+    if not path:
+        return [value]
+    if isinstance(value, list):
+        return [_pick(one, path) for one in value]
+    return _pick(value[path[0]], path[1:]) if isinstance(value, dict) and path[0] in value else []

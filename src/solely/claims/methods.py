@@ -1,0 +1,236 @@
+"""Claims (idempotency): one wins the right to run, everyone else gets its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from ..leases.context import AsyncMethods, Methods, keys_of
+from ..rules import Seconds, stored_key
+from .arguments import CallArguments, Key
+from .calls import agreement, claiming, claiming_many, digest, recalled, resetting, resumed
+from .claim import Agreement
+from .flights import Flights
+from .flow import Result
+from .handle import AsyncClaim, Claim
+from .policy import DAY, Policy
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Claims(Methods):
+    """Claims, for threads."""
+
+    _flights: Flights
+
+    def claim(
+        self,
+        key: str,
+        *,
+        ttl: Seconds = 30.0,
+        wait: Seconds = 5.0,
+        keep: Seconds = DAY,
+        fingerprint: Any = None,
+        purpose: str = "",
+        renew: bool = True,
+        policy: Policy | None = None,
+    ) -> Claim:
+        """The claim: `won` (run it, then publish), `cached` (the winner's outcome) or `timed_out` after `wait`.
+
+        A won claim is renewed at half its ttl until it is published or released. If its holder fails or dies, one who
+        waits takes over. `fingerprint`: the payload; the same key with another one raises Mismatch.
+        """
+        return self._claim(key, fingerprint, agreement(self._context, ttl, wait, keep, policy, purpose, renew))
+
+    def claim_many(
+        self,
+        keys: Iterable[str],
+        *,
+        ttl: Seconds = 30.0,
+        keep: Seconds = DAY,
+        fingerprints: Sequence[Any] | None = None,
+        purpose: str = "",
+        renew: bool = True,
+        policy: Policy | None = None,
+    ) -> list[Claim]:
+        """A claim per key, in order, in one round trip: nobody is waited for. Mismatch, with none won, if one is."""
+        stored = keys_of("claim", keys)
+        agreed = agreement(self._context, ttl, 0.0, keep, policy, purpose, renew)
+        return self._run(claiming_many(self._context, stored, fingerprints, agreed, self._claimed))
+
+    def idempotent(
+        self,
+        *,
+        key: Key,
+        ttl: Seconds = 30.0,
+        wait: Seconds = 5.0,
+        keep: Seconds = DAY,
+        fingerprint: Callable[..., Any] | None = None,
+        purpose: str = "",
+        policy: Policy | None = None,
+    ) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        """Calls of the function with the same key run it once; all get the same result, bytes or what is JSON-able.
+
+        `key`: a function of the call, or text such as "charge:{order.id}". Raises TimedOut if it still runs after
+        `wait`, NotKept if the result could not be kept, WorkFailed if the policy replays a failure.
+        """
+        agreed = agreement(self._context, ttl, wait, keep, policy, purpose, True)
+
+        def guard(work: Callable[P, T]) -> Callable[P, T]:
+            arguments = CallArguments(work, key, fingerprint, awaited=False)
+
+            @wraps(work)
+            def once(*args: P.args, **kwargs: P.kwargs) -> T:
+                claim = self._claim(
+                    arguments.key(args, kwargs), arguments.fingerprint(args, kwargs), agreed.now(self._context)
+                )
+                if not claim.won:
+                    return claim.result()  # type: ignore[no-any-return]
+                if policy is not None:  # which may park it
+                    claim.payload = arguments.payload(args, kwargs)
+                try:
+                    value = work(*args, **kwargs)
+                except BaseException as error:
+                    claim.__exit__(type(error), error, None)
+                    raise
+                return self._run(claim._concluding(value))
+
+            return once
+
+        return guard
+
+    def resume_claim(
+        self, token: str, *, keep: Seconds = DAY, wait: Seconds = 5.0, policy: Policy | None = None
+    ) -> Claim:
+        """The claim that another process won and handed over, to be published or failed; nothing is asked yet.
+
+        If it is another's by then, publishing says so.
+        """
+        return resumed(token, agreement(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
+
+    def reset(self, key: str, *, expected: Any) -> bool:
+        """Removes a finished claim, so that it runs again, if its outcome is the expected one; False if it is not.
+
+        `expected`: the value, or the WorkFailed or NotKept that `claim.result()` raises instead of one.
+        """
+        return self._run(resetting(self._flights, stored_key("claim", key), expected))
+
+    def _claim(self, key: str, payload: Any, agreed: Agreement) -> Claim:
+        stored = stored_key("claim", key)
+        print = digest(payload, stored)
+        known = recalled(self._flights, stored, print, agreed, self._claimed)
+        return known or self._run(claiming(self._flights, stored, print, agreed, self._claimed))
+
+    def _claimed(self, key: str, result: Result, waited: float, agreed: Agreement) -> Claim:
+        return Claim(self._flights, self._run, key, result, waited, agreed)
+
+
+class AsyncClaims(AsyncMethods):
+    """Claims, awaited."""
+
+    _flights: Flights
+
+    async def claim(
+        self,
+        key: str,
+        *,
+        ttl: Seconds = 30.0,
+        wait: Seconds = 5.0,
+        keep: Seconds = DAY,
+        fingerprint: Any = None,
+        purpose: str = "",
+        renew: bool = True,
+        policy: Policy | None = None,
+    ) -> AsyncClaim:
+        """The claim: `won` (run it, then publish), `cached` (the winner's outcome) or `timed_out` after `wait`.
+
+        A won claim is renewed at half its ttl until it is published or released. If its holder fails or dies, one who
+        waits takes over. `fingerprint`: the payload; the same key with another one raises Mismatch.
+        """
+        return await self._claim(key, fingerprint, agreement(self._context, ttl, wait, keep, policy, purpose, renew))
+
+    async def claim_many(
+        self,
+        keys: Iterable[str],
+        *,
+        ttl: Seconds = 30.0,
+        keep: Seconds = DAY,
+        fingerprints: Sequence[Any] | None = None,
+        purpose: str = "",
+        renew: bool = True,
+        policy: Policy | None = None,
+    ) -> list[AsyncClaim]:
+        """A claim per key, in order, in one round trip: nobody is waited for. Mismatch, with none won, if one is."""
+        stored = keys_of("claim", keys)
+        agreed = agreement(self._context, ttl, 0.0, keep, policy, purpose, renew)
+        return await self._run(claiming_many(self._context, stored, fingerprints, agreed, self._claimed))
+
+    def idempotent(
+        self,
+        *,
+        key: Key,
+        ttl: Seconds = 30.0,
+        wait: Seconds = 5.0,
+        keep: Seconds = DAY,
+        fingerprint: Callable[..., Any] | None = None,
+        purpose: str = "",
+        policy: Policy | None = None,
+    ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]]:
+        """Calls of the coroutine function with the same key run it once; all get the same result, bytes or what is
+        JSON-able.
+
+        `key`: a function of the call, or text such as "charge:{order.id}". Raises TimedOut if it still runs after
+        `wait`, NotKept if the result could not be kept, WorkFailed if the policy replays a failure.
+        """
+        agreed = agreement(self._context, ttl, wait, keep, policy, purpose, True)
+
+        def guard(work: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+            arguments = CallArguments(work, key, fingerprint, awaited=True)
+
+            @wraps(work)
+            async def once(*args: P.args, **kwargs: P.kwargs) -> T:
+                payload = arguments.fingerprint(args, kwargs)
+                claim = await self._claim(arguments.key(args, kwargs), payload, agreed.now(self._context))
+                if not claim.won:
+                    return claim.result()  # type: ignore[no-any-return]
+                if policy is not None:  # which may park it
+                    claim.payload = arguments.payload(args, kwargs)
+                try:
+                    value = await work(*args, **kwargs)
+                except BaseException as error:
+                    await claim.__aexit__(type(error), error, None)
+                    raise
+                return await self._run(claim._concluding(value))
+
+            return once
+
+        return guard
+
+    def resume_claim(
+        self, token: str, *, keep: Seconds = DAY, wait: Seconds = 5.0, policy: Policy | None = None
+    ) -> AsyncClaim:
+        """The claim that another process won and handed over, to be published or failed; nothing is asked yet.
+
+        If it is another's by then, publishing says so.
+        """
+        return resumed(token, agreement(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
+
+    async def reset(self, key: str, *, expected: Any) -> bool:
+        """Removes a finished claim, so that it runs again, if its outcome is the expected one; False if it is not.
+
+        `expected`: the value, or the WorkFailed or NotKept that `claim.result()` raises instead of one.
+        """
+        return await self._run(resetting(self._flights, stored_key("claim", key), expected))
+
+    async def _claim(self, key: str, payload: Any, agreed: Agreement) -> AsyncClaim:
+        stored = stored_key("claim", key)
+        print = digest(payload, stored)
+        known = recalled(self._flights, stored, print, agreed, self._claimed)
+        if known is not None:
+            return known
+        return await self._run(claiming(self._flights, stored, print, agreed, self._claimed))
+
+    def _claimed(self, key: str, result: Result, waited: float, agreed: Agreement) -> AsyncClaim:
+        return AsyncClaim(self._flights, self._run, key, result, waited, agreed)

@@ -1,0 +1,1 @@
+"""Dead letters: work that failed, kept until it is replayed or purged."""

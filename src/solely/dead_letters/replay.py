@@ -1,0 +1,186 @@
+"""Replay: a dead letter is run again, by one at a time, under the key that its work is deduplicated by.
+
+Who replays holds the claim of that key (or, where a letter has none, a key of its own), so a process that dies loses
+nothing: its hold expires and the letter is still there.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from .. import values
+from ..errors import Interrupted, InvalidInput, NotKept, StoreError, Unreadable, WorkFailed
+from ..flow import RUN, Ask, Flow, Run, Tell, replies_or_raise, undo
+from ..leases.hold import Hold
+from ..model import DONE, Entry, item_key
+from ..ops import Acquire, Clear, Finish, Mark, Read, Release
+from ..rules import stored_key
+from .flow import Letter, entries, failed_again, found, inspect, looks, queue_of, remove
+
+TTL = 30.0  # seconds, as a claim's; renewed while the handler runs, so it is how long a dead replayer blocks others
+KEEP = 86_400.0  # seconds that the success of a replay is remembered: as long as a claim's result by default
+
+
+class LetterOutcome(StrEnum):
+    """What became of a letter that was to be replayed."""
+
+    REPLAYED = "replayed"  # the handler ran and succeeded: the letter is gone
+    SKIPPED = "skipped"  # the work had succeeded meanwhile: the handler did not run, the letter is gone
+    FAILED = "failed"  # the handler ran and failed again: the letter stays
+    BUSY = "busy"  # somebody else runs it, or changed it since it was listed: the letter stays
+    GONE = "gone"  # there is no such letter any more
+    UNREADABLE = "unreadable"  # it, or the outcome of its claim, cannot be read: nothing was run, the letter stays
+
+
+class Taken(NamedTuple):
+    """A letter in hand, and the kept failure of its claim, which stands again should it fail."""
+
+    letter: Letter
+    hold: Hold
+    before: Entry | None
+
+
+def take(group: str, id: str, info: str, listed: Letter | None = None) -> Flow[Taken | LetterOutcome]:
+    """The letter, held; or why it need not or cannot be run now. `listed` is as the caller saw it: if it changed since,
+    another has run it."""
+    first = yield from inspect(group, id)
+    if first is None:
+        return LetterOutcome.GONE
+    if first.unreadable:
+        return LetterOutcome.UNREADABLE
+    key = stored_key("claim", first.key) if first.key else "replay/" + item_key(queue_of(group), id)
+    owner: str = yield Ask.OWNER
+    before: Entry | None = None
+    try:
+        held = yield from _acquire(key, owner, info, "")
+        if isinstance(held, Entry) and held.state is DONE:
+            succeeded = _is_success(held)
+            if succeeded is None:
+                return LetterOutcome.UNREADABLE
+            if succeeded:
+                yield from remove([first], "its work had succeeded")
+                return LetterOutcome.SKIPPED
+            before = held
+            yield Clear(key, held.fence, "a dead letter is replayed")
+            held = yield from _acquire(key, owner, info, held.fingerprint)
+        if isinstance(held, Entry):
+            return LetterOutcome.BUSY
+        return (yield from _look(first, held, before, listed))
+    except (Interrupted, StoreError):
+        yield from _as_before(key, owner, before)
+        raise
+
+
+def _as_before(key: str, owner: str, before: Entry | None) -> Flow[None]:
+    """Undoes a take, however far it got: a failure that was cleared is kept again, unless another took the key."""
+    if before is None:
+        yield from undo([Release(key, owner, True)])
+        return
+    again = Acquire(key, owner, TTL, before.info, fingerprint=before.fingerprint)
+    yield from _surely([again, Finish(key, owner, before.value or b"", before.left)])
+
+
+def _acquire(key: str, owner: str, info: str, fingerprint: str) -> Flow[Hold | Entry]:
+    """The hold; else the entry that is in the way, or that was answered too late to be of use."""
+    entry: Entry = yield Acquire(key, owner, TTL, info, fingerprint=fingerprint, value=True)
+    run: Run = yield RUN
+    sent, doubtful, now = run.sent, run.doubtful, run.now()
+    if entry.owner == owner:
+        hold = Hold(key, owner, TTL, entry, sent, doubtful, run.now)
+        if now < hold.deadline:
+            return hold
+    if entry.owner == owner or (doubtful and entry.state is not DONE):
+        yield Release(key, owner, True)
+    return entry
+
+
+def _look(first: Letter, hold: Hold, before: Entry | None, listed: Letter | None) -> Flow[Taken | LetterOutcome]:
+    """Now that nobody else runs it: is the letter still there, as it was listed, and not done meanwhile?"""
+    marks = [Read(stored_key("mark", first.key))] if first.key else []
+    item, beside, *seen = entries((yield [*looks(first.group, [first.id]), *marks]))
+    letter = found(item, beside)
+    taken = Taken(letter or first, hold, before)
+    if letter is None:
+        yield from give_back(taken)
+        return LetterOutcome.GONE
+    if any(mark.state is DONE and mark.fence != letter.mark for mark in seen):
+        yield from give_back(taken)
+        yield from remove([letter], "its work had succeeded")
+        return LetterOutcome.SKIPPED
+    if listed is not None and (letter.fence, letter.attempts) != (listed.fence, listed.attempts):
+        yield from give_back(taken)
+        return LetterOutcome.BUSY
+    return taken
+
+
+def succeeded(taken: Taken, result: Any) -> Flow[bool]:
+    """The letter is gone, and its key is done: claims of it are answered with the result, marks say seen.
+
+    False if the hold had been lost, so that another may have run it as well. The success is kept before the letter
+    goes: should we die in between, the next replay does nothing.
+    """
+    letter, hold, _ = taken
+    mine = True
+    if letter.key:
+        mark = Mark(stored_key("mark", letter.key), hold.owner, KEEP, extend=True)
+        entry, _ = yield from _surely([Finish(hold.key, hold.owner, _kept(result), KEEP), mark])
+        mine = entry.owner == hold.owner
+        yield Tell(hold.key)  # those of this process who wait for the claim look at once
+    yield from remove([letter], "replayed")
+    if not letter.key:
+        yield from give_back(taken)
+    return mine
+
+
+def failed(taken: Taken, error: BaseException | str, at: datetime) -> Flow[None]:
+    """The letter stays, with one more failure; what its key said before it says again."""
+    yield from _surely([failed_again(taken.letter, error, at, 1, taken.letter.mark)])
+    yield from give_back(taken)
+
+
+def give_back(taken: Taken) -> Flow[None]:
+    """Lets go of the letter, as if nobody had run it."""
+    hold, before = taken.hold, taken.before
+    if before is not None:
+        yield from _surely([Finish(hold.key, hold.owner, before.value or b"", before.left)])
+        yield Tell(hold.key)
+        return
+    try:
+        yield Release(hold.key, hold.owner, hold.doubtful)
+    except Interrupted:
+        yield Release(hold.key, hold.owner, True)
+        raise
+
+
+def _surely(ops: list[Any]) -> Flow[list[Any]]:
+    """The replies; an interrupted caller's ops are performed all the same: what they tell has happened."""
+    try:
+        return replies_or_raise((yield ops))
+    except Interrupted:
+        yield ops
+        raise
+
+
+def _is_success(claim: Entry) -> bool | None:
+    """True if the work succeeded, False if it failed for good; None if that cannot be read."""
+    try:
+        values.decode(claim.value, claim.name)
+    except WorkFailed:
+        return False
+    except Unreadable:
+        return None
+    except NotKept:  # done, and its result was not kept
+        pass
+    return True
+
+
+def _kept(result: Any) -> bytes:
+    """The result as claims keep it; a tombstone for one that cannot be kept."""
+    try:
+        kept = values.encode(result)
+    except InvalidInput as error:
+        return values.tombstone(str(error))
+    why = values.too_large(kept)
+    return values.tombstone(why) if why else kept

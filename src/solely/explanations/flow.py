@@ -1,0 +1,194 @@
+"""Explain: all that is known under one name, and why a call for it would be refused; changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from .. import values
+from ..breakers.flow import standing_of
+from ..errors import NotKept, Unreadable, WorkFailed
+from ..flow import Flow, replies_or_raise
+from ..holder import describe, since_of
+from ..leases.flow import Here
+from ..model import Entry, State
+from ..ops import Read
+from ..watermarks import flow as watermark
+
+KINDS = ("lock", "mark", "claim", "reservation", "watermark", "breaker")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One kind of entry under the name. `waiters` are processes that wait at the store, `waiting_here` callers of this
+    client; `here`: this client holds it; `value` says what is kept; `why` is empty if a call would be granted."""
+
+    kind: str
+    state: State
+    holder: str
+    here: bool
+    since: datetime | None
+    left: float
+    fence: int
+    attempts: int
+    refused: int
+    waiters: int
+    waiting_here: int
+    size: int
+    value: str
+    why: str
+
+    @property
+    def known(self) -> bool:
+        """True if there is anything to say."""
+        return bool(self.state is not State.FREE or self.attempts or self.waiters or self.waiting_here)
+
+    def __str__(self) -> str:
+        lines = [_headline(self), _counts(self), self.value, self.why]
+        return "\n".join(
+            f"  {head:<12} {line}" for head, line in zip((self.kind, "", "", ""), _told(lines), strict=False)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What is known under a name, side by side; `str()` says it to a person. Limits are not shown: a store counts their
+    hits, and answers only those who hit."""
+
+    key: str
+    sides: tuple[Side, ...]
+
+    def __getitem__(self, kind: str) -> Side:
+        """The side of this kind; KeyError if there is no such kind."""
+        for side in self.sides:
+            if side.kind == kind:
+                return side
+        raise KeyError(kind)
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """Why calls for this name would be refused; empty if none would be."""
+        return tuple(side.why for side in self.sides if side.why)
+
+    def __str__(self) -> str:
+        known = [str(side) for side in self.sides if side.known]
+        return "\n".join([self.key, *(known or ["  free: nothing is held, done or waited for under this name"])])
+
+
+def explain(key: str, here: Here, waiting: Callable[[str], int]) -> Flow[Explanation]:
+    """All sides of the name, as the store sees them at one moment; `waiting` counts the callers of this process."""
+    entries: list[Entry] = replies_or_raise((yield [Read(f"{kind}/{key}") for kind in KINDS]))
+    return Explanation(key, tuple(_side(entry, entry.key in here, waiting(entry.key)) for entry in entries))
+
+
+def _side(entry: Entry, here: bool, waiting: int) -> Side:
+    holder = describe(entry.info)
+    return Side(
+        kind=entry.kind,
+        state=entry.state,
+        holder=holder,
+        here=here and entry.state is State.HELD,
+        since=since_of(entry.info),
+        left=entry.left,
+        fence=entry.fence,
+        attempts=entry.attempts,
+        refused=entry.refused,
+        waiters=entry.waiters,
+        waiting_here=waiting,
+        size=len(entry.value or b""),
+        value=_value(entry),
+        why=_why(entry, holder or "another owner"),
+    )
+
+
+def _value(entry: Entry) -> str:
+    if entry.state is not State.DONE or entry.value is None:
+        return ""
+    try:
+        return _kept(entry, entry.value)
+    except Unreadable as why:
+        return f"unreadable: {why}"
+
+
+def _kept(entry: Entry, value: bytes) -> str:
+    if entry.kind == "watermark":
+        return f"it stands at {watermark.decode(value)}"
+    if entry.kind == "breaker":
+        return "closed" if standing_of(entry).closed else "open, or half-open while one caller tries"
+    if entry.kind != "claim":
+        return ""
+    try:
+        values.decode(value, entry.name)
+    except (WorkFailed, NotKept) as instead:
+        return str(instead)
+    return f"its result is kept: {_many(len(value) - 1, 'byte', 'bytes')}"
+
+
+def _breaker(entry: Entry) -> str:
+    try:
+        closed = standing_of(entry).closed
+    except Unreadable:
+        return "calls fail: what the breaker says cannot be read"
+    return "" if closed else "calls are refused, but for one that tries: the breaker is not closed"
+
+
+def _why(entry: Entry, holder: str) -> str:
+    """Why a call would be refused now, in the words of that call; "" if it would be granted."""
+    kind, left = entry.kind, _seconds(entry.left)
+    if entry.state is State.CLOSED:
+        return f"nobody may have it for another {left}: a delay after the last, or it is offered to the first in line"
+    if entry.state is State.HELD:
+        return {
+            "lock": f"lock() waits and try_lock() is refused: {holder} has it",
+            "claim": f"claim() waits for the result of {holder}",
+            "reservation": f"reserve() is suppressed (reserved): {holder} is sending",
+        }.get(kind, "")
+    if entry.state is State.DONE:
+        return {
+            "breaker": _breaker(entry) if kind == "breaker" else "",
+            "mark": f"first() answers False: it was seen, and is forgotten in {left}",
+            "claim": f"claim() does not run the work again: it was finished, and is forgotten in {left}",
+            "reservation": f"reserve() is suppressed (quiet) for another {left}",
+        }.get(kind, "")
+    return ""
+
+
+# -- for people
+
+
+def _headline(side: Side) -> str:
+    who = f" by {side.holder}" if side.holder else ""
+    if side.state is State.HELD:
+        mine = " (this client)" if side.here else ""
+        return f"held{who}{mine}, for another {_seconds(side.left)} unless renewed"
+    if side.state is State.DONE:
+        return f"done{who}, kept for {'ever' if side.left == float('inf') else _seconds(side.left)}"
+    return str(side.state)
+
+
+def _counts(side: Side) -> str:
+    parts = [
+        f"fence {side.fence}" if side.fence else "",
+        f"attempt {side.attempts}" if side.attempts else "",
+        f"{side.refused} refused" if side.refused else "",
+        f"{_many(side.waiters, 'process waits', 'processes wait')} at the store" if side.waiters else "",
+        f"{_many(side.waiting_here, 'caller waits', 'callers wait')} here" if side.waiting_here else "",
+    ]
+    return ", ".join(_told(parts))
+
+
+def _told(texts: list[str]) -> list[str]:
+    return [text for text in texts if text]
+
+
+def _many(count: int, one: str, more: str) -> str:
+    return f"{count} {one if count == 1 else more}"
+
+
+def _seconds(left: float) -> str:
+    """Seconds as people say them: 12.3 s, 14 min, 23 h, 12 days."""
+    for least, unit, size in ((2 * 86_400, "days", 86_400), (2 * 3_600, "h", 3_600), (120, "min", 60)):
+        if left >= least:
+            return f"{left / size:.0f} {unit}" if left < float("inf") else "ever"
+    return f"{left:.1f} s"

@@ -1,0 +1,41 @@
+"""Explain: who has it, since when, until when, and why a call would be refused."""
+
+from __future__ import annotations
+
+from ..drivers.aio import AsyncDriver
+from ..drivers.blocking import BlockingDriver
+from ..flow import Flow
+from ..leases.context import AsyncMethods, Methods
+from ..rules import stored_key
+from .flow import Explanation, explain
+
+
+class Explaining(Methods):
+    """Explain, for threads."""
+
+    _driver: BlockingDriver
+
+    def explain(self, key: str) -> Explanation:
+        """All that is known under this name: locks, marks, claims, reservations, watermarks. Print it.
+
+        One round trip; changes nothing.
+        """
+        return self._run(_explaining(self, key))
+
+
+class AsyncExplaining(AsyncMethods):
+    """Explain, awaited."""
+
+    _driver: AsyncDriver
+
+    async def explain(self, key: str) -> Explanation:
+        """All that is known under this name: locks, marks, claims, reservations, watermarks. Print it.
+
+        One round trip; changes nothing.
+        """
+        return await self._run(_explaining(self, key))
+
+
+def _explaining(client: Explaining | AsyncExplaining, key: str) -> Flow[Explanation]:
+    stored_key("lock", key)  # InvalidInput before anything is sent
+    return explain(key, client._context.keeper.here, client._driver.lines.waiting)

@@ -1,1 +1,0 @@
-"""Handles: what a caller has in hand, a lease, a claim, a reservation, …, for threads and for asyncio."""

@@ -1,0 +1,300 @@
+"""Leases: what the holder of a key has, with its verbs, for threads and for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from time import time
+from typing import Any, Self
+
+from .. import events
+from ..errors import ClientClosed, InvalidInput, LeaseLost, SolelyError, StoreError
+from ..flow import RUN, Ask, Flow, Run
+from ..model import LOST, RELEASED, Entry, Released
+from ..ops import Renew
+from ..rules import MAX_TTL, Seconds, deadline, local_clock, seconds, ttl_seconds
+from .context import AsyncRunFlow, Context, RunFlow
+from .flow import release
+from .hold import HANDED_OVER, Hold
+from .token import Token, write_token
+
+log = logging.getLogger("solely")
+
+
+class LeaseBase:
+    """What every lease can say without asking the store. `fence` is what a guarded resource compares."""
+
+    _hold: Hold
+    _context: Context
+    _over = False  # released or handed over: no longer this object's to speak of
+
+    @property
+    def key(self) -> str:
+        """The key as the user wrote it."""
+        return self._hold.key.partition("/")[2]
+
+    @property
+    def fence(self) -> int:
+        """Grows with every hold of the key: hand it to whatever the lease protects, which refuses a smaller one."""
+        return self._hold.fence
+
+    @property
+    def unguarded(self) -> bool:
+        """True if the store was away and this client went on without it (`on_outage="proceed"`): nothing is held."""
+        return not self._hold.owner
+
+    @property
+    def waited(self) -> float:
+        """Seconds from asking to holding."""
+        return self._hold.waited
+
+    def held(self) -> float:
+        """Seconds since the lease was asked for."""
+        return local_clock() - self._hold.since
+
+    @property
+    def lost(self) -> bool:
+        """True as soon as the lease may no longer be relied on, also while the network hangs or after a suspend."""
+        return bool(self.lost_how)
+
+    @property
+    def lost_how(self) -> str:
+        """expired, cleared, lost (the store no longer had it), max_hold, forked, handed over; "" while it is held."""
+        return self._hold.how(local_clock())
+
+    def remaining(self) -> float:
+        """Seconds that the lease may be relied on, if nobody renews it; 0 if it is lost."""
+        return 0.0 if self.lost else max(0.0, self._hold.deadline - local_clock())
+
+    @property
+    def token(self) -> str:
+        """What another process needs to go on with this lease (`resume`). A secret: who has it can release the key."""
+        if self.unguarded:
+            raise InvalidInput(f"lease of {self.key!r} is unguarded (the store was away): it has no token")
+        hold = self._hold
+        since = round(time() - self.held(), 3)
+        return write_token(Token(hold.key, hold.owner, hold.ttl, hold.fence, since, hold.fingerprint))
+
+    def keep_closed(self, at_least: Seconds) -> None:
+        """However soon it is released, the key opens only that many seconds after the lease was asked for."""
+        self._hold.opens = self._hold.since + seconds("at_least", at_least, least=0.0, most=MAX_TTL)
+
+    def _be_alive(self) -> None:
+        """LeaseLost if it is over: a body inside it would be guarded by nothing."""
+        if self._over or self._hold.lost:
+            raise self._lost_error()
+
+    def _lost_error(self) -> LeaseLost:
+        how = self.lost_how or "expired"
+        how = "the store no longer had it" if how == LOST else how
+        text = f"lease of {self.key!r} (fence {self.fence}) was lost: {how}; another may hold it now"
+        return LeaseLost(text, key=self.key)
+
+    def _wanted(self, needed: Seconds) -> float:
+        wanted = seconds("seconds", needed, least=0.0, most=MAX_TTL)
+        if wanted > deadline(0.0, self._hold.ttl):
+            raise InvalidInput(f"ensure({wanted:g}) asks for more than the lease's ttl of {self._hold.ttl:g} s gives")
+        return wanted
+
+    def __repr__(self) -> str:
+        state = self.lost_how or f"{self.remaining():.1f} s left"
+        return f"<{type(self).__name__} {self.key!r} fence={self.fence} {state}>"
+
+    # -- the verbs, for threads and asyncio alike
+
+    def _renewing(self, ttl: Seconds | None) -> Flow[None]:
+        """Extends the lease now; LeaseLost if it is no longer ours."""
+        hold, keeper = self._hold, self._context.keeper
+        wanted = hold.ttl if ttl is None else ttl_seconds(ttl)
+        if self.unguarded:
+            return
+        now: float = yield Ask.NOW
+        if hold.how(now):
+            raise self._lost_error()
+        bounded = min(wanted, max(0.001, hold.ends - now))
+        entry: Entry = yield Renew(hold.key, hold.owner, bounded)
+        run: Run = yield RUN
+        if entry.owner != hold.owner:
+            keeper.lose(hold, hold.gone(entry.gone))
+            raise self._lost_error()
+        hold.ttl = wanted
+        if not keeper.renewed(hold, entry, bounded, run.sent):
+            raise self._lost_error()
+        keeper.wake_for(hold)
+
+    def _ensuring(self, needed: Seconds) -> Flow[None]:
+        """Returns only if at least that many seconds are left, renewing if need be; LeaseLost if it cannot."""
+        wanted = self._wanted(needed)
+        if self.lost:
+            raise self._lost_error()
+        if self.remaining() < wanted:
+            yield from self._renewing(None)
+            left = self.remaining()
+            if left < wanted and not self.lost:
+                text = f"lease of {self.key!r} has {left:.3g} s left, not {wanted:g} s: max_hold ends it then"
+                raise LeaseLost(text, key=self.key)
+            if left < wanted:
+                raise self._lost_error()
+
+    def _releasing(self) -> Flow[Released]:
+        """Releases the key, and answers truthfully whether it was still held."""
+        self._context.keeper.remove(self._hold)
+        return release(self._hold)
+
+    def _released(self, outcome: Released) -> Released:
+        """The lease is over; reports that to the hook."""
+        self._over = True
+        if self._context.hook is not None:
+            self._context.hook(events.ReleasedLease(self._hold.key, self.fence, self.held(), outcome.value))
+        return outcome
+
+    def _end_block(self, outcome: Released, error: BaseException | None) -> None:
+        """The end of a guarded body: raises LeaseLost if it outlived its lease; never masks the body's own error."""
+        self._over = True
+        if self._context.hook is not None:
+            self._released(outcome)
+        if outcome is not RELEASED and error is None and not self.unguarded:
+            raise self._lost_error()
+
+    def _not_released(self, failure: SolelyError, error: BaseException | None) -> None:
+        """The release at the end of a guarded body failed: raised, unless that would mask the body's own error."""
+        if error is None:
+            raise failure
+        facts = {"key": self.key, "error": str(failure)}
+        log.warning(
+            "release_failed: %(key)r was not released, and stays held until its ttl is over: %(error)s",
+            facts,
+            extra=facts,
+        )
+
+    def _drop(self, how: str) -> None:
+        """Stops keeping the lease, without releasing it."""
+        keeper = self._context.keeper
+        keeper.remove(self._hold)
+        keeper.wake(self._hold.key)  # callers of this process that wait for it have to ask the store now
+        self._hold.lost = how
+        self._over = True
+
+
+class Lease(LeaseBase):
+    """A key held by this process, for threads. A context manager that lets go at the end."""
+
+    def __init__(self, hold: Hold, context: Context, run: RunFlow) -> None:
+        self._hold = hold
+        self._context = context
+        self._run = run
+
+    def renew(self, ttl: Seconds | None = None) -> None:
+        """Extends the lease now; raises LeaseLost if it is no longer ours."""
+        self._run(self._renewing(ttl))
+
+    def ensure(self, needed: Seconds = 0.0) -> None:
+        """Returns only if at least that many seconds are left, renewing if need be; raises LeaseLost if it cannot."""
+        self._run(self._ensuring(needed))
+
+    def release(self) -> Released:
+        """Lets go; says truthfully whether the key was still held. Safe to repeat: answered as the first time."""
+        return self._released(self._run(self._releasing()))
+
+    def hand_over(self) -> str:
+        """Stops keeping the lease here, without letting go, and returns the token for whoever goes on with it."""
+        token = self.token
+        self._drop(HANDED_OVER)
+        return token
+
+    def __enter__(self) -> Self:
+        self._be_alive()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self._over:
+            return
+        try:
+            outcome = self._run(self._releasing())
+        except (StoreError, ClientClosed) as failure:
+            self._not_released(failure, error)
+        else:
+            self._end_block(outcome, error)
+
+
+class AsyncLease(LeaseBase):
+    """A key held by this process, for asyncio. An async context manager that lets go at the end.
+
+    With `on_lost="cancel"` (the default) the task inside `async with` is cancelled when the lease is lost, and the
+    block then raises LeaseLost. Outside of `async with` it cancels nobody: nobody knows which task relies on it.
+    """
+
+    def __init__(self, hold: Hold, context: Context, run: AsyncRunFlow, *, cancel: bool) -> None:
+        self._hold = hold
+        self._context = context
+        self._run = run
+        self._guard = TaskGuard(hold) if cancel else None
+
+    async def renew(self, ttl: Seconds | None = None) -> None:
+        """Extends the lease now; raises LeaseLost if it is no longer ours."""
+        await self._run(self._renewing(ttl))
+
+    async def ensure(self, needed: Seconds = 0.0) -> None:
+        """Returns only if at least that many seconds are left, renewing if need be; raises LeaseLost if it cannot."""
+        await self._run(self._ensuring(needed))
+
+    async def release(self) -> Released:
+        """Lets go; says truthfully whether the key was still held. Safe to repeat: answered as the first time."""
+        return self._released(await self._run(self._releasing()))
+
+    def hand_over(self) -> str:
+        """Stops keeping the lease here, without letting go, and returns the token for whoever goes on with it."""
+        token = self.token
+        self._drop(HANDED_OVER)
+        return token
+
+    def guard(self) -> None:
+        """From now on the current task is cancelled when the lease is lost, if that was asked for."""
+        if self._guard is not None:
+            self._guard.enter()
+
+    async def __aenter__(self) -> Self:
+        self._be_alive()
+        self.guard()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        cancelled = self._guard is not None and self._guard.exit(error)
+        if not self._over:
+            try:
+                outcome = await self._run(self._releasing())
+            except (StoreError, ClientClosed) as failure:
+                self._not_released(failure, error)
+            else:
+                self._end_block(outcome, error)
+        if cancelled:
+            raise self._lost_error() from error
+
+
+class TaskGuard:
+    """Cancels the task inside a guarded block when the lease is lost, and tells that cancellation from any other."""
+
+    __slots__ = ("_cancelled", "_cancelling", "_task")
+
+    def __init__(self, hold: Hold) -> None:
+        hold.on_lost = self._lost
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelled = False
+
+    def enter(self) -> None:
+        """From here on the current task is the one to cancel."""
+        self._task = asyncio.current_task()
+        self._cancelling = self._task.cancelling() if self._task is not None else 0
+
+    def _lost(self, hold: Hold) -> None:
+        if self._task is not None and self._task is not asyncio.current_task():  # which would be told by its own call
+            self._cancelled = True
+            self._task.cancel(f"lease of {hold.key.partition('/')[2]!r} was lost: {hold.lost}")
+
+    def exit(self, error: BaseException | None) -> bool:
+        """True if `error` is our cancellation and nobody else's: it is then taken back, to be told as LeaseLost."""
+        task, self._task = self._task, None
+        if task is None or not self._cancelled:
+            return False
+        nobody_else = task.uncancel() <= self._cancelling
+        return nobody_else and isinstance(error, asyncio.CancelledError)

@@ -1,0 +1,28 @@
+"""Limits: at most so many in any window of time."""
+
+from __future__ import annotations
+
+from ..leases.context import AsyncMethods, Methods
+from ..rules import Seconds, checked_limit, stored_key, ttl_seconds
+from .calls import hitting
+from .handle import Admission, AsyncAdmission
+
+
+class Limits(Methods):
+    """Limits, for threads."""
+
+    def limit(self, key: str, *, limit: int, per: Seconds) -> Admission:
+        """Truthy for at most `limit` callers in any window of `per` seconds, across all processes; else says when."""
+        stored = stored_key("limit", key)
+        most, window = checked_limit(limit, self._store.max_limit), ttl_seconds(per, "per")
+        return Admission(key, self._run(hitting(self._context, stored, most, window)), self._run)
+
+
+class AsyncLimits(AsyncMethods):
+    """Limits, awaited."""
+
+    async def limit(self, key: str, *, limit: int, per: Seconds) -> AsyncAdmission:
+        """Truthy for at most `limit` callers in any window of `per` seconds, across all processes; else says when."""
+        stored = stored_key("limit", key)
+        most, window = checked_limit(limit, self._store.max_limit), ttl_seconds(per, "per")
+        return AsyncAdmission(key, await self._run(hitting(self._context, stored, most, window)), self._run)

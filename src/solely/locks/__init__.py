@@ -1,0 +1,1 @@
+"""Locks: one caller at a time holds a key, for as long as its lease lasts."""

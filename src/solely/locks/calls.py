@@ -1,0 +1,148 @@
+"""Calls of locks, for threads and asyncio alike: from checked arguments to the flow, and what is reported of it."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from time import time
+from typing import Any, Literal, TypeVar
+
+from .. import events
+from ..errors import Busy, InvalidInput, LeaseLost
+from ..flow import Flow
+from ..leases import flow as leases
+from ..leases.context import Context
+from ..leases.flow import Terms
+from ..leases.hold import Hold, Unguarded
+from ..leases.lease import LeaseBase
+from ..leases.token import Token, read_token
+from ..model import Entry, Released
+from ..ops import Renew
+from ..rules import REMEMBER, Seconds, local_clock, seconds, ttl_seconds
+from . import flow as locks
+
+log = logging.getLogger("solely")
+L = TypeVar("L", bound=LeaseBase)
+OnLost = Literal["flag", "cancel"] | Callable[[], None]
+
+
+def acquiring(context: Context, key: str, terms: Terms, lease: Callable[[Hold], L], purpose: str = "") -> Flow[L]:
+    """A lease of the key; Busy if it cannot be had in time."""
+    flow = leases.acquire(key, terms, lease, info=context.info(purpose), here=context.keeper.here)
+    if context.hook is not None:
+        flow = _reporting_refusal(context, flow, key, terms)
+    if context.fails_closed:
+        return flow
+    return context.or_proceed(key, "lock", flow, lambda: lease(Unguarded(key, terms.ttl, local_clock())))
+
+
+def _reporting_refusal(context: Context, flow: Flow[L], key: str, terms: Terms) -> Flow[L]:
+    try:
+        return (yield from flow)
+    except Busy as refusal:
+        _contended(context, key, terms, refusal)
+        raise
+
+
+def acquiring_all(
+    context: Context, keys: Sequence[str], terms: Terms, lease: Callable[[Hold], L], purpose: str = ""
+) -> Flow[list[L]]:
+    """Leases of all keys, in the order given; Busy, with none held, if they cannot be had in time."""
+
+    def unguarded() -> list[L]:
+        return [lease(Unguarded(key, terms.ttl, local_clock())) for key in dict.fromkeys(keys)]
+
+    flow = _acquiring_all(context, keys, terms, lease, purpose)
+    return context.or_proceed(keys[0], "lock_all", flow, unguarded)
+
+
+def _acquiring_all(
+    context: Context, keys: Sequence[str], terms: Terms, lease: Callable[[Hold], L], purpose: str
+) -> Flow[list[L]]:
+    try:
+        holds = yield from locks.acquire_all(keys, terms, info=context.info(purpose))
+    except Busy as refusal:
+        _contended(context, keys[0], terms, refusal)
+        raise
+    by_key = {hold.key: hold for hold in holds}
+    return [lease(by_key[key]) for key in dict.fromkeys(keys)]
+
+
+def _contended(context: Context, key: str, terms: Terms, refusal: Busy) -> None:
+    if context.hook is not None:
+        context.hook(events.Contended(key, terms.wait, refusal.holder))
+
+
+def kept(context: Context, lease: L) -> L:
+    """The lease, which is renewed and watched from now on."""
+    hold = lease._hold
+    context.keep(hold)
+    if context.hook is not None and hold.owner:
+        context.hook(events.Acquired(hold.key, hold.fence, hold.waited, hold.attempts))
+    return lease
+
+
+def resuming(token: str, lease: Callable[[Hold], L]) -> Flow[L]:
+    """The lease that the token names; Busy if it is no longer that owner's."""
+    given = read_token(token)
+    return lease((yield from locks.resume(given.key, given.owner, given.ttl)))
+
+
+def renewing_token(context: Context, token: Token, ttl: Seconds | None) -> Flow[float]:
+    """Extends the lease that the token names: the seconds it now has; LeaseLost if it is no longer that owner's."""
+    entry: Entry = yield Renew(token.key, token.owner, token.ttl if ttl is None else ttl_seconds(ttl))
+    if entry.owner != token.owner:
+        how = entry.gone or "expired"
+        text = f"lease of {entry.name!r} (fence {token.fence}) was lost: {how}; another may hold it now"
+        raise LeaseLost(text, key=entry.name)
+    if context.hook is not None:
+        context.hook(events.Renewed(token.key, token.fence, entry.left))
+    return entry.left
+
+
+def releasing_token(context: Context, token: Token) -> Flow[Released]:
+    """Releases the lease that the token names, and answers truthfully whether it was still held."""
+    held = max(0.0, time() - token.since)
+    outcome = yield from locks.release_token(token.key, token.owner, token.fence, held > token.ttl + REMEMBER)
+    if context.hook is not None:
+        context.hook(events.ReleasedLease(token.key, token.fence, held, outcome.value))
+    return outcome
+
+
+def clearing(context: Context, key: str, reason: str) -> Flow[bool]:
+    """True if the lock was taken from its holder; that is logged and reported to the hook."""
+    entry = yield from locks.clear(key, reason)
+    if entry is None:
+        return False
+    facts = {"key": key, "fence": entry.fence, "reason": reason}
+    log.warning("lock_cleared: %(key)r (fence %(fence)d) was taken from its holder: %(reason)s", facts, extra=facts)
+    if context.hook is not None:
+        context.hook(events.Cleared(key, entry.fence, reason))
+    return True
+
+
+# -- max_hold and on_lost
+
+
+def longest_hold(max_hold: Seconds) -> float:
+    return seconds("max_hold", max_hold, least=0.001, most=math.inf)
+
+
+def _call(on_lost: Callable[[], None], hold: Hold, caught: type[BaseException]) -> None:
+    try:
+        on_lost()
+    except caught:
+        facts = {"key": hold.key}
+        log.exception("on_lost_failed: the function on_lost of %(key)r raised", facts, extra=facts)
+
+
+def loss_callback(on_lost: Any, *, cancels: bool) -> Callable[[Hold], None] | None:
+    if callable(on_lost):
+        # sys.exit() in the thread that keeps the leases would end that thread, and nothing else
+        caught = Exception if cancels else BaseException
+        return lambda hold: _call(on_lost, hold, caught)
+    if on_lost == "flag" or (on_lost == "cancel" and cancels):
+        return None
+    hint = "; a thread cannot be cancelled: look at lease.lost, or give a function" if on_lost == "cancel" else ""
+    raise InvalidInput(f"on_lost must be {'cancel, ' if cancels else ''}flag or a function, not {on_lost!r}{hint}")

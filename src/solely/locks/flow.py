@@ -1,0 +1,127 @@
+"""Decisions of locks: several keys at once, handing over, clearing. For one key see leases/flow.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..errors import Interrupted, SolelyError
+from ..flow import RUN, Ask, Flow, Run, replies_or_raise, undo
+from ..leases.flow import Terms, acquire, busy, renew_due
+from ..leases.hold import ELSEWHERE, Hold
+from ..model import ABSENT, CLOSED, FREE, RELEASED, Entry, Released
+from ..ops import Acquire, Clear, Read, Release, Renew
+from ..rules import MIN_TTL, deadline
+
+_ENDS = frozenset((Released.EXPIRED, Released.CLEARED))  # which both an owner's being gone and a release's answer name
+
+
+def acquire_all(keys: Iterable[str], terms: Terms, *, info: str = "") -> Flow[list[Hold]]:
+    """Takes all keys or none: all in one batch; if refused, one by one in sorted order, so that nobody deadlocks."""
+    start: float = yield Ask.NOW
+    ordered = sorted(set(keys))
+    holds, refusal = yield from _all_at_once(ordered, terms, info)
+    if refusal.owner and not holds:  # granted, but answered too late to be of use: see `acquire`
+        holds, refusal = yield from _all_at_once(ordered, terms, info)
+    if holds:
+        return holds
+    held: list[Hold] = []
+    try:
+        for key in ordered:
+            left = terms.wait - ((yield Ask.NOW) - start)
+            if left <= 0:
+                raise busy(refusal, terms.wait)
+            held.append((yield from acquire(key, terms._replace(wait=left), info=info, held=held)))
+        yield from renew_due(held)
+    except (Interrupted, SolelyError):
+        if held:
+            yield from undo([Release(g.key, g.owner, g.doubtful) for g in held])
+        raise
+    return held
+
+
+def _all_at_once(keys: list[str], terms: Terms, info: str) -> Flow[tuple[list[Hold], Entry]]:
+    """(the holds, _) if every key was free, else ([], the first refusal) with nothing held."""
+    owner: str = yield Ask.OWNER
+    answered = False
+    try:
+        replies = yield [Acquire(key, owner, terms.ttl, info, "", terms.delay) for key in keys]
+        answered = True
+        run: Run = yield RUN
+        sent, doubtful, now = run.sent, run.doubtful, run.now()
+        mine = [isinstance(r, Entry) and r.owner == owner and now < deadline(sent, r.left) for r in replies]
+        if all(mine):
+            return [Hold(e.key, owner, terms.ttl, e, sent, doubtful, run.now) for e in replies], replies[0]
+    except Interrupted as why:
+        if answered or why.unanswered:  # else nothing was sent
+            yield [Release(key, owner, revoke=why.unanswered) for key in keys]
+        raise
+    yield from undo([Release(key, owner, revoke=doubtful) for key in keys])
+    entries: list[Entry] = replies_or_raise(replies)
+    refusal = next(entry for entry, ok in zip(entries, mine, strict=True) if not ok)
+    return [], refusal._replace(state=FREE) if refusal.owner else refusal
+
+
+def release_all(holds: Sequence[Hold]) -> Flow[list[Released]]:
+    """Lets go of all, in one batch; the first error is raised after all were tried."""
+    mine = [hold for hold in holds if hold.owner and hold.lost not in ELSEWHERE and hold.released is None]
+    if mine:
+        yield from _release_all(mine)
+    return [Released.UNKNOWN if hold.released is None else hold.released for hold in holds]
+
+
+def _release_all(holds: list[Hold]) -> Flow[None]:
+    now: float = yield Ask.NOW
+    ops, before = list[Release](), list[tuple[str, bool]]()
+    for hold in holds:
+        lost, repeated, hold.leaving = hold.how(now), hold.leaving, True
+        before.append((lost, repeated))
+        delay = max(0.0, hold.opens - now)
+        ops.append(Release(hold.key, hold.owner, hold.doubtful or lost != "", delay, fence=hold.fence))
+    try:
+        outcomes: list[Released] = replies_or_raise((yield ops))
+    except Interrupted:
+        yield [op._replace(revoke=True) for op in ops]
+        raise
+    run: Run = yield RUN
+    for hold, outcome, (lost, repeated) in zip(holds, outcomes, before, strict=True):
+        told = hold.absent(lost, repeated, run.doubtful) if outcome is ABSENT else outcome
+        hold.ended(told, lost)
+
+
+def release_token(key: str, owner: str, fence: int, forgotten: bool) -> Flow[Released]:
+    """Lets go by owner alone. `forgotten`: had it expired, the store might not remember, so it is asked first.
+
+    Whoever has the token may have let go before: what is not there was released, unless the store lost its data.
+    """
+    if forgotten:
+        entry: Entry = yield Renew(key, owner, MIN_TTL)  # which does not shorten it
+        if entry.owner != owner:
+            return Released(entry.gone) if entry.gone in _ENDS else Released.UNKNOWN
+    op = Release(key, owner, fence=fence)
+    try:
+        outcome: Released = yield op
+    except Interrupted:
+        yield op._replace(revoke=True)
+        raise
+    return RELEASED if outcome is ABSENT else outcome
+
+
+def resume(key: str, owner: str, ttl: float) -> Flow[Hold]:
+    """Goes on with a lease that another process took; raises Busy if it is no longer this owner's."""
+    entry: Entry = yield Renew(key, owner, ttl)
+    if entry.owner != owner:
+        raise busy(entry, 0.0)
+    run: Run = yield RUN
+    hold = Hold(key, owner, ttl, entry, run.sent, True, run.now)
+    if run.now() >= hold.deadline:  # the answer came too late to be of use
+        raise busy(entry._replace(state=FREE), 0.0)
+    return hold
+
+
+def clear(key: str, reason: str) -> Flow[Entry | None]:
+    """Takes the key from whoever has it now, and from nobody who comes after; what was cleared, if anything."""
+    entry: Entry = yield Read(key)
+    if entry.state in (FREE, CLOSED):  # what is closed opens by itself: nobody has it
+        return None
+    cleared: bool = yield Clear(key, entry.fence, reason)
+    return entry if cleared else None

@@ -1,0 +1,1 @@
+"""Marks (deduplication): the first caller marks the key, every later one sees it."""

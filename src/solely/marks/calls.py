@@ -1,0 +1,103 @@
+"""Marking: what blocking and awaited marks do alike: the cache is asked first, and told what the store said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import events
+from ..flow import RUN, Flow, Run
+from ..leases.context import Context
+from ..model import State
+from . import flow as dedup
+
+
+def first(context: Context, key: str, ttl: float) -> Flow[bool]:
+    """True for exactly one caller per ttl."""
+    return context.or_proceed(key, "first", _first(context, key, ttl), lambda: True)
+
+
+def _first(context: Context, key: str, ttl: float) -> Flow[bool]:
+    fresh = yield from dedup.first(key, ttl)
+    if context.cache is not None:
+        yield from _remember(context, [(key, ttl)] if fresh else [(key, (yield from dedup.seen(key)).left)])
+    _marked(context, key, fresh)
+    return fresh
+
+
+def mark(context: Context, key: str, ttl: float) -> Flow[bool]:
+    """The key is marked for at least ttl from now on; True if it was not marked before."""
+    return context.or_proceed(key, "mark", _mark(context, key, ttl), lambda: True)
+
+
+def _mark(context: Context, key: str, ttl: float) -> Flow[bool]:
+    fresh = yield from dedup.first(key, ttl, extend=True)
+    yield from _remember(context, [(key, ttl)])
+    _marked(context, key, fresh)
+    return fresh
+
+
+def first_many(context: Context, keys: Sequence[str], ttl: float) -> Flow[list[bool]]:
+    """One answer per key; keys that the cache knows are not asked for."""
+
+    def unasked() -> list[bool]:
+        fresh = {key: context.cache is None or not context.cache.has(key) for key in keys}
+        return [fresh.pop(key, False) for key in keys]
+
+    return context.or_proceed(keys[0], "first_many", _first_many(context, keys, ttl), unasked)
+
+
+def _first_many(context: Context, keys: Sequence[str], ttl: float) -> Flow[list[bool]]:
+    if context.cache is None:
+        answers, _ = yield from dedup.first_many(keys, ttl)
+    else:
+        known = [context.cache.has(key) for key in keys]
+        unknown = [key for key, hit in zip(keys, known, strict=True) if not hit]
+        asked, entries = (yield from dedup.first_many(unknown, ttl, learn=True)) if unknown else ([], [])
+        yield from _remember(context, [(entry.key, entry.left) for entry in entries])
+        told = iter(asked)
+        answers = [not hit and next(told) for hit in known]
+    if context.hook is not None:
+        for key, fresh in zip(keys, answers, strict=True):
+            _marked(context, key, fresh)
+    return answers
+
+
+def seen(context: Context, key: str) -> Flow[bool]:
+    """True if the key is marked."""
+    return context.or_proceed(key, "seen", _seen(context, key), lambda: False)
+
+
+def _seen(context: Context, key: str) -> Flow[bool]:
+    entry = yield from dedup.seen(key)
+    if entry.state is not State.DONE:
+        return False
+    yield from _remember(context, [(key, entry.left)])
+    return True
+
+
+def _remember(context: Context, marks: list[tuple[str, float]]) -> Flow[None]:
+    """Keys and the time they had left when the store was last asked go into the cache, if there is one."""
+    if context.cache is not None and marks:
+        run: Run = yield RUN
+        for key, left in marks:
+            context.cache.add(key, left - (run.now() - run.sent))
+
+
+def forget(context: Context, key: str) -> Flow[bool]:
+    """True if there was a mark, which is gone now."""
+    if context.cache is not None:
+        context.cache.drop(key)
+    return (yield from dedup.forget(key))
+
+
+def known(context: Context, key: str) -> bool:
+    """True if the cache knows that the key is marked."""
+    if context.cache is None or not context.cache.has(key):
+        return False
+    _marked(context, key, False, cached=True)
+    return True
+
+
+def _marked(context: Context, key: str, fresh: bool, cached: bool = False) -> None:
+    if context.hook is not None:
+        context.hook(events.Marked(key, fresh, cached))

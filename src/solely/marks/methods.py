@@ -1,0 +1,74 @@
+"""Marks (dedup): the first one wins, everyone else has seen it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..leases.context import AsyncMethods, Methods, keys_of
+from ..rules import Seconds, stored_key, ttl_seconds
+from ..transactions.handle import DAY
+from . import calls as marking
+
+
+class Marks(Methods):
+    """Marks, for threads."""
+
+    def first(self, key: str, *, ttl: Seconds = DAY) -> bool:
+        """True for exactly one caller per `ttl`, across all processes: the one that should do the work."""
+        stored = stored_key("mark", key)
+        if marking.known(self._context, stored):
+            return False
+        return self._run(marking.first(self._context, stored, ttl_seconds(ttl)))
+
+    def first_many(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[bool]:
+        """`first` for many keys in few round trips; one answer per key, in order."""
+        stored, kept = keys_of("mark", keys), ttl_seconds(ttl)
+        return self._run(marking.first_many(self._context, stored, kept)) if stored else []
+
+    def seen(self, key: str) -> bool:
+        """True if the key is marked; marks nothing."""
+        stored = stored_key("mark", key)
+        return marking.known(self._context, stored) or self._run(marking.seen(self._context, stored))
+
+    def mark(self, key: str, *, ttl: Seconds = DAY) -> bool:
+        """Marks the key as seen for at least `ttl`, whoever was first: for work that is recorded after it was done.
+
+        A mark that is there is extended, never shortened; True if there was none.
+        """
+        return self._run(marking.mark(self._context, stored_key("mark", key), ttl_seconds(ttl)))
+
+    def forget(self, key: str) -> bool:
+        """Removes the mark, so that the next caller is first again; False if there was none."""
+        return self._run(marking.forget(self._context, stored_key("mark", key)))
+
+
+class AsyncMarks(AsyncMethods):
+    """Marks, awaited."""
+
+    async def first(self, key: str, *, ttl: Seconds = DAY) -> bool:
+        """True for exactly one caller per `ttl`, across all processes: the one that should do the work."""
+        stored = stored_key("mark", key)
+        if marking.known(self._context, stored):
+            return False
+        return await self._run(marking.first(self._context, stored, ttl_seconds(ttl)))
+
+    async def first_many(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[bool]:
+        """`first` for many keys in few round trips; one answer per key, in order."""
+        stored, kept = keys_of("mark", keys), ttl_seconds(ttl)
+        return await self._run(marking.first_many(self._context, stored, kept)) if stored else []
+
+    async def seen(self, key: str) -> bool:
+        """True if the key is marked; marks nothing."""
+        stored = stored_key("mark", key)
+        return marking.known(self._context, stored) or await self._run(marking.seen(self._context, stored))
+
+    async def mark(self, key: str, *, ttl: Seconds = DAY) -> bool:
+        """Marks the key as seen for at least `ttl`, whoever was first: for work that is recorded after it was done.
+
+        A mark that is there is extended, never shortened; True if there was none.
+        """
+        return await self._run(marking.mark(self._context, stored_key("mark", key), ttl_seconds(ttl)))
+
+    async def forget(self, key: str) -> bool:
+        """Removes the mark, so that the next caller is first again; False if there was none."""
+        return await self._run(marking.forget(self._context, stored_key("mark", key)))

@@ -1,0 +1,282 @@
+"""Reservation: win the right to send; who sent says so, and that starts the quiet window.
+
+Acquire decides, then the limits are hit; what a limit refuses is given back. So it may refuse too much for a moment,
+and never grants too much; a crash between two steps heals when the hold runs out. A hit is given back only while the
+hold is known to last: one that ran out may have been used.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from ..errors import Interrupted, ReservationMismatch, StoreError, UnknownReservation, Unreadable, not_ours
+from ..flow import RUN, Ask, Flow, Run, Scan, replies_or_raise, undo
+from ..formats import read_sent
+from ..leases.hold import Hold
+from ..model import ABSENT, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, Gone
+from ..ops import Acquire, Clear, Finish, Hit, Read, Release, Renew, Unhit
+from ..rules import MIN_TTL
+
+RESERVED, QUIET, LIMITED = "reserved", "quiet", "limited"  # why a reservation is refused
+
+_NO_QUIET = 1e-6  # seconds: the least that a store can tell from none; it ends with the next tick of its clock
+_KEEP_SENT = 30 * 86_400.0  # seconds that the counts of a key are kept after it was last sent: a month of history
+HOLD = 30.0  # seconds that a reservation is held if nothing is said: several times what a send takes
+_PAGE = 100  # reservations cleared at once: fits one batch of every store
+_WRITING = 10.0  # seconds for the writer of the counts, who takes one round trip: long enough for a slow one
+
+
+class Terms(NamedTuple):
+    """For how long a reservation is held and quiet, how many of it there may be, and how many of its group."""
+
+    hold: float
+    quiet: float
+    own: tuple[int, float] | None = None  # limit, per
+    group: tuple[str, int, float] | None = None  # the stored key of the limit that its members share, limit, per
+
+    def hits(self, key: str, owner: str) -> list[Hit]:
+        """What this owner has to hit before it may send."""
+        own = [Hit(f"hits/{key.partition('/')[2]}", owner, *self.own)] if self.own else []
+        return [*own, Hit(self.group[0], owner, *self.group[1:])] if self.group else own
+
+
+class Ticket(NamedTuple):
+    """What proves a reservation to whoever renews, records or releases it, in this process or another."""
+
+    key: str
+    owner: str
+    fence: int
+    quiet: float
+    hits: tuple[str, ...]
+    hold: float = HOLD
+
+
+class Answer(NamedTuple):
+    """Granted, with a hold and its ticket; or why not, when to ask again, how many were suppressed so far, and what the
+    one in the way said of itself."""
+
+    hold: Hold | None = None
+    ticket: Ticket | None = None
+    reason: str = ""
+    retry_after: float = 0.0
+    suppressed: int = 0
+    info: str = ""
+
+
+class Sent(NamedTuple):
+    """How often the key was sent, when last (UTC, ISO 8601) and under which fence; kept for 30 days after that."""
+
+    sent: int = 0
+    last: str = ""
+    fence: int = 0
+
+
+def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
+    """The right to send, for one caller at a time, once per quiet window and within the limits; else why not.
+
+    Who is refused because of another's hold or quiet window costs one round trip.
+    """
+    for _ in range(2):  # the first may have waited for the client's first connection, as the next one does not
+        answer = yield from _reserve(key, terms, info)
+        if answer is not None:
+            return answer
+    return Answer(reason=RESERVED)
+
+
+def _reserve(key: str, terms: Terms, info: str) -> Flow[Answer | None]:
+    """One try; None if it was answered too late to be of use: its time was over."""
+    owner: str = yield Ask.OWNER
+    owners, hits = [owner], list[Hit]()
+    try:
+        entry: Entry = yield Acquire(key, owner, terms.hold, info, counted=True)
+        run: Run = yield RUN
+        if entry.owner != owner:
+            if run.doubtful:
+                yield Release(key, owner, True)  # a late copy of an unanswered try must not take the key
+            return None if entry.gone else _suppressed(entry)
+        hold = Hold(key, owner, terms.hold, entry, run.sent, run.doubtful, run.now)
+        hits = terms.hits(key, owner)
+        if hits:
+            allowances: list[Allowance] = replies_or_raise((yield hits))
+            run = yield RUN
+            hold.doubtful = run.doubtful
+            refusals = [allowance.retry_after for allowance in allowances if not allowance.allowed]
+            if refusals:
+                return (yield from _limited(key, owners, hits, max(refusals)))
+        if run.now() >= hold.deadline:
+            yield _undoing(key, owners, hits, True)
+            return None
+    except Interrupted as why:
+        if why.unanswered or hits:  # else nothing was sent
+            yield _undoing(key, owners, hits, why.unanswered)
+        raise
+    except StoreError:
+        run = yield RUN
+        yield from undo(_undoing(key, owners, hits, run.doubtful))
+        raise
+    ticket = Ticket(key, owner, hold.fence, terms.quiet, tuple(hit.key for hit in hits), terms.hold)
+    return Answer(hold, ticket, suppressed=entry.refused)
+
+
+def _suppressed(entry: Entry) -> Answer:
+    reason = QUIET if entry.state is DONE else RESERVED
+    return Answer(reason=reason, retry_after=entry.left, suppressed=entry.refused, info=entry.info)
+
+
+def _undoing(key: str, owners: list[str], hits: list[Hit], doubtful: bool, keep: float = 0.0) -> list[Any]:
+    releases = [Release(key, owner, doubtful, keep=keep) for owner in owners]
+    return [*releases, *(Unhit(hit.key, hit.owner) for hit in hits)]
+
+
+def _limited(key: str, owners: list[str], hits: list[Hit], retry_after: float) -> Flow[Answer]:
+    """Lets go and gives the hits back. The refusal is counted like any other: as one that met our own hold."""
+    owners.append((yield Ask.OWNER))
+    entry: Entry = yield Acquire(key, owners[-1], MIN_TTL, counted=True)
+    run: Run = yield RUN
+    yield _undoing(key, owners, hits, run.doubtful, keep=retry_after)
+    return Answer(reason=LIMITED, retry_after=retry_after, suppressed=entry.refused)
+
+
+def renew(ticket: Ticket, hold: float) -> Flow[Entry]:
+    """The entry, which is now held for at least `hold` seconds more; never shortens.
+
+    Raises ReservationMismatch if another has the key since, UnknownReservation if it was recorded or is not known.
+    """
+    entry: Entry = yield Renew(ticket.key, ticket.owner, hold)
+    if entry.owner != ticket.owner:
+        raise _not_mine(ticket, entry)
+    if entry.state is not HELD:
+        text = f"reservation {ticket.fence} of {entry.name!r} was recorded: there is no hold any more to renew"
+        raise UnknownReservation(text, key=entry.name)
+    return entry
+
+
+def record(ticket: Ticket, now: str) -> Flow[bool]:
+    """It was sent at `now`: starts the quiet window. True if recorded by this call, False if it was before.
+
+    Raises ReservationMismatch if another has the key since, UnknownReservation if nobody knows this one any more.
+    """
+    finish = Finish(ticket.key, ticket.owner, b"", ticket.quiet or _NO_QUIET)
+    look = [Renew(ticket.key, ticket.owner, MIN_TTL), Read(sent_key(ticket.key))]
+    try:
+        looked: list[Entry] = replies_or_raise((yield look))
+        before, stored = looked
+        sent, _ = _counted(stored)
+        if sent.fence == ticket.fence:
+            return False
+        entry: Entry = yield finish
+    except Interrupted:
+        yield finish  # it was sent: if that is not known, it is sent again
+        raise
+    was_mine = before.owner == ticket.owner or before.gone == Gone.EXPIRED
+    lapsed = was_mine and entry.state is FREE and not entry.gone  # finished, and the window was over at the look
+    if lapsed:  # or the store lost it between the two looks
+        lapsed = (yield Release(ticket.key, ticket.owner, fence=ticket.fence)) is not LOST
+    if entry.owner != ticket.owner and not lapsed:
+        raise _not_mine(ticket, entry)
+    yield from _count(ticket, stored, Sent(sent.sent + 1, now, ticket.fence))
+    return True
+
+
+def _not_mine(ticket: Ticket, entry: Entry) -> UnknownReservation | ReservationMismatch:
+    name = entry.name
+    if entry.fence:
+        text = f"reservation {ticket.fence} of {name!r} ran out, and {entry.fence} has the key: it may be sent twice"
+        return ReservationMismatch(text, key=name, expected=entry.fence, got=ticket.fence)
+    how = f" ({entry.gone})" if entry.gone else ""
+    text = f"reservation {ticket.fence} of {name!r} is not known{how}: it was released, or ran out long ago"
+    unknown = UnknownReservation(text, key=name)
+    unknown.how = entry.gone
+    return unknown
+
+
+def _count(ticket: Ticket, stored: Entry, sent: Sent) -> Flow[None]:
+    """Replaces the counts in one batch. They are statistics: a crash or a batch that fails halfway may lose them.
+
+    Where no quiet window was asked for, the key is open from now on, however rarely the store's clock ticks.
+    """
+    key = stored.key
+    value = json.dumps(sent._asdict()).encode()
+    ops: list[Any] = [Acquire(key, ticket.owner, _WRITING), Finish(key, ticket.owner, value, _KEEP_SENT)]
+    if stored.fence:
+        ops.insert(0, Clear(key, stored.fence, "sent again"))
+    if not ticket.quiet:
+        ops.append(Clear(ticket.key, ticket.fence, "no quiet window"))
+    yield ops
+
+
+def release(ticket: Ticket, revoke: bool) -> Flow[bool]:
+    """Frees the key at once and gives the hits back. False if there was nothing to free: it was recorded or released,
+    or its time ran out, and then its hits stay, for it may have been sent."""
+    try:
+        return (yield from _release(ticket, revoke))
+    except Interrupted:
+        yield from _release(ticket, True)  # so that it is done when the caller hears of it
+        raise
+
+
+def _release(ticket: Ticket, revoke: bool) -> Flow[bool]:
+    entry: Entry | None = yield Renew(ticket.key, ticket.owner, MIN_TTL)  # which never shortens; None: undoing failed
+    if entry is None or entry.owner != ticket.owner or entry.state is not HELD:
+        return False
+    unhits = [Unhit(hit, ticket.owner) for hit in ticket.hits]
+    let_go = Release(ticket.key, ticket.owner, revoke, fence=ticket.fence)
+    outcomes = replies_or_raise((yield [let_go, *unhits]) or [])
+    run: Run = yield RUN
+    return RELEASED in outcomes[:1] or (run.doubtful and ABSENT in outcomes[:1])  # by a try that was not answered
+
+
+def sent_key(key: str) -> str:
+    """Where the counts of this reservation key are kept."""
+    return f"sent/{key.partition('/')[2]}"
+
+
+def sent_of(entry: Entry) -> Sent:
+    """The counts in this entry; none if there is no such entry. Unreadable if they are not kept in our way."""
+    if not entry.value:
+        return Sent()
+    try:
+        return Sent(**read_sent(entry.value))
+    except ValueError as error:
+        text = f"the counts of reservation {entry.name!r} cannot be read: {not_ours(error)}"
+        raise Unreadable(text, key=entry.name) from None
+
+
+def _counted(entry: Entry) -> tuple[Sent, str]:
+    """The counts, and "", or none, and why they cannot be read: they are statistics, and keep nobody from sending."""
+    try:
+        return sent_of(entry), ""
+    except Unreadable as why:
+        return Sent(), str(why)
+
+
+def active(prefix: str, after: str, limit: int) -> Flow[list[tuple[Entry, Sent, str]]]:
+    """A page of the reservations that are held or quiet, in key order, each with its counts, and why those cannot be
+    read."""
+    entries: list[Entry] = [entry for entry in (yield Scan(prefix, after, limit)) if entry.fence]
+    reads = [Read(sent_key(entry.key)) for entry in entries]
+    stored: list[Entry] = replies_or_raise((yield reads)) if reads else []
+    return [(entry, *_counted(kept)) for entry, kept in zip(entries, stored, strict=True)]
+
+
+def expire(key: str, reason: str) -> Flow[list[Entry]]:
+    """Ends the hold or quiet window that is there now, and none that comes after it; what was ended, if anything."""
+    entry: Entry = yield Read(key)
+    return (yield from _clear([entry], reason))
+
+
+def clear(prefix: str, reason: str) -> Flow[list[Entry]]:
+    """As `expire`, for every key that begins with `prefix`."""
+    cleared: list[Entry] = []
+    page: list[Entry] = yield Scan(prefix, "", _PAGE)
+    while page:
+        cleared += yield from _clear(page, reason)
+        page = yield Scan(prefix, page[-1].key, _PAGE)
+    return cleared
+
+
+def _clear(entries: list[Entry], reason: str) -> Flow[list[Entry]]:
+    seen = [entry for entry in entries if entry.fence]
+    gone = replies_or_raise((yield [Clear(entry.key, entry.fence, reason) for entry in seen])) if seen else []
+    return [entry for entry, cleared in zip(seen, gone, strict=True) if cleared]

@@ -1,0 +1,43 @@
+"""Tickets as text: the id of a reservation, which another process needs to renew, record or release it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any
+
+from ..errors import InvalidInput, UnknownReservation
+from ..rules import MAX_TTL, MIN_TTL, stored_key
+from .flow import Ticket
+
+MAX_ID = 16 * 1024  # characters: three keys of 512 bytes with every byte escaped; what is longer is no id of ours
+_OWNER = re.compile("[0-9a-f]{32}")
+
+
+def id_of(ticket: Ticket) -> str:
+    """The ticket as opaque text that can stand in a URL."""
+    return base64.urlsafe_b64encode(json.dumps(ticket, ensure_ascii=False).encode()).decode()
+
+
+def ticket_of(id: Any) -> Ticket:
+    """The ticket that an id stands for; UnknownReservation, with nothing asked of the store, if it is none of ours."""
+    if not isinstance(id, str):
+        raise InvalidInput(f"a reservation id must be the str that reservation.id returned, not {id!r:.80}")
+    try:
+        key, owner, fence, quiet, hits, hold = json.loads(base64.urlsafe_b64decode(id[:MAX_ID]))
+        stored = _stored(key, "reservation"), str(owner), int(fence), float(quiet), tuple(map(_stored, hits))
+        ticket = Ticket(*stored, hold=float(hold))
+        lasting = 0.0 <= ticket.quiet <= MAX_TTL and MIN_TTL <= ticket.hold <= MAX_TTL
+        if lasting and _OWNER.fullmatch(ticket.owner) and 0 < ticket.fence < 1 << 63:
+            return ticket
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        pass
+    raise UnknownReservation("this is no reservation id; give what reservation.id returned")
+
+
+def _stored(key: Any, *kinds: str) -> str:
+    kind, _, name = str(key).partition("/")
+    if kind not in (kinds or ("hits", "group")):
+        raise InvalidInput(f"{key!r:.80} is no key of a reservation")
+    return stored_key(kind, name)

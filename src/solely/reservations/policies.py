@@ -1,0 +1,96 @@
+"""Policies: on which terms what is reserved, as data, per severity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ..errors import InvalidInput
+from ..ops import MAX_LIMIT
+from ..rules import MAX_TTL, Seconds, checked_limit, seconds, stored_key, ttl_seconds
+from .flow import Terms
+
+Group = tuple[str, int, Seconds]  # name, limit, per
+
+
+def checked_terms(
+    hold: Seconds, quiet: Seconds, limit: int | None, per: Seconds | None, group: Group | None, most: int
+) -> Terms:
+    """The terms of a reservation, checked; InvalidInput before anything is sent. `most`: the store's largest limit."""
+    try:
+        return _known_terms(hold, quiet, limit, per, group, most)
+    except TypeError:  # cannot be hashed: nor is it a duration or a limit, which the check will say
+        return _check_terms(hold, quiet, limit, per, group, most)
+
+
+def _check_terms(hold: Seconds, quiet: Seconds, limit: int | None, per: Seconds | None, group: Any, most: int) -> Terms:
+    if (limit is None) != (per is None):
+        raise InvalidInput(f"limit={limit!r} and per={per!r}: give both, so many in so many seconds, or neither")
+    own = (checked_limit(limit, most), ttl_seconds(per, "per")) if limit is not None and per is not None else None
+    shared = None
+    if group is not None:
+        if not isinstance(group, tuple) or len(group) != 3:
+            raise InvalidInput(f"group must be a tuple (name, limit, per), not {group!r:.80}")
+        name, group_limit, group_per = group
+        shared = stored_key("group", name), checked_limit(group_limit, most), ttl_seconds(group_per, "per")
+    return Terms(ttl_seconds(hold, "hold"), seconds("quiet", quiet, least=0.0, most=MAX_TTL), own, shared)
+
+
+_known_terms = lru_cache(maxsize=256, typed=True)(_check_terms)  # few differ in one program
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationPolicy:
+    """The terms that reservations of one severity have in common; InvalidInput if they cannot be."""
+
+    hold: Seconds = 30.0
+    quiet: Seconds = 300.0
+    limit: int | None = None
+    per: Seconds | None = None
+
+    def __post_init__(self) -> None:
+        checked_terms(self.hold, self.quiet, self.limit, self.per, None, MAX_LIMIT)
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """As arguments: `once.reserve(key, **policy.terms)`."""
+        return {"hold": self.hold, "quiet": self.quiet, "limit": self.limit, "per": self.per}
+
+
+_HOUR = 3_600.0  # seconds: the window of the limits, since people count what they are sent by the hour
+_OTHERS = ReservationPolicy(hold=30.0, quiet=1_800.0, limit=5, per=_HOUR)  # nobody waits for it: twice an hour at most
+_SEVERITIES = {
+    # A sender that died must not delay what matters most: 10 s cover a publish with its retries.
+    "critical": ReservationPolicy(hold=10.0, quiet=300.0, limit=20, per=_HOUR),
+    # May go through slow channels; a minute is soon enough for another try.
+    "warning": ReservationPolicy(hold=60.0, quiet=900.0, limit=10, per=_HOUR),
+}
+
+
+class PolicyTable:
+    """Policies by severity, whatever its case; what is not in the table has the default. Without arguments: critical,
+    warning, and a default for all others."""
+
+    def __init__(
+        self,
+        policies: Mapping[str, ReservationPolicy | Mapping[str, Any]] | None = None,
+        *,
+        default: ReservationPolicy = _OTHERS,
+    ) -> None:
+        given = _SEVERITIES if policies is None else policies
+        self.default = default
+        self._policies = {severity.casefold(): _policy(severity, policy) for severity, policy in given.items()}
+
+    def __getitem__(self, severity: str) -> ReservationPolicy:
+        return self._policies.get(severity.casefold(), self.default)
+
+
+def _policy(severity: str, policy: ReservationPolicy | Mapping[str, Any]) -> ReservationPolicy:
+    if isinstance(policy, ReservationPolicy):
+        return policy
+    try:
+        return ReservationPolicy(**policy)
+    except TypeError:
+        raise InvalidInput(f"policy of {severity!r}: give hold, quiet, limit and per, not {policy!r:.80}") from None
