@@ -26,7 +26,7 @@ from redis.asyncio import Redis
 
 import solely
 from solely.integrations.asgi import IdempotencyMiddleware, Rules
-from solely.testing.http_idempotency import Outcome, run, table
+from solely.testing.http_idempotency import CheckOutcome, run, table
 from tests.http.service import MAX_REQUEST, Service, principal, target
 from tests.http.serving import uvicorn_server
 from tests.servers import Valkey
@@ -103,7 +103,7 @@ def main() -> int:
         with Valkey() as server, uvicorn_server(partial(opened, Service().asgi, server.url)) as address:
             results[f"{name} {_version(name)}"] = run(target(address))
     print(table(results))
-    return int(any(result.outcome != Outcome.PASSED for result in results[f"solely {solely.__version__}"]))
+    return int(any(result.outcome != CheckOutcome.PASSED for result in results[f"solely {solely.__version__}"]))
 
 
 def _version(name: str) -> str:

@@ -12,11 +12,11 @@ from typing import Any
 from unittest.mock import patch
 
 from solely.drivers.lines import Lines, Waiter
-from solely.drivers.simulated import Run
+from solely.drivers.simulated import SimulatedRun
 from solely.errors import StoreError
 from solely.leases import flow as lock
-from solely.locks import flow as locks
 from solely.leases import hold
+from solely.locks import flow as locks
 from solely.model import Entry, Released, State
 from solely.ops import Acquire, Clear, Mark, Op, Release, Renew, Reply
 from solely.stores import transitions as t
@@ -71,7 +71,7 @@ def client_clock() -> Planted:
     """Clients send "now", and their clocks are some seconds apart."""
     right = Network._arrive
 
-    def arrive(self: Network, run: Run, turn: int, ops: Sequence[Op], gives_up: float) -> None:
+    def arrive(self: Network, run: SimulatedRun, turn: int, ops: Sequence[Op], gives_up: float) -> None:
         skew = run.driver._start % 4.0
         self.memory.clock = lambda: START + skew + self.timeline.now
         right(self, run, turn, ops, gives_up)
@@ -147,13 +147,13 @@ def nobody_knows_how_old_the_data_is() -> Planted:
 @bug
 def hint_before_the_wait_is_lost() -> Planted:
     """A wake-up is not remembered for who does not sleep yet."""
-    right = Run.wake
+    right = SimulatedRun.wake
 
-    def wake(self: Run) -> None:
+    def wake(self: SimulatedRun) -> None:
         if self._sleeping:
             right(self)
 
-    return patch.object(Run, "wake", wake)
+    return patch.object(SimulatedRun, "wake", wake)
 
 
 @bug
@@ -198,14 +198,14 @@ def renewal_shortens() -> Planted:
 @bug
 def deadline_from_the_reply() -> Planted:
     """The holder counts its time from when the answer came."""
-    right = Run.answered
+    right = SimulatedRun.answered
 
-    def answered(self: Run, turn: int, answer: Any) -> None:
+    def answered(self: SimulatedRun, turn: int, answer: Any) -> None:
         if turn == self.turn:
             self.sent = self.driver.clock()
         right(self, turn, answer)
 
-    return patch.object(Run, "answered", answered)
+    return patch.object(SimulatedRun, "answered", answered)
 
 
 @bug
@@ -274,13 +274,13 @@ def check_then_insert_mark() -> Planted:
 def cancelled_without_undoing() -> Planted:
     """A cancelled flow just ends."""
 
-    def cancel(self: Run, cause: BaseException) -> None:
+    def cancel(self: SimulatedRun, cause: BaseException) -> None:
         if not self.over:
             self._flow.close()
             self.turn += 1
             self._end(None, cause)
 
-    return patch.object(Run, "cancel", cancel)
+    return patch.object(SimulatedRun, "cancel", cancel)
 
 
 @bug

@@ -17,9 +17,9 @@ from solely.claims import flow as claim
 from solely.claims import publish
 from solely.claims.flights import Done, Flights
 from solely.drivers.lines import Lines
-from solely.drivers.simulated import Run
+from solely.drivers.simulated import SimulatedRun
 from solely.errors import Interrupted
-from solely.flow import Ask, Flow, Tell
+from solely.flow import Ask, Flow, WakeAll
 from solely.leases import flow as lock
 from solely.leases.hold import Hold
 from solely.model import Entry, Released, State
@@ -127,12 +127,12 @@ def promoted_twice() -> Planted:
 def owner_is_the_process() -> Planted:
     """All callers of a process ask under one id: the second one's repeat is answered as the first one's."""
 
-    def fresh_owner(self: Run) -> str:
+    def fresh_owner(self: SimulatedRun) -> str:
         self.owner = f"{self.driver.name}.0"
         self.driver.owners[self.owner] = self
         return self.owner
 
-    return patch.object(Run, "fresh_owner", fresh_owner)
+    return patch.object(SimulatedRun, "fresh_owner", fresh_owner)
 
 
 @bug
@@ -140,12 +140,12 @@ def cache_poisoned_by_a_cancelled_leader() -> Planted:
     """Whoever shares the question of a caller that is cancelled gets nothing, as if that were the result."""
     right = claim.claim
 
-    def claiming_(key: str, terms: lock.Terms, flights: Flights, *given: Any) -> Flow[Any]:
+    def claiming_(key: str, terms: lock.LeaseTerms, flights: Flights, *given: Any) -> Flow[Any]:
         try:
             return (yield from right(key, terms, flights, *given))
         except Interrupted:
             flights.settle(key, Done(None, "", 0, 0), 60.0)
-            yield Tell(key)
+            yield WakeAll(key)
             raise
 
     return patch.object(claiming, "claim", claiming_)
@@ -217,7 +217,7 @@ def waiters_are_not_told_of_the_result() -> Planted:
 @bug
 def followers_are_not_told_of_the_result() -> Planted:
     """What the first of a process's line learns stays with it."""
-    return patch.object(Lines, "tell_all", lambda self, key: None)
+    return patch.object(Lines, "wake_all", lambda self, key: None)
 
 
 @bug

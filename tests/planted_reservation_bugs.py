@@ -10,14 +10,14 @@ from typing import Any
 from unittest.mock import patch
 
 from solely.breakers import flow as breaker
-from solely.breakers.flow import Pass
-from solely.drivers.simulated import Run
+from solely.breakers.flow import SharedPass
+from solely.drivers.simulated import SimulatedRun
 from solely.flow import RUN, Ask, Flow
 from solely.leases.hold import Hold
 from solely.model import Allowance, Entry, State
 from solely.ops import Finish, Hit, Op, Read, Release, Unhit
 from solely.reservations import flow as reservation
-from solely.reservations.flow import QUIET, RESERVED, Answer, Terms, Ticket
+from solely.reservations.flow import QUIET, RESERVED, ReservationTerms, ReservationTicket, ReserveReply
 from solely.stores import transitions as t
 from solely.stores.memory import Memory
 from solely.testing.simulator import reservations
@@ -36,17 +36,17 @@ def check_outside_the_step() -> Planted:
     """Reserve reads whether the key is free, and if so goes on: two who read at the same time both send."""
     right = reservation.reserve
 
-    def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
+    def reserve(key: str, terms: ReservationTerms, info: str) -> Flow[ReserveReply]:
         entry: Entry = yield Read(key)
         if entry.state is not State.FREE:
-            return Answer(reason=QUIET if entry.state is State.DONE else RESERVED, retry_after=entry.left)
+            return ReserveReply(reason=QUIET if entry.state is State.DONE else RESERVED, retry_after=entry.left)
         answer = yield from right(key, terms, info)
         if answer.reason != RESERVED:
             return answer
         owner: str = yield Ask.OWNER
         run = yield RUN
         hold = Hold(key, owner, terms.hold, entry._replace(left=terms.hold), run.sent, False, run.now)
-        return Answer(hold, Ticket(key, owner, entry.fence, terms.quiet, ()))
+        return ReserveReply(hold, ReservationTicket(key, owner, entry.fence, terms.quiet, ()))
 
     return patch.object(reservations, "reserve", reserve)
 
@@ -97,13 +97,13 @@ def repeated_hit_counts_twice() -> Planted:
 @bug
 def group_per_key() -> Planted:
     """The limit of a group counts each of its keys alone."""
-    right = Terms.hits
+    right = ReservationTerms.hits
 
-    def hits(self: Terms, key: str, owner: str) -> list[Hit]:
+    def hits(self: ReservationTerms, key: str, owner: str) -> list[Hit]:
         group = None if self.group is None else (f"{self.group[0]}:{key}", *self.group[1:])
         return right(self._replace(group=group), key, owner)
 
-    return patch.object(Terms, "hits", hits)
+    return patch.object(ReservationTerms, "hits", hits)
 
 
 @bug
@@ -121,7 +121,7 @@ def release_keeps_the_hit() -> Planted:
     """A reservation that is released for a retry has used up its limit all the same."""
     right = reservation._release
 
-    def release(ticket: Ticket, revoke: bool) -> Flow[bool]:
+    def release(ticket: ReservationTicket, revoke: bool) -> Flow[bool]:
         return (yield from right(ticket._replace(hits=()), revoke))
 
     return patch.object(reservation, "_release", release)
@@ -131,7 +131,7 @@ def release_keeps_the_hit() -> Planted:
 def record_releases() -> Planted:
     """Recording just lets go of the key: nobody is quiet."""
 
-    def record(ticket: Ticket, now: str) -> Flow[bool]:
+    def record(ticket: ReservationTicket, now: str) -> Flow[bool]:
         yield Release(ticket.key, ticket.owner)
         return True
 
@@ -177,7 +177,7 @@ def limits_before_the_hold() -> Planted:
     """Limits are hit first: who then finds the key reserved has used one up for nothing."""
     right = reservation.reserve
 
-    def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
+    def reserve(key: str, terms: ReservationTerms, info: str) -> Flow[ReserveReply]:
         owner: str = yield Ask.OWNER
         if terms.own or terms.group:
             yield terms.hits(key, owner)
@@ -191,7 +191,7 @@ def breaker_per_process() -> Planted:
     """Each process keeps a breaker of its own: together they fail many times the threshold, and all of them try."""
     right = Network.send
 
-    def send(self: Network, run: Run, turn: int, ops: Sequence[Op]) -> None:
+    def send(self: Network, run: SimulatedRun, turn: int, ops: Sequence[Op]) -> None:
         right(self, run, turn, [_own(op, run.driver.name) for op in ops])
 
     return patch.object(Network, "send", send)
@@ -207,7 +207,7 @@ def everybody_tries() -> Planted:
     """A breaker that is half-open lets everyone through, not one at a time."""
     right = breaker.admit
 
-    def admit(name: str, granted: Any, info: str) -> Flow[Pass]:
+    def admit(name: str, granted: Any, info: str) -> Flow[SharedPass]:
         standing = yield from breaker._stands(name)
         if standing.closed:
             return (yield from right(name, granted, info))
@@ -217,7 +217,9 @@ def everybody_tries() -> Planted:
             return (yield from right(name, granted, info))
         run = yield RUN
         own = entry._replace(left=breaker.TRIAL, fence=entry.fence or 1)
-        return Pass(standing, Hold(breaker._trial(name, standing), owner, breaker.TRIAL, own, run.sent, False, run.now))
+        return SharedPass(
+            standing, Hold(breaker._trial(name, standing), owner, breaker.TRIAL, own, run.sent, False, run.now)
+        )
 
     return patch.object(breaker, "admit", admit)
 
@@ -242,7 +244,7 @@ def failures_are_not_counted_together() -> Planted:
 @bug
 def one_success_closes() -> Planted:
     """The first trial that works closes the breaker."""
-    return patch.object(breaker.Standing, "after_success", lambda self, n: breaker.Standing(self.number + 1))
+    return patch.object(breaker.BreakerState, "after_success", lambda self, n: breaker.BreakerState(self.number + 1))
 
 
 @bug

@@ -232,7 +232,7 @@ async def test_the_letter_of_a_replayer_that_died_comes_back(
     for key in ("k", ""):
         letter = await told(box.push([key], error="e", key=key))
         taken = await told(dying._run(replay.take("g", letter.id, "dies")))
-        assert isinstance(taken, replay.Taken)
+        assert isinstance(taken, replay.TakenLetter)
         clock.advance(replay.TTL - 0.01)
         assert (await told(box.replay(letter.id, handler))).outcome is LetterOutcome.BUSY
         clock.advance(0.02)

@@ -11,10 +11,10 @@ from solely.claims import flow as claim
 from solely.claims import publish
 from solely.claims.flights import Done, Flights
 from solely.errors import Busy, Interrupted, Mismatch, StoreFull, StoreUnavailable, UnknownReservation
-from solely.flow import Ask, Flow, Join, Tell, Wait
+from solely.flow import Ask, Flow, Join, Wait, WakeAll
 from solely.leases import flow as lock
 from solely.leases.context import Context
-from solely.leases.flow import Terms
+from solely.leases.flow import LeaseTerms
 from solely.leases.hold import Hold
 from solely.locks.flow import acquire_all
 from solely.marks import flow as dedup
@@ -70,7 +70,7 @@ class Script:
 
 
 def test_a_waiter_that_the_store_fails_leaves_the_queue() -> None:
-    script = Script(lock.acquire(KEY, Terms(10.0, wait=60.0, client="C")))
+    script = Script(lock.acquire(KEY, LeaseTerms(10.0, wait=60.0, client="C")))
     assert type(script.go()) is Acquire
     assert type(script.go(HELD)) is Acquire
     assert script.go(StoreFull("full")) == [Release(KEY, "me")]
@@ -79,7 +79,7 @@ def test_a_waiter_that_the_store_fails_leaves_the_queue() -> None:
 
 
 def test_an_unanswered_try_that_ends_in_a_store_error_is_revoked() -> None:
-    script = Script(lock.acquire(KEY, Terms(10.0)))
+    script = Script(lock.acquire(KEY, LeaseTerms(10.0)))
     script.go()
     script.doubtful = True
     assert script.go(StoreFull("full")) == [Release(KEY, "me", revoke=True)]
@@ -87,7 +87,7 @@ def test_an_unanswered_try_that_ends_in_a_store_error_is_revoked() -> None:
 
 def test_a_waiter_that_loses_an_earlier_key_leaves_the_queue_of_the_next() -> None:
     earlier = Hold("lock/earlier", "mine", 10.0, HELD, 0.0, False, lambda: 0.0)
-    script = Script(lock.acquire(KEY, Terms(10.0, wait=60.0, client="C"), held=[earlier]))
+    script = Script(lock.acquire(KEY, LeaseTerms(10.0, wait=60.0, client="C"), held=[earlier]))
     script.go()
     assert script.go(HELD) == [Renew("lock/earlier", "mine", 10.0)]
     assert script.go([Entry("lock/earlier", State.FREE, gone="expired")]) == [Release(KEY, "me")]
@@ -97,7 +97,7 @@ def test_a_waiter_that_loses_an_earlier_key_leaves_the_queue_of_the_next() -> No
 
 def test_a_refused_lock_all_revokes_only_in_doubt_so_that_displaced_owners_stay_remembered() -> None:
     for doubtful in (False, True):
-        script = Script(acquire_all([KEY], Terms(10.0)))
+        script = Script(acquire_all([KEY], LeaseTerms(10.0)))
         script.go()
         script.doubtful = doubtful
         assert script.go([HELD]) == [Release(KEY, "me", revoke=doubtful)]
@@ -156,17 +156,17 @@ def test_a_waiter_that_hears_of_an_older_outcome_than_it_is_queued_behind_leaves
     heard: int, undone: object
 ) -> None:
     flights = _flights()
-    script = Script(claim.claim(KEY, Terms(10.0, wait=60.0, client="C"), flights, "", ""))
+    script = Script(claim.claim(KEY, LeaseTerms(10.0, wait=60.0, client="C"), flights, "", ""))
     assert type(script.go()) is Acquire
     flights.settle(KEY, Done(b"b", "", heard, 1), 60.0)  # by another of this process
     assert script.go(HELD) == undone
 
 
 def test_who_is_refused_out_of_its_turn_has_the_first_of_the_line_take_the_place_in_the_queue_anew() -> None:
-    script = Script(claim.claim(KEY, Terms(10.0, wait=60.0, client="C"), _flights(), "one", ""))
+    script = Script(claim.claim(KEY, LeaseTerms(10.0, wait=60.0, client="C"), _flights(), "one", ""))
     script.go()
     assert script.go(HELD._replace(fingerprint="two")) == [Release(KEY, "me")]
-    assert script.go([Released.RELEASED]) == Tell(KEY)
+    assert script.go([Released.RELEASED]) == WakeAll(KEY)
     with pytest.raises(Mismatch):
         script.go()
 
@@ -182,7 +182,7 @@ def test_a_late_copy_of_a_winners_try_cannot_take_the_claim_once_its_outcome_is_
 @pytest.mark.parametrize("error", [StoreFull("full"), Interrupted(StoreUnavailable("gone"), unanswered=True)])
 def test_a_late_publish_that_the_store_fails_leaves_no_claim_of_its_own(error: BaseException) -> None:
     hold = Hold(KEY, "late", 10.0, HELD, 0.0, False, lambda: 0.0)
-    script = Script(publish.publish(hold, b"b", 3600.0, Terms(10.0), _flights(), lambda: ""))
+    script = Script(publish.publish(hold, b"b", 3600.0, LeaseTerms(10.0), _flights(), lambda: ""))
     assert type(script.go()) is Finish
     assert type(script.go(Entry(KEY, State.FREE, gone="expired"))) is Acquire
     assert script.go(MINE) == Finish(KEY, "me", b"b", 3600.0)
@@ -196,7 +196,7 @@ RESERVED = Entry("reservation/key", State.HELD, fence=8, left=10.0, owner="me")
 
 @pytest.mark.parametrize("doubtful", [True, False])
 def test_a_refusal_that_is_counted_under_an_id_of_its_own_leaves_no_hold_under_it(doubtful: bool) -> None:
-    script = Script(reservation.reserve("reservation/key", reservation.Terms(10.0, 60.0, own=(1, 5.0)), ""))
+    script = Script(reservation.reserve("reservation/key", reservation.ReservationTerms(10.0, 60.0, own=(1, 5.0)), ""))
     assert type(script.go()) is Acquire
     assert script.go(RESERVED) == [Hit("hits/key", "me", 1, 5.0)]
     script.owner = "counter"
@@ -210,7 +210,7 @@ def test_a_refusal_that_is_counted_under_an_id_of_its_own_leaves_no_hold_under_i
 
 
 def test_a_reservation_that_ran_out_while_it_was_released_was_not_freed() -> None:
-    ticket = reservation.Ticket("reservation/key", "me", 8, 60.0, ("hits/key",))
+    ticket = reservation.ReservationTicket("reservation/key", "me", 8, 60.0, ("hits/key",))
     script = Script(reservation.release(ticket, revoke=False))
     assert type(script.go()) is Renew
     assert script.go(RESERVED) == [Release("reservation/key", "me", fence=8), Unhit("hits/key", "me")]
@@ -220,7 +220,7 @@ def test_a_reservation_that_ran_out_while_it_was_released_was_not_freed() -> Non
 
 @pytest.mark.parametrize("answer", [Released.LOST, Released.ABSENT])
 def test_a_reservation_that_the_store_lost_between_two_looks_is_not_recorded(answer: Released) -> None:
-    ticket = reservation.Ticket("reservation/key", "me", 8, 0.0, ())
+    ticket = reservation.ReservationTicket("reservation/key", "me", 8, 0.0, ())
     script = Script(reservation.record(ticket, "now"))
     assert script.go() == [Renew("reservation/key", "me", MIN_TTL), Read("sent/key")]
     assert type(script.go([RESERVED, Entry("sent/key", State.FREE)])) is Finish
@@ -233,9 +233,9 @@ def test_a_reservation_that_the_store_lost_between_two_looks_is_not_recorded(ans
 
 
 def test_nobody_tries_at_a_standing_on_which_a_verdict_may_be_under_way() -> None:
-    standing = breaker.Standing(1)
+    standing = breaker.BreakerState(1)
     trial = Hold("trial/name@1.0", "me", 10.0, MINE, 100.0, False, lambda: 100.0)
     rule = Rule(threshold=3, per=60.0, cooldown=0.1, successes=2, on=Exception)
-    verdict = Script(breaker.judge("name", rule, breaker.Pass(standing, trial), worked=True)).go()
+    verdict = Script(breaker.judge("name", rule, breaker.SharedPass(standing, trial), worked=True)).go()
     assert type(verdict) is Finish
     assert verdict.keep >= REMEMBER

@@ -26,7 +26,7 @@ from solely.rules import MAX_KEPT
 from solely.stores import open_async_store, open_store
 from solely.stores.http.address import portions, read_url, refusal
 from solely.stores.http.blocking import HttpStore
-from solely.testing.face import Ear, fresh
+from solely.testing.face import HintRecorder, fresh
 from solely.testing.proxy import FaultProxy
 from tests.conftest import STORES
 from tests.http_service import HttpServices
@@ -219,7 +219,7 @@ def test_a_portion_that_fails_behind_one_that_did_not_is_unanswered(
 
 def test_a_release_elsewhere_wakes_who_waits_without_asking_again(url: str, opened: Callable[[str], HttpStore]) -> None:
     here, there = opened(url), opened(url)
-    ear = Ear()
+    ear = HintRecorder()
     there.listen(ear)
     here.perform([Acquire("lock/a", "holder", 30)])
     assert there.perform([Acquire("lock/a", "waiter", 30, client=there.client)])[0].waiters == 1  # type: ignore[union-attr]
@@ -235,7 +235,7 @@ def test_hints_come_whatever_store_the_service_has(
 ) -> None:
     with running(url=STORES[kind](request)) as service:
         here, there = opened(service.address), opened(service.address)
-        ear = Ear()
+        ear = HintRecorder()
         there.listen(ear)
         here.perform([Acquire("lock/a", "holder", 30)])
         there.perform([Acquire("lock/a", "waiter", 30, client=there.client)])

@@ -34,7 +34,7 @@ from solely.stores.mongo.blocking import MongoStore
 from solely.stores.mongo.faults import explain
 from solely.stores.mongo.settings import parse
 from solely.testing.clock import ManualClock
-from solely.testing.face import Ear, Looped, fresh
+from solely.testing.face import HintRecorder, Looped, fresh
 from solely.testing.machine import run_machine
 from tests.conftest import in_collection
 from tests.mongo_server import Mongod
@@ -441,7 +441,7 @@ def test_check_tells_the_clock_right_wherever_the_client_is(store: MongoStore, m
 
 def test_a_client_far_away_is_told_through_a_change_stream(set_url: str) -> None:
     here, there = (open_blocking(set_url, clock=None, timeout=TIMEOUT) for _ in range(2))
-    ear = Ear()
+    ear = HintRecorder()
     there.listen(ear)
     polled = there.polls
     for way in ("release", "finish"):

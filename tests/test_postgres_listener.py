@@ -8,7 +8,7 @@ from solely.ops import Acquire, Release
 from solely.stores import Store
 from solely.stores import postgres as postgres_store
 from solely.stores.postgres import aio_ear, ear
-from solely.testing.face import Ear, fresh
+from solely.testing.face import HintRecorder, fresh
 from tests.both_faces import FACES
 from tests.both_stores import opening_stores, underlying
 from tests.client.wire import before, through
@@ -33,7 +33,7 @@ def test_the_listener_leaves_a_server_that_hangs_and_hears_again_when_it_answers
     url = in_schema(postgres.url)
     with before(url) as proxy:
         store, beside = open_store(through(proxy, url)), open_store(url)
-        heard = Ear()
+        heard = HintRecorder()
         store.listen(heard)
         store.perform([Acquire("lock/a", "me", 300, client=store.client)])
         listener = underlying(store)._ear

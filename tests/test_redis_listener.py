@@ -11,7 +11,7 @@ from solely.ops import Acquire, Release
 from solely.stores import Store
 from solely.stores import redis as redis_store
 from solely.stores.redis import aio_ear, ear
-from solely.testing.face import Ear, fresh
+from solely.testing.face import HintRecorder, fresh
 from tests.both_faces import FACES
 from tests.both_stores import opening_stores, underlying
 from tests.servers import Valkey, ValkeySentinel, until
@@ -53,7 +53,7 @@ def test_the_listener_follows_the_requests_to_the_new_primary(
     monkeypatch.setattr(aio_ear, "SILENCE", NEVER)
     with ValkeySentinel() as servers:
         store, other = open_store(servers.url), open_store(servers.url)
-        heard = Ear()
+        heard = HintRecorder()
         store.listen(heard)
         insist(other, Acquire("lock/a", "other", 300))
         insist(store, Acquire("lock/a", "me", 300, "", store.client))

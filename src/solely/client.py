@@ -14,7 +14,7 @@ from .breakers.methods import AsyncBreakers, Breakers
 from .cache import Cache
 from .claims.flights import Flights
 from .claims.methods import AsyncClaims, Claims
-from .dead_letters.methods import AsyncLetters, Letters
+from .dead_letters.methods import AsyncDeadLetterGroups, DeadLetterGroups
 from .drivers.aio import AsyncDriver, finished
 from .drivers.blocking import BlockingDriver
 from .drivers.permitted import Check, permitted
@@ -77,7 +77,7 @@ def _cache(cache: Cache | bool) -> Cache | None:
 
 
 class Client(
-    Locks, Marks, Claims, Reservations, Limits, Watermarks, Queues, Letters, Breakers, Explaining, Transactions
+    Locks, Marks, Claims, Reservations, Limits, Watermarks, Queues, DeadLetterGroups, Breakers, Explaining, Transactions
 ):
     """Makes work happen once, from threads. Usable from any number of threads; close it, or use it in `with`.
 
@@ -144,7 +144,7 @@ class Client(
         self.close()
 
     def _wake(self, line: str) -> None:
-        self._driver.lines.tell(line)
+        self._driver.lines.wake(line)
 
     def _start_keeping(self) -> None:
         with self._starting:  # by several threads at once
@@ -177,7 +177,7 @@ class AsyncClient(
     AsyncLimits,
     AsyncWatermarks,
     AsyncQueues,
-    AsyncLetters,
+    AsyncDeadLetterGroups,
     AsyncBreakers,
     AsyncExplaining,
     AsyncTransactions,
@@ -252,7 +252,7 @@ class AsyncClient(
         await self.close()
 
     def _wake(self, line: str) -> None:
-        self._driver.tell(line)
+        self._driver.on_hint(line)
 
     def _start_keeping(self) -> None:
         for name, loop in _KEEPERS.items():

@@ -63,7 +63,7 @@ class Scan(NamedTuple):
     limit: int
 
 
-class Tell(NamedTuple):
+class WakeAll(NamedTuple):
     """→ None: everyone in the process's line for the key looks up, so that what is settled is known to all at once."""
 
     key: str
@@ -71,7 +71,7 @@ class Tell(NamedTuple):
 
 T = TypeVar("T")
 Request = (
-    Op | list[Any] | Ask | Join | Wait | Scan | Tell
+    Op | list[Any] | Ask | Join | Wait | Scan | WakeAll
 )  # a list is a batch of ops, answered by a list of replies or StoreErrors
 Flow = Generator[Request, Any, T]
 

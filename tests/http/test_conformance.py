@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from solely.integrations.idempotency import Rules
-from solely.testing.http_idempotency import CHECKS, Outcome, Target, run, table
+from solely.testing.http_idempotency import CHECKS, CheckOutcome, Target, run, table
 from solely.testing.http_idempotency.__main__ import main
 from tests.http.service import HEADERS, MAX_REQUEST, Service, principal, target
 from tests.http.serving import SERVERS
@@ -18,7 +18,7 @@ def test_our_middleware_conforms_on_every_store(kind: str, store_url: str) -> No
     rules = Rules(scope=principal, max_request=MAX_REQUEST)
     with SERVERS[kind](Service(), rules, store_url) as address:
         results = run(target(address))
-    assert [result for result in results if result.outcome is not Outcome.PASSED] == []
+    assert [result for result in results if result.outcome is not CheckOutcome.PASSED] == []
     assert len(results) == len(CHECKS) >= 40
 
 
@@ -27,7 +27,7 @@ def test_our_middleware_conforms_in_strict_mode(kind: str) -> None:
     rules = Rules(scope=principal, max_request=MAX_REQUEST, in_flight="conflict")
     with SERVERS[kind](Service(), rules, "memory://") as address:
         results = run(target(address))
-    assert [result for result in results if result.outcome is not Outcome.PASSED] == []
+    assert [result for result in results if result.outcome is not CheckOutcome.PASSED] == []
 
 
 def test_a_service_that_does_nothing_fails_and_is_told_why(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,7 +36,7 @@ def test_a_service_that_does_nothing_fails_and_is_told_why(capsys: pytest.Captur
     with SERVERS["asgi"](Service(), lax, "memory://") as address:
         results = run(target(address))
         code = main([f"{address}/orders", "--header", "Authorization: Bearer one"])
-    passed = {result.check.name for result in results if result.outcome is Outcome.PASSED}
+    passed = {result.check.name for result in results if result.outcome is CheckOutcome.PASSED}
     assert passed == {
         "string_is_taken",
         "get_needs_no_key",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from solely.testing.http_idempotency import Outcome, Target, run
+from solely.testing.http_idempotency import CheckOutcome, Target, run
 from tests.servers import free_port, until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -72,6 +72,6 @@ def test_the_example_conforms(name: str, tmp_path: Path) -> None:
     with example(name, tmp_path) as target:
         results = run(target)
         stranger = target.ask("k", headers={})
-    assert [result for result in results if result.outcome is Outcome.FAILED] == []
-    assert {result.check.name for result in results if result.outcome is Outcome.NOT_RUN} == NEEDS_MORE
+    assert [result for result in results if result.outcome is CheckOutcome.FAILED] == []
+    assert {result.check.name for result in results if result.outcome is CheckOutcome.NOT_RUN} == NEEDS_MORE
     assert (stranger.status, json.loads(stranger.body)["title"]) == (403, "The client is unknown")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import solely
-from solely.queues.flow import Taken
+from solely.queues.flow import TakenItem
 from solely.queues.item import AsyncItem, Item
 from tests.both_faces import told, untouchable
 
@@ -53,7 +53,7 @@ def test_a_queue_has_a_name(face: str, name: Any) -> None:
 
 
 async def test_a_bad_delay_leaves_the_item_in_hand(face: str) -> None:
-    taken = Taken("a", 1, 1, 7, "0" * 32, math.inf, False)
+    taken = TakenItem("a", 1, 1, 7, "0" * 32, math.inf, False)
     item: Any = (Item if face == "blocking" else AsyncItem)("jobs", taken, untouchable(face)._run)
     with pytest.raises(solely.InvalidInput, match="delay=-1 is out of bounds"):
         await told(item.give_back(delay=-1))

@@ -20,7 +20,7 @@ from solely.stores import open_store
 from solely.testing.clock import ManualClock
 
 HOUR = 3_600
-TERMS = flows.Terms(hold=30.0, quiet=300.0, own=(3, HOUR), group=("group/all", 3, HOUR))
+TERMS = flows.ReservationTerms(hold=30.0, quiet=300.0, own=(3, HOUR), group=("group/all", 3, HOUR))
 
 
 class Dying:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ..errors import Busy, Unreadable
 from ..flow import Ask, Flow
 from ..formats import read_standing, write_standing
-from ..leases.flow import Terms, acquire
+from ..leases.flow import LeaseTerms, acquire
 from ..leases.hold import Hold
 from ..model import Allowance, Entry, State
 from ..ops import Acquire, Advance, Finish, Hit, Read
@@ -26,7 +26,7 @@ TRIAL = 10.0  # seconds that a trial whose process died keeps others waiting; wh
 COOLDOWN = "cooldown"  # the info of a trial's key while it is held by the cooldown
 
 
-class Standing(NamedTuple):
+class BreakerState(NamedTuple):
     """Where the breaker stands: closed at an even number; open or half-open at an odd one, with so many trials won."""
 
     number: int = 0
@@ -37,64 +37,66 @@ class Standing(NamedTuple):
         return self.number % 2 == 0
 
     @property
-    def opened(self) -> Standing:
+    def opened(self) -> BreakerState:
         """Where a failure leads."""
-        return Standing(self.number + 1 if self.closed else self.number + 2)
+        return BreakerState(self.number + 1 if self.closed else self.number + 2)
 
-    def after_success(self, successes: int) -> Standing:
+    def after_success(self, successes: int) -> BreakerState:
         """Where a trial that worked leads."""
-        return Standing(self.number, self.wins + 1) if self.wins + 1 < successes else Standing(self.number + 1)
+        return BreakerState(self.number, self.wins + 1) if self.wins + 1 < successes else BreakerState(self.number + 1)
 
 
-class Pass(NamedTuple):
+class SharedPass(NamedTuple):
     """A call that was let through: at which standing, and with which trial in hand if it is one."""
 
-    standing: Standing
+    standing: BreakerState
     trial: Hold | None = None
 
 
-def _trial(name: str, standing: Standing) -> str:
+def _trial(name: str, standing: BreakerState) -> str:
     return f"trial/{name}@{standing.number}.{standing.wins}"
 
 
-def _stands(name: str) -> Flow[Standing]:
+def _stands(name: str) -> Flow[BreakerState]:
     return standing_of((yield Read(f"breaker/{name}")))
 
 
-def standing_of(entry: Entry) -> Standing:
+def standing_of(entry: Entry) -> BreakerState:
     """Where the breaker of this entry stands; Unreadable if it does not say so in our way."""
     if entry.value is None:
-        return Standing()
+        return BreakerState()
     try:
-        return Standing(*read_standing(entry.value))
+        return BreakerState(*read_standing(entry.value))
     except ValueError:
         text = f"breaker {entry.name!r} was written by a newer version, or by something else: {entry.value!r:.40}"
         raise Unreadable(text, key=entry.name) from None
 
 
-def _moves(name: str, standing: Standing) -> Flow[None]:
+def _moves(name: str, standing: BreakerState) -> Flow[None]:
     yield Advance(f"breaker/{name}", write_standing(*standing))
 
 
-def admit(name: str, granted: Callable[[Hold], Hold], info: str) -> Flow[Pass]:
+def admit(name: str, granted: Callable[[Hold], Hold], info: str) -> Flow[SharedPass]:
     """Lets the call through, as the one trial if the breaker is half-open; raises BreakerOpen if it may not go."""
-    before: Standing | None = None
+    before: BreakerState | None = None
     left: float | None = None
     while True:
         standing = yield from _stands(name)
         if standing.closed:
-            return Pass(standing)
+            return SharedPass(standing)
         if standing == before:
             raise refusal(name, left, trial=True)
         try:
-            return Pass(standing, (yield from acquire(_trial(name, standing), Terms(TRIAL), granted, info=info)))
+            return SharedPass(
+                standing, (yield from acquire(_trial(name, standing), LeaseTerms(TRIAL), granted, info=info))
+            )
         except Busy as busy:
             if busy.holder == COOLDOWN:
                 raise refusal(name, busy.left, trial=False) from None
             before, left = standing, busy.left  # a trial is under way; or it just ended, and we look again
 
 
-def judge(name: str, rule: Rule, passed: Pass, worked: bool) -> Flow[Circuit | None]:
+def judge(name: str, rule: Rule, passed: SharedPass, worked: bool) -> Flow[Circuit | None]:
     """Counts how the call went; answers what the breaker turned into by that, or None if it did not turn."""
     standing, trial = passed
     if trial is None:
@@ -115,7 +117,7 @@ def judge(name: str, rule: Rule, passed: Pass, worked: bool) -> Flow[Circuit | N
     return Circuit.OPEN
 
 
-def _too_many(name: str, rule: Rule, standing: Standing) -> Flow[bool]:
+def _too_many(name: str, rule: Rule, standing: BreakerState) -> Flow[bool]:
     """Counts a failure; True if it is one too many, and the breaker has not turned since the call was let through."""
     owner: str = yield Ask.OWNER
     allowance: Allowance = yield Hit(f"failures/{name}@{standing.number}", owner, rule.threshold, rule.per)
@@ -136,5 +138,5 @@ def reset(name: str) -> Flow[bool]:
     """Closes the breaker at once; False if it was closed."""
     standing = yield from _stands(name)
     if not standing.closed:
-        yield from _moves(name, Standing(standing.number + 1))
+        yield from _moves(name, BreakerState(standing.number + 1))
     return not standing.closed

@@ -16,7 +16,7 @@ from ..leases.hold import Hold
 from ..resilience.circuit import Circuit, Passes, Rule, verdict
 from ..rules import stored_key
 from . import flow as breaker
-from .flow import Pass
+from .flow import SharedPass
 
 log = logging.getLogger("solely")
 T = TypeVar("T")
@@ -30,9 +30,9 @@ class SharedBreakerBase:
         self.name = name
         self._rule = rule
         self._context = context
-        self._passes = Passes[Pass | None]()
+        self._passes = Passes[SharedPass | None]()
 
-    def _admitting(self) -> Flow[Pass | None]:
+    def _admitting(self) -> Flow[SharedPass | None]:
         info = self._context.info(f"trial of breaker {self.name}")
         return self._context.or_proceed(
             self._stored, "breaker", breaker.admit(self.name, self._kept, info), lambda: None

@@ -14,7 +14,7 @@ from ..errors import Interrupted, InvalidInput, StoreError, TimedOut, WorkFailed
 from ..flow import Flow
 from ..holder import describe
 from ..leases.context import Context
-from ..leases.flow import Terms
+from ..leases.flow import LeaseTerms
 from ..leases.hold import FORKED, Hold, Missed
 from ..leases.lease import LeaseBase
 from ..model import FREE, Entry, item_key
@@ -46,7 +46,7 @@ WON, CACHED, TIMED_OUT = ClaimOutcome  # for those who compare often, as in `mod
 class Agreement(NamedTuple):
     """What a claim was asked for with."""
 
-    terms: Terms
+    terms: LeaseTerms
     keep: float
     policy: Policy
     purpose: str
@@ -210,7 +210,7 @@ class ClaimBase(LeaseBase):
         facts = {"key": self._hold.key, "why": why}
         log.warning("result_not_kept: the result of %(key)r cannot be replayed: %(why)s", facts, extra=facts)
 
-    def _recording(self, value: Any, kept: bytes, keep: float, terms: Terms) -> Flow[Publication]:
+    def _recording(self, value: Any, kept: bytes, keep: float, terms: LeaseTerms) -> Flow[Publication]:
         if not self._hold.owner:
             return self._unrecorded(value)
         stands, result = yield from self._standing(kept, keep, terms)
@@ -221,7 +221,7 @@ class ClaimBase(LeaseBase):
         theirs = values.decoded(result.kept, self.key)
         return Publication(False, theirs, superseded=True, tombstone=values.is_tombstone(result.kept))
 
-    def _standing(self, kept: bytes, keep: float, terms: Terms) -> Flow[tuple[bool, Done | Entry]]:
+    def _standing(self, kept: bytes, keep: float, terms: LeaseTerms) -> Flow[tuple[bool, Done | Entry]]:
         """Whether what is kept is ours, and what is kept instead if it is not; told to the hook."""
         context, hold = self._context, self._hold
         stands, result = yield from publish.publish(hold, kept, keep, terms, self._flights, self._info_again)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-from ..flow import RUN, Flow, Run, Tell
+from ..flow import RUN, Flow, Run, WakeAll
 from ..leases.context import Context
 from ..leases.keeper import Keeper
 from ..model import Entry
@@ -106,7 +106,7 @@ def heard(key: str, flight: Flight, held_as: str) -> Flow[None]:
     if flight.held_as != held_as:
         flight.held_as = held_as
         if flight.mixed:
-            yield Tell(key)
+            yield WakeAll(key)
 
 
 def settled(entry: Entry, flights: Flights) -> Flow[Done]:
@@ -115,5 +115,5 @@ def settled(entry: Entry, flights: Flights) -> Flow[Done]:
     if flights.cares_for(entry.key):
         run: Run = yield RUN
         if flights.settle(entry.key, done, entry.left - (run.now() - run.sent)):
-            yield Tell(entry.key)
+            yield WakeAll(entry.key)
     return done

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ..errors import Interrupted, Mismatch, SolelyError
-from ..flow import RUN, Ask, Flow, Join, Run, Tell, Wait, replies_or_raise, undo
-from ..leases.flow import Here, Terms, itself, let_pass, look_again
+from ..flow import RUN, Ask, Flow, Join, Run, Wait, WakeAll, replies_or_raise, undo
+from ..leases.flow import Here, LeaseTerms, itself, let_pass, look_again
 from ..leases.hold import Hold
 from ..model import DONE, FREE, Entry
 from ..ops import Acquire, Read, Release, make
@@ -18,7 +18,7 @@ Result = Hold | Done | Entry  # won; finished; neither in time, and what was in 
 
 
 def claim(
-    key: str, terms: Terms, flights: Flights, fingerprint: str, info: str, won: Callable[[Hold], object] = itself
+    key: str, terms: LeaseTerms, flights: Flights, fingerprint: str, info: str, won: Callable[[Hold], object] = itself
 ) -> Flow[tuple[Result, float]]:
     """The hold if won, the outcome if finished, else the entry that was in the way for all of terms.wait; and the
     seconds waited. Raises Mismatch if it is held or finished under another fingerprint.
@@ -87,7 +87,7 @@ def claim(
     except SolelyError:
         if asked:
             yield from undo([Release(key, owner, run.doubtful)])
-            yield Tell(key)  # if that gave up this process's place in the queue, the first of the line asks anew
+            yield WakeAll(key)  # if that gave up this process's place in the queue, the first of the line asks anew
         raise
     finally:
         if wait:

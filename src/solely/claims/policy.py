@@ -17,7 +17,7 @@ HOUR, DAY = 3_600.0, 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseClaim:
     """The claim is let go at once: the next one, or the first who waits, runs the work again."""
 
 
@@ -65,8 +65,8 @@ class Park:
         ttl_seconds(self.keep, "keep")
 
 
-Outcome = Release | Replay | RetryAfter | Park
-RELEASE = Release()
+Outcome = ReleaseClaim | Replay | RetryAfter | Park
+RELEASE = ReleaseClaim()
 
 
 class Failing(StrEnum):
@@ -107,7 +107,7 @@ class Policy:
 
 
 def _checked(outcome: Outcome) -> Outcome:
-    if not isinstance(outcome, Release | Replay | RetryAfter | Park):
+    if not isinstance(outcome, ReleaseClaim | Replay | RetryAfter | Park):
         raise InvalidInput(f"an outcome is RELEASE, Replay(…), RetryAfter(…) or Park(…), not {outcome!r}")
     return outcome
 

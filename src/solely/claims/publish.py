@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ..errors import Interrupted, Mismatch, StoreError, StoreUnavailable
 from ..flow import NOW, Flow, undo
-from ..leases.flow import Terms, release
+from ..leases.flow import LeaseTerms, release
 from ..leases.hold import ELSEWHERE, PUBLISHED, Hold
 from ..model import DONE, FREE, RELEASED, Entry, Gone, Released
 from ..ops import Clear, Finish, Push, Read, Release
@@ -50,7 +50,7 @@ def finish(hold: Hold, kept: bytes, keep: float, flights: Flights) -> Flow[Entry
 
 
 def publish(
-    hold: Hold, kept: bytes, keep: float, terms: Terms, flights: Flights, info: Callable[[], str]
+    hold: Hold, kept: bytes, keep: float, terms: LeaseTerms, flights: Flights, info: Callable[[], str]
 ) -> Flow[tuple[bool, Done | Entry]]:
     """(True, _) if this outcome stands; else (False, what stands instead), waited for within terms.wait.
 

@@ -20,7 +20,7 @@ from . import flow as deadletter
 from . import replay as replays
 from .flow import Letter, Where
 from .hand_over import LetterInHand, in_hand, taken_again
-from .replay import LetterOutcome, Taken
+from .replay import LetterOutcome, TakenLetter
 
 log = logging.getLogger("solely")
 
@@ -123,15 +123,15 @@ class DeadLettersBase:
 
     # -- replay
 
-    def _taking(self, id: str, listed: Letter | None) -> Flow[Taken | LetterOutcome]:
+    def _taking(self, id: str, listed: Letter | None) -> Flow[TakenLetter | LetterOutcome]:
         info = self._context.info(f"replays a dead letter of {self.group}")
         taken = yield from replays.take(self.group, checked_name("id", id), info, listed)
-        if isinstance(taken, Taken):
+        if isinstance(taken, TakenLetter):
             taken.hold.keep(True, math.inf)
             self._context.keep(taken.hold)
         return taken
 
-    def _succeeding(self, taken: Taken, value: Any) -> Flow[LetterReplay]:
+    def _succeeding(self, taken: TakenLetter, value: Any) -> Flow[LetterReplay]:
         self._context.keeper.remove(taken.hold)
         self._context.forget_cached(taken.hold.key)  # a failure that the cache of claims may remember
         if not (yield from replays.succeeded(taken, value)):
@@ -143,13 +143,13 @@ class DeadLettersBase:
             )
         return LetterReplay(taken.letter.id, LetterOutcome.REPLAYED, value)
 
-    def _failing(self, taken: Taken, error: Exception | str) -> Flow[LetterReplay]:
+    def _failing(self, taken: TakenLetter, error: Exception | str) -> Flow[LetterReplay]:
         self._context.keeper.remove(taken.hold)
         yield from replays.failed(taken, error, datetime.now(UTC))
         told = None if isinstance(error, str) else error
         return LetterReplay(taken.letter.id, LetterOutcome.FAILED, error=told)
 
-    def _giving_back(self, taken: Taken) -> Flow[None]:
+    def _giving_back(self, taken: TakenLetter) -> Flow[None]:
         self._context.keeper.remove(taken.hold)
         return replays.give_back(taken)
 
@@ -158,7 +158,7 @@ class DeadLettersBase:
     def _handing_out(self, id: str) -> Flow[LetterInHand | LetterOutcome]:
         info = self._context.info(f"replays a dead letter of {self.group}")
         taken = yield from replays.take(self.group, checked_name("id", id), info)
-        return in_hand(taken) if isinstance(taken, Taken) else taken
+        return in_hand(taken) if isinstance(taken, TakenLetter) else taken
 
     def _acking(self, token: str, value: Any) -> Flow[LetterOutcome]:
         taken = yield from taken_again(self.group, token)

@@ -14,7 +14,7 @@ from ..leases.token import Token, read_token, write_token
 from ..model import Entry, State
 from ..rules import local_clock
 from .flow import Letter, inspect
-from .replay import TTL, Taken
+from .replay import TTL, TakenLetter
 
 MAX_TOKEN = 32 * 1024  # characters: a lease's token, two names of 512 bytes, and a failure of 2,000 characters, escaped
 
@@ -28,7 +28,7 @@ class LetterInHand(NamedTuple):
     lease: str
 
 
-def in_hand(taken: Taken) -> LetterInHand:
+def in_hand(taken: TakenLetter) -> LetterInHand:
     """The letter that was taken, for another process to go on with."""
     letter, hold, before = taken
     lease = write_token(Token(hold.key, hold.owner, TTL, hold.fence, round(time(), 3), hold.fingerprint))
@@ -37,7 +37,7 @@ def in_hand(taken: Taken) -> LetterInHand:
     return LetterInHand(letter, base64.urlsafe_b64encode(text.encode()).decode(), lease)
 
 
-def taken_again(group: str, token: str) -> Flow[Taken | None]:
+def taken_again(group: str, token: str) -> Flow[TakenLetter | None]:
     """What the token stands for, if that letter is still there; InvalidInput, at once, if it is no such token."""
     try:
         lease, id, fence, kept = json.loads(base64.urlsafe_b64decode(token[:MAX_TOKEN]))
@@ -51,6 +51,6 @@ def taken_again(group: str, token: str) -> Flow[Taken | None]:
     return _found(group, str(id), wanted, hold, before)
 
 
-def _found(group: str, id: str, fence: int, hold: Hold, before: Entry | None) -> Flow[Taken | None]:
+def _found(group: str, id: str, fence: int, hold: Hold, before: Entry | None) -> Flow[TakenLetter | None]:
     letter = yield from inspect(group, id)
-    return Taken(letter, hold, before) if letter is not None and letter.fence == fence else None
+    return TakenLetter(letter, hold, before) if letter is not None and letter.fence == fence else None

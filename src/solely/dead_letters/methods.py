@@ -6,7 +6,7 @@ from ..leases.context import AsyncMethods, Methods
 from .handle import AsyncDeadLetters, DeadLetters
 
 
-class Letters(Methods):
+class DeadLetterGroups(Methods):
     """Dead letters, for threads."""
 
     def dead_letters(self, group: str) -> DeadLetters:
@@ -14,7 +14,7 @@ class Letters(Methods):
         return DeadLetters(self._context, self._run, group)
 
 
-class AsyncLetters(AsyncMethods):
+class AsyncDeadLetterGroups(AsyncMethods):
     """Dead letters, awaited."""
 
     def dead_letters(self, group: str) -> AsyncDeadLetters:

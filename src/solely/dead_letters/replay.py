@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from .. import values
 from ..errors import Interrupted, InvalidInput, NotKept, StoreError, Unreadable, WorkFailed
-from ..flow import RUN, Ask, Flow, Run, Tell, replies_or_raise, undo
+from ..flow import RUN, Ask, Flow, Run, WakeAll, replies_or_raise, undo
 from ..leases.hold import Hold
 from ..model import DONE, Entry, item_key
 from ..ops import Acquire, Clear, Finish, Mark, Read, Release
@@ -34,7 +34,7 @@ class LetterOutcome(StrEnum):
     UNREADABLE = "unreadable"  # it, or the outcome of its claim, cannot be read: nothing was run, the letter stays
 
 
-class Taken(NamedTuple):
+class TakenLetter(NamedTuple):
     """A letter in hand, and the kept failure of its claim, which stands again should it fail."""
 
     letter: Letter
@@ -42,7 +42,7 @@ class Taken(NamedTuple):
     before: Entry | None
 
 
-def take(group: str, id: str, info: str, listed: Letter | None = None) -> Flow[Taken | LetterOutcome]:
+def take(group: str, id: str, info: str, listed: Letter | None = None) -> Flow[TakenLetter | LetterOutcome]:
     """The letter, held; or why it need not or cannot be run now. `listed` is as the caller saw it: if it changed since,
     another has run it."""
     first = yield from inspect(group, id)
@@ -96,12 +96,12 @@ def _acquire(key: str, owner: str, info: str, fingerprint: str) -> Flow[Hold | E
     return entry
 
 
-def _look(first: Letter, hold: Hold, before: Entry | None, listed: Letter | None) -> Flow[Taken | LetterOutcome]:
+def _look(first: Letter, hold: Hold, before: Entry | None, listed: Letter | None) -> Flow[TakenLetter | LetterOutcome]:
     """Now that nobody else runs it: is the letter still there, as it was listed, and not done meanwhile?"""
     marks = [Read(stored_key("mark", first.key))] if first.key else []
     item, beside, *seen = entries((yield [*looks(first.group, [first.id]), *marks]))
     letter = found(item, beside)
-    taken = Taken(letter or first, hold, before)
+    taken = TakenLetter(letter or first, hold, before)
     if letter is None:
         yield from give_back(taken)
         return LetterOutcome.GONE
@@ -115,7 +115,7 @@ def _look(first: Letter, hold: Hold, before: Entry | None, listed: Letter | None
     return taken
 
 
-def succeeded(taken: Taken, result: Any) -> Flow[bool]:
+def succeeded(taken: TakenLetter, result: Any) -> Flow[bool]:
     """The letter is gone, and its key is done: claims of it are answered with the result, marks say seen.
 
     False if the hold had been lost, so that another may have run it as well. The success is kept before the letter
@@ -127,25 +127,25 @@ def succeeded(taken: Taken, result: Any) -> Flow[bool]:
         mark = Mark(stored_key("mark", letter.key), hold.owner, KEEP, extend=True)
         entry, _ = yield from _surely([Finish(hold.key, hold.owner, _kept(result), KEEP), mark])
         mine = entry.owner == hold.owner
-        yield Tell(hold.key)  # those of this process who wait for the claim look at once
+        yield WakeAll(hold.key)  # those of this process who wait for the claim look at once
     yield from remove([letter], "replayed")
     if not letter.key:
         yield from give_back(taken)
     return mine
 
 
-def failed(taken: Taken, error: BaseException | str, at: datetime) -> Flow[None]:
+def failed(taken: TakenLetter, error: BaseException | str, at: datetime) -> Flow[None]:
     """The letter stays, with one more failure; what its key said before it says again."""
     yield from _surely([failed_again(taken.letter, error, at, 1, taken.letter.mark)])
     yield from give_back(taken)
 
 
-def give_back(taken: Taken) -> Flow[None]:
+def give_back(taken: TakenLetter) -> Flow[None]:
     """Lets go of the letter, as if nobody had run it."""
     hold, before = taken.hold, taken.before
     if before is not None:
         yield from _surely([Finish(hold.key, hold.owner, before.value or b"", before.left)])
-        yield Tell(hold.key)
+        yield WakeAll(hold.key)
         return
     try:
         yield Release(hold.key, hold.owner, hold.doubtful)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
-from ..flow import NOW, RUN, Ask, Flow, Join, Scan, Tell, Wait
+from ..flow import NOW, RUN, Ask, Flow, Join, Scan, Wait, WakeAll
 from ..ops import Release
 from ..owner import fresh_owner
 from ..rules import COMPENSATE, MIN_PATIENCE, local_clock
@@ -52,14 +52,14 @@ class AsyncDriver:
         self.loop: asyncio.AbstractEventLoop | None = None
         self._batcher: Batcher | None = None
         self._thread = 0
-        store.listen(self.tell)
+        store.listen(self.on_hint)
 
-    def tell(self, key: str) -> None:
+    def on_hint(self, key: str) -> None:
         """A hint for this key, from any thread."""
         if get_ident() == self._thread:
-            self.lines.tell(key)
+            self.lines.wake(key)
         elif self.loop is not None and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self.lines.tell, key)
+            self.loop.call_soon_threadsafe(self.lines.wake, key)
 
     def batcher(self) -> Batcher:
         """The batcher of the one loop that this driver serves."""
@@ -78,7 +78,7 @@ class AsyncDriver:
         self.loop = self._batcher = None
         self._thread = 0
         self.store.forked()
-        self.store.listen(self.tell)
+        self.store.listen(self.on_hint)
 
     async def run(self, flow: Flow[T], *, undoing: bool = False) -> T:
         """The flow's result. An interruption (cancellation, no answer) is thrown into the flow, which may undo."""
@@ -107,7 +107,7 @@ class AsyncDriver:
                         if usual and kind in IS_OP and not self.closing and (asked := local_clock()) < run.careful:
                             answer = submit(request)  # the usual case, without a call of its own
                             if kind is Release:
-                                lines.tell(request.key)  # the next of this process asks right behind it
+                                lines.wake(request.key)  # the next of this process asks right behind it
                             try:
                                 argument, run.sent = await answer
                             except StoreUnavailable as error:
@@ -129,8 +129,8 @@ class AsyncDriver:
                             stopped, usual = None, not undoing  # a flow that waits again has done with undoing
                             argument = await run.rest(request.at_most)
                             run.start_anew(self.timeout)
-                        elif kind is Tell:
-                            lines.tell_all(request.key)
+                        elif kind is WakeAll:
+                            lines.wake_all(request.key)
                             argument = None
                         else:
                             argument = await (run.ask(request) if usual else run.undo(request))
@@ -237,7 +237,7 @@ class _Run(Patience):
         if self.driver.closing:
             raise ClientClosed("the client is closed; open a new one")
         if type(request) is Release:
-            self.driver.lines.tell(request.key)
+            self.driver.lines.wake(request.key)
         asked = local_clock()
         ends = self.ends(asked, request, self.driver.timeout)
         try:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ..errors import ClientClosed, Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..events import Hook
-from ..flow import NOW, RUN, Ask, Flow, Join, Scan, Tell, Wait
+from ..flow import NOW, RUN, Ask, Flow, Join, Scan, Wait, WakeAll
 from ..ops import Release
 from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
@@ -48,7 +48,7 @@ class BlockingDriver:
         self.undoing: set[threading.Thread] = set()
         self.closing = self.closed = False
         self.up = False  # True if the last try was answered: the next one then needs no connection, and no thread
-        store.listen(self.lines.tell)
+        store.listen(self.lines.wake)
 
     def forked(self) -> None:
         """In the child of a fork: no line of the parent is ours, and no mutex of it can be trusted."""
@@ -56,7 +56,7 @@ class BlockingDriver:
         self.running, self.undoing = set(), set()
         self.up = False
         self.store.forked()
-        self.store.listen(self.lines.tell)
+        self.store.listen(self.lines.wake)
 
     def run(self, flow: Flow[T], *, undoing: bool = False) -> T:
         """The flow's result. An interruption (KeyboardInterrupt, no answer) is thrown into the flow, which may undo."""
@@ -87,7 +87,7 @@ class BlockingDriver:
                             if isinstance(argument, StoreError):
                                 raise argument
                             if kind is Release:
-                                lines.tell(request.key)  # the next of this process need not wait for a hint
+                                lines.wake(request.key)  # the next of this process need not wait for a hint
                         elif kind is Ask:
                             if request is RUN:
                                 argument = run
@@ -105,8 +105,8 @@ class BlockingDriver:
                             stopped, usual = None, not undoing  # a flow that waits again has done with undoing
                             argument = run.sleep(request.at_most)
                             run.start_anew(self.timeout)
-                        elif kind is Tell:
-                            lines.tell_all(request.key)
+                        elif kind is WakeAll:
+                            lines.wake_all(request.key)
                             argument = None
                         else:
                             argument = run.ask(request) if usual else run.undo(request)
@@ -225,7 +225,7 @@ class _Run(Patience):
             return self.retry(request, error)
         driver.up = True
         if type(request) is Release:
-            driver.lines.tell(request.key)
+            driver.lines.wake(request.key)
         return reply
 
     def within(self, seconds: float, request: Any) -> Any:

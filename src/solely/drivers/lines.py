@@ -53,7 +53,7 @@ class Lines:
             if not others:
                 del self._others[key]
 
-    def tell(self, key: str) -> None:
+    def wake(self, key: str) -> None:
         """The key may be free now: wakes the first of its line."""
         if key in self._first:
             with self._mutex:
@@ -61,7 +61,7 @@ class Lines:
                 if first is not None:
                     first.wake()
 
-    def tell_all(self, key: str) -> None:
+    def wake_all(self, key: str) -> None:
         """What the key was waited for is settled: wakes its whole line."""
         with self._mutex:
             first = self._first.get(key)

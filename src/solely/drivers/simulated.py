@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Protocol
 
 from ..errors import Interrupted, StoreError, StoreUnavailable, Unanswered
-from ..flow import Ask, Flow, Join, Tell, Wait
+from ..flow import Ask, Flow, Join, Wait, WakeAll
 from ..ops import Op, Release, Reply
 from ..rules import COMPENSATE
 from .lines import Lines
@@ -54,10 +54,10 @@ class Timeline:
         return False
 
 
-class Wire(Protocol):
+class Network(Protocol):
     """What lies between a client and the store."""
 
-    def send(self, run: Run, turn: int, ops: Sequence[Op]) -> None:
+    def send(self, run: SimulatedRun, turn: int, ops: Sequence[Op]) -> None:
         """Has run.answered(turn, answer) called later, once: with the replies, or with why there are none."""
 
 
@@ -69,10 +69,10 @@ class SimulatedDriver:
         self,
         name: str,
         timeline: Timeline,
-        wire: Wire,
+        wire: Network,
         chance: Random,
         *,
-        owners: dict[str, Run],
+        owners: dict[str, SimulatedRun],
         timeout: float,
         rate: float = 1.0,
         start: float = 0.0,
@@ -125,14 +125,14 @@ class SimulatedDriver:
         """Ends the client between two yields of its flows; nothing is undone."""
         self.dead = True
 
-    def run(self, flow: Flow[Any], ended: Callable[[Run], None]) -> Run:
+    def run(self, flow: Flow[Any], ended: Callable[[SimulatedRun], None]) -> SimulatedRun:
         """Begins the flow; `ended` is called with the run once it is over."""
-        run = Run(self, flow, ended)
+        run = SimulatedRun(self, flow, ended)
         run.advance(flow.send, None)
         return run
 
 
-class Run:
+class SimulatedRun:
     """One flow under way. `turn` grows with each thing that it waits for, so that what comes too late is ignored."""
 
     __slots__ = (
@@ -140,7 +140,7 @@ class Run:
         "arrived", "doubtful", "driver", "error", "joined", "over", "owner", "result", "sent", "turn", "undone",
     )  # fmt: skip
 
-    def __init__(self, driver: SimulatedDriver, flow: Flow[Any], ended: Callable[[Run], None]) -> None:
+    def __init__(self, driver: SimulatedDriver, flow: Flow[Any], ended: Callable[[SimulatedRun], None]) -> None:
         self.driver = driver
         self.turn = 0
         self.sent = 0.0
@@ -182,8 +182,8 @@ class Run:
                     if first is None:
                         return
                     argument = self if first else None
-                elif kind is Tell:
-                    self.driver.lines.tell_all(request.key)
+                elif kind is WakeAll:
+                    self.driver.lines.wake_all(request.key)
                     argument = None
                 else:
                     self._ask(request)
@@ -277,7 +277,7 @@ class Run:
             self.driver.after(COMPENSATE, self._give_up_undoing, self._request)
         self._try(self.turn)
         if type(request) is Release:
-            self.driver.lines.tell(request.key)  # the next of this client asks right behind it
+            self.driver.lines.wake(request.key)  # the next of this client asks right behind it
 
     def _try(self, turn: int) -> None:
         if turn == self.turn:

@@ -18,7 +18,7 @@ from ..resilience.breaker import Breaker
 from ..resilience.guard import guarded
 from ..rules import Seconds, are_plain, seconds, stored_key, ttl_seconds, wait_seconds
 from ..stores import AsyncStore, Store, StoreBase
-from .flow import Terms
+from .flow import LeaseTerms
 from .hold import FORKED, Hold
 from .keeper import Keeper
 
@@ -111,16 +111,16 @@ class Context:
 
     # -- arguments
 
-    def terms(self, ttl: Seconds, wait: Seconds, delay: Seconds) -> Terms:
+    def terms(self, ttl: Seconds, wait: Seconds, delay: Seconds) -> LeaseTerms:
         """The checked terms of a hold; raises InvalidInput before anything is sent."""
         try:
             return self._known_terms(ttl, wait, delay, self.store.polls)
         except TypeError:  # unhashable, so it is no duration either: the check raises InvalidInput
             return self._check_terms(ttl, wait, delay, self.store.polls)
 
-    def _check_terms(self, ttl: Seconds, wait: Seconds, delay: Seconds, polls: bool) -> Terms:
+    def _check_terms(self, ttl: Seconds, wait: Seconds, delay: Seconds, polls: bool) -> LeaseTerms:
         pause = seconds("delay", delay, least=0.0, most=86_400.0)
-        return Terms(ttl_seconds(ttl), wait_seconds(wait), pause, self.store.client, polls)
+        return LeaseTerms(ttl_seconds(ttl), wait_seconds(wait), pause, self.store.client, polls)
 
     def info(self, purpose: str) -> str:
         """Who asks and what for, as stored beside a hold; raises InvalidInput if the purpose is no text."""
@@ -135,10 +135,6 @@ class Context:
                 self._keeping = True
                 self._start_keeping()
             self.keeper.add(hold)
-
-    def is_keeping(self) -> bool:
-        """True if both loops of the keeper run."""
-        return self._keeping
 
     def keeper_ended(self) -> None:
         """One of the keeper's two loops was ended by others (a cancelled task, an exit in a hook): the next hold

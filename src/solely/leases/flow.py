@@ -24,7 +24,7 @@ def itself(hold: Any) -> Any:
     return hold
 
 
-class Terms(NamedTuple):
+class LeaseTerms(NamedTuple):
     """How a key is to be taken. `client` is queued as a waiter if the key is held; `polls` if no push can wake it."""
 
     ttl: float
@@ -36,7 +36,7 @@ class Terms(NamedTuple):
 
 def acquire(
     key: str,
-    terms: Terms,
+    terms: LeaseTerms,
     granted: Callable[[Hold], T] = itself,
     *,
     info: str = "",

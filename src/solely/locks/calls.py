@@ -13,7 +13,7 @@ from ..errors import Busy, InvalidInput, LeaseLost
 from ..flow import Flow
 from ..leases import flow as leases
 from ..leases.context import Context
-from ..leases.flow import Terms
+from ..leases.flow import LeaseTerms
 from ..leases.hold import Hold, Unguarded
 from ..leases.lease import LeaseBase
 from ..leases.token import Token, read_token
@@ -27,7 +27,7 @@ L = TypeVar("L", bound=LeaseBase)
 OnLost = Literal["flag", "cancel"] | Callable[[], None]
 
 
-def acquiring(context: Context, key: str, terms: Terms, lease: Callable[[Hold], L], purpose: str = "") -> Flow[L]:
+def acquiring(context: Context, key: str, terms: LeaseTerms, lease: Callable[[Hold], L], purpose: str = "") -> Flow[L]:
     """A lease of the key; Busy if it cannot be had in time."""
     flow = leases.acquire(key, terms, lease, info=context.info(purpose), here=context.keeper.here)
     if context.hook is not None:
@@ -37,7 +37,7 @@ def acquiring(context: Context, key: str, terms: Terms, lease: Callable[[Hold], 
     return context.or_proceed(key, "lock", flow, lambda: lease(Unguarded(key, terms.ttl, local_clock())))
 
 
-def _reporting_refusal(context: Context, flow: Flow[L], key: str, terms: Terms) -> Flow[L]:
+def _reporting_refusal(context: Context, flow: Flow[L], key: str, terms: LeaseTerms) -> Flow[L]:
     try:
         return (yield from flow)
     except Busy as refusal:
@@ -46,7 +46,7 @@ def _reporting_refusal(context: Context, flow: Flow[L], key: str, terms: Terms) 
 
 
 def acquiring_all(
-    context: Context, keys: Sequence[str], terms: Terms, lease: Callable[[Hold], L], purpose: str = ""
+    context: Context, keys: Sequence[str], terms: LeaseTerms, lease: Callable[[Hold], L], purpose: str = ""
 ) -> Flow[list[L]]:
     """Leases of all keys, in the order given; Busy, with none held, if they cannot be had in time."""
 
@@ -58,7 +58,7 @@ def acquiring_all(
 
 
 def _acquiring_all(
-    context: Context, keys: Sequence[str], terms: Terms, lease: Callable[[Hold], L], purpose: str
+    context: Context, keys: Sequence[str], terms: LeaseTerms, lease: Callable[[Hold], L], purpose: str
 ) -> Flow[list[L]]:
     try:
         holds = yield from locks.acquire_all(keys, terms, info=context.info(purpose))
@@ -69,7 +69,7 @@ def _acquiring_all(
     return [lease(by_key[key]) for key in dict.fromkeys(keys)]
 
 
-def _contended(context: Context, key: str, terms: Terms, refusal: Busy) -> None:
+def _contended(context: Context, key: str, terms: LeaseTerms, refusal: Busy) -> None:
     if context.hook is not None:
         context.hook(events.Contended(key, terms.wait, refusal.holder))
 

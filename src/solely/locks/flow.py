@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..errors import Interrupted, SolelyError
 from ..flow import RUN, Ask, Flow, Run, replies_or_raise, undo
-from ..leases.flow import Terms, acquire, busy, renew_due
+from ..leases.flow import LeaseTerms, acquire, busy, renew_due
 from ..leases.hold import ELSEWHERE, Hold
 from ..model import ABSENT, CLOSED, FREE, RELEASED, Entry, Released
 from ..ops import Acquire, Clear, Read, Release, Renew
@@ -15,7 +15,7 @@ from ..rules import MIN_TTL, deadline
 _ENDS = frozenset((Released.EXPIRED, Released.CLEARED))  # which both an owner's being gone and a release's answer name
 
 
-def acquire_all(keys: Iterable[str], terms: Terms, *, info: str = "") -> Flow[list[Hold]]:
+def acquire_all(keys: Iterable[str], terms: LeaseTerms, *, info: str = "") -> Flow[list[Hold]]:
     """Takes all keys or none: all in one batch; if refused, one by one in sorted order, so that nobody deadlocks."""
     start: float = yield Ask.NOW
     ordered = sorted(set(keys))
@@ -39,7 +39,7 @@ def acquire_all(keys: Iterable[str], terms: Terms, *, info: str = "") -> Flow[li
     return held
 
 
-def _all_at_once(keys: list[str], terms: Terms, info: str) -> Flow[tuple[list[Hold], Entry]]:
+def _all_at_once(keys: list[str], terms: LeaseTerms, info: str) -> Flow[tuple[list[Hold], Entry]]:
     """(the holds, _) if every key was free, else ([], the first refusal) with nothing held."""
     owner: str = yield Ask.OWNER
     answered = False

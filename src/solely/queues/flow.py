@@ -25,7 +25,7 @@ Park = Callable[[Item, Unreadable], Push | None]
 _ASIDE = object()  # answered by a take that found an item that cannot be read, and set it aside
 
 
-class Taken(NamedTuple):
+class TakenItem(NamedTuple):
     """An item in hand until the local `deadline`. `fresh`: put in by the same call that took it."""
 
     id: str
@@ -101,7 +101,7 @@ def push(queue: str, id: str, body: bytes, delay: float) -> Flow[bool]:
     return _is_of(entry.value, owner)
 
 
-def take(queue: str, ttl: float, park: Park, id: str = "") -> Flow[Taken | None]:
+def take(queue: str, ttl: float, park: Park, id: str = "") -> Flow[TakenItem | None]:
     """The item that has waited longest, or the one named; None if there is none that may be taken now.
 
     What cannot be read is parked, and keeps nothing behind it waiting.
@@ -114,7 +114,7 @@ def take(queue: str, ttl: float, park: Park, id: str = "") -> Flow[Taken | None]
             return taken  # type: ignore[return-value]
 
 
-def push_held(queue: str, id: str, body: bytes, ttl: float, park: Park) -> Flow[Taken | None]:
+def push_held(queue: str, id: str, body: bytes, ttl: float, park: Park) -> Flow[TakenItem | None]:
     """Puts the item in and takes it, or the one that waits under its id; None if somebody has it, or it is delayed.
 
     If that cannot be read it is parked, and this one is put in.
@@ -153,7 +153,7 @@ def _in_hand(op: Take, item: Item | None, park: Park) -> Flow[object]:
     except Unreadable as why:
         yield from _set_aside(op, item, park(item, why))
         return _ASIDE
-    return Taken(item.id, payload, item.attempts, item.fence, op.owner, ends, _is_of(item.payload, op.owner))
+    return TakenItem(item.id, payload, item.attempts, item.fence, op.owner, ends, _is_of(item.payload, op.owner))
 
 
 def _set_aside(op: Take, item: Item, parked: Push | None) -> Flow[None]:

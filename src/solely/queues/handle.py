@@ -17,7 +17,7 @@ from ..ops import Push
 from ..resilience.guard import guarded
 from ..rules import Seconds, checked_name, ttl_seconds
 from . import flow as flows
-from .flow import ItemInfo, Taken
+from .flow import ItemInfo, TakenItem
 from .item import AsyncItem, Item, delay_seconds
 
 log = logging.getLogger("solely")
@@ -40,11 +40,11 @@ class QueueBase:
         named, body = checked_name("id", id), flows.body_of(payload)
         return self._asking(flows.push(self._queue, named, body, delay_seconds(delay)))
 
-    def _pushing_held(self, id: str, payload: Any, ttl: Seconds) -> Flow[Taken | None]:
+    def _pushing_held(self, id: str, payload: Any, ttl: Seconds) -> Flow[TakenItem | None]:
         named, body = checked_name("id", id), flows.body_of(payload)
         return self._asking(flows.push_held(self._queue, named, body, ttl_seconds(ttl), self._park))
 
-    def _taking(self, ttl: Seconds, id: str) -> Flow[Taken | None]:
+    def _taking(self, ttl: Seconds, id: str) -> Flow[TakenItem | None]:
         named = "" if id == "" else checked_name("id", id)
         return self._asking(flows.take(self._queue, ttl_seconds(ttl), self._park, named))
 

@@ -11,7 +11,7 @@ from ..flow import Flow
 from ..leases.context import AsyncRunFlow, RunFlow
 from ..rules import MAX_TTL, Seconds, local_clock, seconds
 from . import flow as flows
-from .flow import Taken
+from .flow import TakenItem
 
 log = logging.getLogger("solely")
 
@@ -28,7 +28,7 @@ class ItemBase:
     who take it. `fresh`: put in by the call that answered it (`push_held`), and not by another before.
     """
 
-    def __init__(self, queue: str, taken: Taken) -> None:
+    def __init__(self, queue: str, taken: TakenItem) -> None:
         self.queue = queue
         self.id = taken.id
         self.payload: Any = taken.payload
@@ -85,7 +85,7 @@ class ItemBase:
 class Item(ItemBase):
     """An item in hand, for threads. As a context manager it is acked on success and given back on error."""
 
-    def __init__(self, queue: str, taken: Taken, run: RunFlow) -> None:
+    def __init__(self, queue: str, taken: TakenItem, run: RunFlow) -> None:
         super().__init__(queue, taken)
         self._run = run
 
@@ -116,7 +116,7 @@ class Item(ItemBase):
 class AsyncItem(ItemBase):
     """An item in hand, for asyncio. As a context manager it is acked on success and given back on error."""
 
-    def __init__(self, queue: str, taken: Taken, run: AsyncRunFlow) -> None:
+    def __init__(self, queue: str, taken: TakenItem, run: AsyncRunFlow) -> None:
         super().__init__(queue, taken)
         self._run = run
 

@@ -12,16 +12,18 @@ from ..leases.context import Context
 from ..leases.hold import Hold, Unguarded
 from ..rules import local_clock
 from . import flow as flows
-from .flow import RESERVED, Answer, Ticket
+from .flow import RESERVED, ReservationTicket, ReserveReply
 
 log = logging.getLogger("solely")
 
 
-def reserving(context: Context, key: str, terms: flows.Terms, purpose: str, renew: bool, most: float) -> Flow[Answer]:
+def reserving(
+    context: Context, key: str, terms: flows.ReservationTerms, purpose: str, renew: bool, most: float
+) -> Flow[ReserveReply]:
     """The answer to a reserve; what is granted is renewed, if asked, and watched from now on, for `most` seconds."""
     flow = flows.reserve(key, terms, context.info(purpose))
     answer = yield from context.or_proceed(
-        key, "reserve", flow, lambda: Answer(Unguarded(key, terms.hold, local_clock()))
+        key, "reserve", flow, lambda: ReserveReply(Unguarded(key, terms.hold, local_clock()))
     )
     if answer.hold is not None:
         answer.hold.keep(renew, most)
@@ -39,7 +41,7 @@ def reserving(context: Context, key: str, terms: flows.Terms, purpose: str, rene
     return answer
 
 
-def renewing(context: Context, ticket: Ticket, hold: float) -> Flow[float]:
+def renewing(context: Context, ticket: ReservationTicket, hold: float) -> Flow[float]:
     """The seconds that the hold now has; what cannot be renewed is raised."""
     entry = yield from flows.renew(ticket, hold)
     if context.hook is not None:
@@ -47,7 +49,7 @@ def renewing(context: Context, ticket: Ticket, hold: float) -> Flow[float]:
     return entry.left
 
 
-def recording(context: Context, ticket: Ticket, hold: Hold | None = None) -> Flow[None]:
+def recording(context: Context, ticket: ReservationTicket, hold: Hold | None = None) -> Flow[None]:
     """Records; what cannot be recorded is logged and raised."""
     if hold is not None:
         context.keeper.remove(hold)
@@ -64,7 +66,7 @@ def recording(context: Context, ticket: Ticket, hold: Hold | None = None) -> Flo
         context.hook(events.Recorded(ticket.key, ticket.fence, local_clock() - hold.since if hold is not None else 0.0))
 
 
-def releasing(context: Context, ticket: Ticket, hold: Hold | None = None) -> Flow[bool]:
+def releasing(context: Context, ticket: ReservationTicket, hold: Hold | None = None) -> Flow[bool]:
     """True if the key was freed and the hits given back."""
     if hold is not None:
         context.keeper.remove(hold)
@@ -75,6 +77,6 @@ def releasing(context: Context, ticket: Ticket, hold: Hold | None = None) -> Flo
     return freed
 
 
-def _shown(ticket: Ticket) -> str:
+def _shown(ticket: ReservationTicket) -> str:
     """The part of an id that is no secret."""
     return f"{ticket.fence} of {ticket.key.partition('/')[2]!r}"

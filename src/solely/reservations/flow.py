@@ -27,7 +27,7 @@ _PAGE = 100  # reservations cleared at once: fits one batch of every store
 _WRITING = 10.0  # seconds for the writer of the counts, who takes one round trip: long enough for a slow one
 
 
-class Terms(NamedTuple):
+class ReservationTerms(NamedTuple):
     """For how long a reservation is held and quiet, how many of it there may be, and how many of its group."""
 
     hold: float
@@ -41,7 +41,7 @@ class Terms(NamedTuple):
         return [*own, Hit(self.group[0], owner, *self.group[1:])] if self.group else own
 
 
-class Ticket(NamedTuple):
+class ReservationTicket(NamedTuple):
     """What proves a reservation to whoever renews, records or releases it, in this process or another."""
 
     key: str
@@ -52,19 +52,19 @@ class Ticket(NamedTuple):
     hold: float = HOLD
 
 
-class Answer(NamedTuple):
+class ReserveReply(NamedTuple):
     """Granted, with a hold and its ticket; or why not, when to ask again, how many were suppressed so far, and what the
     one in the way said of itself."""
 
     hold: Hold | None = None
-    ticket: Ticket | None = None
+    ticket: ReservationTicket | None = None
     reason: str = ""
     retry_after: float = 0.0
     suppressed: int = 0
     info: str = ""
 
 
-class Sent(NamedTuple):
+class SendRecord(NamedTuple):
     """How often the key was sent, when last (UTC, ISO 8601) and under which fence; kept for 30 days after that."""
 
     sent: int = 0
@@ -72,7 +72,7 @@ class Sent(NamedTuple):
     fence: int = 0
 
 
-def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
+def reserve(key: str, terms: ReservationTerms, info: str) -> Flow[ReserveReply]:
     """The right to send, for one caller at a time, once per quiet window and within the limits; else why not.
 
     Who is refused because of another's hold or quiet window costs one round trip.
@@ -81,10 +81,10 @@ def reserve(key: str, terms: Terms, info: str) -> Flow[Answer]:
         answer = yield from _reserve(key, terms, info)
         if answer is not None:
             return answer
-    return Answer(reason=RESERVED)
+    return ReserveReply(reason=RESERVED)
 
 
-def _reserve(key: str, terms: Terms, info: str) -> Flow[Answer | None]:
+def _reserve(key: str, terms: ReservationTerms, info: str) -> Flow[ReserveReply | None]:
     """One try; None if it was answered too late to be of use: its time was over."""
     owner: str = yield Ask.OWNER
     owners, hits = [owner], list[Hit]()
@@ -115,13 +115,13 @@ def _reserve(key: str, terms: Terms, info: str) -> Flow[Answer | None]:
         run = yield RUN
         yield from undo(_undoing(key, owners, hits, run.doubtful))
         raise
-    ticket = Ticket(key, owner, hold.fence, terms.quiet, tuple(hit.key for hit in hits), terms.hold)
-    return Answer(hold, ticket, suppressed=entry.refused)
+    ticket = ReservationTicket(key, owner, hold.fence, terms.quiet, tuple(hit.key for hit in hits), terms.hold)
+    return ReserveReply(hold, ticket, suppressed=entry.refused)
 
 
-def _suppressed(entry: Entry) -> Answer:
+def _suppressed(entry: Entry) -> ReserveReply:
     reason = QUIET if entry.state is DONE else RESERVED
-    return Answer(reason=reason, retry_after=entry.left, suppressed=entry.refused, info=entry.info)
+    return ReserveReply(reason=reason, retry_after=entry.left, suppressed=entry.refused, info=entry.info)
 
 
 def _undoing(key: str, owners: list[str], hits: list[Hit], doubtful: bool, keep: float = 0.0) -> list[Any]:
@@ -129,16 +129,16 @@ def _undoing(key: str, owners: list[str], hits: list[Hit], doubtful: bool, keep:
     return [*releases, *(Unhit(hit.key, hit.owner) for hit in hits)]
 
 
-def _limited(key: str, owners: list[str], hits: list[Hit], retry_after: float) -> Flow[Answer]:
+def _limited(key: str, owners: list[str], hits: list[Hit], retry_after: float) -> Flow[ReserveReply]:
     """Lets go and gives the hits back. The refusal is counted like any other: as one that met our own hold."""
     owners.append((yield Ask.OWNER))
     entry: Entry = yield Acquire(key, owners[-1], MIN_TTL, counted=True)
     run: Run = yield RUN
     yield _undoing(key, owners, hits, run.doubtful, keep=retry_after)
-    return Answer(reason=LIMITED, retry_after=retry_after, suppressed=entry.refused)
+    return ReserveReply(reason=LIMITED, retry_after=retry_after, suppressed=entry.refused)
 
 
-def renew(ticket: Ticket, hold: float) -> Flow[Entry]:
+def renew(ticket: ReservationTicket, hold: float) -> Flow[Entry]:
     """The entry, which is now held for at least `hold` seconds more; never shortens.
 
     Raises ReservationMismatch if another has the key since, UnknownReservation if it was recorded or is not known.
@@ -152,7 +152,7 @@ def renew(ticket: Ticket, hold: float) -> Flow[Entry]:
     return entry
 
 
-def record(ticket: Ticket, now: str) -> Flow[bool]:
+def record(ticket: ReservationTicket, now: str) -> Flow[bool]:
     """It was sent at `now`: starts the quiet window. True if recorded by this call, False if it was before.
 
     Raises ReservationMismatch if another has the key since, UnknownReservation if nobody knows this one any more.
@@ -175,11 +175,11 @@ def record(ticket: Ticket, now: str) -> Flow[bool]:
         lapsed = (yield Release(ticket.key, ticket.owner, fence=ticket.fence)) is not LOST
     if entry.owner != ticket.owner and not lapsed:
         raise _not_mine(ticket, entry)
-    yield from _count(ticket, stored, Sent(sent.sent + 1, now, ticket.fence))
+    yield from _count(ticket, stored, SendRecord(sent.sent + 1, now, ticket.fence))
     return True
 
 
-def _not_mine(ticket: Ticket, entry: Entry) -> UnknownReservation | ReservationMismatch:
+def _not_mine(ticket: ReservationTicket, entry: Entry) -> UnknownReservation | ReservationMismatch:
     name = entry.name
     if entry.fence:
         text = f"reservation {ticket.fence} of {name!r} ran out, and {entry.fence} has the key: it may be sent twice"
@@ -191,7 +191,7 @@ def _not_mine(ticket: Ticket, entry: Entry) -> UnknownReservation | ReservationM
     return unknown
 
 
-def _count(ticket: Ticket, stored: Entry, sent: Sent) -> Flow[None]:
+def _count(ticket: ReservationTicket, stored: Entry, sent: SendRecord) -> Flow[None]:
     """Replaces the counts in one batch. They are statistics: a crash or a batch that fails halfway may lose them.
 
     Where no quiet window was asked for, the key is open from now on, however rarely the store's clock ticks.
@@ -206,7 +206,7 @@ def _count(ticket: Ticket, stored: Entry, sent: Sent) -> Flow[None]:
     yield ops
 
 
-def release(ticket: Ticket, revoke: bool) -> Flow[bool]:
+def release(ticket: ReservationTicket, revoke: bool) -> Flow[bool]:
     """Frees the key at once and gives the hits back. False if there was nothing to free: it was recorded or released,
     or its time ran out, and then its hits stay, for it may have been sent."""
     try:
@@ -216,7 +216,7 @@ def release(ticket: Ticket, revoke: bool) -> Flow[bool]:
         raise
 
 
-def _release(ticket: Ticket, revoke: bool) -> Flow[bool]:
+def _release(ticket: ReservationTicket, revoke: bool) -> Flow[bool]:
     entry: Entry | None = yield Renew(ticket.key, ticket.owner, MIN_TTL)  # which never shortens; None: undoing failed
     if entry is None or entry.owner != ticket.owner or entry.state is not HELD:
         return False
@@ -232,26 +232,26 @@ def sent_key(key: str) -> str:
     return f"sent/{key.partition('/')[2]}"
 
 
-def sent_of(entry: Entry) -> Sent:
+def sent_of(entry: Entry) -> SendRecord:
     """The counts in this entry; none if there is no such entry. Unreadable if they are not kept in our way."""
     if not entry.value:
-        return Sent()
+        return SendRecord()
     try:
-        return Sent(**read_sent(entry.value))
+        return SendRecord(**read_sent(entry.value))
     except ValueError as error:
         text = f"the counts of reservation {entry.name!r} cannot be read: {not_ours(error)}"
         raise Unreadable(text, key=entry.name) from None
 
 
-def _counted(entry: Entry) -> tuple[Sent, str]:
+def _counted(entry: Entry) -> tuple[SendRecord, str]:
     """The counts, and "", or none, and why they cannot be read: they are statistics, and keep nobody from sending."""
     try:
         return sent_of(entry), ""
     except Unreadable as why:
-        return Sent(), str(why)
+        return SendRecord(), str(why)
 
 
-def active(prefix: str, after: str, limit: int) -> Flow[list[tuple[Entry, Sent, str]]]:
+def active(prefix: str, after: str, limit: int) -> Flow[list[tuple[Entry, SendRecord, str]]]:
     """A page of the reservations that are held or quiet, in key order, each with its counts, and why those cannot be
     read."""
     entries: list[Entry] = [entry for entry in (yield Scan(prefix, after, limit)) if entry.fence]

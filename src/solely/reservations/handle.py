@@ -16,7 +16,7 @@ from ..model import DONE, Entry
 from ..rules import local_clock
 from . import flow as flows
 from .calls import recording, releasing
-from .flow import LIMITED, QUIET, RESERVED, Answer
+from .flow import LIMITED, QUIET, RESERVED, ReserveReply
 from .ids import id_of
 
 log = logging.getLogger("solely")
@@ -29,7 +29,7 @@ class ReservationBase:
     `holder` is who is in the way, as a phrase, and `purpose` what that one said it is for, where that is known.
     """
 
-    def __init__(self, key: str, answer: Answer, context: Context) -> None:
+    def __init__(self, key: str, answer: ReserveReply, context: Context) -> None:
         self.key = key
         self.reason = answer.reason
         self.retry_after = answer.retry_after
@@ -142,7 +142,7 @@ class ReservationBase:
 class Reservation(ReservationBase):
     """The answer to a reserve, for threads. As a context manager it records on success and releases on error."""
 
-    def __init__(self, key: str, answer: Answer, context: Context, run: RunFlow) -> None:
+    def __init__(self, key: str, answer: ReserveReply, context: Context, run: RunFlow) -> None:
         super().__init__(key, answer, context)
         self._run = run
 
@@ -173,7 +173,7 @@ class Reservation(ReservationBase):
 class AsyncReservation(ReservationBase):
     """The answer to a reserve, for asyncio. As a context manager it records on success and releases on error."""
 
-    def __init__(self, key: str, answer: Answer, context: Context, run: AsyncRunFlow) -> None:
+    def __init__(self, key: str, answer: ReserveReply, context: Context, run: AsyncRunFlow) -> None:
         super().__init__(key, answer, context)
         self._run = run
 
@@ -228,7 +228,7 @@ def listing(prefix: str, after: str, limit: int) -> Flow[list[ReservationInfo]]:
     return [_info(*each) for each in active]
 
 
-def _info(entry: Entry, sent: flows.Sent, unreadable: str) -> ReservationInfo:
+def _info(entry: Entry, sent: flows.SendRecord, unreadable: str) -> ReservationInfo:
     reason = QUIET if entry.state is DONE else RESERVED
     last = datetime.fromisoformat(sent.last) if sent.last else None
     who = describe(entry.info)

@@ -9,25 +9,25 @@ from typing import Any
 
 from ..errors import InvalidInput, UnknownReservation
 from ..rules import MAX_TTL, MIN_TTL, stored_key
-from .flow import Ticket
+from .flow import ReservationTicket
 
 MAX_ID = 16 * 1024  # characters: three keys of 512 bytes with every byte escaped; what is longer is no id of ours
 _OWNER = re.compile("[0-9a-f]{32}")
 
 
-def id_of(ticket: Ticket) -> str:
+def id_of(ticket: ReservationTicket) -> str:
     """The ticket as opaque text that can stand in a URL."""
     return base64.urlsafe_b64encode(json.dumps(ticket, ensure_ascii=False).encode()).decode()
 
 
-def ticket_of(id: Any) -> Ticket:
+def ticket_of(id: Any) -> ReservationTicket:
     """The ticket that an id stands for; UnknownReservation, with nothing asked of the store, if it is none of ours."""
     if not isinstance(id, str):
         raise InvalidInput(f"a reservation id must be the str that reservation.id returned, not {id!r:.80}")
     try:
         key, owner, fence, quiet, hits, hold = json.loads(base64.urlsafe_b64decode(id[:MAX_ID]))
         stored = _stored(key, "reservation"), str(owner), int(fence), float(quiet), tuple(map(_stored, hits))
-        ticket = Ticket(*stored, hold=float(hold))
+        ticket = ReservationTicket(*stored, hold=float(hold))
         lasting = 0.0 <= ticket.quiet <= MAX_TTL and MIN_TTL <= ticket.hold <= MAX_TTL
         if lasting and _OWNER.fullmatch(ticket.owner) and 0 < ticket.fence < 1 << 63:
             return ticket

@@ -10,7 +10,7 @@ from ..errors import InvalidInput, UnknownReservation
 from ..leases.context import AsyncMethods, Methods
 from ..rules import MIN_TTL, Seconds, checked_reason, seconds, stored_key, ttl_seconds
 from .calls import recording, releasing, renewing, reserving
-from .flow import HOLD, Ticket, clear, expire
+from .flow import HOLD, ReservationTicket, clear, expire
 from .handle import AsyncReservation, Reservation, ReservationInfo, clearing, listing
 from .ids import ticket_of
 from .policies import Group, checked_terms
@@ -21,7 +21,7 @@ KIND = "reservation"
 MOST_LISTED = 1_000  # reservations in one call: what a page of an admin's list shows, many times over
 
 
-def _recordable(id: str) -> Ticket:
+def _recordable(id: str) -> ReservationTicket:
     try:
         return ticket_of(id)
     except UnknownReservation:
@@ -29,7 +29,7 @@ def _recordable(id: str) -> Ticket:
         raise
 
 
-def _renewal(id: str, hold: Seconds | None) -> tuple[Ticket, float]:
+def _renewal(id: str, hold: Seconds | None) -> tuple[ReservationTicket, float]:
     ticket = ticket_of(id)
     return ticket, ticket.hold if hold is None else ttl_seconds(hold, "hold")
 

@@ -10,14 +10,14 @@ from typing import Any
 from ..errors import InvalidInput
 from ..ops import MAX_LIMIT
 from ..rules import MAX_TTL, Seconds, checked_limit, seconds, stored_key, ttl_seconds
-from .flow import Terms
+from .flow import ReservationTerms
 
 Group = tuple[str, int, Seconds]  # name, limit, per
 
 
 def checked_terms(
     hold: Seconds, quiet: Seconds, limit: int | None, per: Seconds | None, group: Group | None, most: int
-) -> Terms:
+) -> ReservationTerms:
     """The terms of a reservation, checked; InvalidInput before anything is sent. `most`: the store's largest limit."""
     try:
         return _known_terms(hold, quiet, limit, per, group, most)
@@ -25,7 +25,9 @@ def checked_terms(
         return _check_terms(hold, quiet, limit, per, group, most)
 
 
-def _check_terms(hold: Seconds, quiet: Seconds, limit: int | None, per: Seconds | None, group: Any, most: int) -> Terms:
+def _check_terms(
+    hold: Seconds, quiet: Seconds, limit: int | None, per: Seconds | None, group: Any, most: int
+) -> ReservationTerms:
     if (limit is None) != (per is None):
         raise InvalidInput(f"limit={limit!r} and per={per!r}: give both, so many in so many seconds, or neither")
     own = (checked_limit(limit, most), ttl_seconds(per, "per")) if limit is not None and per is not None else None
@@ -35,7 +37,7 @@ def _check_terms(hold: Seconds, quiet: Seconds, limit: int | None, per: Seconds 
             raise InvalidInput(f"group must be a tuple (name, limit, per), not {group!r:.80}")
         name, group_limit, group_per = group
         shared = stored_key("group", name), checked_limit(group_limit, most), ttl_seconds(group_per, "per")
-    return Terms(ttl_seconds(hold, "hold"), seconds("quiet", quiet, least=0.0, most=MAX_TTL), own, shared)
+    return ReservationTerms(ttl_seconds(hold, "hold"), seconds("quiet", quiet, least=0.0, most=MAX_TTL), own, shared)
 
 
 _known_terms = lru_cache(maxsize=256, typed=True)(_check_terms)  # few differ in one program

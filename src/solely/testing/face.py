@@ -77,9 +77,9 @@ class Face:
         """The store's own findings."""
         return self._store.check()
 
-    def listen(self) -> Ear:
+    def listen(self) -> HintRecorder:
         """An ear that has heard a first hint, so that it hears the next, however long the store took to set that up."""
-        ear = Ear()
+        ear = HintRecorder()
         self._store.listen(ear)
         for _ in range(100):
             key = fresh("lock/warm-up")
@@ -94,7 +94,7 @@ class Face:
         self._store.close()
 
 
-class Ear:
+class HintRecorder:
     """Remembers the hints it is told, in order."""
 
     def __init__(self) -> None:

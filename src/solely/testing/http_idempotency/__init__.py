@@ -11,20 +11,20 @@ Its checklist is draft-ietf-httpapi-idempotency-key-header-06, the Structured Fi
 service adds ("safety"). It needs the standard library only.
 """
 
-from .checking import Check, Nonconforming, Outcome, Result, outcome_of
+from .checking import Check, CheckOutcome, Nonconforming, Result, outcome_of
 from .checks import CHECKS, run
 from .report import table
-from .target import NotGiven, Reply, Target
+from .target import NotGiven, Target, TargetResponse
 
 __all__ = [
     "CHECKS",
     "Check",
+    "CheckOutcome",
     "Nonconforming",
     "NotGiven",
-    "Outcome",
-    "Reply",
     "Result",
     "Target",
+    "TargetResponse",
     "outcome_of",
     "run",
     "table",

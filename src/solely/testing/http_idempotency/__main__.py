@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from . import Outcome, Target, run, table
+from . import CheckOutcome, Target, run, table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     results = run(target)
     sys.stdout.write(table({options.url: results}) + "\n")
-    return int(any(result.outcome is Outcome.FAILED for result in results))
+    return int(any(result.outcome is CheckOutcome.FAILED for result in results))
 
 
 def _header(text: str) -> tuple[str, str]:

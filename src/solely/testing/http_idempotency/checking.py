@@ -8,14 +8,14 @@ from enum import StrEnum
 from http.client import HTTPException
 from typing import NamedTuple
 
-from .target import NotGiven, Reply, Target
+from .target import NotGiven, Target, TargetResponse
 
 
 class Nonconforming(AssertionError):
     """The service did otherwise; the text says what was seen."""
 
 
-class Outcome(StrEnum):
+class CheckOutcome(StrEnum):
     """What came of a check."""
 
     PASSED = "passed"
@@ -40,7 +40,7 @@ class Result(NamedTuple):
     """A check and what came of it."""
 
     check: Check
-    outcome: Outcome
+    outcome: CheckOutcome
     seen: str = ""
 
 
@@ -57,19 +57,19 @@ class Checklist(list[Check]):
         return added
 
 
-def expect(truth: bool, wanted: str, seen: Reply | str) -> None:
+def expect(truth: bool, wanted: str, seen: TargetResponse | str) -> None:
     """Nonconforming unless it is true."""
     if not truth:
         raise Nonconforming(f"wanted {wanted}; saw {seen}")
 
 
-def first(reply: Reply) -> Reply:
+def first(reply: TargetResponse) -> TargetResponse:
     """The reply to a first request, which must have been processed."""
     expect(reply.done, "a first request to be processed (2xx)", reply)
     return reply
 
 
-def repeats(one: Reply, again: Reply) -> bool:
+def repeats(one: TargetResponse, again: TargetResponse) -> bool:
     """True if both tell of the same execution: the same body, be it that its JSON was written anew."""
     if again.body == one.body:
         return True
@@ -79,7 +79,7 @@ def repeats(one: Reply, again: Reply) -> bool:
         return False
 
 
-def expect_repeat(one: Reply, again: Reply) -> None:
+def expect_repeat(one: TargetResponse, again: TargetResponse) -> None:
     """Nonconforming unless both tell of the same execution."""
     expect(repeats(one, again), f"the same response again: {one}", again)
 
@@ -89,9 +89,9 @@ def outcome_of(check: Check, target: Target) -> Result:
     try:
         check(target)
     except Nonconforming as broken:
-        return Result(check, Outcome.FAILED, str(broken))
+        return Result(check, CheckOutcome.FAILED, str(broken))
     except NotGiven as missing:
-        return Result(check, Outcome.NOT_RUN, str(missing))
+        return Result(check, CheckOutcome.NOT_RUN, str(missing))
     except (OSError, HTTPException) as error:
-        return Result(check, Outcome.FAILED, f"no answer: {error!r}")
-    return Result(check, Outcome.PASSED)
+        return Result(check, CheckOutcome.FAILED, f"no answer: {error!r}")
+    return Result(check, CheckOutcome.PASSED)

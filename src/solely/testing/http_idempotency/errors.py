@@ -7,7 +7,7 @@ import re
 from urllib.parse import urljoin, urlsplit
 
 from .checking import Checklist, expect, first
-from .target import Reply, Target, fresh
+from .target import Target, TargetResponse, fresh
 
 CHECKS = Checklist()
 
@@ -48,7 +48,7 @@ def get_needs_no_key(target: Target) -> None:
     expect(reply.status != 400, "anything but 400", reply)
 
 
-def _is_a_problem(reply: Reply, status: int) -> None:
+def _is_a_problem(reply: TargetResponse, status: int) -> None:
     expect(reply.status == status, str(status), reply)
     kind = reply.headers.get_content_type()
     expect(kind == "application/problem+json", "application/problem+json", kind)
@@ -57,7 +57,7 @@ def _is_a_problem(reply: Reply, status: int) -> None:
     expect(document.get("status", status) == status, f"status {status} in the problem", reply)
 
 
-def _links_to_a_page(target: Target, reply: Reply) -> None:
+def _links_to_a_page(target: Target, reply: TargetResponse) -> None:
     expect(reply.status in (400, 422), "400 or 422", reply)
     link = re.search(r'<([^>]+)>[^,]*rel="?describedby', reply.headers.get("Link", ""))
     document = json.loads(reply.body) if reply.headers.get_content_type().endswith("json") else {}

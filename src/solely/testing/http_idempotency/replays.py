@@ -6,12 +6,12 @@ import time
 from email.utils import parsedate_to_datetime
 
 from .checking import Checklist, expect, expect_repeat, first, repeats
-from .target import Reply, Target, fresh
+from .target import Target, TargetResponse, fresh
 
 CHECKS = Checklist()
 
 
-def _twice(target: Target) -> tuple[Reply, Reply]:
+def _twice(target: Target) -> tuple[TargetResponse, TargetResponse]:
     key = fresh()
     return first(target.ask(key)), target.ask(key)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .checking import Outcome, Result
+from .checking import CheckOutcome, Result
 
-SIGNS = {Outcome.PASSED: "yes", Outcome.FAILED: "NO", Outcome.NOT_RUN: "–"}
+SIGNS = {CheckOutcome.PASSED: "yes", CheckOutcome.FAILED: "NO", CheckOutcome.NOT_RUN: "–"}
 
 
 def table(results: Mapping[str, Sequence[Result]]) -> str:
@@ -28,9 +28,9 @@ def table(results: Mapping[str, Sequence[Result]]) -> str:
 
 
 def _worth_saying(result: Result) -> bool:
-    return result.outcome is not Outcome.PASSED
+    return result.outcome is not CheckOutcome.PASSED
 
 
 def _score(results: Sequence[Result]) -> str:
-    passed = sum(result.outcome is Outcome.PASSED for result in results)
-    return f"{passed} of {sum(result.outcome is not Outcome.NOT_RUN for result in results)}"
+    passed = sum(result.outcome is CheckOutcome.PASSED for result in results)
+    return f"{passed} of {sum(result.outcome is not CheckOutcome.NOT_RUN for result in results)}"

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 from .checking import Checklist, expect, expect_repeat, first, repeats
-from .target import Reply, Target, fresh
+from .target import Target, TargetResponse, fresh
 
 CHECKS = Checklist()
 
@@ -16,7 +16,7 @@ BURST = 10  # copies at once: enough for a check-then-act to be seen
 
 
 @contextmanager
-def _running(target: Target, key: str) -> Iterator[Future[Reply]]:
+def _running(target: Target, key: str) -> Iterator[Future[TargetResponse]]:
     """A first request that is being processed."""
     url = target.given("slow_url")
     with ThreadPoolExecutor(1) as threads:
@@ -79,7 +79,7 @@ def burst_runs_once(target: Target) -> None:
 
 def _recovers(target: Target, url: str) -> None:
     key, body = fresh(), b'{"item": "%s"}' % fresh().encode()
-    ask: Callable[[], Reply] = lambda: target.ask(key, url=url, body=body)  # noqa: E731
+    ask: Callable[[], TargetResponse] = lambda: target.ask(key, url=url, body=body)  # noqa: E731
     failure = ask()
     expect(failure.status >= 500, "5xx the first time", failure)
     again = ask()

@@ -18,7 +18,7 @@ class NotGiven(Exception):
     """The check needs something that the target does not offer; its text says what."""
 
 
-class Reply(NamedTuple):
+class TargetResponse(NamedTuple):
     """What the service answered."""
 
     status: int
@@ -72,7 +72,7 @@ class Target:
         body: bytes | None = None,
         lines: Lines = (),
         headers: Mapping[str, str] | None = None,
-    ) -> Reply:
+    ) -> TargetResponse:
         """Sends one request on a connection of its own; `lines` are raw Idempotency-Key field lines."""
         place = urlsplit(urljoin(self.url, url))
         kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
@@ -91,7 +91,7 @@ class Target:
                 connection.putheader("Content-Length", str(len(payload)))
             connection.endheaders(payload if method != "GET" else None)
             response = connection.getresponse()
-            return Reply(response.status, response.headers, response.read())
+            return TargetResponse(response.status, response.headers, response.read())
         finally:
             connection.close()
 

@@ -8,7 +8,7 @@ from ...model import State
 from ...ops import Acquire, Clear, Finish, Read, Release, Renew
 from ...rules import MAX_WAITERS, OFFER
 from ..clock import ManualClock
-from ..face import Ear, Face, fresh
+from ..face import Face, HintRecorder, fresh
 
 _TICK = 0.001  # the resolution of a store's clock
 
@@ -177,7 +177,7 @@ def _contended(store: Face, *clients: str) -> str:
     return key
 
 
-def _settle(store: Face, ear: Ear) -> None:
+def _settle(store: Face, ear: HintRecorder) -> None:
     """Returns when every hint that was on its way before has been told: hints to one client come in order."""
     key = fresh("lock/settled")
     store.perform(Acquire(key, "holder", 10), Acquire(key, "a", 10, client=store.client), Release(key, "holder"))

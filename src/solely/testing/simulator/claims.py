@@ -12,15 +12,15 @@ from ...claims.flights import Done, Flights
 from ...claims.flow import Result, claim_many
 from ...claims.policy import ALWAYS_RELEASE, RELEASE, Outcome, Park, Replay, RetryAfter
 from ...claims.publish import fail, publish, release_claim, reset
-from ...drivers.simulated import Run, SimulatedDriver
+from ...drivers.simulated import SimulatedDriver, SimulatedRun
 from ...errors import Mismatch
-from ...leases.flow import Terms
+from ...leases.flow import LeaseTerms
 from ...leases.hold import Hold
 from ...model import Entry, State
 from ...ops import Clear, Push, Read
 from ...rules import REMEMBER
 from .client import Doing, Script, SimulatedClient
-from .convergence import Call, Convergence
+from .convergence import ClaimCall, Convergence
 from .history import History
 from .network import CALM, ROUGH
 from .truth import Truth
@@ -52,11 +52,11 @@ class ClaimingClient(SimulatedClient):
         super().__init__(world, driver, tasks, Cache(ttl=_CACHE_TTL, clock=driver.clock) if cached else None)
         self.flights = Flights(self.context)
 
-    def _call(self, key: str, fingerprint: str = "", cached: float = 0.0) -> Call:
-        return Call(self.driver, key, fingerprint, self.world.truth.now(), cached)
+    def _call(self, key: str, fingerprint: str = "", cached: float = 0.0) -> ClaimCall:
+        return ClaimCall(self.driver, key, fingerprint, self.world.truth.now(), cached)
 
     def _agreement(self, wait: float) -> Agreement:
-        terms = Terms(self.pick(_TTLS), wait, 0.0, self.driver.name)
+        terms = LeaseTerms(self.pick(_TTLS), wait, 0.0, self.driver.name)
         return Agreement(terms, self.pick(_KEEPS), ALWAYS_RELEASE, "", self.chance() < 0.6)
 
     def claim(self) -> Script:
@@ -72,7 +72,7 @@ class ClaimingClient(SimulatedClient):
         if known is not None:
             told.finished(call, known[0])
             return
-        run: Run = yield Doing(claiming(self.flights, key, fingerprint, agreed, _told), wait, key)
+        run: SimulatedRun = yield Doing(claiming(self.flights, key, fingerprint, agreed, _told), wait, key)
         call = call._replace(cached=0.0)
         if run.error is not None:
             self._refused(run, call, [key])
@@ -89,7 +89,9 @@ class ClaimingClient(SimulatedClient):
         keys = [self.pick(self.world.keys) for _ in range(3)]
         calls = {key: self._call(key, self.pick(_PRINTS)) for key in keys}
         agreed = self._agreement(0.0)
-        run: Run = yield Doing(claim_many(keys, agreed.terms.ttl, [calls[key].fingerprint for key in keys], ""))
+        run: SimulatedRun = yield Doing(
+            claim_many(keys, agreed.terms.ttl, [calls[key].fingerprint for key in keys], "")
+        )
         if run.error is not None:
             self._refused(run, calls.get(f"claim/{getattr(run.error, 'key', '')}", calls[keys[0]]), keys)
             return
@@ -103,7 +105,7 @@ class ClaimingClient(SimulatedClient):
         for hold in holds:
             yield from self._work(hold, agreed)
 
-    def _refused(self, run: Run, call: Call, keys: list[str]) -> None:
+    def _refused(self, run: SimulatedRun, call: ClaimCall, keys: list[str]) -> None:
         if isinstance(run.error, Mismatch):
             self.world.convergence.mismatched(call)
         self.nothing_left(run, keys)
@@ -122,7 +124,7 @@ class ClaimingClient(SimulatedClient):
         elif chance < 0.85:
             yield from self._fail(hold, agreed)
         elif chance < 0.92:
-            run: Run = yield Doing(release_claim(hold, self.flights))
+            run: SimulatedRun = yield Doing(release_claim(hold, self.flights))
             if run.error is None:
                 self.check_released(hold, run.result)
         else:  # stuck: it comes back when another may have the claim, or never
@@ -135,7 +137,7 @@ class ClaimingClient(SimulatedClient):
         kept, flights = b"b" + hold.owner.encode(), self.flights
         call = self._call(hold.key, hold.fingerprint)
         for _ in range(3):
-            run: Run = yield Doing(
+            run: SimulatedRun = yield Doing(
                 publish(hold, kept, agreed.keep, agreed.terms, flights, lambda: ""), agreed.terms.wait
             )
             if run.error is None:
@@ -161,7 +163,7 @@ class ClaimingClient(SimulatedClient):
         def letter(park: Park) -> Push:
             return Push(park.group, hold.owner, kept)
 
-        run: Run = yield Doing(fail(hold, what, kept, agreed.keep, self.flights, letter))
+        run: SimulatedRun = yield Doing(fail(hold, what, kept, agreed.keep, self.flights, letter))
         if run.error is None:
             self.world.convergence.failed(hold, kept, run.result)
         else:
@@ -180,7 +182,7 @@ class ClaimingClient(SimulatedClient):
         outcome = truth.outcomes.standing(key, truth.now())
         expected = outcome.value if outcome is not None and self.chance() < 0.8 else b"b?"
         self.flights.forget(key)
-        run: Run = yield Doing(reset(key, lambda kept: kept == expected))
+        run: SimulatedRun = yield Doing(reset(key, lambda kept: kept == expected))
         if run.error is None and run.result:
             gone = [outcome for outcome in truth.outcomes.of[key] if outcome.ended and outcome.value == expected]
             if not gone:
@@ -192,7 +194,7 @@ class ClaimingClient(SimulatedClient):
             yield from self.claim()
             return
         key = self.pick(self.world.keys)
-        run: Run = yield Doing(self.one(Read(key)))
+        run: SimulatedRun = yield Doing(self.one(Read(key)))
         entry: Entry = run.result
         if run.error is None and entry.state is State.HELD:
             yield Doing(self.one(Clear(key, entry.fence, "stuck")))

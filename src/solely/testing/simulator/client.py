@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from ...cache import Cache
-from ...drivers.simulated import Run, SimulatedDriver
+from ...drivers.simulated import SimulatedDriver, SimulatedRun
 from ...events import Event, Renewed
 from ...flow import Flow
 from ...holder import Signature
@@ -26,7 +26,7 @@ class Cancelled(BaseException):
 
 
 class Doing(NamedTuple):
-    """A flow that a script wants performed; the script is sent the Run once it is over."""
+    """A flow that a script wants performed; the script is sent the SimulatedRun once it is over."""
 
     flow: Flow[Any]
     wait: float = 0.0
@@ -44,7 +44,7 @@ class Task:
     def __init__(self, client: SimulatedClient, script: Script) -> None:
         self.client = client
         self.over = False
-        self.run: Run | None = None
+        self.run: SimulatedRun | None = None
         self._script = script
         self._doing: Doing | None = None
         self._began = self._slept = 0.0
@@ -75,7 +75,7 @@ class Task:
         doing = self._doing
         return doing is not None and bool(doing.key) and doing.wait > 0 and not self.client.takes_several
 
-    def _done(self, run: Run) -> None:
+    def _done(self, run: SimulatedRun) -> None:
         world, driver, doing = self.client.world, self.client.driver, self._doing
         assert doing is not None
         world.history.note(driver.name, run.owner, "was told", repr(run.error) if run.error else run.result)
@@ -105,14 +105,14 @@ class SimulatedClient:
         self.chance = world.chance.random
         self.context = Context(
             self,  # type: ignore[arg-type]  # asked only for what goes into terms, which the scripts make themselves
-            wake=driver.lines.tell,
+            wake=driver.lines.wake,
             hook=self._told,
             cache=cache,
             start_keeping=self._start_keeping,
             signature=Unsigned,
         )
         self.takes_several = self.chance() < world.manners.several
-        self.keepers: list[Run] = []
+        self.keepers: list[SimulatedRun] = []
         self._relied_on: dict[int, Hold] = {}
         self.tasks = [Task(self, self._script()) for _ in range(tasks)]
         for task in self.tasks:
@@ -122,7 +122,7 @@ class SimulatedClient:
         for loop in (keep_renewing, keep_watching):
             self.keepers.append(self.driver.run(loop(self.context.keeper), self._keeper_ended))
 
-    def _keeper_ended(self, run: Run) -> None:
+    def _keeper_ended(self, run: SimulatedRun) -> None:
         if run.error is not None or not self.context.keeper.closed:
             self.world.history.violated("renewal never dies", f"a keeper of {self.driver.name} ended: {run.error!r}")
 
@@ -154,7 +154,7 @@ class SimulatedClient:
             yield self.chance() * 0.4
             self.world.trouble(self)
 
-    def nothing_left(self, run: Run, keys: list[str]) -> None:
+    def nothing_left(self, run: SimulatedRun, keys: list[str]) -> None:
         """An attempt that failed leaves neither a hold nor a place in a queue, unless its undoing failed."""
         if run.undone:
             for key in keys:

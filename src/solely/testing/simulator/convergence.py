@@ -12,14 +12,14 @@ from ...leases.hold import Hold
 from ...model import Entry, Released
 from ...stores.transitions import us
 from .history import History
-from .outcomes import Outcome
+from .outcomes import FinishedOutcome
 from .truth import Truth
 
 _TICK = 1e-6  # seconds: what rounding may take from a wait
 _ENDS = {Failing.RELEASED: Released.RELEASED, Failing.DELAYED: Released.RELEASED}
 
 
-class Call(NamedTuple):
+class ClaimCall(NamedTuple):
     """Somebody asked for a claim. `cached`: until so long ago, in seconds, an outcome may have been taken away."""
 
     driver: SimulatedDriver
@@ -44,7 +44,7 @@ class Convergence:
         self.history = history
         self.truth = truth
 
-    def finished(self, call: Call, done: Done) -> None:
+    def finished(self, call: ClaimCall, done: Done) -> None:
         """A caller was told an outcome: it stood at some time during the call, and is of no other payload."""
         outcomes = self.truth.outcomes.of.get(call.key, [])
         stood = [outcome for outcome in outcomes if outcome.value == done.kept and _stood(outcome, call)]
@@ -53,7 +53,7 @@ class Convergence:
         elif all(_differs(outcome.fingerprint, call.fingerprint) for outcome in stood):
             self.history.violated("mismatch", f"{call} was told {done}, which is another payload's")
 
-    def mismatched(self, call: Call) -> None:
+    def mismatched(self, call: ClaimCall) -> None:
         """A caller was told Mismatch: another payload's claim was there at some time during the call."""
         held = [held for (key, _), held in self.truth.holds.items() if key == call.key]
         theirs = [h.fingerprint for h in held if (h.ended_at if h.ended else h.until) > call.began - call.slack]
@@ -61,7 +61,7 @@ class Convergence:
         if not any(_differs(fingerprint, call.fingerprint) for fingerprint in theirs):
             self.history.violated("mismatch", f"{call} was told Mismatch, but nobody asked for another payload")
 
-    def timed_out(self, call: Call, wait: float, waited: float) -> None:
+    def timed_out(self, call: ClaimCall, wait: float, waited: float) -> None:
         """A caller was told neither: its wait is over, and no outcome stood all the time."""
         if waited < wait - _TICK:
             self.history.violated("no early end", f"{call} timed out after {waited} of {wait} s")
@@ -69,7 +69,7 @@ class Convergence:
         if outcome is not None and outcome.since < call.began:
             self.history.violated("convergence", f"{call} timed out, although {outcome.value!r} stood all the time")
 
-    def published(self, call: Call, kept: bytes, stands: bool, result: Done | Entry) -> None:
+    def published(self, call: ClaimCall, kept: bytes, stands: bool, result: Done | Entry) -> None:
         """A winner was told whether its value stands, and if not, which one does."""
         outcomes = self.truth.outcomes.of.get(call.key, [])
         if stands and all(outcome.value != kept for outcome in outcomes):
@@ -92,7 +92,7 @@ class Convergence:
             self.history.violated("right failure answers", f"{hold.owner} was told {told!r}; its hold was {held.ended}")
 
 
-def _stood(outcome: Outcome, call: Call) -> bool:
+def _stood(outcome: FinishedOutcome, call: ClaimCall) -> bool:
     """True if the caller could know it: it stood during the call, or a cache remembered what was taken away."""
     remembered = us(call.cached) if outcome.ended else 0
     return outcome.until + remembered > call.began - call.slack

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...drivers.simulated import Run
+from ...drivers.simulated import SimulatedRun
 from ...model import Allowance
 from ...ops import Hit, Op, Reply
-from ...reservations.flow import Terms, Ticket
+from ...reservations.flow import ReservationTerms, ReservationTicket
 from ...stores.transitions import us
 from .history import History
 
@@ -22,10 +22,10 @@ class Grant:
         self.released: float = float("inf")
 
 
-class Limits:
+class LimitChecks:
     """Checks every answer to a hit, and every window that ends with a grant."""
 
-    def __init__(self, history: History, runs: dict[str, Run]) -> None:
+    def __init__(self, history: History, runs: dict[str, SimulatedRun]) -> None:
         self.history = history
         self.runs = runs
         self._hits: dict[str, dict[str, int]] = {}  # by key: the owners that hit it, and when
@@ -53,7 +53,7 @@ class Limits:
         if reply.allowed and op.owner not in recent:
             hits[op.owner] = now
 
-    def granted(self, ticket: Ticket, terms: Terms) -> None:
+    def granted(self, ticket: ReservationTicket, terms: ReservationTerms) -> None:
         """A caller was told that it may send."""
         if terms.own is not None:
             self._granted(f"hits/{ticket.key.partition('/')[2]}", ticket.owner, *terms.own)
@@ -73,14 +73,14 @@ class Limits:
             if len(window) > limit:
                 self.history.violated("exact limits", f"{len(window)} were granted within {per} s under {key}")
 
-    def given_up(self, ticket: Ticket, now: int) -> None:
+    def given_up(self, ticket: ReservationTicket, now: int) -> None:
         """Its holder says that nothing was sent: from now on it need not be counted."""
         for key in ticket.hits:
             for grant in self._grants.get(key, []):
                 if grant.owner == ticket.owner:
                     grant.released = now
 
-    def nothing_left(self, run: Run) -> None:
+    def nothing_left(self, run: SimulatedRun) -> None:
         """This reserving was not granted: its hits are given back, unless its undoing failed."""
         for key, hits in self._hits.items():
             for owner in hits:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...drivers.simulated import Run
+from ...drivers.simulated import SimulatedRun
 from ...flow import Flow
 from ...leases.context import Context
-from ...leases.flow import Terms
+from ...leases.flow import LeaseTerms
 from ...leases.hold import HANDED_OVER, Hold
 from ...leases.lease import LeaseBase
 from ...locks.calls import acquiring, acquiring_all, kept, resuming
@@ -50,8 +50,8 @@ class LockingClient(SimulatedClient):
 
     # -- locks
 
-    def _terms(self, wait: float) -> Terms:
-        return Terms(self.pick(_TTLS), wait, self.pick(_DELAYS), self.driver.name)
+    def _terms(self, wait: float) -> LeaseTerms:
+        return LeaseTerms(self.pick(_TTLS), wait, self.pick(_DELAYS), self.driver.name)
 
     def _lease(self, hold: Hold) -> SimulatedLease:
         hold.keep(renew=self.chance() < 0.5, max_hold=3.0 if self.chance() < 0.2 else math.inf)
@@ -60,7 +60,7 @@ class LockingClient(SimulatedClient):
     def lock(self) -> Script:
         """Takes one key, with or without waiting."""
         key, wait = self.pick(self.world.keys), self.pick(_WAITS)
-        run: Run = yield Doing(acquiring(self.context, key, self._terms(wait), self._lease), wait, key)
+        run: SimulatedRun = yield Doing(acquiring(self.context, key, self._terms(wait), self._lease), wait, key)
         if run.error is None:
             yield from self._use([run.result])
         else:
@@ -74,7 +74,7 @@ class LockingClient(SimulatedClient):
         keys = list(self.world.keys)
         self.world.chance.shuffle(keys)
         keys, wait = keys[:2], self.pick(_WAITS[1:])
-        run: Run = yield Doing(acquiring_all(self.context, keys, self._terms(wait), self._lease), wait)
+        run: SimulatedRun = yield Doing(acquiring_all(self.context, keys, self._terms(wait), self._lease), wait)
         if run.error is None:
             yield from self._use(run.result)
         else:
@@ -112,7 +112,7 @@ class LockingClient(SimulatedClient):
         repeated = False
         for _ in range(2 if self.chance() < 0.1 else 1):
             if len(leases) == 1:
-                run: Run = yield Doing(leases[0]._releasing())
+                run: SimulatedRun = yield Doing(leases[0]._releasing())
             else:
                 run = yield Doing(releasing_all(leases))
             if run.error is None:
@@ -132,7 +132,7 @@ class LockingClient(SimulatedClient):
             heir.driver.after(self.chance() * 0.5, heir.tasks[-1].go_on)
 
     def _inherit(self, token: str) -> Script:
-        run: Run = yield Doing(resuming(token, self._lease))
+        run: SimulatedRun = yield Doing(resuming(token, self._lease))
         if run.error is None:
             yield from self._use([run.result])
 
@@ -145,7 +145,7 @@ class LockingClient(SimulatedClient):
         flow: Flow[Any] = (
             one(self.context, keys[0], ttl) if len(keys) == 1 else marking.first_many(self.context, keys, ttl)
         )
-        run: Run = yield Doing(flow)
+        run: SimulatedRun = yield Doing(flow)
         truth = self.world.truth
         answers = run.result if isinstance(run.result, list) else [run.result] * len(keys)
         for key, first in zip(keys, answers, strict=True):
@@ -166,7 +166,7 @@ class LockingClient(SimulatedClient):
             yield from self.lock()
             return
         key = self.pick(self.world.keys)
-        run: Run = yield Doing(self.one(Read(key)))
+        run: SimulatedRun = yield Doing(self.one(Read(key)))
         entry: Entry = run.result
         if run.error is not None or entry.state is not State.HELD:
             return

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from ...drivers.simulated import Run, SimulatedDriver, Timeline
+from ...drivers.simulated import SimulatedDriver, SimulatedRun, Timeline
 from ...drivers.trying import ONE_TRY
 from ...errors import StoreError, StoreFull, StoreUnavailable, Unanswered
 from ...ops import Acquire, Advance, Finish, Hit, Mark, Op, Push, Reply
@@ -86,11 +86,11 @@ class Network:
 
         def tell(key: str) -> None:
             if not self.weather.deaf or self._chance() >= self.weather.deaf:
-                self.timeline.at(self.timeline.now + self._delay(), driver.deliver, driver.lines.tell, key)
+                self.timeline.at(self.timeline.now + self._delay(), driver.deliver, driver.lines.wake, key)
 
         self.memory.listeners[driver.name] = tell
 
-    def send(self, run: Run, turn: int, ops: Sequence[Op]) -> None:
+    def send(self, run: SimulatedRun, turn: int, ops: Sequence[Op]) -> None:
         """One try: it arrives or not, and its reply or not; after ONE_TRY of the timeout nobody listens any more."""
         now = self.timeline.now
         self.sent += len(ops)
@@ -120,7 +120,7 @@ class Network:
             return float(self._chance() ** 3 * _LIFE)  # most come while their consequences are still under way
         return self._chance()
 
-    def _arrive(self, run: Run, turn: int, ops: Sequence[Op], gives_up: float) -> None:
+    def _arrive(self, run: SimulatedRun, turn: int, ops: Sequence[Op], gives_up: float) -> None:
         timeline = self.timeline
         back = float("inf")
         if timeline.now >= self.up:

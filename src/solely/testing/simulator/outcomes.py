@@ -8,7 +8,7 @@ from ...stores.transitions import us
 from .history import History
 
 
-class Outcome:
+class FinishedOutcome:
     """What one owner finished. `ended` is cleared or lost (with all data), or empty: then it stands until its time."""
 
     __slots__ = ("ended", "fingerprint", "owner", "since", "until", "value")
@@ -28,16 +28,16 @@ class Outcomes:
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self.of: dict[str, list[Outcome]] = {}  # by key, in order
+        self.of: dict[str, list[FinishedOutcome]] = {}  # by key, in order
 
-    def standing(self, key: str, now: int) -> Outcome | None:
+    def standing(self, key: str, now: int) -> FinishedOutcome | None:
         """What is finished under this key now."""
         last = self.of[key][-1] if key in self.of else None
         return last if last is not None and now < last.until else None
 
     def add(self, op: Finish, fingerprint: str, now: int) -> None:
         """An outcome that stands from now on."""
-        self.of.setdefault(op.key, []).append(Outcome(op, fingerprint, now))
+        self.of.setdefault(op.key, []).append(FinishedOutcome(op, fingerprint, now))
 
     def lost_everything(self, now: int) -> None:
         """The store came back empty."""
@@ -67,6 +67,6 @@ class Outcomes:
         elif outcome is not None and (type(op) is not Acquire or op.value):
             self._must_show(outcome, op, entry)
 
-    def _must_show(self, outcome: Outcome, op: Acquire | Read | Finish, entry: Entry) -> None:
+    def _must_show(self, outcome: FinishedOutcome, op: Acquire | Read | Finish, entry: Entry) -> None:
         if (entry.value, entry.fingerprint) != (outcome.value, outcome.fingerprint):
             self.history.violated("one outcome", f"{op} was answered {entry}, not {outcome.value!r}")

@@ -8,18 +8,28 @@ from collections.abc import Generator
 from typing import Any
 
 from ...breakers import flow as breaker
-from ...drivers.simulated import Run
+from ...drivers.simulated import SimulatedRun
 from ...errors import ReservationMismatch, UnknownReservation
 from ...leases import flow as lock
 from ...leases.hold import Hold
 from ...ops import Acquire, Finish, Op, Reply
-from ...reservations.flow import QUIET, RESERVED, Answer, Terms, Ticket, expire, record, release, reserve
+from ...reservations.flow import (
+    QUIET,
+    RESERVED,
+    ReservationTerms,
+    ReservationTicket,
+    ReserveReply,
+    expire,
+    record,
+    release,
+    reserve,
+)
 from ...resilience.circuit import Rule
 from ...rules import REMEMBER
 from ...stores.transitions import us
 from .client import Doing, Script, SimulatedClient, Task
 from .history import History
-from .limits import Limits
+from .limits import LimitChecks
 from .network import CALM, ROUGH
 from .trials import Trials
 from .truth import Truth
@@ -81,8 +91,8 @@ class ReservingClient(SimulatedClient):
             return
         key, truth = self.pick(self.world.keys), self.world.truth
         terms, began = self.world.terms[key], truth.now()
-        run: Run = yield Doing(reserve(key, terms, ""))
-        answer: Answer = run.result
+        run: SimulatedRun = yield Doing(reserve(key, terms, ""))
+        answer: ReserveReply = run.result
         if run.error is not None or answer.hold is None or answer.ticket is None:
             self.nothing_left(run, [key])
             self.world.limits.nothing_left(run)
@@ -95,7 +105,7 @@ class ReservingClient(SimulatedClient):
         self.relies_on(answer.hold)
         yield from self._use(answer.hold, answer.ticket)
 
-    def _check_reason(self, key: str, answer: Answer, began: int) -> None:
+    def _check_reason(self, key: str, answer: ReserveReply, began: int) -> None:
         truth = self.world.truth
         stood = [outcome for outcome in truth.outcomes.of.get(key, []) if outcome.until > began]
         held = [held for (name, _), held in truth.holds.items() if name == key]
@@ -103,7 +113,7 @@ class ReservingClient(SimulatedClient):
         if (answer.reason == QUIET and not stood) or (answer.reason == RESERVED and not held):
             self.world.history.violated("right refusals", f"{key} was refused as {answer.reason}; it was not")
 
-    def _use(self, hold: Hold, ticket: Ticket) -> Script:
+    def _use(self, hold: Hold, ticket: ReservationTicket) -> Script:
         sent = yield from self._send()
         for _ in range(int(self.chance() * 2)):
             yield self.chance() * self.pick(self.world.manners.work)
@@ -119,7 +129,7 @@ class ReservingClient(SimulatedClient):
         else:
             yield from self.finish(hold, ticket, sent)
 
-    def finish(self, hold: Hold, ticket: Ticket, sent: bool) -> Script:
+    def finish(self, hold: Hold, ticket: ReservationTicket, sent: bool) -> Script:
         """Says what became of it."""
         self.context.keeper.remove(hold)
         if sent:
@@ -127,9 +137,9 @@ class ReservingClient(SimulatedClient):
         else:
             yield from self._release(ticket, hold.doubtful)
 
-    def _record(self, ticket: Ticket) -> Script:
+    def _record(self, ticket: ReservationTicket) -> Script:
         for _ in range(3):
-            run: Run = yield Doing(record(ticket, _NOON))
+            run: SimulatedRun = yield Doing(record(ticket, _NOON))
             if run.error is None:
                 self._check_recorded(ticket, run.result)
                 if self.chance() < 0.8:
@@ -138,7 +148,7 @@ class ReservingClient(SimulatedClient):
                 self._check_unknown(ticket, run.error)
                 return
 
-    def _check_recorded(self, ticket: Ticket, fresh: bool) -> None:
+    def _check_recorded(self, ticket: ReservationTicket, fresh: bool) -> None:
         world, owner = self.world, ticket.owner
         recorded = [outcome.owner for outcome in world.truth.outcomes.of.get(ticket.key, [])]
         if owner not in recorded:
@@ -147,7 +157,7 @@ class ReservingClient(SimulatedClient):
             world.history.violated("recorded once", f"{ticket} was said to be recorded twice")
         world.recorded.add(owner)
 
-    def _check_unknown(self, ticket: Ticket, error: Exception) -> None:
+    def _check_unknown(self, ticket: ReservationTicket, error: Exception) -> None:
         """It is refused only if it is over: another took the key, or it was let go, or that is long ago."""
         truth = self.world.truth
         held, latest = truth.holds[ticket.key, ticket.owner], truth.latest[ticket.key]
@@ -157,11 +167,11 @@ class ReservingClient(SimulatedClient):
         if not held.forgotten and (there or wrong):
             self.world.history.violated("right refusals", f"{ticket} was refused ({error}); it was {held.ended}")
 
-    def _release(self, ticket: Ticket, doubtful: bool) -> Script:
+    def _release(self, ticket: ReservationTicket, doubtful: bool) -> Script:
         truth, limits = self.world.truth, self.world.limits
         limits.given_up(ticket, truth.now())
         for _ in range(2):
-            run: Run = yield Doing(release(ticket, doubtful))
+            run: SimulatedRun = yield Doing(release(ticket, doubtful))
             held = truth.grants[ticket.key, ticket.fence]
             if run.error is not None:
                 continue
@@ -180,10 +190,10 @@ class ReservingClient(SimulatedClient):
             return works
         trials = self.world.trials
         stood = trials.stands
-        run: Run = yield Doing(breaker.admit(_BREAKER, self._trial, ""))
+        run: SimulatedRun = yield Doing(breaker.admit(_BREAKER, self._trial, ""))
         if run.error is not None:
             return False
-        passed: breaker.Pass = run.result
+        passed: breaker.SharedPass = run.result
         trials.admitted(self.driver, passed, stood)
         yield self.chance() * self.pick(self.world.manners.work)
         self.world.trouble(self)
@@ -226,14 +236,14 @@ class ReservationWorld(World):
         self.terms = {key: self._terms(group) for key in self.keys}
         self.calls = self.chance.choice((0.0, 0.2, 0.9))  # the share of what is sent through the breaker
         self.recorded: set[str] = set()  # owners that were told so
-        self.limits = Limits(self.history, self.runs)
+        self.limits = LimitChecks(self.history, self.runs)
         self.trials = Trials(self.history, _RULE)
         self.watched_by(ReservationTruth(self))
         self.peopled_by(ReservingClient)
 
-    def _terms(self, group: tuple[str, int, float] | None) -> Terms:
+    def _terms(self, group: tuple[str, int, float] | None) -> ReservationTerms:
         choice = self.chance.choice
-        return Terms(choice(_HOLDS), choice(_QUIETS), choice(_LIMITS), group)
+        return ReservationTerms(choice(_HOLDS), choice(_QUIETS), choice(_LIMITS), group)
 
 
 def simulate_reservations(seed: int) -> History:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...breakers.flow import Pass, Standing
+from ...breakers.flow import BreakerState, SharedPass
 from ...drivers.simulated import SimulatedDriver
 from ...leases.hold import Hold
 from ...model import Entry
@@ -17,7 +17,7 @@ class Trials:
     def __init__(self, history: History, rule: Rule) -> None:
         self.history = history
         self.rule = rule
-        self.stands = Standing()
+        self.stands = BreakerState()
         self._lost = False  # all data: then calls from before count together with later ones, and nothing is checked
         self._under_way: dict[Hold, SimulatedDriver] = {}  # trials
         self._wins: dict[int, int] = {}  # by number: trials that worked
@@ -33,7 +33,7 @@ class Trials:
         if not isinstance(op, Advance) or self._lost:
             return
         assert isinstance(reply, Entry)
-        before, self.stands = self.stands, Standing(*map(int, (reply.value or b"").split(b".")))
+        before, self.stands = self.stands, BreakerState(*map(int, (reply.value or b"").split(b".")))
         opened, closed = before.closed and not self.stands.closed, self.stands.closed and not before.closed
         if self.stands < before:
             self.history.violated("breaker", f"{op} took it back from {before} to {self.stands}")
@@ -42,7 +42,7 @@ class Trials:
         elif closed and self._wins.get(before.number, 0) < self.rule.successes:
             self.history.violated("breaker", f"{op} closed it before so many trials worked")
 
-    def admitted(self, driver: SimulatedDriver, passed: Pass, stood: Standing) -> None:
+    def admitted(self, driver: SimulatedDriver, passed: SharedPass, stood: BreakerState) -> None:
         """A call was let through: not at an older standing than when it asked, and as the only trial if it is one."""
         if self._lost:
             return
@@ -55,7 +55,7 @@ class Trials:
                 self.history.violated("one trial", f"{driver.name} tries {passed.trial.key}; {other.name}: {trial.key}")
         self._under_way[passed.trial] = driver
 
-    def ends(self, passed: Pass, worked: bool) -> None:
+    def ends(self, passed: SharedPass, worked: bool) -> None:
         """A call that was let through is over, and is going to be judged."""
         number = passed.standing.number
         if passed.trial is not None:
@@ -68,7 +68,7 @@ class Trials:
         """Its holder does not try any more."""
         self._under_way.pop(trial, None)
 
-    def judged(self, passed: Pass, worked: bool, began: float) -> None:
+    def judged(self, passed: SharedPass, worked: bool, began: float) -> None:
         """It was told that this is counted: then, at the threshold, the breaker is open."""
         if passed.trial is not None or worked or self._lost:
             return

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...drivers.simulated import Run
+from ...drivers.simulated import SimulatedRun
 from ...errors import StoreError
 from ...model import Entry, Released, State
 from ...ops import Acquire, Clear, Finish, Op, Read, Release, Renew, Reply
 from ...rules import OFFER, REMEMBER
 from ...stores.transitions import US, us
 from .history import History
-from .marks import Marks
+from .marks import MarkChecks
 from .network import START
 from .outcomes import Outcomes
-from .waiting import Waiting
+from .waiting import WaitChecks
 
 _OFFER = us(OFFER)
 _REMEMBER = us(REMEMBER)
@@ -61,11 +61,11 @@ class Held:
 class Truth:
     """Checks every answer of the store: mutual exclusion, fence growth, release answers, ghosts."""
 
-    def __init__(self, history: History, waiting: Waiting, runs: dict[str, Run]) -> None:
+    def __init__(self, history: History, waiting: WaitChecks, runs: dict[str, SimulatedRun]) -> None:
         self.history = history
         self.waiting = waiting
         self.runs = runs
-        self.marks = Marks(history, runs)
+        self.marks = MarkChecks(history, runs)
         self.outcomes = Outcomes(history)
         self.holds: dict[tuple[str, str], Held] = {}  # the last of each key and owner
         self.grants: dict[tuple[str, int], Held] = {}  # each of them, by key and fence
@@ -75,7 +75,7 @@ class Truth:
         self.unremembered: set[tuple[str, str]] = set()  # those of them that were lost with all data
         self._cleared: set[int] = set()
         self._offering: dict[str, int] = {}  # until when the key may be kept for a waiter
-        self._wants: dict[Run, str] = {}
+        self._wants: dict[SimulatedRun, str] = {}
         self._kinds: dict[str, Callable[[Any, Any, int], None]] = {
             "mark": self._marked
         }  # those with rules of their own
@@ -194,7 +194,7 @@ class Truth:
         REMEMBER, and did not or could not revoke, may then hold the key for one ttl more."""
         return held is not None and held.ended == "finished" and (held.key, held.owner) not in self.revoked
 
-    def _seek_deadlock(self, first: Run, now: int) -> None:
+    def _seek_deadlock(self, first: SimulatedRun, now: int) -> None:
         run, path = first, list[str]()
         while run in self._wants and not run.over and not run.driver.dead and len(path) < 10:
             path.append(self._wants[run])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...drivers.simulated import Run
+from ...drivers.simulated import SimulatedRun
 from ...rules import COMPENSATE, LOOK_AGAIN, OFFER
 from .history import History
 
@@ -18,7 +18,7 @@ class Opening(NamedTuple):
     told: bool
 
 
-class Waiting:
+class WaitChecks:
     """Measures how long a key lies free while somebody waits for it."""
 
     def __init__(self, history: History, *, timeout: float, latency: float, calm: bool) -> None:
@@ -26,7 +26,7 @@ class Waiting:
         self.up = 0.0  # the store is down until then
         self._prompt = OFFER + PROMPT_TRIPS * latency if calm else 0.0
         self._patience = LOOK_AGAIN + OFFER + 2 * (timeout + COMPENSATE)  # a waiter ahead may fail, and undo, first
-        self._waiters: dict[str, dict[Run, float]] = {}
+        self._waiters: dict[str, dict[SimulatedRun, float]] = {}
         self._openings: dict[str, Opening] = {}
 
     def opens_at(self, key: str) -> float:
@@ -37,11 +37,11 @@ class Waiting:
         """The key can be had from then on."""
         self._openings[key] = Opening(at, told)
 
-    def begins(self, key: str, run: Run) -> None:
+    def begins(self, key: str, run: SimulatedRun) -> None:
         """Somebody waits for the key from now on."""
         self._waiters.setdefault(key, {})[run] = self.history.timeline.now
 
-    def ends(self, key: str, run: Run) -> None:
+    def ends(self, key: str, run: SimulatedRun) -> None:
         """Somebody got it, or gave up."""
         self.granted(key)
         self._waiters.get(key, {}).pop(run, None)  # none, if it was told at once

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from ...drivers.simulated import Run, SimulatedDriver, Timeline
+from ...drivers.simulated import SimulatedDriver, SimulatedRun, Timeline
 from ...rules import DRIFT_RATE
 from .beliefs import Beliefs
 from .client import SimulatedClient
 from .history import History
 from .network import CALM, Network, Weather
 from .truth import Truth
-from .waiting import Waiting
+from .waiting import WaitChecks
 
 OPS = 200  # sent per seed: enough for several holds of each key by each client, and for a few faults among them
 _TIMEOUT = 1.0  # seconds: how long clients try; short, so that giving up happens often
@@ -63,8 +63,8 @@ class World:
         climate = self.chance.choices(climates, [climate.share for climate in climates])[0]
         self.weather, self.manners = climate.weather, climate.manners
         self.keys = [f"{kind}/{n}" for n in range(self.chance.choice(climate.keys))]
-        self.runs: dict[str, Run] = {}
-        self.waiting = Waiting(self.history, timeout=_TIMEOUT, latency=self.weather.latency, calm=climate.calm)
+        self.runs: dict[str, SimulatedRun] = {}
+        self.waiting = WaitChecks(self.history, timeout=_TIMEOUT, latency=self.weather.latency, calm=climate.calm)
         self.clients: list[SimulatedClient] = []
 
     def watched_by(self, truth: Truth) -> None:
@@ -107,7 +107,7 @@ class World:
             if forget:
                 self.truth.lost_everything()
 
-    def nothing_left(self, key: str, run: Run) -> None:
+    def nothing_left(self, key: str, run: SimulatedRun) -> None:
         """The run is over without a lease: its ids hold nothing and stand in no queue."""
         latest, now = self.truth.latest.get(key), self.truth.now()
         if latest is not None and latest.live(now) and self._must_not_stay(key, latest.owner, run):
@@ -117,7 +117,7 @@ class World:
             if self._must_not_stay(key, waiter.owner, run):
                 self.history.violated("no leaked place", f"{waiter.owner} is queued at {key}; its caller has left")
 
-    def _must_not_stay(self, key: str, owner: str, run: Run) -> bool:
+    def _must_not_stay(self, key: str, owner: str, run: SimulatedRun) -> bool:
         """True for an id of this run. But a store that lost all data no longer knows whom it was told to refuse."""
         return self.truth.runs[owner] is run and (key, owner) not in self.truth.unremembered
 
