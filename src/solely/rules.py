@@ -13,6 +13,7 @@ from typing import Any
 from .errors import InvalidInput
 
 Seconds = float | int | timedelta
+HOUR, DAY = 3_600.0, 86_400.0  # seconds
 
 MAX_KEY_BYTES = 512  # fits an index row of every store, and a log line
 MAX_INFO_BYTES = 1024  # who holds it, not what they do

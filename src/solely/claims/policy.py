@@ -11,9 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..errors import InvalidInput
-from ..rules import Seconds, seconds, ttl_seconds
-
-HOUR, DAY = 3_600.0, 86_400.0
+from ..rules import DAY, HOUR, Seconds, seconds, ttl_seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from ..leases.flow import LeaseTerms, release
 from ..leases.hold import ELSEWHERE, PUBLISHED, Hold
 from ..model import DONE, FREE, RELEASED, Entry, Gone, Released
 from ..ops import Clear, Finish, Push, Read, Release
-from ..rules import REMEMBER, seconds, ttl_seconds
+from ..rules import DAY, REMEMBER, seconds, ttl_seconds
 from .flights import Done, Flights, settled
 from .flow import claim, refuse_other
-from .policy import DAY, Failing, Outcome, Park, Replay, RetryAfter
+from .policy import Failing, Outcome, Park, Replay, RetryAfter
 
 
 def finish(hold: Hold, kept: bytes, keep: float, flights: Flights) -> Flow[Entry]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..leases.context import AsyncMethods, Methods, keys_of
-from ..rules import Seconds, stored_key, ttl_seconds
-from ..transactions.handle import DAY
+from ..rules import DAY, Seconds, stored_key, ttl_seconds
 from . import calls as marking
 
 

@@ -12,10 +12,8 @@ from ..errors import InvalidInput
 from ..leases.context import keys_of
 from ..marks import flow as dedup
 from ..model import State
-from ..rules import Seconds, stored_key, ttl_seconds
+from ..rules import DAY, Seconds, stored_key, ttl_seconds
 from ..stores import StoreBase
-
-DAY = 86_400.0
 
 
 def _perform_within(store: StoreBase) -> Any:
