@@ -20,7 +20,7 @@ class Place(StrEnum):
 
     TOGETHER = "one core"
     APART = "client | server"
-    CLIENT_ONLY = "one context, no server"
+    CLIENT_ONLY = "one core, no server"
 
 
 class Goal(NamedTuple):
@@ -112,7 +112,7 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
 
 
 def run(case: Case, effort: Effort) -> list[Row]:
-    """The rows of a case, measured with this process on the client's context."""
+    """The rows of a case, measured with this process on the client's core."""
     pin(os.getpid(), 0)
     figures = case.measure(case.place, effort)
     place = where(case.place)
@@ -135,7 +135,7 @@ def where(place: Place) -> str:
     """The place as it really was on this machine."""
     if not CORES:
         return "not pinned: this system cannot"
-    return "one context: there is no second" if place is Place.APART and len(CORES) == 1 else str(place)
+    return "one core: there is no second" if place is Place.APART and len(CORES) == 1 else str(place)
 
 
 @contextmanager
