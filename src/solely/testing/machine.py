@@ -39,7 +39,7 @@ from ..ops import (
 from ..stores import Store
 from ..stores.memory import Memory, MemoryStore
 from .clock import ManualClock
-from .face import fresh
+from .harness import fresh
 
 EXAMPLES, STEPS = 200, 30
 PER = 2.0  # seconds: the window of every limit
