@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import NamedTuple
 
 from ...drivers.simulated import SimulatedDriver, SimulatedRun, Timeline
 from ...drivers.trying import ONE_TRY
@@ -13,27 +12,13 @@ from ...ops import Acquire, Advance, Finish, Hit, Mark, Op, Push, Reply
 from ...rules import REMEMBER
 from ...stores import transitions as t
 from ...stores.memory import Memory
+from .scenarios import Faults
 
 START = 1_000_000.0  # what the store's clock shows at the beginning: fences start from it
 _LIFE = REMEMBER - 1.0  # seconds that a copy may be under way: less than what a store remembers of displaced owners
 _REFUSED = StoreUnavailable("connection refused")
 _SILENT = Unanswered("no answer")
 _GROWING = frozenset((Acquire, Advance, Finish, Hit, Mark, Push))  # what a full store refuses
-
-
-class Weather(NamedTuple):
-    """How bad the network is: chances in [0, 1], per message."""
-
-    latency: float  # seconds, at most, for a message that nothing holds up
-    lost: float = 0.0  # a request, or a reply, never arrives
-    late: float = 0.0  # a request arrives long after its sender gave it up, up to _LIFE
-    slow: float = 0.0  # a request, or a reply, takes up to a second: others overtake it
-    deaf: float = 0.0  # a hint is lost
-    full: float = 0.0  # the store refuses to grow, for one op
-
-
-CALM = Weather(latency=0.008)
-ROUGH = Weather(latency=0.01, lost=0.02, late=0.015, slow=0.03, deaf=0.35, full=0.015)
 
 
 class FallibleMemory(Memory):
@@ -60,32 +45,32 @@ class Network:
         self,
         timeline: Timeline,
         chance: Random,
-        weather: Weather,
+        faults: Faults,
         watch: Callable[[Sequence[Op], list[Reply | StoreError], int], None],
     ) -> None:
         self.timeline = timeline
-        self.weather = weather
+        self.faults = faults
         self.sent = 0  # ops
-        self.up = 0.0  # the store is down until then
-        self.memory = FallibleMemory(timeline, chance, weather.full)
+        self.down_until = 0.0  # the store is down until then
+        self.memory = FallibleMemory(timeline, chance, faults.full)
         self._watch = watch
         self._random = chance
         self._chance = chance.random
-        self._trouble = weather.lost + weather.late + weather.slow
+        self._fault_rate = faults.lost + faults.late + faults.slow
 
     def restart(self, seconds: float, *, forget: bool) -> None:
         """The store is down for so long; with `forget` it comes back empty."""
-        self.up = self.timeline.now + seconds
+        self.down_until = self.timeline.now + seconds
         if forget:
             listeners = self.memory.listeners
-            self.memory = type(self.memory)(self.timeline, self._random, self.weather.full)
+            self.memory = type(self.memory)(self.timeline, self._random, self.faults.full)
             self.memory.listeners = listeners
 
     def listen(self, driver: SimulatedDriver) -> None:
         """Hints for this client reach its lines, late or never."""
 
         def tell(key: str) -> None:
-            if not self.weather.deaf or self._chance() >= self.weather.deaf:
+            if not self.faults.hint_lost or self._chance() >= self.faults.hint_lost:
                 self.timeline.at(self.timeline.now + self._delay(), driver.deliver, driver.lines.wake, key)
 
         self.memory.listeners[driver.name] = tell
@@ -94,12 +79,12 @@ class Network:
         """One try: it arrives or not, and its reply or not; after ONE_TRY of the timeout nobody listens any more."""
         now = self.timeline.now
         self.sent += len(ops)
-        if now < self.up:
+        if now < self.down_until:
             self.timeline.at(now + self._delay(), run.driver.deliver, run.answered, turn, _REFUSED)
             return
         gives_up = now + run.driver.timeout * ONE_TRY
         arrives = now + self._delay()
-        if self._trouble and self._chance() < self._trouble:
+        if self._fault_rate and self._chance() < self._fault_rate:
             arrives = now + self._held_up()
         if arrives < gives_up:
             self.timeline.at(arrives, self._arrive, run, turn, ops, gives_up)
@@ -109,24 +94,24 @@ class Network:
             self.timeline.at(arrives, self._arrive_late, ops)
 
     def _delay(self) -> float:
-        return (0.1 + 0.9 * self._chance()) * self.weather.latency
+        return (0.1 + 0.9 * self._chance()) * self.faults.latency
 
     def _held_up(self) -> float:
         """Seconds under way for a message in trouble; infinite if it is lost."""
-        kind = self._chance() * self._trouble
-        if kind < self.weather.lost:
+        kind = self._chance() * self._fault_rate
+        if kind < self.faults.lost:
             return float("inf")
-        if kind < self.weather.lost + self.weather.late:
+        if kind < self.faults.lost + self.faults.late:
             return float(self._chance() ** 3 * _LIFE)  # most come while their consequences are still under way
         return self._chance()
 
     def _arrive(self, run: SimulatedRun, turn: int, ops: Sequence[Op], gives_up: float) -> None:
         timeline = self.timeline
         back = float("inf")
-        if timeline.now >= self.up:
+        if timeline.now >= self.down_until:
             replies = self._perform(ops)
             back = timeline.now + self._delay()
-            if self._trouble and self._chance() < self._trouble:
+            if self._fault_rate and self._chance() < self._fault_rate:
                 back = timeline.now + self._held_up()
         if back < gives_up:
             timeline.at(back, run.driver.deliver, run.answered, turn, replies)
@@ -135,7 +120,7 @@ class Network:
 
     def _arrive_late(self, ops: Sequence[Op]) -> None:
         """A copy whose sender has long given it up: the store performs it all the same."""
-        if self.timeline.now >= self.up:
+        if self.timeline.now >= self.down_until:
             self._perform(ops)
 
     def _perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:

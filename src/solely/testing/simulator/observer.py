@@ -16,10 +16,8 @@ from ...ops import Acquire, Clear, Finish, Op, Read, Release, Renew, Reply
 from ...rules import OFFER, REMEMBER
 from ...stores.transitions import US, us
 from .history import History
-from .marks import MarkChecks
 from .network import START
-from .outcomes import Outcomes
-from .waiting import WaitChecks
+from .store_checks import MarkChecks, OutcomeChecks, WaitChecks
 
 _OFFER = us(OFFER)
 _REMEMBER = us(REMEMBER)
@@ -58,7 +56,7 @@ class Held:
         return self.ended in ("cleared", "lost")
 
 
-class Truth:
+class Observer:
     """Checks every answer of the store: mutual exclusion, fence growth, release answers, ghosts."""
 
     def __init__(self, history: History, waiting: WaitChecks, runs: dict[str, SimulatedRun]) -> None:
@@ -66,7 +64,7 @@ class Truth:
         self.waiting = waiting
         self.runs = runs
         self.marks = MarkChecks(history, runs)
-        self.outcomes = Outcomes(history)
+        self.outcomes = OutcomeChecks(history)
         self.holds: dict[tuple[str, str], Held] = {}  # the last of each key and owner
         self.grants: dict[tuple[str, int], Held] = {}  # each of them, by key and fence
         self.latest: dict[str, Held] = {}
@@ -108,21 +106,21 @@ class Truth:
     def _marked(self, op: Op, reply: Reply, now: int) -> None:
         self.marks.performed(op, reply, now, self.forgotten)
 
-    def lost_everything(self) -> None:
+    def lost_all_data(self) -> None:
         """The store came back empty: what was held is held no more, and nobody is remembered."""
         now = self.now()
         for held in self.holds.values():
             held.forgotten = True
             if not held.ended:
                 held.end("lost", now)
-        self.marks.lost_everything()
-        self.outcomes.lost_everything(now)
+        self.marks.lost_all_data()
+        self.outcomes.lost_all_data(now)
         self.forgotten.update(self.runs)
         self.unremembered |= self.revoked
         self.revoked.clear()
         self._offering.clear()
         for key in self.latest:
-            self.waiting.opened(key, self.history.timeline.now, told=False)
+            self.waiting.opened(key, self.history.timeline.now, hinted=False)
 
     def now(self) -> int:
         """What the store's clock shows."""
@@ -136,7 +134,7 @@ class Truth:
         held, latest = self.holds.get((op.key, op.owner)), self.latest.get(op.key)
         if entry.owner != op.owner or entry.state is State.DONE:  # which may be its own
             self._refused(op, entry, now, held, latest)
-        elif held is not None and not held.forgotten and not self._comes_again(held):
+        elif held is not None and not held.forgotten and not self._may_return(held):
             self._repeated(op, entry, now, held)
         else:
             self._granted(op, entry, now, latest)
@@ -152,14 +150,14 @@ class Truth:
                 violated("fence growth", f"{op.key}: fence {entry.fence} after {latest.fence}")
         if entry.attempts not in _attempts(latest, now):
             violated("attempts grow", f"{op.owner} is told to be attempt {entry.attempts} of {op.key}")
-        self.outcomes.must_be_over(op, now)
-        if self._left(op):
+        self.outcomes.must_be_free(op, now)
+        if self._abandoned(op):
             violated("no leaked hold", f"{op.key} was granted to {op.owner}, whose caller had left")
         self._wants.pop(self.runs[op.owner], None)
         held = Held(op, entry, now, latest.order + 1 if latest is not None else 1)
         self.holds[op.key, op.owner] = self.latest[op.key] = self.grants[op.key, held.fence] = held
         self.waiting.granted(op.key)
-        self.waiting.opened(op.key, self.moment(held.until + held.delay), told=False)
+        self.waiting.opened(op.key, self.moment(held.until + held.delay), hinted=False)
 
     def _repeated(self, op: Acquire, entry: Entry, now: int, held: Held) -> None:
         violated = self.history.violated
@@ -174,27 +172,27 @@ class Truth:
             violated("idempotence", f"{op.owner} holds {op.key}, and its repeated acquire was refused")
         self.outcomes.answered(op, entry, now)
         kept = max(self.waiting.opens_at(op.key), self.moment(self._offering.get(op.key, 0)))
-        if not entry.gone and not self.outcomes.standing(op.key, now) and kept < self.history.timeline.now - 1e-5:
+        if not entry.gone and not self.outcomes.current(op.key, now) and kept < self.history.timeline.now - 1e-5:
             violated("no lost wake-up", f"{op.key} is free since {kept:.6f}, but {op.owner} was refused: {entry}")
         if op.client and not entry.gone and entry.state is not State.DONE:
             run = self.runs[op.owner]
-            if self._left(op):
+            if self._abandoned(op):
                 violated("no leaked place", f"{op.owner} was queued at {op.key}, whose caller had left")
             self._wants[run] = op.key
-            self._seek_deadlock(run, now)
+            self._find_deadlock(run, now)
 
-    def _left(self, op: Acquire) -> bool:
+    def _abandoned(self, op: Acquire) -> bool:
         """True if nothing may be granted to this owner any more: its flow is over, and nothing kept it from undoing."""
         run = self.runs[op.owner]
         over = run.over and run.undone and not run.driver.dead and op.owner not in self.forgotten
-        return over and not self._comes_again(self.holds.get((op.key, op.owner)))
+        return over and not self._may_return(self.holds.get((op.key, op.owner)))
 
-    def _comes_again(self, held: Held | None) -> bool:
+    def _may_return(self, held: Held | None) -> bool:
         """True if a late copy of its own acquire may take the key again. A known limit: who finished for less than
         REMEMBER, and did not or could not revoke, may then hold the key for one ttl more."""
         return held is not None and held.ended == "finished" and (held.key, held.owner) not in self.revoked
 
-    def _seek_deadlock(self, first: SimulatedRun, now: int) -> None:
+    def _find_deadlock(self, first: SimulatedRun, now: int) -> None:
         run, path = first, list[str]()
         while run in self._wants and not run.over and not run.driver.dead and len(path) < 10:
             path.append(self._wants[run])
@@ -214,7 +212,7 @@ class Truth:
             if not held.live(now):
                 self.history.violated("mutual exclusion", f"{op} revived a lease that was over ({held.ended})")
             held.until = now + round(entry.left * US)
-            self.waiting.opened(op.key, self.moment(held.until + held.delay), told=False)
+            self.waiting.opened(op.key, self.moment(held.until + held.delay), hinted=False)
         elif held.live(now):
             self.history.violated("no lost lease", f"{op} was refused, although {op.owner} holds the key: {entry}")
 
@@ -229,7 +227,7 @@ class Truth:
         if held is not None and held.live(now):
             held.end("released", now)
             held.opens, held.kept = now + us(op.delay), now + us(op.keep)
-            self.waiting.opened(op.key, self.history.timeline.now + op.delay, told=not op.delay)
+            self.waiting.opened(op.key, self.history.timeline.now + op.delay, hinted=not op.delay)
             right = {Released.RELEASED}
         elif held is not None and held.ended in ("", "expired"):
             right = {Released.EXPIRED} if now < held.until + _REMEMBER else {Released.EXPIRED, absent}
@@ -244,8 +242,8 @@ class Truth:
             if held is not granted:  # a late copy took the key again, and may have lost it in another way
                 right |= {Released.EXPIRED, Released.CLEARED}
         if answer not in right:
-            truth = "never held it" if granted is None else f"ended: {granted.ended}"
-            self.history.violated("right release answers", f"{op} was answered {answer!r}; its owner {truth}")
+            fact = "never held it" if granted is None else f"ended: {granted.ended}"
+            self.history.violated("right release answers", f"{op} was answered {answer!r}; its owner {fact}")
 
     def _finished(self, op: Finish, entry: Entry, now: int) -> None:
         """Accepted from the last owner, also when its time has run out, until another took the key; and once."""
@@ -255,7 +253,7 @@ class Truth:
         elif entry.owner == op.owner:
             held.end("finished", now)
             self.outcomes.add(op, held.fingerprint, now)
-            self.waiting.opened(op.key, self.history.timeline.now, told=True)  # to all who wait for its outcome
+            self.waiting.opened(op.key, self.history.timeline.now, hinted=True)  # to all who wait for its outcome
         elif now < held.until + held.delay + _REMEMBER:
             self.history.violated("no lost outcome", f"{op} was refused, although nobody took the key since: {entry}")
 
@@ -263,7 +261,7 @@ class Truth:
         self.outcomes.answered(op, entry, now)
 
     def _was_cleared(self, op: Clear, done: bool, now: int) -> None:
-        latest, outcome = self.latest.get(op.key), self.outcomes.standing(op.key, now)
+        latest, outcome = self.latest.get(op.key), self.outcomes.current(op.key, now)
         if latest is not None and latest.fence == op.fence and (latest.live(now) or outcome is not None):
             if not done:
                 self.history.violated("clear", f"{op} removed nothing, although it was there")
@@ -272,8 +270,8 @@ class Truth:
                 outcome.end("cleared", now)
             self._cleared.add(op.fence)
             self._offering[op.key] = now + _OFFER
-            # told=False: who waits in the process that held it stands in no queue of the store, and only looks again
-            self.waiting.opened(op.key, self.history.timeline.now, told=False)
+            # hinted=False: who waits in the process that held it stands in no queue of the store, and only looks again
+            self.waiting.opened(op.key, self.history.timeline.now, hinted=False)
         elif done and op.fence not in self._cleared:
             self.history.violated("clear", f"{op} says it removed what was over")
 
