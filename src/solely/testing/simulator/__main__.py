@@ -1,4 +1,5 @@
-"""python -m solely.testing.simulator --seed N [--of claims] [--bug MODULE:NAME]: replays a seed; 1 on a violation."""
+"""python -m solely.testing.simulator --seed N [--of claims] [--bug MODULE:NAME]: replays a seed; exit code 1 on a
+violation."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _SIMULATIONS = {"locks": simulate, "claims": simulate_claims, "reservations": si
 
 
 def main() -> int:
-    """Runs the seeds asked for and shows the first violation, with the history before it."""
+    """Runs the requested seeds and prints the first violation with the history before it."""
     parser = argparse.ArgumentParser(prog="python -m solely.testing.simulator", description=__doc__)
     parser.add_argument("--of", choices=_SIMULATIONS, default="locks", help="what the clients do")
     parser.add_argument("--seed", type=int, required=True, help="the first seed")

@@ -1,4 +1,4 @@
-"""What clients do with claims: claim alone or together, work, publish, fail, let go, come late, reset."""
+"""Simulated clients of claims: they claim one or several keys, work, publish (some of them late), fail and reset."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _WAITS = (0.0, 0.3, 3.0, 5.0, 12.0)
 _KEEPS = (0.3, 1.0, 3.0, 20.0)  # seconds: short, so that a key lives through several claims
 _PRINTS = ("", "one", "one", "one", "one", "one", "one", "two")
 _FAILURES: tuple[Outcome, ...] = (RELEASE, RELEASE, RetryAfter(0.5), Replay(1.0), Park(2, "parked", 1.0))
-_CACHE_TTL = 2.0  # seconds: some outcomes end before the cache forgets them, some after
+_CACHE_TTL = 2.0  # seconds: some outcomes expire before the cache evicts them, some after
 _SCENARIOS = (
     Scenario(0.35, (1, 1, 2), RELIABLE, Behavior(0.1, 0.0, BRISK)),  # many wait for few claims
     Scenario(0.65, (1, 2, 3), UNRELIABLE, Behavior(0.12, 0.0, SLOW, 0.04, 0.006, 0.008, 0.4, True)),
 )
 
 
-def _told(key: str, result: Result, waited: float, agreed: Agreement) -> Any:
+def _result(key: str, result: Result, waited: float, agreed: Agreement) -> Any:
     return result, waited
 
 
@@ -59,32 +59,32 @@ class ClaimingClient(SimulatedClient):
         return Agreement(terms, self.pick(_KEEPS), ALWAYS_RELEASE, "", self.chance() < 0.6)
 
     def claim(self) -> Script:
-        """Wins one claim, or learns its outcome."""
-        told = self.simulation.claim_checks
+        """Wins one claim, or receives its outcome."""
+        checks = self.simulation.claim_checks
         key, wait, fingerprint = self.pick(self.simulation.keys), self.pick(_WAITS), self.pick(_PRINTS)
         agreed, call = self._agreement(wait), self._call(key, fingerprint, _CACHE_TTL)
         try:
-            known: Any = recalled(self.flights, key, fingerprint, agreed, _told)
+            known: Any = recalled(self.flights, key, fingerprint, agreed, _result)
         except Mismatch:
-            told.mismatched(call)
+            checks.mismatched(call)
             return
         if known is not None:
-            told.finished(call, known[0])
+            checks.finished(call, known[0])
             return
-        run: SimulatedRun = yield Perform(claiming(self.flights, key, fingerprint, agreed, _told), wait, key)
+        run: SimulatedRun = yield Perform(claiming(self.flights, key, fingerprint, agreed, _result), wait, key)
         call = call._replace(cached=0.0)
         if run.error is not None:
             self._refused(run, call, [key])
         elif isinstance(run.result[0], Hold):
             yield from self._work(run.result[0], agreed)
         elif isinstance(run.result[0], Done):
-            told.finished(call, run.result[0])
+            checks.finished(call, run.result[0])
         else:
-            told.timed_out(call, wait, run.result[1])
+            checks.timed_out(call, wait, run.result[1])
             self.check_nothing_left(run, [key])
 
     def claim_many(self) -> Script:
-        """Asks for several claims at once; of one that is named twice, the first may win."""
+        """Requests several claims at once; if a key is given twice, the first may win."""
         keys = [self.pick(self.simulation.keys) for _ in range(3)]
         calls = {key: self._call(key, self.pick(_PRINTS)) for key in keys}
         agreed = self._agreement(0.0)
@@ -109,7 +109,7 @@ class ClaimingClient(SimulatedClient):
             self.simulation.claim_checks.mismatched(call)
         self.check_nothing_left(run, keys)
 
-    # -- what the winner does
+    # -- the winner
 
     def _work(self, hold: Hold, agreed: Agreement) -> Script:
         self.rely_on(hold)
@@ -126,7 +126,7 @@ class ClaimingClient(SimulatedClient):
             run: SimulatedRun = yield Perform(release_claim(hold, self.flights))
             if run.error is None:
                 self.check_released(hold, run.result)
-        else:  # stuck: it comes back when another may have the claim, or never
+        else:  # stuck: it publishes when another may have the claim, or never
             self._drop(hold)
             yield self.chance() * 3.0 * hold.ttl
             if chance < 0.97:
@@ -149,13 +149,11 @@ class ClaimingClient(SimulatedClient):
         self._drop(hold)
 
     def _check_revoked(self, hold: Hold, keep: float) -> None:
-        """Where a copy of its acquire may outlive its outcome, that copy will be refused."""
+        """If a late copy of the acquire may outlive the outcome, the owner must be revoked."""
         observer = self.simulation.observer
         revoked = (hold.key, hold.owner) in observer.revoked or hold.owner in observer.forgotten
         if hold.doubtful and keep < REMEMBER and not revoked:
-            self.simulation.history.violated(
-                "no leaked hold", f"{hold.owner} may hold {hold.key} again, by a late copy"
-            )
+            self.violated("no leaked hold", f"a late copy may grant {hold.key} to {hold.owner} again")
 
     def _fail(self, hold: Hold, agreed: Agreement) -> Script:
         what: Outcome = self.pick(_FAILURES)
@@ -171,14 +169,14 @@ class ClaimingClient(SimulatedClient):
             self._drop(hold)
 
     def _drop(self, hold: Hold) -> None:
-        """Renews it no more; it ends with its time."""
+        """Stops renewing the hold; it expires."""
         self.context.keeper.remove(hold)
         self.context.keeper.wake(hold.key)
 
     # -- admin
 
     def reset(self) -> Script:
-        """Takes away an outcome that is known, or believed to be there."""
+        """Removes the current outcome, or one that the admin wrongly expects."""
         key, observer = self.pick(self.simulation.keys), self.simulation.observer
         outcome = observer.outcomes.current(key, observer.now())
         expected = outcome.value if outcome is not None and self.chance() < 0.8 else b"b?"
@@ -187,12 +185,10 @@ class ClaimingClient(SimulatedClient):
         if run.error is None and run.result:
             gone = [outcome for outcome in observer.outcomes.by_key[key] if outcome.ended and outcome.value == expected]
             if not gone:
-                self.simulation.history.violated(
-                    "reset", f"{expected!r} of {key} was said to be reset; it was not there"
-                )
+                self.violated("reset", f"the reset of {expected!r} at {key} succeeded; it did not exist")
 
     def clear(self) -> Script:
-        """Takes a claim away from its holder."""
+        """Clears the hold of a claim."""
         if not self.simulation.behavior.clears:
             yield from self.claim()
             return
@@ -222,5 +218,5 @@ class ClaimSimulation(Simulation):
 
 
 def simulate_claims(seed: int) -> History:
-    """The history of this seed: the same every time."""
+    """Simulates claims, and returns the history, which is the same for the same seed."""
     return ClaimSimulation(seed).run()

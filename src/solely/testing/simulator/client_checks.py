@@ -19,37 +19,35 @@ _TICK = 2e-6  # seconds: the store counts whole µs
 
 
 class LeaseChecks:
-    """The leases that clients rely on now."""
+    """Two clients never rely on one key at a time, and no write under an older hold follows one under a newer."""
 
     def __init__(self, history: History, observer: Observer) -> None:
         self.history = history
         self.observer = observer
         self._leases: dict[str, dict[Hold, tuple[SimulatedDriver, Held]]] = {}
-        self._written: dict[str, int] = {}  # the greatest fence that the fenced resource saw
-        self._last_writer: dict[str, int] = {}
+        self._written: dict[str, int] = {}  # by key: the greatest fence that the fenced resource has seen
+        self._last_writer: dict[str, int] = {}  # by key: the order of the hold that wrote last
 
     def begins(self, driver: SimulatedDriver, hold: Hold) -> None:
-        """This client relies on this lease from now on."""
+        """Records that this client relies on this lease from now on."""
         now = driver.timeline.now
         held = self.observer.holds.get((hold.key, hold.owner))
         if held is None:
-            self.history.violated("mutual exclusion", f"{hold.owner} believes to hold {hold.key}: never granted")
+            self.history.violated("mutual exclusion", f"{hold.owner} relies on {hold.key}, which it was never granted")
             return
         if driver.moment(hold.deadline) <= now:
-            return  # the answer came too late: this lease was lost before it began
+            return  # the reply came too late: this lease was lost before it began
         others = self._leases.setdefault(hold.key, {})
-        for other, (neighbour, theirs) in list(others.items()):
-            if neighbour.dead or theirs.excused or neighbour.moment(other.deadline) <= now:
+        for other, (its_driver, its_held) in list(others.items()):
+            if its_driver.dead or its_held.excused or its_driver.moment(other.deadline) <= now:
                 del others[other]
             elif other.owner != hold.owner and not held.excused:
-                self.history.violated(
-                    "mutual exclusion", f"{hold.owner} and {other.owner} both believe to hold {hold.key}"
-                )
+                self.history.violated("mutual exclusion", f"{hold.owner} and {other.owner} both rely on {hold.key}")
         others[hold] = driver, held
         self.extended(hold)
 
     def extended(self, hold: Hold) -> None:
-        """Its holder relies on it until its local deadline: it must give up before the store does."""
+        """The holder's local deadline must not be later than the expiry in the store."""
         driver, held = self._leases.get(hold.key, {}).get(hold, (None, None))
         if driver is None or held is None or held.excused:
             return
@@ -58,15 +56,15 @@ class LeaseChecks:
             self.history.violated(
                 "mutual exclusion",
                 f"{hold.owner} relies on {hold.key} until {driver.moment(hold.deadline):.6f}; "
-                f"for the store it ends at {until:.6f} {held.ended}",
+                f"in the store it ends at {until:.6f} {held.ended}",
             )
 
     def ends(self, hold: Hold) -> None:
-        """Its holder relies on it no more."""
+        """Records that the holder no longer relies on the lease."""
         self._leases.get(hold.key, {}).pop(hold, None)
 
     def write(self, key: str, owner: str, fence: int) -> None:
-        """A write reaches the fenced resource, which refuses a smaller fence than it has seen."""
+        """A write arrives at the fenced resource, which rejects a fence smaller than the greatest it has seen."""
         if fence < self._written.get(key, 0):
             return
         order = self.observer.holds[key, owner].order
@@ -81,7 +79,7 @@ _ENDS = {Failing.RELEASED: Released.RELEASED, Failing.DELAYED: Released.RELEASED
 
 
 class ClaimCall(NamedTuple):
-    """Somebody asked for a claim. `cached`: until so long ago, in seconds, an outcome may have been taken away."""
+    """A caller requested a claim. The cache may return an outcome that was removed up to `cached` seconds ago."""
 
     driver: SimulatedDriver
     key: str
@@ -94,67 +92,68 @@ class ClaimCall(NamedTuple):
 
     @property
     def slack(self) -> int:
-        """How old, at the beginning of the call, an answer may have been that was then on its way to this process."""
+        """How old (in µs) a reply in flight to this process may be at the beginning of the call."""
         return us(ONE_TRY * self.driver.timeout + self.driver.slept())
 
 
 class ClaimChecks:
-    """Compares what callers are told with what the onlooker saw."""
+    """All callers receive the same value while it is current, and no caller a value that never was."""
 
     def __init__(self, history: History, observer: Observer) -> None:
         self.history = history
         self.observer = observer
 
     def finished(self, call: ClaimCall, done: Done) -> None:
-        """A caller was told an outcome: it stood at some time during the call, and is of no other payload."""
+        """A returned outcome must have been current during the call and belong to the same payload."""
         outcomes = self.observer.outcomes.by_key.get(call.key, [])
-        stood = [outcome for outcome in outcomes if outcome.value == done.kept and _was_current(outcome, call)]
-        if not stood:
-            self.history.violated("convergence", f"{call} was told {done}, which did not stand then")
-        elif all(_differs(outcome.fingerprint, call.fingerprint) for outcome in stood):
-            self.history.violated("mismatch", f"{call} was told {done}, which is another payload's")
+        current = [outcome for outcome in outcomes if outcome.value == done.kept and _was_current(outcome, call)]
+        if not current:
+            self.history.violated("convergence", f"{call} returned {done}, which was not current then")
+        elif all(_differs(outcome.fingerprint, call.fingerprint) for outcome in current):
+            self.history.violated("mismatch", f"{call} returned {done}, which belongs to another payload")
 
     def mismatched(self, call: ClaimCall) -> None:
-        """A caller was told Mismatch: another payload's claim was there at some time during the call."""
+        """After Mismatch, a claim of another payload must have existed during the call."""
         held = [held for (key, _), held in self.observer.holds.items() if key == call.key]
         theirs = [h.fingerprint for h in held if (h.ended_at if h.ended else h.until) > call.began - call.slack]
         theirs += [o.fingerprint for o in self.observer.outcomes.by_key.get(call.key, []) if _was_current(o, call)]
         if not any(_differs(fingerprint, call.fingerprint) for fingerprint in theirs):
-            self.history.violated("mismatch", f"{call} was told Mismatch, but nobody asked for another payload")
+            self.history.violated("mismatch", f"{call} raised Mismatch, but no claim had another payload")
 
     def timed_out(self, call: ClaimCall, wait: float, waited: float) -> None:
-        """A caller was told neither: its wait is over, and no outcome stood all the time."""
+        """A caller may time out only after its full wait, and only if no outcome was current all the time."""
         if waited < wait - _TICK:
-            self.history.violated("no early end", f"{call} timed out after {waited} of {wait} s")
+            self.history.violated("no early timeout", f"{call} timed out after {waited} of {wait} s")
         outcome = self.observer.outcomes.current(call.key, self.observer.now())
         if outcome is not None and outcome.since < call.began:
-            self.history.violated("convergence", f"{call} timed out, although {outcome.value!r} stood all the time")
+            self.history.violated("convergence", f"{call} timed out, but {outcome.value!r} was current all the time")
 
-    def published(self, call: ClaimCall, kept: bytes, stands: bool, result: Done | Entry) -> None:
-        """A winner was told whether its value stands, and if not, which one does."""
+    def published(self, call: ClaimCall, kept: bytes, accepted: bool, result: Done | Entry) -> None:
+        """A winner must learn whether its value is the outcome, and if not, which value is."""
         outcomes = self.observer.outcomes.by_key.get(call.key, [])
-        if stands and all(outcome.value != kept for outcome in outcomes):
-            self.history.violated("convergence", f"{call} was told that {kept!r} is published; it never was")
+        if accepted and all(outcome.value != kept for outcome in outcomes):
+            self.history.violated("convergence", f"{call} reported {kept!r} as published; it never was")
         now = self.observer.outcomes.current(call.key, self.observer.now())
         theirs = result.kept if isinstance(result, Done) else None
-        if not stands and now is not None and now.value == kept != theirs:
-            self.history.violated("convergence", f"{call} was told that {kept!r} is superseded; it stands")
-        if not stands and isinstance(result, Done):
+        if not accepted and now is not None and now.value == kept != theirs:
+            self.history.violated("convergence", f"{call} reported {kept!r} as superseded; it is current")
+        if not accepted and isinstance(result, Done):
             self.finished(call, result)
 
-    def failed(self, hold: Hold, kept: bytes, told: Failing) -> None:
-        """A winner that failed was told what was done: just that, and nothing to its successor's claim."""
+    def failed(self, hold: Hold, kept: bytes, returned: Failing) -> None:
+        """A winner that failed must learn what was done; its successor's claim must be unchanged."""
         held = self.observer.grants[hold.key, hold.fence]
         kept_it = any(outcome.value == kept for outcome in self.observer.outcomes.by_key.get(hold.key, []))
-        let_go = held.ended == Released.RELEASED
-        lost = not let_go or held.forgotten  # that a copy let go of it before was then lost with all data
-        right = kept_it if told in (Failing.REPLAYED, Failing.PARKED) else let_go if told in _ENDS else lost
-        if not right:
-            self.history.violated("right failure answers", f"{hold.owner} was told {told!r}; its hold was {held.ended}")
+        released = held.ended == Released.RELEASED
+        lost = not released or held.forgotten  # the release by an earlier copy may be lost with all data
+        correct = kept_it if returned in (Failing.REPLAYED, Failing.PARKED) else released if returned in _ENDS else lost
+        if not correct:
+            how = f"{hold.owner} got {returned!r}; its hold was {held.ended}"
+            self.history.violated("correct failure replies", how)
 
 
 def _was_current(outcome: FinishedOutcome, call: ClaimCall) -> bool:
-    """True if the caller could know it: it stood during the call, or a cache remembered what was taken away."""
+    """True if the caller may receive it: it was current during the call, or the cache still had it."""
     remembered = us(call.cached) if outcome.ended else 0
     return outcome.until + remembered > call.began - call.slack
 

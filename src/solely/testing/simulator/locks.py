@@ -1,4 +1,4 @@
-"""What clients do with locks and marks: lock, work, renew, let go, hand over, mark, clear; cancelled now and then."""
+"""Simulated clients of locks and marks: they lock, work, renew, release, hand over, mark and clear."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .scenarios import BRISK, RELIABLE, SLOW, UNRELIABLE, Behavior, Scenario
 from .simulation import Perform, Script, SimulatedClient, Simulation, Task
 
 _TTLS = (1.0, 1.0, 2.0, 5.0, 10.0)
-_WAITS = (0.0, 0.3, 3.0, 3.0, 12.0)  # the longest is longer than any honest hand-over takes
+_WAITS = (0.0, 0.3, 3.0, 3.0, 12.0)  # seconds: the longest is longer than any correct hand-over takes
 _DELAYS = (0.0, 0.0, 0.0, 0.5)
 _MARKINGS = [(ttl, how) for ttl in (1.0, 10.0, 3600.0) for how in (marking.first, marking.mark)]
 _SCENARIOS = (
@@ -33,7 +33,7 @@ _SCENARIOS = (
 
 
 class SimulatedLease(LeaseBase):
-    """A lease in the hands of a script."""
+    """A lease that a script uses."""
 
     def __init__(self, hold: Hold, context: Context) -> None:
         self._hold, self._context = hold, context
@@ -94,12 +94,12 @@ class LockingClient(SimulatedClient):
         elif self.chance() < 0.9:
             yield from self._release(leases)
         else:
-            for lease in leases:  # forgotten: it ends with its time
+            for lease in leases:  # never released: it expires
                 lease._drop("forgotten")
                 self.simulation.leases.ends(lease._hold)
 
     def _write(self, hold: Hold) -> None:
-        """Writes to the fenced resource, if it believes in its lease; the write arrives in its own time."""
+        """Sends a write to the fenced resource if the lease is not lost; the write arrives later."""
         timeline = self.driver.timeline
         if not hold.how(self.driver.clock()):
             arrives = timeline.now + self.chance() ** 4
@@ -121,16 +121,16 @@ class LockingClient(SimulatedClient):
             repeated = run.error is not None
 
     def _hand_over(self, lease: SimulatedLease) -> None:
-        """Another client goes on with the lease, from its token."""
+        """Another client resumes the lease from its token."""
         token = lease.token
         lease._drop(HANDED_OVER)
         self.simulation.leases.ends(lease._hold)
-        heir = self.pick(self.simulation.clients)
-        if not heir.driver.dead:
-            heir.tasks.append(Task(heir, heir._inherit(token)))
-            heir.driver.after(self.chance() * 0.5, heir.tasks[-1].step)
+        receiver = self.pick(self.simulation.clients)
+        if not receiver.driver.dead:
+            receiver.tasks.append(Task(receiver, receiver._resume(token)))
+            receiver.driver.after(self.chance() * 0.5, receiver.tasks[-1].step)
 
-    def _inherit(self, token: str) -> Script:
+    def _resume(self, token: str) -> Script:
         run: SimulatedRun = yield Perform(resuming(token, self._lease))
         if run.error is None:
             yield from self._use([run.result])
@@ -138,7 +138,7 @@ class LockingClient(SimulatedClient):
     # -- marks
 
     def first(self) -> Script:
-        """Marks one key, which may extend its mark, or several at once."""
+        """Marks one key, which may extend an existing mark, or several at once."""
         keys = self.simulation.marks if self.chance() < 0.5 else [self.pick(self.simulation.marks)]
         ttl, one = self.pick(_MARKINGS)
         flow: Flow[Any] = (
@@ -154,13 +154,13 @@ class LockingClient(SimulatedClient):
                 observer.marks.failed(key, run, observer.now())
 
     def forget(self) -> Script:
-        """Takes away the mark that is there."""
+        """Removes a mark."""
         yield Perform(marking.forget(self.context, self.pick(self.simulation.marks)))
 
     # -- admin
 
     def clear(self) -> Script:
-        """Removes what holds a key now; sometimes repeats that later, as an impatient admin does."""
+        """Clears the current hold of a key; sometimes repeats that later, as an impatient admin does."""
         if not self.simulation.behavior.clears:
             yield from self.lock()
             return
@@ -194,5 +194,5 @@ class LockSimulation(Simulation):
 
 
 def simulate(seed: int) -> History:
-    """The history of this seed: the same every time."""
+    """Simulates locks and marks, and returns the history, which is the same for the same seed."""
     return LockSimulation(seed).run()

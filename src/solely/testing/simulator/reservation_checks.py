@@ -16,7 +16,7 @@ from .history import History
 
 
 class Grant:
-    """A caller may send, since its hit at that moment. It counts until it is said that nothing was sent."""
+    """A caller was allowed to send, by its hit at that time. It counts until the caller reports that it sent nothing."""
 
     __slots__ = ("at", "owner", "released")
 
@@ -26,24 +26,24 @@ class Grant:
 
 
 class LimitChecks:
-    """Checks every answer to a hit, and every window that ends with a grant."""
+    """Never more grants than the limit in any window, and correct replies to every hit."""
 
     def __init__(self, history: History, runs: dict[str, SimulatedRun]) -> None:
         self.history = history
         self.runs = runs
         self._hits: dict[str, dict[str, int]] = {}  # by key: the owners that hit it, and when
-        self._unhit: set[tuple[str, str]] = set()  # a late hit that comes after that stays: a known limit
-        self._forgotten: set[str] = set()  # owners from before the last loss of all data
+        self._unhit: set[tuple[str, str]] = set()  # a late hit that arrives after its Unhit stays: a known limit
+        self._forgotten: set[str] = set()  # owners from before the last data loss
         self._grants: dict[str, list[Grant]] = {}
 
     def lost_all_data(self) -> None:
-        """The store came back empty: it counts from 0."""
+        """Counts from 0: the store came back empty."""
         self._hits.clear()
         self._grants.clear()
         self._forgotten.update(self.runs)
 
     def performed(self, op: Op, reply: Reply, now: int) -> None:
-        """The store performed this Hit or Unhit, and answered so."""
+        """Checks the store's reply to this Hit or Unhit."""
         hits = self._hits.setdefault(op.key, {})  # type: ignore[union-attr]
         if not isinstance(op, Hit):
             hits.pop(op.owner, None)  # type: ignore[union-attr]
@@ -57,7 +57,7 @@ class LimitChecks:
             hits[op.owner] = now
 
     def granted(self, ticket: ReservationTicket, terms: ReservationTerms) -> None:
-        """A caller was told that it may send."""
+        """Checks the limits when a caller is allowed to send."""
         if terms.own is not None:
             self._granted(f"hits/{ticket.key.partition('/')[2]}", ticket.owner, *terms.own)
         if terms.group is not None:
@@ -77,89 +77,89 @@ class LimitChecks:
                 self.history.violated("exact limits", f"{len(window)} were granted within {per} s under {key}")
 
     def not_sent(self, ticket: ReservationTicket, now: int) -> None:
-        """Its holder says that nothing was sent: from now on it need not be counted."""
+        """Records that the holder did not send: from now on its grant does not count."""
         for key in ticket.hits:
             for grant in self._grants.get(key, []):
                 if grant.owner == ticket.owner:
                     grant.released = now
 
     def check_nothing_left(self, run: SimulatedRun) -> None:
-        """This reserving was not granted: its hits are given back, unless its undoing failed."""
+        """A reservation that was not granted must have removed its hits, unless its compensation failed."""
         for key, hits in self._hits.items():
             for owner in hits:
                 if self.runs[owner] is run and run.undone:
                     self.check_unhit(owner, [key])
 
     def check_unhit(self, owner: str, keys: Sequence[str]) -> None:
-        """This owner has let go: then its hits are given back."""
+        """An owner that released must have removed its hits."""
         for key in keys:
             if owner in self._hits.get(key, {}) and (key, owner) not in self._unhit:
-                self.history.violated("no leaked hit", f"{owner} has let go, and its hit of {key} stays")
+                self.history.violated("no leaked hit", f"{owner} has released, but its hit of {key} stays")
 
 
 class BreakerChecks:
-    """An account of one breaker: the calls that were let through, and how they went."""
+    """One breaker, shared by all clients, opens at its threshold and then admits one trial call at a time."""
 
     def __init__(self, history: History, rule: Rule) -> None:
         self.history = history
         self.rule = rule
-        self.stands = BreakerState()
-        self._lost = False  # all data: then calls from before count together with later ones, and nothing is checked
-        self._under_way: dict[Hold, SimulatedDriver] = {}  # trials
-        self._wins: dict[int, int] = {}  # by number: trials that worked
-        self._failures: dict[int, int] = {}  # calls let through that failed
-        self._told: dict[int, list[float]] = {}  # when those failed that were told that it is counted
+        self.state = BreakerState()
+        self._lost = False  # after data loss, earlier and later calls count together, and nothing is checked
+        self._in_flight: dict[Hold, SimulatedDriver] = {}  # trials
+        self._successes: dict[int, int] = {}  # by number of the state: successful trials
+        self._failures: dict[int, int] = {}  # by number: admitted calls that failed
+        self._counted: dict[int, list[float]] = {}  # by number: when a failure that the breaker counted happened
 
     def lost_all_data(self) -> None:
-        """The store came back empty: the breaker is closed, and counts from 0."""
+        """Stops the checks: the breaker is closed again and counts from 0."""
         self._lost = True
 
     def performed(self, op: Op, reply: Reply, now: int) -> None:
-        """The store performed this op on the standing."""
+        """Checks the store's reply to an op on the breaker's state."""
         if not isinstance(op, Advance) or self._lost:
             return
         assert isinstance(reply, Entry)
-        before, self.stands = self.stands, BreakerState(*map(int, (reply.value or b"").split(b".")))
-        opened, closed = before.closed and not self.stands.closed, self.stands.closed and not before.closed
-        if self.stands < before:
-            self.history.violated("breaker", f"{op} took it back from {before} to {self.stands}")
+        before, self.state = self.state, BreakerState(*map(int, (reply.value or b"").split(b".")))
+        opened, closed = before.closed and not self.state.closed, self.state.closed and not before.closed
+        if self.state < before:
+            self.history.violated("breaker", f"{op} moved it back from {before} to {self.state}")
         elif opened and self._failures.get(before.number, 0) < self.rule.threshold:
             self.history.violated("breaker", f"{op} opened it before its threshold")
-        elif closed and self._wins.get(before.number, 0) < self.rule.successes:
-            self.history.violated("breaker", f"{op} closed it before so many trials worked")
+        elif closed and self._successes.get(before.number, 0) < self.rule.successes:
+            self.history.violated("breaker", f"{op} closed it before enough trials succeeded")
 
-    def admitted(self, driver: SimulatedDriver, passed: SharedPass, stood: BreakerState) -> None:
-        """A call was let through: not at an older standing than when it asked, and as the only trial if it is one."""
+    def admitted(self, driver: SimulatedDriver, passed: SharedPass, before: BreakerState) -> None:
+        """A call must be admitted at a state no older than `before`, and a trial must be the only one."""
         if self._lost:
             return
-        if passed.standing < stood:
-            self.history.violated("breaker", f"a call was let through at {passed.standing}; it stood at {stood}")
+        if passed.standing < before:
+            self.history.violated("breaker", f"a call was admitted at {passed.standing}; the state was {before}")
         if passed.trial is None:
             return
-        for trial, other in self._under_way.items():
+        for trial, other in self._in_flight.items():
             if not other.dead and other.moment(trial.deadline) > driver.timeline.now:
                 self.history.violated("one trial", f"{driver.name} tries {passed.trial.key}; {other.name}: {trial.key}")
-        self._under_way[passed.trial] = driver
+        self._in_flight[passed.trial] = driver
 
     def ends(self, passed: SharedPass, worked: bool) -> None:
-        """A call that was let through is over, and is going to be judged."""
+        """Records the result of an admitted call, before the breaker learns of it."""
         number = passed.standing.number
         if passed.trial is not None:
             self.dropped(passed.trial)
-            self._wins[number] = self._wins.get(number, 0) + worked
+            self._successes[number] = self._successes.get(number, 0) + worked
         elif not worked:
             self._failures[number] = self._failures.get(number, 0) + 1
 
     def dropped(self, trial: Hold) -> None:
-        """Its holder does not try any more."""
-        self._under_way.pop(trial, None)
+        """Records that this trial is over."""
+        self._in_flight.pop(trial, None)
 
     def judged(self, passed: SharedPass, worked: bool, began: float) -> None:
-        """It was told that this is counted: then, at the threshold, the breaker is open."""
+        """Once the breaker has counted as many failures as its threshold, it must be open."""
         if passed.trial is not None or worked or self._lost:
             return
-        told = self._told.setdefault(passed.standing.number, [])
-        told.append(began)
-        recent = [moment for moment in told if moment > self.history.timeline.now - self.rule.per]
-        if len(recent) >= self.rule.threshold and self.stands == passed.standing:
-            self.history.violated("breaker", f"{len(recent)} failures were counted, and it is still closed")
+        counted = self._counted.setdefault(passed.standing.number, [])
+        counted.append(began)
+        recent = [moment for moment in counted if moment > self.history.timeline.now - self.rule.per]
+        if len(recent) >= self.rule.threshold and self.state == passed.standing:
+            self.history.violated("breaker", f"it counted {len(recent)} failures and is still closed")

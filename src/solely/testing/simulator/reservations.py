@@ -1,4 +1,4 @@
-"""What clients do with reservations: reserve, send (some through a shared breaker), record, release, come late."""
+"""Simulated clients of reservations: they reserve, send (some through a shared breaker), and record or release."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _LIMITS = (None, (1, 2.0), (2, 5.0), (3, 10.0))
 _GROUPS = (None, ("group/g", 2, 3.0), ("group/g", 4, 10.0))
 _BREAKER = "smtp"
 _RULE = Rule(threshold=3, per=10.0, cooldown=0.4, successes=2, on=Exception)
-_NOON = "2025-01-01T12:00:00+00:00"  # when all of them say that they sent it: nothing is decided by that
-_SPELL = 2.0  # seconds that what the breaker guards is well, and then as long not
+_NOON = "2025-01-01T12:00:00+00:00"  # the time that all of them record: no decision depends on it
+_UP_AND_DOWN = 2.0  # seconds that the service behind the breaker fails, and then works
 _SCENARIOS = (
     Scenario(0.35, (1, 2, 3), RELIABLE, Behavior(0.1, 0.0, BRISK, clears=True)),
     Scenario(0.65, (1, 2, 3), UNRELIABLE, Behavior(0.12, 0.0, SLOW, 0.04, 0.006, 0.008, 0.4, True)),
@@ -48,13 +48,13 @@ _SCENARIOS = (
 
 
 class ReservationObserver(Observer):
-    """Also sees the hits, the counts of what was sent, and the standing of the breaker."""
+    """Also checks hits, the counts of sent notifications, and the state of the breaker."""
 
     def __init__(self, simulation: ReservationSimulation) -> None:
         super().__init__(simulation.history, simulation.waiting, simulation.runs)
         self.limits, self.breaker_checks = simulation.limits, simulation.breaker_checks
         self._kinds |= dict.fromkeys(("hits", "group"), self.limits.performed)
-        self._kinds |= {"breaker": self.breaker_checks.performed, "failures": _unwatched, "sent": self._sent}
+        self._kinds |= {"breaker": self.breaker_checks.performed, "failures": _unchecked, "sent": self._sent}
 
     def lost_all_data(self) -> None:
         super().lost_all_data()
@@ -62,7 +62,7 @@ class ReservationObserver(Observer):
         self.breaker_checks.lost_all_data()
 
     def _abandoned(self, op: Acquire) -> bool:
-        """A cooldown stays behind by intent."""
+        """A cooldown outlives its flow on purpose."""
         return op.info != breaker.COOLDOWN and super()._abandoned(op)
 
     def _sent(self, op: Op, reply: Reply, now: int) -> None:
@@ -70,20 +70,22 @@ class ReservationObserver(Observer):
             key = f"reservation/{op.key.partition('/')[2]}"
             recorded = len({outcome.owner for outcome in self.outcomes.by_key.get(key, [])})
             if json.loads(op.value)["sent"] > recorded:
-                self.history.violated("recorded once", f"{op.value!r} is counted of {key}, and {recorded} recorded")
+                self.history.violated(
+                    "recorded once", f"{op.value!r} counts more of {key} than the {recorded} recorded"
+                )
 
 
-def _unwatched(op: Op, reply: Reply, now: int) -> None:
-    """The failures of a breaker are checked by what it makes of them."""
+def _unchecked(op: Op, reply: Reply, now: int) -> None:
+    """Hits of a breaker's failures are not checked, but the breaker's state is."""
 
 
 class ReservingClient(SimulatedClient):
-    """One process that sends what it could reserve."""
+    """One process that sends what it could reserve, and records that."""
 
     simulation: ReservationSimulation
 
     def reserve(self) -> Script:
-        """Reserves one key; whoever may send does, and says so."""
+        """Reserves one key and, if granted, sends and records or releases."""
         if self.chance() < self.simulation.calls:
             yield from self.call()
             return
@@ -105,11 +107,11 @@ class ReservingClient(SimulatedClient):
 
     def _check_reason(self, key: str, answer: ReserveReply, began: int) -> None:
         observer = self.simulation.observer
-        stood = [outcome for outcome in observer.outcomes.by_key.get(key, []) if outcome.until > began]
+        outcomes = [outcome for outcome in observer.outcomes.by_key.get(key, []) if outcome.until > began]
         held = [held for (name, _), held in observer.holds.items() if name == key]
         held = [one for one in held if (one.ended_at if one.ended else one.until) >= began]
-        if (answer.reason == QUIET and not stood) or (answer.reason == RESERVED and not held):
-            self.simulation.history.violated("right refusals", f"{key} was refused as {answer.reason}; it was not")
+        if (answer.reason == QUIET and not outcomes) or (answer.reason == RESERVED and not held):
+            self.violated("correct refusals", f"{key} was refused as {answer.reason}, which it was not")
 
     def _use(self, hold: Hold, ticket: ReservationTicket) -> Script:
         sent = yield from self._send()
@@ -118,17 +120,17 @@ class ReservingClient(SimulatedClient):
             self.simulation.inject_fault(self)
         self.simulation.leases.ends(hold)
         chance = self.chance()
-        if chance < 0.1:  # forgotten, or left to another process
+        if chance < 0.1:  # never finished, or finished by another process
             self.context.keeper.remove(hold)
-            heir = self.pick(self.simulation.clients)
-            if chance < 0.05 and not heir.driver.dead:
-                heir.tasks.append(Task(heir, heir.finish(hold, ticket, sent)))
-                heir.driver.after(self.chance() * 2.0, heir.tasks[-1].step)
+            other = self.pick(self.simulation.clients)
+            if chance < 0.05 and not other.driver.dead:
+                other.tasks.append(Task(other, other.finish(hold, ticket, sent)))
+                other.driver.after(self.chance() * 2.0, other.tasks[-1].step)
         else:
             yield from self.finish(hold, ticket, sent)
 
     def finish(self, hold: Hold, ticket: ReservationTicket, sent: bool) -> Script:
-        """Says what became of it."""
+        """Records the reservation if it was sent, and else releases it."""
         self.context.keeper.remove(hold)
         if sent:
             yield from self._record(ticket)
@@ -150,22 +152,21 @@ class ReservingClient(SimulatedClient):
         simulation, owner = self.simulation, ticket.owner
         recorded = [outcome.owner for outcome in simulation.observer.outcomes.by_key.get(ticket.key, [])]
         if owner not in recorded:
-            simulation.history.violated("recorded once", f"{ticket} was said to be recorded; it never was")
-        if (
-            fresh and owner in simulation.recorded and simulation.faults == RELIABLE
-        ):  # else the counts may have been lost
-            simulation.history.violated("recorded once", f"{ticket} was said to be recorded twice")
+            self.violated("recorded once", f"{ticket} was reported as recorded; it never was")
+        counts_are_kept = simulation.faults == RELIABLE
+        if fresh and owner in simulation.recorded and counts_are_kept:
+            self.violated("recorded once", f"{ticket} was reported as newly recorded twice")
         simulation.recorded.add(owner)
 
     def _check_unknown(self, ticket: ReservationTicket, error: Exception) -> None:
-        """It is refused only if it is over: another took the key, or it was let go, or that is long ago."""
+        """A record may be refused only if another took the key, or it was released, or it expired long ago."""
         observer = self.simulation.observer
         held, latest = observer.holds[ticket.key, ticket.owner], observer.latest[ticket.key]
-        named = held is latest and held.fence == ticket.fence  # else a late copy took the key again, under the same id
-        there = named and not held.ended and observer.now() < held.until + us(REMEMBER)
-        wrong = isinstance(error, ReservationMismatch) and held is latest
-        if not held.forgotten and (there or wrong):
-            self.simulation.history.violated("right refusals", f"{ticket} was refused ({error}); it was {held.ended}")
+        same = held is latest and held.fence == ticket.fence  # else a late copy took the key again, under the same id
+        valid = same and not held.ended and observer.now() < held.until + us(REMEMBER)
+        no_other = isinstance(error, ReservationMismatch) and held is latest
+        if not held.forgotten and (valid or no_other):
+            self.violated("correct refusals", f"{ticket} was refused ({error}); it was {held.ended}")
 
     def _release(self, ticket: ReservationTicket, doubtful: bool) -> Script:
         observer, limits = self.simulation.observer, self.simulation.limits
@@ -178,38 +179,36 @@ class ReservingClient(SimulatedClient):
             if run.result and not held.forgotten:
                 limits.check_unhit(ticket.owner, ticket.hits)
             if held.ended != "released" if run.result else held.live(observer.now()):
-                self.simulation.history.violated(
-                    "right release answers", f"{ticket} was told {run.result}: {held.ended}"
-                )
+                self.violated("correct release replies", f"{ticket} got {run.result}: {held.ended}")
             return
 
     # -- sending
 
     def _send(self) -> Generator[Perform | float, Any, bool]:
-        """True if it was sent."""
-        works = int(self.driver.timeline.now / _SPELL) % 2 == 1 or self.chance() < 0.2
+        """Returns whether it was sent."""
+        works = int(self.driver.timeline.now / _UP_AND_DOWN) % 2 == 1 or self.chance() < 0.2
         if self.chance() >= self.simulation.calls:
             return works
-        trials = self.simulation.breaker_checks
-        stood = trials.stands
+        checks = self.simulation.breaker_checks
+        before = checks.state
         run: SimulatedRun = yield Perform(breaker.admit(_BREAKER, self._trial, ""))
         if run.error is not None:
             return False
         passed: breaker.SharedPass = run.result
-        trials.admitted(self.driver, passed, stood)
+        checks.admitted(self.driver, passed, before)
         yield self.chance() * self.pick(self.simulation.behavior.work)
         self.simulation.inject_fault(self)
         if passed.trial is not None:
             self.context.keeper.remove(passed.trial)
         began = self.driver.timeline.now
-        if passed.trial is not None and self.chance() < 0.1:  # nobody knows how it went
-            trials.dropped(passed.trial)
+        if passed.trial is not None and self.chance() < 0.1:  # its result is unknown
+            checks.dropped(passed.trial)
             yield Perform(lock.release(passed.trial))
             return False
-        trials.ends(passed, works)
+        checks.ends(passed, works)
         run = yield Perform(breaker.judge(_BREAKER, _RULE, passed, works))
         if run.error is None:
-            trials.judged(passed, works, began)
+            checks.judged(passed, works, began)
         return works
 
     def _trial(self, hold: Hold) -> Hold:
@@ -222,7 +221,7 @@ class ReservingClient(SimulatedClient):
         yield from self._send()
 
     def expire(self) -> Script:
-        """An admin ends what is there."""
+        """An admin ends the reservation of a key."""
         yield Perform(expire(self.pick(self.simulation.keys), "by hand"))
 
 
@@ -236,8 +235,8 @@ class ReservationSimulation(Simulation):
         super().__init__(seed, "reservation", _SCENARIOS)
         group = self.chance.choice(_GROUPS)
         self.terms = {key: self._terms(group) for key in self.keys}
-        self.calls = self.chance.choice((0.0, 0.2, 0.9))  # the share of what is sent through the breaker
-        self.recorded: set[str] = set()  # owners that were told so
+        self.calls = self.chance.choice((0.0, 0.2, 0.9))  # the share of calls that go through the breaker
+        self.recorded: set[str] = set()  # owners whose record succeeded
         self.limits = LimitChecks(self.history, self.runs)
         self.breaker_checks = BreakerChecks(self.history, _RULE)
         self.observe_with(ReservationObserver(self))
@@ -249,5 +248,5 @@ class ReservationSimulation(Simulation):
 
 
 def simulate_reservations(seed: int) -> History:
-    """The history of this seed: the same every time."""
+    """Simulates reservations, and returns the history, which is the same for the same seed."""
     return ReservationSimulation(seed).run()

@@ -26,40 +26,39 @@ from .scenarios import Scenario
 from .store_checks import WaitChecks
 
 OPS = 200  # sent per seed: enough for several holds of each key by each client, and for a few faults among them
-_TIMEOUT = 1.0  # seconds: how long clients try; short, so that giving up happens often
-_MOST_EVENTS = 50_000  # a simulation at rest needs some 2,000
+_TIMEOUT = 1.0  # seconds: the clients' timeout; short, so that they often give up
+_MAX_EVENTS = 50_000  # a simulation that ends needs about 2,000
 
 
 class Cancelled(BaseException):
-    """What a simulated caller is interrupted with."""
+    """Interrupts the flow of a simulated caller."""
 
 
 class Perform(NamedTuple):
-    """A flow that a script wants performed; the script is sent the SimulatedRun once it is over."""
+    """A script yields this to have a flow performed; it is sent the finished SimulatedRun."""
 
     flow: Flow[Any]
     wait: float = 0.0
-    key: str = ""  # that it waits for
+    key: str = ""  # the key that the flow waits for
 
 
-Script = Generator[Perform | float, Any, None]  # a float is a sleep
+Script = Generator[Perform | float, Any, None]  # a float is a number of seconds to sleep
 
 
 class Task:
-    """A thread or task of a client: performs a script, one thing after the other."""
+    """A thread or task of a client: runs a script, one step after the other."""
 
-    __slots__ = ("_began", "_performing", "_script", "_slept", "client", "over", "run")
+    __slots__ = ("_began", "_performing", "_script", "_slept", "client", "over")
 
     def __init__(self, client: SimulatedClient, script: Script) -> None:
         self.client = client
         self.over = False
-        self.run: SimulatedRun | None = None
         self._script = script
-        self._performing: Perform | None = None
+        self._performing: Perform
         self._began = self._slept = 0.0
 
     def step(self, value: Any = None) -> None:
-        """The script's next step."""
+        """Runs the script to its next yield."""
         try:
             request = self._script.send(value)
         except StopIteration:
@@ -72,41 +71,38 @@ class Task:
             return
         assert isinstance(request, Perform)
         self._performing, self._began, self._slept = request, driver.timeline.now, driver.slept()
-        self.run = run = driver.run(request.flow, self._done)
+        run = driver.run(request.flow, self._done)
         if not run.over and self._waits():
             self.client.simulation.waiting.begins(request.key, run)
         if self.client.chance() < self.client.simulation.behavior.cancel:
             driver.after(self.client.chance() * (request.wait or 0.02), run.cancel, Cancelled())
 
     def _waits(self) -> bool:
-        """True for a flow whose wait is measured. Where a client also takes several keys at once, such a flow may stand
-        behind one that has this key already and waits for another."""
-        doing = self._performing
-        return doing is not None and bool(doing.key) and doing.wait > 0 and not self.client.takes_several
+        """True if the flow's waiting time is checked. Not if the client also takes several keys at once: then the flow
+        may queue behind another of the client, which has this key and waits for the next."""
+        return bool(self._performing.key) and self._performing.wait > 0 and not self.client.takes_several
 
     def _done(self, run: SimulatedRun) -> None:
-        simulation, driver, doing = self.client.simulation, self.client.driver, self._performing
-        assert doing is not None
-        simulation.history.note(driver.name, run.owner, "was told", repr(run.error) if run.error else run.result)
+        simulation, driver, (flow, wait, key) = self.client.simulation, self.client.driver, self._performing
+        history = simulation.history
+        history.note(driver.name, run.owner, *(("raised", repr(run.error)) if run.error else ("returned", run.result)))
         if self._waits():
-            simulation.waiting.ends(doing.key, run)
+            simulation.waiting.ends(key, run)
         took = driver.timeline.now - self._began - (driver.slept() - self._slept)
-        if took > doing.wait * 1.02 + 4 * driver.timeout + 2 * COMPENSATE:
-            simulation.history.violated(
-                "no hang", f"a flow that may wait {doing.wait} s took {took:.3f} s: {doing.flow}"
-            )
+        if took > wait * 1.02 + 4 * driver.timeout + 2 * COMPENSATE:
+            history.violated("no hang", f"a flow that may wait {wait} s took {took:.3f} s: {flow}")
         self.step(run)
 
 
 class Unsigned(Signature):
-    """Says nothing of this process or its clock: the same seed gives the same history anywhere."""
+    """Omits process and clock, so that the same seed gives the same history on every machine."""
 
     def info(self, purpose: str = "") -> str:
         return purpose
 
 
 class SimulatedClient:
-    """One process. What its tasks do again and again is in `actions`: each with its share of all that is done."""
+    """One process. Its tasks repeat `actions`, each chosen with the given probability."""
 
     actions: ClassVar[tuple[tuple[float, Callable[[Any], Script]], ...]]
 
@@ -114,10 +110,11 @@ class SimulatedClient:
         self.simulation = simulation
         self.driver = driver
         self.chance = simulation.chance.random
+        self.violated = simulation.history.violated
         self.context = Context(
-            self,  # type: ignore[arg-type]  # asked only for what goes into terms, which the scripts make themselves
+            self,  # type: ignore[arg-type]  # a Context uses its client only to make terms; scripts make their own
             wake=driver.lines.wake,
-            hook=self._told,
+            hook=self._on_event,
             cache=cache,
             start_keeping=self._start_keeping,
             signature=Unsigned,
@@ -135,25 +132,24 @@ class SimulatedClient:
 
     def _keeper_ended(self, run: SimulatedRun) -> None:
         if run.error is not None or not self.context.keeper.closed:
-            self.simulation.history.violated(
-                "renewal never dies", f"a keeper of {self.driver.name} ended: {run.error!r}"
-            )
+            how = f"a keeper of {self.driver.name} ended: {run.error!r}"
+            self.violated("renewal never dies", how)
 
-    def _told(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if type(event) is Renewed and event.fence in self._relied_on:
             self.simulation.leases.extended(self._relied_on[event.fence])
 
     def rely_on(self, hold: Hold) -> None:
-        """A script goes on in the belief that it holds the key."""
+        """Records that the script relies on this hold from now on."""
         self._relied_on[hold.fence] = hold
         self.simulation.leases.begins(self.driver, hold)
 
     def one(self, op: Op) -> Flow[Any]:
-        """Just this op."""
+        """A flow that performs one op."""
         return (yield op)
 
     def pick(self, values: Any) -> Any:
-        """One of them, by chance."""
+        """Returns one of the values at random."""
         return values[int(self.chance() * len(values))]
 
     def _script(self) -> Script:
@@ -168,25 +164,24 @@ class SimulatedClient:
             self.simulation.inject_fault(self)
 
     def check_nothing_left(self, run: SimulatedRun, keys: list[str]) -> None:
-        """An attempt that failed leaves neither a hold nor a place in a queue, unless its undoing failed."""
+        """A failed attempt must leave neither a hold nor a waiter, unless its compensation failed too."""
         if run.undone:
             for key in keys:
                 self.simulation.check_nothing_left(key, run)
 
     def check_released(self, hold: Hold, outcome: Released, repeated: bool = False) -> None:
-        """Who lets go is told what became of the hold; or, if the store has lost its data since, that this is lost.
-        Who asks too late, or again after no answer, may be told that it is not known, and never something else."""
+        """A release must return how the hold really ended, or LOST if the store lost its data since. A release that is
+        late, or repeated because it got no answer, may also return UNKNOWN."""
         held = self.simulation.observer.grants[hold.key, hold.fence]
         late = self.driver.clock() > hold.deadline + REMEMBER
-        right = outcome == held.ended or (held.forgotten and outcome is Released.LOST)
-        if not right and not ((late or repeated) and outcome is Released.UNKNOWN):
-            self.simulation.history.violated(
-                "right release answers", f"{hold.owner} was told {outcome!r}, but its hold was {held.ended}"
-            )
+        correct = outcome == held.ended or (held.forgotten and outcome is Released.LOST)
+        if not correct and not ((late or repeated) and outcome is Released.UNKNOWN):
+            how = f"the release of {hold.owner} returned {outcome!r}, but its hold was {held.ended}"
+            self.violated("correct release replies", how)
 
 
 class Simulation:
-    """A simulation that is run once. Whoever makes one says what is in it: who watches, then who lives there."""
+    """A simulation that runs once. Subclasses set its observer, then its clients."""
 
     observer: Observer
     network: Network
@@ -206,13 +201,13 @@ class Simulation:
         self.clients: list[SimulatedClient] = []
 
     def observe_with(self, observer: Observer) -> None:
-        """This onlooker sees all that the store does."""
+        """Makes this observer see every op that the store performs."""
         self.observer = observer
         self.leases = LeaseChecks(self.history, observer)
         self.network = Network(self.timeline, self.chance, self.faults, observer.performed)
 
     def add_clients(self, client: Callable[[Simulation, SimulatedDriver, int], SimulatedClient]) -> None:
-        """A few such clients, with a few tasks each."""
+        """Adds two to four clients of this class, with up to four tasks each."""
         for n in range(self.chance.randint(2, 4)):
             rate = 1.0 + DRIFT_RATE * self.chance.uniform(-1.0, 1.0)
             driver = SimulatedDriver(
@@ -223,11 +218,11 @@ class Simulation:
             self.clients.append(client(self, driver, self.chance.randint(1, 4)))
 
     def has_ops_left(self) -> bool:
-        """True while there is more to do."""
+        """True until the clients have sent enough ops."""
         return self.network.sent < OPS
 
     def inject_fault(self, client: SimulatedClient) -> None:
-        """Perhaps something happens to this client, or to the store."""
+        """Pauses or kills this client, or restarts the store, with the scenario's probabilities."""
         chance, behavior = self.chance.random(), self.behavior
         if chance < behavior.pause:
             seconds = self.chance.random() * 4.0
@@ -246,21 +241,21 @@ class Simulation:
                 self.observer.lost_all_data()
 
     def check_nothing_left(self, key: str, run: SimulatedRun) -> None:
-        """The run is over without a lease: its ids hold nothing and stand in no queue."""
+        """A run that ended without a lease must hold nothing and must not be queued."""
         latest, now = self.observer.latest.get(key), self.observer.now()
         if latest is not None and latest.live(now) and self._must_not_stay(key, latest.owner, run):
             self.history.violated("no leaked hold", f"{key} is held by {latest.owner}, whose caller has left")
         record = self.network.memory._records.get(key)
         for waiter in record.waiters if record is not None else ():
             if self._must_not_stay(key, waiter.owner, run):
-                self.history.violated("no leaked place", f"{waiter.owner} is queued at {key}; its caller has left")
+                self.history.violated("no leaked waiter", f"{waiter.owner} is queued at {key}; its caller has left")
 
     def _must_not_stay(self, key: str, owner: str, run: SimulatedRun) -> bool:
-        """True for an id of this run. But a store that lost all data no longer knows whom it was told to refuse."""
+        """True for an id of this run, unless the store has lost its data and with it the revocation of this id."""
         return self.observer.runs[owner] is run and (key, owner) not in self.observer.unremembered
 
     def run(self) -> History:
-        """Lets everything happen, to the end."""
+        """Runs all events and returns the history."""
         log = logging.getLogger("solely")
         was, log.disabled = log.disabled, True  # thousands of lost leases are expected here
         try:
@@ -277,17 +272,17 @@ class Simulation:
                 client.driver.run(client.context.closing(), lambda run: None)
 
     def _run(self) -> None:
-        if not self.timeline.run(_MOST_EVENTS):
-            self.history.violated("no hang", "the clients never come to rest")
+        if not self.timeline.run(_MAX_EVENTS):
+            self.history.violated("no hang", "the clients never finish")
         for client in self.clients if not self.history.invariant else ():
             if not client.driver.dead:
-                self._left_behind(client)
+                self._check_finished(client)
 
-    def _left_behind(self, client: SimulatedClient) -> None:
+    def _check_finished(self, client: SimulatedClient) -> None:
         name = client.driver.name
         if not all(task.over for task in client.tasks):
-            self.history.violated("no hang", f"a task of {name} never went on")
+            self.history.violated("no hang", f"a task of {name} never continued")
         if not all(keeper.over for keeper in client.keepers):
             self.history.violated("no hang", f"a keeper of {name} does not end")
         if len(client.driver.lines):
-            self.history.violated("no leaked place", f"{name} has lines in which nobody stands")
+            self.history.violated("no leaked waiter", f"{name} has local queues without waiters")
