@@ -15,7 +15,9 @@ from .history import History
 from .observer import Held, Observer
 from .store_checks import FinishedOutcome
 
-_TICK = 2e-6  # seconds: the store counts whole µs
+_STORE_TICK = 2e-6  # seconds: the store counts whole µs
+_ROUNDING = 1e-6  # seconds by which rounding may shorten a wait
+_RELEASING = (Failing.RELEASED, Failing.DELAYED)
 
 
 class LeaseChecks:
@@ -52,7 +54,7 @@ class LeaseChecks:
         if driver is None or held is None or held.excused:
             return
         until = self.observer.moment(held.until)
-        if held.ended or driver.moment(hold.deadline) > until + _TICK:
+        if held.ended or driver.moment(hold.deadline) > until + _STORE_TICK:
             self.history.violated(
                 "mutual exclusion",
                 f"{hold.owner} relies on {hold.key} until {driver.moment(hold.deadline):.6f}; "
@@ -72,10 +74,6 @@ class LeaseChecks:
         if order < self._last_writer.get(key, 0):
             self.history.violated("mutual exclusion", f"a write under an older hold of {key} was accepted ({fence})")
         self._last_writer[key] = order
-
-
-_TICK = 1e-6  # seconds: what rounding may take from a wait
-_ENDS = {Failing.RELEASED: Released.RELEASED, Failing.DELAYED: Released.RELEASED}
 
 
 class ClaimCall(NamedTuple):
@@ -122,7 +120,7 @@ class ClaimChecks:
 
     def timed_out(self, call: ClaimCall, wait: float, waited: float) -> None:
         """A caller may time out only after its full wait, and only if no outcome was current all the time."""
-        if waited < wait - _TICK:
+        if waited < wait - _ROUNDING:
             self.history.violated("no early timeout", f"{call} timed out after {waited} of {wait} s")
         outcome = self.observer.outcomes.current(call.key, self.observer.now())
         if outcome is not None and outcome.since < call.began:
@@ -146,7 +144,8 @@ class ClaimChecks:
         kept_it = any(outcome.value == kept for outcome in self.observer.outcomes.by_key.get(hold.key, []))
         released = held.ended == Released.RELEASED
         lost = not released or held.forgotten  # the release by an earlier copy may be lost with all data
-        correct = kept_it if returned in (Failing.REPLAYED, Failing.PARKED) else released if returned in _ENDS else lost
+        keeping, releasing = returned in (Failing.REPLAYED, Failing.PARKED), returned in _RELEASING
+        correct = kept_it if keeping else released if releasing else lost
         if not correct:
             how = f"{hold.owner} got {returned!r}; its hold was {held.ended}"
             self.history.violated("correct failure replies", how)

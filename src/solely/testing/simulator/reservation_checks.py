@@ -16,7 +16,7 @@ from .history import History
 
 
 class Grant:
-    """A caller was allowed to send, by its hit at that time, which counts unless the caller did not send."""
+    """A caller was allowed to send, by its hit at that time. It counts until the caller releases without sending."""
 
     __slots__ = ("at", "owner", "released")
 
