@@ -1,1 +1,1 @@
-"""Benchmarks: what a call costs against the peer that one would otherwise write. Run `scripts/bench`."""
+"""Benchmarks: what a call costs, compared with what one would otherwise use. Run `scripts/bench`."""

@@ -1,24 +1,24 @@
-"""python -m bench: measures, and prints a table or, with --json, one flat object; all else goes to stderr."""
+"""python -m bench: measures, and prints a table or, with --json, one flat object; everything else goes to stderr."""
 
 import argparse
 import sys
 import traceback
 
-from . import alerts, alerts_http, cache, claims, handoffs, http, marks, mongo, pairs, postgres, scale
-from .harness import FULL, QUICK, Case, LeftOut, Row, run
+from . import alerts, alerts_http, claims, handoffs, http, marks, mongo, pairs, postgres, scale
+from .harness import FULL, QUICK, Case, Row, Skipped, run
 from .report import flat_json, table
 
-FAMILIES = (pairs, handoffs, marks, claims, cache, http, postgres, mongo, scale, alerts, alerts_http)
+FAMILIES = (pairs, handoffs, marks, claims, http, postgres, mongo, scale, alerts, alerts_http)
 CASES: list[Case] = [case for family in FAMILIES for case in family.CASES]
 
 
 def main() -> int:
-    """0 if everything ran (with --strict: and reached its goal), 1 if not, 2 if nothing was chosen."""
+    """Returns 0 if every case ran (with --strict: and reached its goals), 1 if not, 2 if no case was selected."""
     options = _options()
     chosen = [case for case in CASES if any(goal.key.startswith(options.only) for goal in case.goals)]
     if not chosen:
         keys = "\n  ".join(goal.key for case in CASES for goal in case.goals)
-        print(f"no key begins with {options.only!r}; there are:\n  {keys}", file=sys.stderr)
+        print(f"no key begins with {options.only!r}; the keys are:\n  {keys}", file=sys.stderr)
         return 2
     rows: list[Row] = []
     failed = False
@@ -26,9 +26,9 @@ def main() -> int:
         print(case.goals[0].key, file=sys.stderr, flush=True)
         try:
             rows += run(case, QUICK if options.quick else FULL)
-        except LeftOut as missing:
-            print(f"    left out: {missing}", file=sys.stderr, flush=True)
-        except Exception:  # the other cases' figures are worth having
+        except Skipped as missing:
+            print(f"    skipped: {missing}", file=sys.stderr, flush=True)
+        except Exception:  # report it, and measure the other cases
             traceback.print_exc()
             failed = True
     rows = [row for row in rows if row.goal.key.startswith(options.only)]
@@ -39,8 +39,8 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one flat JSON object: the median by key")
-    parser.add_argument("--only", metavar="PREFIX", default="", help="run only what begins with this")
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter repetitions: a look, not a figure")
+    parser.add_argument("--only", metavar="PREFIX", default="", help="run only the keys that begin with this")
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter repetitions: a rough look")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a goal was missed")
     return parser.parse_args()
 

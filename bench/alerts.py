@@ -1,12 +1,11 @@
-"""Alerts: how long the alert receiver takes for an alert under load, and what remains in memory.
+"""Alerts: how long the alert receiver takes for an alert under load, and how much memory it keeps.
 
-In this process: all that a worker of the service has, with its outbox, history and jobs, on a loop of the same kind and
-a real store; its publisher is the log, and the log a file. A burst comes at once, each alert from its own task, and
-what became of each is checked: one of a fingerprint is published, all others are suppressed.
+This process runs everything that a worker of the service has, with its outbox, history and jobs, on a loop of the same
+kind and a real store; its publisher is the log, which goes to a file. The alerts of a burst arrive at once, each from
+its own task, and each outcome is checked: one alert per fingerprint is published, all others are suppressed.
 
-A latency is that of deciding: from asking whether to send to the answer and, if that is yes, to having recorded it.
-`told_100` is the whole way of an alert that is published: also what is acknowledged is asked for, it goes into the
-outbox, to the log, and out again.
+A latency is that of the decision: from the reservation to its reply and, if it is granted, to its record. `told_100` is
+the complete path of a published alert: it also reads acknowledgements, and goes through the outbox to the log.
 """
 
 import asyncio
@@ -36,7 +35,7 @@ from solely.service.settings import Settings
 from tests.postgres_server import Postgres
 from tests.servers import Valkey
 
-from .harness import Case, Effort, Figures, Goal, LeftOut, Place, interleave, valkey
+from .harness import Case, Effort, Figures, Goal, Place, Skipped, interleave, valkey
 from .postgres import postgres
 from .workers import Loop
 
@@ -48,7 +47,7 @@ BURST = 100  # alerts at once
 TOLD = "told_100"
 MIXED, FINGERPRINTS = 1_000, 20  # alerts at once, of so many fingerprints
 RESERVERS, RESERVES = 20, 100  # tasks, and reservations of each, per repetition
-KEPT = 1_000  # reservations after which memory is looked at
+KEPT = 1_000  # reservations after which memory is measured
 ALERT = {"name": "CPU high", "severity": "critical", "source": "bench", "labels": {"host": "web-1", "job": "node"}}
 
 
@@ -81,13 +80,13 @@ def _worker(store: str, place: Place) -> Iterator[tuple[WorkerLoop, App]]:
 
 
 def data_url(server: Valkey | Postgres, folder: Path) -> str:
-    """Where the history goes: to the same PostgreSQL, or beside Redis into a file of SQLite."""
+    """Returns where the history is stored: in the same PostgreSQL, or for Redis in a SQLite file."""
     return server.url if isinstance(server, Postgres) else f"sqlite:///{folder}/data.db"
 
 
 @contextmanager
 def _logged(settings: Settings, file: Path) -> Iterator[None]:
-    """All that is logged goes to the file, as the service writes it."""
+    """Writes the log to the file, in the service's format."""
     root = logging.getLogger()
     before = root.handlers[:], root.level
     with file.open("w") as log:
@@ -122,7 +121,7 @@ class Burst(NamedTuple):
 
 
 async def _decided(receiver: Receiver, alert: Alert) -> str:
-    """Asks whether to send it, and says that it was sent."""
+    """Reserves the notification and, if granted, records it as sent."""
     hold = await receiver._reserve(key_of(alert), receiver._notification(alert))
     if hold:
         await hold.record()
@@ -130,12 +129,12 @@ async def _decided(receiver: Receiver, alert: Alert) -> str:
 
 
 async def _received(receiver: Receiver, alert: Alert) -> str:
-    """The whole way."""
+    """The complete path of an alert."""
     return (await receiver.receive(alert)).outcome
 
 
 async def _at_once(receiver: Receiver, fingerprints: Sequence[str], done: Done = _received) -> Burst:
-    """All alerts at the same time; the first of each fingerprint has to be published, and no other."""
+    """Sends all alerts at the same time; exactly one of each fingerprint must be published."""
 
     async def one(fingerprint: str) -> tuple[float, str]:
         begun = perf_counter()
@@ -143,12 +142,12 @@ async def _at_once(receiver: Receiver, fingerprints: Sequence[str], done: Done =
         return perf_counter() - begun, outcome
 
     begun = perf_counter()
-    told = await asyncio.gather(*map(one, fingerprints))
+    results = await asyncio.gather(*map(one, fingerprints))
     total = perf_counter() - begun
     different = len(set(fingerprints))
-    outcomes = Counter(outcome for _, outcome in told)
-    assert outcomes == +Counter(published=different, suppressed=len(told) - different), outcomes
-    return Burst([took for took, _ in told], total)
+    outcomes = Counter(outcome for _, outcome in results)
+    assert outcomes == +Counter(published=different, suppressed=len(results) - different), outcomes
+    return Burst([took for took, _ in results], total)
 
 
 def _bursts(store: str, place: Place, effort: Effort) -> Figures:
@@ -172,7 +171,7 @@ def _bursts(store: str, place: Place, effort: Effort) -> Figures:
 
 
 async def _reserve(receiver: Receiver, numbers: "count[int]") -> list[float]:
-    """How long each question took whether to send; all fingerprints are new, so that the answer is yes."""
+    """Returns how long each reservation took; all fingerprints are new, so every one is granted."""
     took: list[float] = []
 
     async def reserver() -> None:
@@ -224,10 +223,10 @@ def _growth(store: str, place: Place, effort: Effort) -> Figures:
 
 
 def _resident() -> int:
-    """Bytes of memory that this process has."""
+    """Returns the resident memory of this process in bytes."""
     statm = Path("/proc/self/statm")
     if not statm.exists():
-        raise LeftOut("this system does not say how much memory a process has")
+        raise Skipped("this system does not report the memory of a process")
     return int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -236,7 +235,7 @@ def _cases(store: str) -> list[Case]:
     alike = "100 alerts at once, one fingerprint: ms each, or s in all"
     unlike = "100 alerts at once, a fingerprint each: ms each, or s in all"
     mixed = "1,000 alerts at once, 20 fingerprints: ms each, or s in all"
-    ask = "ms of a granted reservation, 20 tasks"
+    reserve = "ms of a granted reservation, 20 tasks"
     bursts = [
         Goal(f"{key}.single_fp_100.avg_ms", 100.0, alike, at_most=True),
         Goal(f"{key}.single_fp_100.p95_ms", 100.0, alike, at_most=True),
@@ -245,13 +244,17 @@ def _cases(store: str) -> list[Case]:
         Goal(f"{key}.lowcontention_100.total_s", 5.0, unlike, at_most=True),
         Goal(f"{key}.mixed_1000_20.avg_ms", 100.0, mixed, at_most=True),
         Goal(f"{key}.mixed_1000_20.total_s", 30.0, mixed, at_most=True),
-        Goal(f"{key}.{TOLD}.per_s", 0.0, "100 alerts at once, a fingerprint each: told per second, the whole way"),
+        Goal(
+            f"{key}.{TOLD}.per_s",
+            0.0,
+            "100 alerts at once, a fingerprint each: published per second, the complete path",
+        ),
     ]
     reserves = [
-        Goal(f"{key}.reserve_p95_ms", 20.0, ask, at_most=True),
-        Goal(f"{key}.reserve_p99_ms", 50.0, ask, at_most=True),
+        Goal(f"{key}.reserve_p95_ms", 20.0, reserve, at_most=True),
+        Goal(f"{key}.reserve_p99_ms", 50.0, reserve, at_most=True),
     ]
-    growth = Goal(f"{key}.growth_1000_mb", 10.0, "MB that 1,000 published alerts leave in the process", at_most=True)
+    growth = Goal(f"{key}.growth_1000_mb", 10.0, "MB by which 1,000 published alerts grow the process", at_most=True)
     return [
         Case(bursts, Place.APART, partial(_bursts, store)),
         Case(reserves, Place.APART, partial(_reserves, store)),

@@ -1,16 +1,15 @@
-"""Alerts over HTTP: how many posts per second two workers of the service take.
+"""Alerts over HTTP: how many posts per second two workers of the service accept.
 
-`solely serve` with 2 workers and the log as publisher; senders with a bearer token, each of which waits for its answer.
-**One post in ten must be published**: each tenth brings a fingerprint that is new, the nine after it repeat one each
-of the last 100. So each fingerprint is posted ten times within a thousand posts, which is half a second at 2,000 posts
-a second; quiet windows are longer than that. Checked is that of each fingerprint exactly one post is published and all
-others are suppressed. The policy is that of critical alerts, as the service has it without settings, so that a
-published one is a reservation with a limit, a stay in the outbox, a line of the log and a row of the history. A repeat
-is answered by the worker itself if it asked the store about that fingerprint within the last fifth of a second, and
-else by the store.
+`solely serve` runs with 2 workers and the log as publisher; each sender has a bearer token and waits for its response.
+**One post in ten must be published**: each tenth has a new fingerprint, the nine after it repeat one each of the last
+100. So each fingerprint is posted ten times within a thousand posts, which is half a second at 2,000 posts a second;
+quiet windows are longer than that. The benchmark checks that exactly one post of each fingerprint is published and all
+others are suppressed. The policy is the default for critical alerts, so each published alert is a reservation with a
+limit, an item in the outbox, a line in the log and a row in the history. The worker itself answers a repeat if it read
+that fingerprint from the store within the last fifth of a second, else the store does.
 
-There are more processes than cores: one worker runs beside the client, the other beside the store. stderr says how busy
-the client and each worker were: a client that is far from 100 % is not what is measured.
+There are more processes than cores: one worker shares a core with the client, the other with the store. stderr says how
+busy the client and each worker were: a client far below 100 % is not the bottleneck.
 """
 
 import asyncio
@@ -32,23 +31,23 @@ from tests.servers import Valkey
 from tests.service.serving import Process
 
 from .alerts import ALERT, SERVERS, data_url
-from .harness import Case, Effort, Figures, Goal, LeftOut, Place, interleave, pin, tell
+from .harness import Case, Effort, Figures, Goal, Place, Skipped, interleave, pin, print_medians
 from .http import READY_WITHIN, Caller
 from .workers import Loop
 
 WORKERS = 2
-SENDERS = 64  # connections: enough that each worker has some thirty alerts at once, as from a room full of monitors
-FRESH = 10  # one post in so many brings a fingerprint that is new
-APART = 11  # fingerprints between one and the next that is repeated: nine repeats reach back over the last 99
-SUSTAINED = 8  # times as long as other sides are measured: so that sweeps and flushes of the history are in it
+SENDERS = 64  # connections: enough that each worker has about thirty alerts at once
+FRESH = 10  # one post in so many has a new fingerprint
+APART = 11  # fingerprints between two repeated ones: nine repeats reach back over the last 99
+SUSTAINED = 8  # times as long as other sides, so that sweeps and flushes of the history are included
 TOKEN = "token-of-the-benchmark"
 
 
 class Sender(Caller):
-    """A connection that sends alerts with a bearer token, which is as little as a client can do."""
+    """A minimal client connection that sends alerts with a bearer token."""
 
     async def send(self, body: bytes) -> str:
-        """What became of it."""
+        """Posts the alert and returns its outcome."""
         self._answer = asyncio.get_running_loop().create_future()
         head = f"POST /api/alerts HTTP/1.1\r\nhost: {self._host}\r\nauthorization: Bearer {TOKEN}\r\n"
         kind = "content-type: application/json\r\n"
@@ -56,34 +55,34 @@ class Sender(Caller):
         return str(json.loads(await self._answer)["outcome"])
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Whoever waits for an answer is told that there will be none: also after an answer that was not 200."""
+        """Raises in the sender that waits for a response, also after a response that was not 200."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error or ConnectionResetError("the service closed the connection"))
 
 
 class Traffic:
-    """Posts without end, one in ten of which has to be published; `answered` counts them."""
+    """An endless sequence of posts, one in ten of which must be published; `answered` counts them."""
 
     def __init__(self) -> None:
-        self._numbers = count(FRESH * APART * FRESH)  # by then there is something to repeat
+        self._numbers = count(FRESH * APART * FRESH)  # from here on, all repeated fingerprints exist
         self._published: set[int] = set()
         self._posted: set[int] = set()
         self.answered = 0
 
     async def prime(self, sender: Sender) -> None:
-        """Makes the fingerprints known that the first posts repeat."""
+        """Posts the fingerprints that the first posts repeat."""
         for number in range(APART * FRESH):
             await self._post(sender, number)
 
     async def send(self, sender: Sender, ends: float) -> None:
-        """Posts again and again until then."""
+        """Posts repeatedly until then."""
         while perf_counter() < ends:
             block, repeat = divmod(next(self._numbers), FRESH)
             await self._post(sender, block - repeat * APART)
             self.answered += 1
 
     async def _post(self, sender: Sender, number: int) -> None:
-        """Which of a fingerprint's posts is published is not said: one that was sent later may come first."""
+        """Any one of a fingerprint's posts may be published: a later one may arrive first."""
         outcome = await sender.send(_body(number))
         self._posted.add(number)
         if outcome == "published":
@@ -93,7 +92,7 @@ class Traffic:
             assert outcome == "suppressed", f"fingerprint {number} was {outcome}"
 
     def check(self) -> None:
-        """Nothing, if each fingerprint was published, now that all posts are answered."""
+        """Raises if a fingerprint was never published, now that all posts have a response."""
         assert self._posted == self._published, f"never published: {sorted(self._posted - self._published)}"
 
 
@@ -130,31 +129,31 @@ def _sustained(store: str, place: Place, effort: Effort) -> Figures:
         seconds = effort.seconds * SUSTAINED
         with _busy({"client": getpid()} | {f"worker {number}": pid for number, pid in enumerate(workers, 1)}):
             rates = interleave({"posts": lambda: loop.run(_rate(traffic, senders, seconds))}, effort.repetitions)
-    tell(rates)
+    print_medians(rates)
     return {f"alerts.{store}.per_s": rates["posts"]}
 
 
 @contextmanager
 def _busy(pids: dict[str, int]) -> Iterator[None]:
-    """Tells how busy each of these processes was meanwhile."""
+    """Prints how busy each of these processes was while the body ran."""
     if not Path("/proc/self/stat").exists():
         yield
         return
     begun, before = perf_counter(), {name: _cpu_seconds(pid) for name, pid in pids.items()}
     yield
     took = perf_counter() - begun
-    tell({name: [(_cpu_seconds(pid) - before[name]) / took * 100] for name, pid in pids.items()}, " % busy")
+    print_medians({name: [(_cpu_seconds(pid) - before[name]) / took * 100] for name, pid in pids.items()}, " % busy")
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Seconds that the process has worked so far."""
+    """Returns the CPU seconds that the process has used."""
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / sysconf("SC_CLK_TCK")
 
 
 @contextmanager
 def _served(server: Valkey | Postgres, folder: Path) -> Iterator[tuple[int, list[int]]]:
-    """The port of a service, and its workers, each on a core of its own as far as there are."""
+    """Runs a service; yields its port and the pids of its workers, each pinned to its own core if there are enough."""
     digest = hashlib.sha256(TOKEN.encode()).hexdigest()
     flags = ("--url", server.url, "--data-url", data_url(server, folder), "--workers", str(WORKERS))
     with Process(folder, *flags, "--set", f"tokens=sender:write:{digest}") as service:
@@ -170,14 +169,14 @@ def _served(server: Valkey | Postgres, folder: Path) -> Iterator[tuple[int, list
 
 
 def _workers(log: Path) -> list[int]:
-    """The workers of this service, once its log says of all that they serve: else the first would get all senders."""
+    """Returns the pids of the workers once all of them serve: else the first would get all connections."""
     ends = monotonic() + READY_WITHIN
     while monotonic() < ends:
-        said = log.read_text()
-        if said.count("Application startup complete") == WORKERS:
-            return [int(pid) for pid in re.findall(r"Started server process \[(\d+)\]", said)]
+        lines = log.read_text()
+        if lines.count("Application startup complete") == WORKERS:
+            return [int(pid) for pid in re.findall(r"Started server process \[(\d+)\]", lines)]
         sleep(0.05)
-    raise LeftOut(f"{WORKERS} workers did not start within {READY_WITHIN:g} s")
+    raise Skipped(f"{WORKERS} workers did not start within {READY_WITHIN:g} s")
 
 
 _AGAINST = "posts per second, 1 in 10 published; 2 workers, one on either core"

@@ -1,4 +1,4 @@
-"""python -m bench.bare_http --port N: starlette and msgspec, and nothing else: reads a body, writes one."""
+"""python -m bench.bare_http --port N: only starlette and msgspec; reads a JSON body and writes one."""
 
 import argparse
 
@@ -10,15 +10,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 
-class Asked(msgspec.Struct):
-    """As much as a lock is asked for with."""
+class Acquire(msgspec.Struct):
+    """As many fields as the request for a lock has."""
 
     key: str
     ttl: float
     wait: float
 
 
-_decoder = msgspec.json.Decoder(Asked)
+_decoder = msgspec.json.Decoder(Acquire)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -27,7 +27,7 @@ async def _echo(request: Request) -> Response:
 
 
 def main() -> None:
-    """Serves until it is ended."""
+    """Serves until the process is terminated."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     app = Starlette(routes=[Route("/echo", _echo, methods=["POST"])])

@@ -15,12 +15,12 @@ import redis
 
 import solely
 
-from .harness import Case, Effort, Figures, Goal, LeftOut, Place, interleave, rates, ratios, tell, valkey
+from .harness import Case, Effort, Figures, Goal, Place, Skipped, interleave, print_medians, rates, ratios, valkey
 from .postgres import postgres
 from .workers import Loop, thread_rate
 
 PROCESSES, CALLERS = 4, 250  # of each process: 1,000 in all
-WORK = 0.3  # seconds that the winner of a burst works: by then every caller has asked
+WORK = 0.3  # seconds that the winner of a burst works: by then every caller has requested the claim
 RESERVERS, RESERVES = 20, 100  # tasks, and reservations of each, per repetition
 
 
@@ -29,12 +29,12 @@ def _charge(amount: int) -> dict[str, int]:
 
 
 def _powertools(client: "redis.Redis") -> Callable[[str], object]:
-    os.environ.setdefault("AWS_DEFAULT_REGION", "eu-west-1")  # its import asks for one; nothing is sent there
+    os.environ.setdefault("AWS_DEFAULT_REGION", "eu-west-1")  # its import requires one; nothing is sent there
     try:
         peer = importlib.import_module("aws_lambda_powertools.utilities.idempotency")
         store = importlib.import_module("aws_lambda_powertools.utilities.idempotency.persistence.redis")
     except ImportError as missing:
-        raise LeftOut(f"{missing.name} is not installed") from None
+        raise Skipped(f"{missing.name} is not installed") from None
 
     def charge(*, order: str) -> dict[str, int]:
         return _charge(len(order))
@@ -86,15 +86,15 @@ def _replay_cached(place: Place, effort: Effort) -> Figures:
 
 
 async def _burst(url: str, key: str) -> tuple[list[float], float, int]:
-    """When each caller of this process had the value, when the winner (if it is here) published, and the ops asked."""
-    asked, published = 0, 0.0
+    """Returns when each caller here got the value, when the winner published (0 if it is elsewhere), and the ops."""
+    performed, published = 0, 0.0
     async with solely.AsyncClient(url) as once:
         await once.check()
         perform = once._store.perform
 
         def counting(ops: Any) -> Any:
-            nonlocal asked
-            asked += len(ops)
+            nonlocal performed
+            performed += len(ops)
             return perform(ops)
 
         once._store.perform = counting  # type: ignore[method-assign]
@@ -110,7 +110,7 @@ async def _burst(url: str, key: str) -> tuple[list[float], float, int]:
             return perf_counter()
 
         moments = await asyncio.gather(*(caller() for _ in range(CALLERS)))
-    return list(moments), published, asked
+    return list(moments), published, performed
 
 
 def _run_burst(url: str, key: str) -> tuple[list[float], float, int]:
@@ -122,11 +122,11 @@ def _bursts(place: Place, effort: Effort) -> Figures:
     shares: list[float] = []
     with valkey(place) as server, multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
         for number in range(effort.repetitions):
-            told = pool.starmap(_run_burst, [(server.url, f"burst-{number}")] * PROCESSES, chunksize=1)
-            (published,) = [moment for _, moment, _ in told if moment]
-            losers.append(median(at - published for moments, _, _ in told for at in moments) * 1000)
-            shares.append(sum(asked for _, _, asked in told) / (PROCESSES * CALLERS))
-    tell({"loser p50 µs": [each * 1000 for each in losers]}, unit="")
+            results = pool.starmap(_run_burst, [(server.url, f"burst-{number}")] * PROCESSES, chunksize=1)
+            (published,) = [moment for _, moment, _ in results if moment]
+            losers.append(median(at - published for moments, _, _ in results for at in moments) * 1000)
+            shares.append(sum(performed for _, _, performed in results) / (PROCESSES * CALLERS))
+    print_medians({"loser p50 µs": [each * 1000 for each in losers]}, unit="")
     return {"claim.redis.1000x4.loser_p50_ms": losers, "claim.redis.1000x4.store_ops_per_caller": shares}
 
 

@@ -1,8 +1,8 @@
-"""python -m bench.conformance: the conformance suite of HTTP idempotency, on ours and on public peers, as seen.
+"""python -m bench.conformance: runs the HTTP idempotency conformance suite on our middleware and on public peers.
 
-One service (tests/http/service.py) behind uvicorn, with one middleware after the other before it. Every peer is set up
-as its options allow to come nearest to the checks: key required, scope by Authorization, the replay header's name,
-sizes; and on Valkey, where it has a store for that.
+One service (tests/http/service.py) runs behind uvicorn with each middleware in turn. Every peer is configured to come
+as close to the checks as its options allow: key required, scope by Authorization, the replay header's name, sizes; and
+on Valkey if it supports Redis.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ PEERS: dict[str, Callable[[App, str], AbstractAsyncContextManager[App]]] = {
 
 
 def main() -> int:
-    """Prints the table; 0 if ours passed everything."""
+    """Prints the table; returns 0 if our middleware passed every check."""
     logging.disable(logging.CRITICAL)  # handlers fail on purpose
-    warnings.simplefilter("ignore")  # what peers say about themselves
+    warnings.simplefilter("ignore")  # of the peers
     results = {}
     for name, opened in PEERS.items():
         print(name, file=sys.stderr, flush=True)

@@ -1,11 +1,11 @@
-"""Handoffs: one key that many want; each holds it for a millisecond and passes it on. Fast only counts if fair."""
+"""Handoffs: many workers contend for one key; each holds it for a millisecond and passes it on, fast and fairly."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
 
 import solely
 
-from .harness import Case, Effort, Figures, Goal, Place, interleave, ratios, tell, valkey
+from .harness import Case, Effort, Figures, Goal, Place, interleave, print_medians, ratios, valkey
 from .peers import TTL, RawConnection
 from .processes import Fleet, open_ours, open_python_redis_lock
 from .workers import Loop, fairness, task_turns
@@ -24,10 +24,10 @@ def _tasks(place: Place, effort: Effort) -> Figures:
                 await hold()
 
         async def raw_blpop(number: int, hold: Callable[[], Awaitable[object]]) -> None:
-            token = await connections[number].ask("BLPOP", "token", int(TTL))
+            token = await connections[number].send("BLPOP", "token", int(TTL))
             assert token is not None
             await hold()
-            await connections[number].ask("LPUSH", "token", 1)
+            await connections[number].send("LPUSH", "token", 1)
 
         server.ask("LPUSH", "token", 1)
         sides = {turn.__name__: partial(run_tasks, loop, turn, effort.handoff_seconds) for turn in (ours, raw_blpop)}
@@ -36,7 +36,7 @@ def _tasks(place: Place, effort: Effort) -> Figures:
 
 
 def run_tasks(loop: Loop, turn: Callable[..., Awaitable[object]], seconds: float) -> list[int]:
-    """How many turns each of the tasks had."""
+    """Returns how many turns each of the tasks had."""
     return loop.run(task_turns(turn, TASKS, seconds))
 
 
@@ -55,9 +55,9 @@ def _processes(place: Place, effort: Effort) -> Figures:
 
 
 def figures(key: str, turns: dict[str, list[list[int]]], effort: Effort) -> Figures:
-    """The two figures of a handoff: its rate against the peer's, and its fairness."""
+    """Returns the two figures of a handoff: its rate compared with the peer's, and its fairness."""
     rates = {name: [sum(each) / effort.handoff_seconds for each in counts] for name, counts in turns.items()}
-    tell(rates)
+    print_medians(rates)
     ours, peer = turns
     return {
         f"{key}.vs_{peer}": ratios(rates[ours], rates[peer]),

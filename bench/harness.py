@@ -1,4 +1,4 @@
-"""How every figure is measured: sides in turn within one run, each on the cores that the table names."""
+"""How every figure is measured: both sides alternate within one run, each on the cores that the table names."""
 
 import gc
 import os
@@ -20,7 +20,7 @@ class Place(StrEnum):
 
     TOGETHER = "one core"
     APART = "client | server"
-    CLIENT_ONLY = "one context, no server"
+    CLIENT_ONLY = "one core, no server"
 
 
 class Goal(NamedTuple):
@@ -44,17 +44,17 @@ class Effort(NamedTuple):
     handoff_seconds: float
 
 
-# The least that a median can stand on is 5 (7 for handoffs, which vary more). A slice of 0.4 s is some thousand pairs,
-# and a second of handoffs gives each of 20 workers some 40 turns, so that one turn more or less is 2 %.
+# A median needs at least 5 values (7 for handoffs, which vary more). A slice of 0.4 s is about a thousand pairs, and a
+# second of handoffs gives each of 20 workers about 40 turns, so that one turn more or less is 2 %.
 FULL = Effort(repetitions=7, handoffs=7, seconds=0.4, handoff_seconds=1.0)
 QUICK = Effort(repetitions=3, handoffs=3, seconds=0.1, handoff_seconds=0.3)
 
 
-Figures = dict[str, list[float]]  # of each repetition, by key
+Figures = dict[str, list[float]]  # by key: the figure of each repetition
 
 
-class LeftOut(Exception):
-    """A case cannot be measured here: its text says what is missing."""
+class Skipped(Exception):
+    """A case cannot run here; the text says what is missing."""
 
 
 class Case(NamedTuple):
@@ -82,11 +82,11 @@ class Row(NamedTuple):
 
 
 def interleave(sides: Mapping[str, Callable[[], T]], repetitions: int) -> dict[str, list[T]]:
-    """Each side's results. Sides take turns, so that a noisy second hurts all; the first round only warms up."""
+    """Returns each side's results. Sides alternate, so that noise affects all of them; the first round is a warm-up."""
     results: dict[str, list[T]] = {name: [] for name in sides}
     for repetition in range(repetitions + 1):
         for name, measure in sides.items():
-            gc.collect()  # nobody pays for another's garbage
+            gc.collect()  # so that no side pays for another's garbage
             result = measure()
             if repetition:
                 results[name].append(result)
@@ -94,25 +94,25 @@ def interleave(sides: Mapping[str, Callable[[], T]], repetitions: int) -> dict[s
 
 
 def rates(sides: Mapping[str, Callable[[], float]], repetitions: int) -> dict[str, list[float]]:
-    """`interleave` for sides that answer a rate; tells the medians on stderr."""
+    """`interleave` for sides that return a rate; prints the medians to stderr."""
     results = interleave(sides, repetitions)
-    tell(results)
+    print_medians(results)
     return results
 
 
-def tell(figures: Mapping[str, Sequence[float]], unit: str = "/s") -> None:
-    """The absolute figures behind a ratio, for whoever watches."""
-    told = ", ".join(f"{name} {median(each):,.0f}{unit}" for name, each in figures.items())
-    print("   ", told, file=sys.stderr, flush=True)
+def print_medians(figures: Mapping[str, Sequence[float]], unit: str = "/s") -> None:
+    """Prints the absolute figures behind a ratio to stderr."""
+    medians = ", ".join(f"{name} {median(each):,.0f}{unit}" for name, each in figures.items())
+    print("   ", medians, file=sys.stderr, flush=True)
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Ours to theirs, each repetition against its neighbour in time."""
+    """Returns ours divided by theirs for each repetition."""
     return [mine / other for mine, other in zip(ours, theirs, strict=True)]
 
 
 def run(case: Case, effort: Effort) -> list[Row]:
-    """The rows of a case, measured with this process on the client's context."""
+    """Measures a case with this process on the client's core, and returns its rows."""
     pin(os.getpid(), 0)
     figures = case.measure(case.place, effort)
     place = where(case.place)
@@ -125,22 +125,22 @@ CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
 
 
 def pin(pid: int, number: int) -> None:
-    """Binds all threads of a process to one of our cores; the only one if there is no second."""
+    """Pins all threads of a process to one of our cores; to the only one if there is no second."""
     if CORES:
         for task in Path(f"/proc/{pid}/task").iterdir():
             os.sched_setaffinity(int(task.name), {CORES[number % len(CORES)]})
 
 
 def where(place: Place) -> str:
-    """The place as it really was on this machine."""
+    """Describes where client and server really ran on this machine."""
     if not CORES:
-        return "not pinned: this system cannot"
-    return "one context: there is no second" if place is Place.APART and len(CORES) == 1 else str(place)
+        return "not pinned: not supported here"
+    return "one core: there is no second" if place is Place.APART and len(CORES) == 1 else str(place)
 
 
 @contextmanager
 def valkey(place: Place) -> Iterator[Valkey]:
-    """A fresh server on the core that the place says."""
+    """Starts a new server on the core that the place requires."""
     with Valkey() as server:
         pin(server.pid, 1 if place is Place.APART else 0)
         yield server

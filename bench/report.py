@@ -1,4 +1,4 @@
-"""What a run shows: a table for people, one flat object for programs."""
+"""The output of a run: a table for people, one flat JSON object for programs."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ HEAD = ("key", "median", "range", "goal", "", "pinned", "compared with")
 
 
 def table(rows: Sequence[Row]) -> str:
-    """One line per figure; a missed goal says so."""
+    """Returns one line per figure, with "MISSED" after a missed goal."""
     lines = [HEAD, *(_cells(row) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
@@ -28,5 +28,5 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def flat_json(rows: Sequence[Row]) -> str:
-    """The medians by key."""
+    """Returns the medians by key."""
     return json.dumps({row.goal.key: round(row.figure, 3) for row in rows})

@@ -1,7 +1,7 @@
-"""Scale: pairs per second with a million entries in the store, against a thousand.
+"""Scale: pairs per second with a million entries in the store, compared with a thousand.
 
-Of the entries, one in fifty is a held lock and the others are marks: who has a million entries remembers much and holds
-little. The pairs are of random keys among those locks.
+One in fifty entries is a held lock and the others are marks: a store with a million entries has many marks and few
+locks. The pairs use random keys among those locks.
 """
 
 import os
@@ -21,7 +21,7 @@ from .workers import thread_rate
 
 FEW, MANY = 1_000, 1_000_000
 HELD = 50  # one in so many entries is a lock
-LASTS = 86_400.0  # seconds: longer than any run, so that nothing is swept meanwhile
+LASTS = 86_400.0  # seconds: longer than any run, so that nothing expires during it
 
 
 @contextmanager
@@ -43,10 +43,12 @@ def _sqlite_url(place: Place) -> Iterator[str]:
 
 
 def _fill(url: str, entries: int) -> None:
-    """Puts that many entries into the store, scattered among each other, the locks among those that are measured."""
+    """Writes that many entries with random names, locks and marks mixed."""
     store = open_store(url)
     names = sorted(os.urandom(8).hex() for _ in range(entries))
-    scattered = names[::2] + names[1::2]  # two passes in order: quick, and a b-tree has room as after random arrival
+    scattered = (
+        names[::2] + names[1::2]
+    )  # two sorted passes: fast, and pages of a b-tree are as full as after random inserts
     owner = os.urandom(16).hex()
     for begin in range(0, entries, MAX_BATCH):
         portion = enumerate(scattered[begin : begin + MAX_BATCH], begin)

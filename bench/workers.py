@@ -1,4 +1,4 @@
-"""Workers that do one thing again and again for a while: threads or tasks of this process."""
+"""Workers that repeat one thing for a while: threads or tasks of this process."""
 
 import asyncio
 import threading
@@ -9,11 +9,11 @@ from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
-HOLD = 0.001  # seconds that a turn of a handoff lasts: short, so that passing the key on is what is measured
+HOLD = 0.001  # seconds that a turn of a handoff lasts: short, so that mostly the handoff is measured
 
 
 class Loop:
-    """An event loop for the asyncio sides of a case, which closes what was entered in it."""
+    """An event loop for the asyncio sides of a case; it exits the context managers that were entered in it."""
 
     def __enter__(self) -> Self:
         self._runner = asyncio.Runner()
@@ -32,7 +32,7 @@ class Loop:
 
 
 def thread_rate(work: Callable[[str], object], workers: int, seconds: float) -> float:
-    """Calls of `work` per second by that many threads, each with a key of its own; one works in the caller's thread."""
+    """Returns the calls of `work` per second by that many threads (one is the caller's), each with its own key."""
     counts = [0] * workers
 
     def loop(number: int) -> None:
@@ -53,7 +53,7 @@ def thread_rate(work: Callable[[str], object], workers: int, seconds: float) -> 
 
 
 async def task_rate(work: Callable[[str], Awaitable[object]], workers: int, seconds: float) -> float:
-    """Calls of `work` per second by that many tasks, each with a key of its own."""
+    """Returns the calls of `work` per second by that many tasks, each with its own key."""
     counts = [0] * workers
 
     async def loop(number: int) -> None:
@@ -68,11 +68,11 @@ async def task_rate(work: Callable[[str], Awaitable[object]], workers: int, seco
     return sum(counts) / (perf_counter() - begun)
 
 
-Turn = Callable[[Callable[[], object]], object]  # takes the key, calls what it is given, and lets the key go
+Turn = Callable[[Callable[[], object]], object]  # acquires the key, calls its argument, and releases the key
 
 
 def thread_turns(turn: Turn, workers: int, begin: float, seconds: float) -> list[int]:
-    """How many turns each of the threads had from `begin` on (of perf_counter, which processes share)."""
+    """Returns how many turns each thread had from `begin` on (a time of perf_counter, which all processes share)."""
     counts = [0] * workers
     end = begin + seconds
 
@@ -97,7 +97,7 @@ AsyncTurn = Callable[[int, Callable[[], Awaitable[object]]], Awaitable[object]] 
 
 
 async def task_turns(turn: AsyncTurn, workers: int, seconds: float) -> list[int]:
-    """How many turns each of the tasks had."""
+    """Returns how many turns each of the tasks had."""
     counts = [0] * workers
     end = perf_counter() + seconds
 
@@ -114,5 +114,5 @@ async def task_turns(turn: AsyncTurn, workers: int, seconds: float) -> list[int]
 
 
 def fairness(turns: list[int]) -> float:
-    """Fewest turns to most: 1 if all workers had as many."""
+    """Returns the fewest turns divided by the most: 1 if all workers had equally many."""
     return min(turns) / max(turns)

@@ -1,1 +1,1 @@
-"""Kills a store's server again and again under load, and judges from the workers' diaries whether a promise broke."""
+"""Kills a store's server repeatedly under load, and checks by what the workers observed that no promise broke."""

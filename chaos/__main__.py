@@ -1,21 +1,21 @@
-"""python -m chaos: kills each store's server under load; the table goes to stderr, with --json an object to stdout."""
+"""python -m chaos: kills each store's server under load; prints a table to stderr and, with --json, JSON to stdout."""
 
 import argparse
 import json
 import sys
 
-from .conductor import SERVERS, Plan, conduct
+from .runner import SERVERS, Plan, run
 from .verdict import Verdict
 
 
 def main() -> int:
-    """0 if every promise held, 1 if one was broken."""
+    """Returns 0 if every promise held, 1 if one was broken."""
     options = _options()
     verdicts = {}
     plan = Plan(options.processes, options.seconds, options.kills, options.seed)
     for store in options.store or SERVERS:
         print(f"{store}: {plan}", file=sys.stderr)
-        verdicts[store] = conduct(SERVERS[store](), plan)
+        verdicts[store] = run(SERVERS[store](), plan)
     print(table(verdicts), file=sys.stderr)
     if options.json:
         print(json.dumps({store: verdict._asdict() for store, verdict in verdicts.items()}))
@@ -23,7 +23,7 @@ def main() -> int:
 
 
 def table(verdicts: dict[str, Verdict]) -> str:
-    """One line per figure, one column per store."""
+    """Returns a table with one line per figure and one column per store."""
     figures = [name for name in Verdict._fields if name != "errors"]
     errors = sorted({error for verdict in verdicts.values() for error in verdict.errors})
     lines = [
@@ -58,7 +58,7 @@ def _options() -> argparse.Namespace:
         "--seed",
         type=int,
         default=Plan._field_defaults["seed"],
-        help="draws the moments of the kills and the workers' turns",
+        help="of the random times of the kills and the workers' turns",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object by store on stdout")
     return parser.parse_args()

@@ -1,1 +1,1 @@
-"""Small services that take each order once, on four frameworks. Each is run by the tests, behind a real server."""
+"""Small services that process each order once, on four frameworks. The tests run each behind a real server."""

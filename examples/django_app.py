@@ -1,4 +1,4 @@
-"""Django: an order is taken once per Idempotency-Key. In a project of yours, only the last statement is new (wsgi.py).
+"""Django: an order is processed once per Idempotency-Key. In your project, only the last statement is new (wsgi.py).
 
     SOLELY_URL=redis://localhost waitress-serve --listen=127.0.0.1:8000 examples.django_app:app
     curl -d '{"item": "tea"}' -H 'Authorization: Bearer one' -H 'Idempotency-Key: "7f3c"' localhost:8000/orders
@@ -10,7 +10,7 @@ import json
 import secrets
 
 from django.conf import settings
-from django.context.wsgi import get_wsgi_application
+from django.core.wsgi import get_wsgi_application
 from django.http import HttpRequest, JsonResponse
 from django.urls import path
 from django.views.decorators.http import require_POST
@@ -18,7 +18,7 @@ from django.views.decorators.http import require_POST
 import solely
 from solely.integrations.wsgi import IdempotencyMiddleware, Rules
 
-CUSTOMERS = {"Bearer one": "ann", "Bearer two": "bob"}  # the middleware stands before Django's own authentication
+CUSTOMERS = {"Bearer one": "ann", "Bearer two": "bob"}  # the middleware runs before Django's own authentication
 
 settings.configure(
     ALLOWED_HOSTS=["localhost", "127.0.0.1"],

@@ -1,4 +1,4 @@
-"""FastAPI: an order is taken once per Idempotency-Key.
+"""FastAPI: an order is processed once per Idempotency-Key.
 
     SOLELY_URL=redis://localhost uvicorn examples.fastapi_app:app
     curl -d '{"item": "tea"}' -H 'Content-Type: application/json' -H 'Authorization: Bearer one' \\
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 import solely
 from solely.integrations.asgi import IdempotencyMiddleware, Rules
 
-CUSTOMERS = {"Bearer one": "ann", "Bearer two": "bob"}  # your authentication; middleware outside of ours may do it too
+CUSTOMERS = {"Bearer one": "ann", "Bearer two": "bob"}  # your authentication; a middleware around ours may do it too
 
 once = solely.AsyncClient()  # the store that SOLELY_URL names
 
@@ -48,7 +48,7 @@ class Taken(BaseModel):
 @app.post("/orders", status_code=201)
 async def take_order(order: Order, request: Request) -> Taken:
     claim = request.scope["solely.claim"]
-    await claim.ensure(1.0)  # before a side effect that cannot be undone: nobody else has taken over
+    await claim.ensure(1.0)  # before an irreversible side effect: raises if another process has taken over
     return Taken(id=secrets.token_hex(8), order=order, attempt=claim.attempt)
 
 

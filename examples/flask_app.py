@@ -1,4 +1,4 @@
-"""Flask: an order is taken once per Idempotency-Key.
+"""Flask: an order is processed once per Idempotency-Key.
 
     SOLELY_URL=redis://localhost waitress-serve --listen=127.0.0.1:8000 examples.flask_app:app
     curl -d '{"item": "tea"}' -H 'Content-Type: application/json' -H 'Authorization: Bearer one' \\
@@ -13,7 +13,7 @@ from flask import Flask, request
 import solely
 from solely.integrations.wsgi import IdempotencyMiddleware, Rules
 
-CUSTOMERS = {"Bearer one": "ann", "Bearer two": "bob"}  # your authentication; middleware outside of ours may do it too
+CUSTOMERS = {"Bearer one": "ann", "Bearer two": "bob"}  # your authentication; a middleware around ours may do it too
 
 app = Flask(__name__)
 app.wsgi_app = IdempotencyMiddleware(  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Starlette: an order is taken once per Idempotency-Key.
+"""Starlette: an order is processed once per Idempotency-Key.
 
 SOLELY_URL=redis://localhost uvicorn examples.starlette_app:app
 curl -d '{"item": "tea"}' -H 'Authorization: Bearer one' -H 'Idempotency-Key: "7f3c"' localhost:8000/orders
@@ -17,7 +17,7 @@ from starlette.routing import Route
 import solely
 from solely.integrations.asgi import IdempotencyMiddleware, Rules
 
-CUSTOMERS = {"Bearer one": "ann", "Bearer two": "bob"}  # your authentication; middleware outside of ours may do it too
+CUSTOMERS = {"Bearer one": "ann", "Bearer two": "bob"}  # your authentication; a middleware around ours may do it too
 
 once = solely.AsyncClient()  # the store that SOLELY_URL names
 

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from solely.stores import Store
-from solely.testing.face import Looped
+from solely.testing.harness import BlockingAdapter
 
 
 @contextmanager
@@ -17,16 +17,16 @@ def opening_stores(face: str, scheme: Any, *, timeout: float) -> Iterator[Callab
         if face == "blocking":
             opened.append(scheme.open_blocking(url, clock=None, timeout=timeout))
         else:
-            opened.append(Looped(lambda: scheme.open_async(url, clock=None, timeout=timeout)))
+            opened.append(BlockingAdapter(lambda: scheme.open_async(url, clock=None, timeout=timeout)))
         return opened[-1]  # type: ignore[no-any-return]
 
     yield open_store
     for store in opened:
         store.close()
-        if isinstance(store, Looped):
+        if isinstance(store, BlockingAdapter):
             store.stop()
 
 
 def underlying(store: Any) -> Any:
     """The store itself, of either face."""
-    return store._store if isinstance(store, Looped) else store
+    return store._store if isinstance(store, BlockingAdapter) else store

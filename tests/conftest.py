@@ -19,7 +19,7 @@ from tests.mongo_server import Mongod, mongod_path
 from tests.postgres_server import DEBIAN_POSTGRES, PYPI_POSTGRES, Postgres
 from tests.servers import DEBIAN_REDIS, Valkey, ValkeyCluster, ValkeySentinel
 
-pytest.register_assert_rewrite("solely.testing.contract", "solely.testing.promises", "solely.testing.face")
+pytest.register_assert_rewrite("solely.testing.contract", "solely.testing.promises", "solely.testing.harness")
 
 IN_CI = os.environ.get("CI") == "true"
 

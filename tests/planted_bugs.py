@@ -1,4 +1,4 @@
-"""Bugs that a lock library could have, each planted where it would really be made, for the simulator to find.
+"""Bugs that a lock library could have, each planted where a programmer would make it, for the simulator to find.
 
 Each is a context manager: `python -m solely.testing.simulator --seed 0 --seeds 50 --bug tests.planted_bugs:no_revoke`.
 """
@@ -28,8 +28,8 @@ Plant = Callable[[], Planted]
 BUGS: dict[str, Plant] = {}
 
 
-def into(bugs: dict[str, Plant]) -> Callable[[Plant], Plant]:
-    """Enters what it decorates there."""
+def register_in(bugs: dict[str, Plant]) -> Callable[[Plant], Plant]:
+    """Returns a decorator that adds its function to `bugs`."""
 
     def bug(plant: Plant) -> Plant:
         bugs[plant.__name__] = plant
@@ -38,12 +38,12 @@ def into(bugs: dict[str, Plant]) -> Callable[[Plant], Plant]:
     return bug
 
 
-bug = into(BUGS)
+bug = register_in(BUGS)
 
 
 @bug
 def get_then_set() -> Planted:
-    """Acquire reads, then writes 5 ms later: who took the key in between is overwritten."""
+    """Acquire reads, then writes 5 ms later, and overwrites an owner that took the key in between."""
     right = Memory._acquire
 
     def acquire(self: Memory, op: Acquire, now: t.Now, hints: list[tuple[str, str]]) -> Entry:
@@ -60,8 +60,8 @@ def release_without_owner() -> Planted:
     """Release deletes the key, whoever holds it."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
-        return right(record, op._replace(owner=record.owner or op.owner), now, told, born)
+    def release(record: t.Record, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]) -> Released:
+        return right(record, op._replace(owner=record.owner or op.owner), now, notified, born)
 
     return patch.object(t, "release", release)
 
@@ -81,7 +81,7 @@ def client_clock() -> Planted:
 
 @bug
 def fence_in_the_expiring_key() -> Planted:
-    """The fence is a field of the entry, and begins at 1 again when that is gone."""
+    """The fence is a field of the entry, and starts at 1 again when the entry has expired."""
 
     def acquire(self: Memory, op: Acquire, now: t.Now, hints: list[tuple[str, str]]) -> Entry:
         record = self._get(op.key, now)
@@ -94,11 +94,11 @@ def fence_in_the_expiring_key() -> Planted:
 
 @bug
 def no_revoke() -> Planted:
-    """A compensating release does not revoke: the late acquire that it overtook takes the key."""
+    """A compensating release does not revoke, so a late acquire that it overtook takes the key."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
-        return right(record, op._replace(revoke=False), now, told, born)
+    def release(record: t.Record, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]) -> Released:
+        return right(record, op._replace(revoke=False), now, notified, born)
 
     return patch.object(t, "release", release)
 
@@ -108,45 +108,45 @@ def clear_removes_the_successor() -> Planted:
     """Clear compares no fence."""
     right = t.clear
 
-    def clear(record: t.Record, op: Clear, now: t.Now, told: list[str]) -> bool:
-        return right(record, op._replace(fence=record.fence), now, told)
+    def clear(record: t.Record, op: Clear, now: t.Now, notified: list[str]) -> bool:
+        return right(record, op._replace(fence=record.fence), now, notified)
 
     return patch.object(t, "clear", clear)
 
 
 @bug
 def false_release_answer() -> Planted:
-    """Release says "released" although the time had run out."""
+    """Release returns "released" although the hold had expired."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
-        right(record, op, now, told, born)
+    def release(record: t.Record, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]) -> Released:
+        right(record, op, now, notified, born)
         return Released.RELEASED
 
     return patch.object(t, "release", release)
 
 
 @bug
-def loss_is_told_as_released() -> Planted:
-    """An owner that is neither current nor gone was released: also where all data was lost since."""
+def loss_is_reported_as_released() -> Planted:
+    """Release returns "released" for every unknown owner, even if the store has lost all data since."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
-        return right(record, op._replace(fence=0), now, told, born)
+    def release(record: t.Record, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]) -> Released:
+        return right(record, op._replace(fence=0), now, notified, born)
 
     return patch.object(t, "release", release)
 
 
 @bug
-def nobody_knows_how_old_the_data_is() -> Planted:
-    """A release that is repeated after no answer finds nothing: that is taken for its first copy's success, although
-    the store has lost its data in between."""
+def age_of_the_data_is_ignored() -> Planted:
+    """A release that is repeated because it got no answer finds nothing, and takes that for the success of its first
+    copy, although the store has lost its data in between."""
     return patch.object(t, "is_lost", lambda fence, born: False)
 
 
 @bug
 def hint_before_the_wait_is_lost() -> Planted:
-    """A wake-up is not remembered for who does not sleep yet."""
+    """A wake-up is lost if its waiter does not sleep yet."""
     right = SimulatedRun.wake
 
     def wake(self: SimulatedRun) -> None:
@@ -157,8 +157,8 @@ def hint_before_the_wait_is_lost() -> Planted:
 
 
 @bug
-def error_spoils_its_neighbours() -> Planted:
-    """A batch stops at its first error: all ops behind it fail alike."""
+def error_fails_the_rest_of_the_batch() -> Planted:
+    """A batch stops at its first error: all later ops get the same error."""
 
     def perform(self: Memory, batch: Sequence[Op]) -> list[Reply | StoreError]:
         hints: list[tuple[str, str]] = []
@@ -175,7 +175,7 @@ def error_spoils_its_neighbours() -> Planted:
 
 @bug
 def renewal_revives() -> Planted:
-    """Renew extends a lease that has run out."""
+    """Renew extends an expired lease."""
 
     def renew(record: t.Record, op: Renew, now: t.Now) -> None:
         if record.state is State.HELD and record.owner == op.owner:
@@ -186,7 +186,7 @@ def renewal_revives() -> Planted:
 
 @bug
 def renewal_shortens() -> Planted:
-    """Renew sets the time, even to less than the holder relies on."""
+    """Renew sets the expiry, even to an earlier time than the holder relies on."""
 
     def renew(record: t.Record, op: Renew, now: t.Now) -> None:
         if record.state is State.HELD and record.owner == op.owner and now.lease < record.until:
@@ -197,7 +197,7 @@ def renewal_shortens() -> Planted:
 
 @bug
 def deadline_from_the_reply() -> Planted:
-    """The holder counts its time from when the answer came."""
+    """The holder's deadline runs from when the reply arrived."""
     right = SimulatedRun.answered
 
     def answered(self: SimulatedRun, turn: int, answer: Any) -> None:
@@ -210,13 +210,13 @@ def deadline_from_the_reply() -> Planted:
 
 @bug
 def no_drift_allowance() -> Planted:
-    """The holder trusts its clock to run as fast as the store's."""
+    """The holder assumes that its clock runs as fast as the store's."""
     return patch.multiple(hold, deadline=lambda sent, left: sent + left)
 
 
 @bug
 def repeat_is_granted_anew() -> Planted:
-    """A repeated acquire of the holder gets a new fence and more time."""
+    """A repeated acquire of the holder gets a new fence and a new ttl."""
     right = t.acquire
 
     def acquire(record: t.Record, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
@@ -234,21 +234,21 @@ def never_looks_again() -> Planted:
 
 
 @bug
-def offer_never_lapses() -> Planted:
-    """A key that was offered to a waiter stays closed to all others, even if that one is dead."""
+def offer_never_expires() -> Planted:
+    """A key that was offered to a waiter stays closed to all others, even if that waiter is dead."""
     return patch.object(t, "_OFFER", t.us(3600.0))
 
 
 @bug
 def lock_all_in_any_order() -> Planted:
-    """Several keys are taken in whatever order they come."""
+    """Several keys are taken in the order of the call, not sorted."""
     calls = count()
     return patch.object(locks, "sorted", lambda keys: sorted(keys, reverse=next(calls) % 2 == 0), create=True)
 
 
 @bug
 def mark_without_owner() -> Planted:
-    """A repeated mark of the first caller is answered as seen: nobody does the work."""
+    """A repeated mark of the first caller returns "seen": nobody does the work."""
     right = t.mark
 
     def mark(record: t.Record, op: Mark, now: t.Now, next_fence: Callable[[], int]) -> bool:
@@ -259,7 +259,7 @@ def mark_without_owner() -> Planted:
 
 @bug
 def check_then_insert_mark() -> Planted:
-    """Mark looks, then inserts 5 ms later: two who look at the same time are both first."""
+    """Mark checks, then inserts 5 ms later: two callers that check at the same time are both first."""
     right = t.mark
 
     def mark(record: t.Record, op: Mark, now: t.Now, next_fence: Callable[[], int]) -> bool:
@@ -272,7 +272,7 @@ def check_then_insert_mark() -> Planted:
 
 @bug
 def cancelled_without_undoing() -> Planted:
-    """A cancelled flow just ends."""
+    """A cancelled flow ends without compensation."""
 
     def cancel(self: SimulatedRun, cause: BaseException) -> None:
         if not self.over:
@@ -284,8 +284,8 @@ def cancelled_without_undoing() -> Planted:
 
 
 @bug
-def turn_is_not_passed_on() -> Planted:
-    """Who leaves the line of a process does not wake the next."""
+def next_local_waiter_is_not_woken() -> Planted:
+    """A waiter that leaves the local queue of a process does not wake the next."""
 
     def leave(self: Lines, key: str, waiter: Waiter) -> None:
         others = self._others.get(key)

@@ -1,4 +1,4 @@
-"""Bugs that claims could have, each planted where it would really be made, for the simulator to find.
+"""Bugs that claims could have, each planted where a programmer would make it, for the simulator to find.
 
 `python -m solely.testing.simulator --of claims --seed 0 --seeds 50 --bug tests.planted_claim_bugs:unfenced_publish`.
 """
@@ -26,23 +26,23 @@ from solely.model import Entry, Released, State
 from solely.ops import Acquire, Clear, Finish, Read, Release
 from solely.stores import transitions as t
 from solely.testing.simulator import claims
-from tests.planted_bugs import Plant, Planted, cancelled_without_undoing, into, no_revoke, release_without_owner
+from tests.planted_bugs import Plant, Planted, cancelled_without_undoing, no_revoke, register_in, release_without_owner
 
 BUGS: dict[str, Plant] = {
     "release_by_bare_key": release_without_owner,  # a late failure deletes its successor's claim
     "no_revoke": no_revoke,
     "cancelled_without_undoing": cancelled_without_undoing,
 }
-bug = into(BUGS)
+bug = register_in(BUGS)
 
 
 @bug
 def unfenced_publish() -> Planted:
-    """Publish writes the result under the key, whoever has it."""
+    """Publish writes the result under the key, whichever owner holds it."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, told: list[str]) -> None:
-        right(record, op._replace(owner=record.owner or op.owner), now, told)
+    def finish(record: t.Record, op: Finish, now: t.Now, notified: list[str]) -> None:
+        right(record, op._replace(owner=record.owner or op.owner), now, notified)
 
     return patch.object(t, "finish", finish)
 
@@ -52,29 +52,29 @@ def late_publish_overwrites() -> Planted:
     """A displaced owner's publish replaces the result of its successor."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, told: list[str]) -> None:
+    def finish(record: t.Record, op: Finish, now: t.Now, notified: list[str]) -> None:
         if record.state is State.DONE and any(displaced.owner == op.owner for displaced in record.gone):
             record.value = op.value
-        right(record, op, now, told)
+        right(record, op, now, notified)
 
     return patch.object(t, "finish", finish)
 
 
 @bug
 def publish_only_while_the_lease_lasts() -> Planted:
-    """A result that comes after its lease ran out is thrown away, although nobody else took the claim."""
+    """A result that arrives after its lease expired is discarded, although nobody else took the claim."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, told: list[str]) -> None:
+    def finish(record: t.Record, op: Finish, now: t.Now, notified: list[str]) -> None:
         if not t._over(record, now):
-            right(record, op, now, told)
+            right(record, op, now, notified)
 
     return patch.object(t, "finish", finish)
 
 
 @bug
 def publish_deletes_and_inserts() -> Planted:
-    """Publish replaces the claim by its result in two steps: in between it is anyone's."""
+    """Publish replaces the claim by its result in two steps: in between anyone can take it."""
     right = publish.finish
 
     def finish(hold: Hold, kept: bytes, keep: float, flights: Flights) -> Flow[Entry]:
@@ -88,7 +88,7 @@ def publish_deletes_and_inserts() -> Planted:
 
 @bug
 def always_published() -> Planted:
-    """The winner is told that its result stands, whatever the store says."""
+    """Publish always reports that the result was accepted, whatever the store replies."""
     right = publish.publish
 
     def publishing(*given: Any) -> Flow[tuple[bool, Done | Entry]]:
@@ -100,18 +100,18 @@ def always_published() -> Planted:
 
 @bug
 def promoted_twice() -> Planted:
-    """When a winner fails, all who wait are told that they are next, and each of them takes the claim."""
+    """When a winner fails, all waiters are woken, and each of them takes the claim."""
     right_release, right_acquire = t.release, t.acquire
     promoted: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
     class Remembered(t.Record):
         __slots__ = ("__weakref__",)
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
+    def release(record: t.Record, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]) -> Released:
         if record.state is State.HELD and record.owner == op.owner:
             promoted[record] = {waiter.client for waiter in record.waiters}
-            told.extend(promoted[record])
-        return right_release(record, op, now, told, born)
+            notified.extend(promoted[record])
+        return right_release(record, op, now, notified, born)
 
     def acquire(record: t.Record, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
         if op.client in promoted.get(record, ()) and record.owner != op.owner:
@@ -125,7 +125,7 @@ def promoted_twice() -> Planted:
 
 @bug
 def owner_is_the_process() -> Planted:
-    """All callers of a process ask under one id: the second one's repeat is answered as the first one's."""
+    """All callers of a process share one owner id: the second caller's acquire counts as a repeat of the first."""
 
     def fresh_owner(self: SimulatedRun) -> str:
         self.owner = f"{self.driver.name}.0"
@@ -137,7 +137,7 @@ def owner_is_the_process() -> Planted:
 
 @bug
 def cache_poisoned_by_a_cancelled_leader() -> Planted:
-    """Whoever shares the question of a caller that is cancelled gets nothing, as if that were the result."""
+    """Callers that share the request of a cancelled caller receive None as the result."""
     right = claim.claim
 
     def claiming_(key: str, terms: lock.LeaseTerms, flights: Flights, *given: Any) -> Flow[Any]:
@@ -153,13 +153,13 @@ def cache_poisoned_by_a_cancelled_leader() -> Planted:
 
 @bug
 def flight_is_never_over() -> Planted:
-    """Who comes later is told what the callers before it were told, however long ago."""
+    """Later callers receive the result of earlier callers of the process, however old it is."""
 
     def settle(self: flight.Flights, key: str, done: Done, left: float) -> bool:
         under_way = self._under_way.get(key)
         if under_way is not None:
             under_way.done = done
-            under_way.callers += 1  # by nobody, who never leaves
+            under_way.callers += 1  # a caller that never leaves
         return under_way is not None
 
     return patch.object(flight.Flights, "settle", settle)
@@ -167,7 +167,7 @@ def flight_is_never_over() -> Planted:
 
 @bug
 def cached_beyond_its_time() -> Planted:
-    """The local cache remembers a result for as long as it likes."""
+    """The local cache keeps a result longer than the store does."""
     right = cache.Cache.add
 
     def add(self: cache.Cache, key: str, left: float, *outcome: Any) -> None:
@@ -184,13 +184,13 @@ def fingerprint_is_not_compared() -> Planted:
 
 @bug
 def retry_counts_as_another_payload() -> Planted:
-    """An identical retry is refused as a mismatch while the first is under way."""
+    """An identical retry is refused as a mismatch while the first request is in flight."""
     return patch.object(claim, "_differs", lambda one, other: bool(one and other))
 
 
 @bug
 def attempts_are_not_counted() -> Planted:
-    """Who takes over from one that died is told that it is the first."""
+    """The successor of a dead winner is counted as the first attempt."""
     right = t.acquire
 
     def acquire(record: t.Record, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
@@ -202,38 +202,38 @@ def attempts_are_not_counted() -> Planted:
 
 
 @bug
-def waiters_are_not_told_of_the_result() -> Planted:
-    """Publish wakes only the first who waits; the others find out when they look again."""
+def only_the_first_waiter_gets_a_hint_of_the_result() -> Planted:
+    """Publish wakes only the first waiter; the others notice when they poll."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, told: list[str]) -> None:
+    def finish(record: t.Record, op: Finish, now: t.Now, notified: list[str]) -> None:
         everyone: list[str] = []
         right(record, op, now, everyone)
-        told.extend(everyone[:1])
+        notified.extend(everyone[:1])
 
     return patch.object(t, "finish", finish)
 
 
 @bug
-def followers_are_not_told_of_the_result() -> Planted:
-    """What the first of a process's line learns stays with it."""
+def result_does_not_wake_other_local_waiters() -> Planted:
+    """The result that one waiter of a process receives does not wake its other waiters."""
     return patch.object(Lines, "wake_all", lambda self, key: None)
 
 
 @bug
 def retry_after_is_ignored() -> Planted:
-    """A failure that asks for a delay lets go at once."""
+    """A failure with a delay releases the key at once."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
-        return right(record, op._replace(delay=0.0), now, told, born)
+    def release(record: t.Record, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]) -> Released:
+        return right(record, op._replace(delay=0.0), now, notified, born)
 
     return patch.object(t, "release", release)
 
 
 @bug
 def reset_whatever_is_there() -> Planted:
-    """Reset removes the key, not the result that the admin saw."""
+    """Reset removes the current entry, not only the result that the admin saw."""
 
     def reset(key: str, is_expected: Callable[[bytes | None], bool]) -> Flow[bool]:
         entry: Entry = yield Read(key)

@@ -1,4 +1,4 @@
-"""Bugs that reservations, limits and the shared breaker could have, each planted where it would really be made.
+"""Bugs that reservations, limits and the shared breaker could have, each planted where a programmer would make it.
 
 `python -m solely.testing.simulator --of reservations --seed 0 --seeds 50 --bug tests.planted_reservation_bugs:NAME`.
 """
@@ -22,18 +22,18 @@ from solely.stores import transitions as t
 from solely.stores.memory import Memory
 from solely.testing.simulator import reservations
 from solely.testing.simulator.network import Network
-from tests.planted_bugs import Plant, Planted, cancelled_without_undoing, into, release_without_owner
+from tests.planted_bugs import Plant, Planted, cancelled_without_undoing, register_in, release_without_owner
 
 BUGS: dict[str, Plant] = {
     "release_by_bare_key": release_without_owner,
     "cancelled_without_undoing": cancelled_without_undoing,
 }
-bug = into(BUGS)
+bug = register_in(BUGS)
 
 
 @bug
 def check_outside_the_step() -> Planted:
-    """Reserve reads whether the key is free, and if so goes on: two who read at the same time both send."""
+    """Reserve reads whether the key is free, then continues: two callers that read at the same time both send."""
     right = reservation.reserve
 
     def reserve(key: str, terms: ReservationTerms, info: str) -> Flow[ReserveReply]:
@@ -53,7 +53,7 @@ def check_outside_the_step() -> Planted:
 
 @bug
 def limit_checked_outside_the_step() -> Planted:
-    """A hit counts, and then enters itself 20 ms later: whoever counts meanwhile does not see it."""
+    """A hit counts the others, then adds itself 20 ms later: hits in between do not see it."""
     right = Memory._hit
 
     def hit(self: Memory, op: Hit, now: t.Now, hints: list[tuple[str, str]]) -> Allowance:
@@ -69,12 +69,12 @@ def limit_checked_outside_the_step() -> Planted:
 
 @bug
 def fixed_windows() -> Planted:
-    """A limit counts from the last full period on: twice as many fit around its turn."""
+    """A limit counts in fixed windows: twice the limit fits around the end of one."""
     right = Memory._hit
 
     def hit(self: Memory, op: Hit, now: t.Now, hints: list[tuple[str, str]]) -> Allowance:
-        turn = now.wall - now.wall % t.us(op.per)
-        self._hits[op.key] = {owner: at for owner, at in self._hits.get(op.key, {}).items() if at >= turn}
+        start = now.wall - now.wall % t.us(op.per)
+        self._hits[op.key] = {owner: at for owner, at in self._hits.get(op.key, {}).items() if at >= start}
         return right(self, op, now, hints)
 
     return patch.object(Memory, "_hit", hit)
@@ -82,7 +82,7 @@ def fixed_windows() -> Planted:
 
 @bug
 def repeated_hit_counts_twice() -> Planted:
-    """A hit that was not answered counts again when it is repeated."""
+    """A hit without an answer counts again when it is repeated."""
     right = Memory._hit
 
     def hit(self: Memory, op: Hit, now: t.Now, hints: list[tuple[str, str]]) -> Allowance:
@@ -96,7 +96,7 @@ def repeated_hit_counts_twice() -> Planted:
 
 @bug
 def group_per_key() -> Planted:
-    """The limit of a group counts each of its keys alone."""
+    """The limit of a group counts each of its keys separately."""
     right = ReservationTerms.hits
 
     def hits(self: ReservationTerms, key: str, owner: str) -> list[Hit]:
@@ -108,7 +108,7 @@ def group_per_key() -> Planted:
 
 @bug
 def hit_not_given_back() -> Planted:
-    """Who is refused by one limit, or cancelled, lets go of the key and leaves its other hit behind."""
+    """A caller that is cancelled or refused by one limit releases the key but leaves its other hit behind."""
 
     def undoing(key: str, owners: list[str], hits: list[Hit], doubtful: bool, keep: float = 0.0) -> list[Any]:
         return [Release(key, owner, doubtful, keep=keep) for owner in owners]
@@ -118,7 +118,7 @@ def hit_not_given_back() -> Planted:
 
 @bug
 def release_keeps_the_hit() -> Planted:
-    """A reservation that is released for a retry has used up its limit all the same."""
+    """A reservation that is released for a retry still counts in its limit."""
     right = reservation._release
 
     def release(ticket: ReservationTicket, revoke: bool) -> Flow[bool]:
@@ -129,7 +129,7 @@ def release_keeps_the_hit() -> Planted:
 
 @bug
 def record_releases() -> Planted:
-    """Recording just lets go of the key: nobody is quiet."""
+    """Recording only releases the key: there is no quiet window."""
 
     def record(ticket: ReservationTicket, now: str) -> Flow[bool]:
         yield Release(ticket.key, ticket.owner)
@@ -140,11 +140,11 @@ def record_releases() -> Planted:
 
 @bug
 def record_by_bare_key() -> Planted:
-    """Recording finishes whatever reservation there is, also another's that is still being sent."""
+    """Recording finishes the current reservation, even that of another owner."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, told: list[str]) -> None:
-        right(record, op._replace(owner=record.owner or op.owner), now, told)
+    def finish(record: t.Record, op: Finish, now: t.Now, notified: list[str]) -> None:
+        right(record, op._replace(owner=record.owner or op.owner), now, notified)
 
     return patch.object(t, "finish", finish)
 
@@ -160,12 +160,12 @@ _sent_of = reservation.sent_of
 
 @bug
 def quiet_is_forgotten_by_expiry_of_the_hold() -> Planted:
-    """The quiet window ends with what was left of the hold."""
+    """The quiet window ends when the hold would have expired."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, told: list[str]) -> None:
+    def finish(record: t.Record, op: Finish, now: t.Now, notified: list[str]) -> None:
         until = record.until
-        right(record, op, now, told)
+        right(record, op, now, notified)
         if record.state is State.DONE and record.owner == op.owner:
             record.until = min(record.until, until)
 
@@ -174,7 +174,7 @@ def quiet_is_forgotten_by_expiry_of_the_hold() -> Planted:
 
 @bug
 def limits_before_the_hold() -> Planted:
-    """Limits are hit first: who then finds the key reserved has used one up for nothing."""
+    """Limits are hit first, so a caller that then finds the key reserved leaves a hit behind."""
     right = reservation.reserve
 
     def reserve(key: str, terms: ReservationTerms, info: str) -> Flow[ReserveReply]:
@@ -188,7 +188,7 @@ def limits_before_the_hold() -> Planted:
 
 @bug
 def breaker_per_process() -> Planted:
-    """Each process keeps a breaker of its own: together they fail many times the threshold, and all of them try."""
+    """Each process has its own breaker: together they exceed the threshold, and each runs a trial."""
     right = Network.send
 
     def send(self: Network, run: SimulatedRun, turn: int, ops: Sequence[Op]) -> None:
@@ -203,8 +203,8 @@ def _own(op: Any, process: str) -> Any:
 
 
 @bug
-def everybody_tries() -> Planted:
-    """A breaker that is half-open lets everyone through, not one at a time."""
+def several_trials_at_once() -> Planted:
+    """A half-open breaker admits all calls, not one at a time."""
     right = breaker.admit
 
     def admit(name: str, granted: Any, info: str) -> Flow[SharedPass]:
@@ -226,13 +226,13 @@ def everybody_tries() -> Planted:
 
 @bug
 def trial_key_reopens_too_early() -> Planted:
-    """Whoever looked before a verdict, and comes after it, tries at a standing that is over."""
+    """A caller that read the state before a verdict runs a trial for that old state after it."""
     return patch.object(breaker, "REMEMBER", 0.0)
 
 
 @bug
 def failures_are_not_counted_together() -> Planted:
-    """Failures that meet count as one: the breaker opens late, or never."""
+    """All failures share one owner id and count as one: the breaker opens late or never."""
 
     def too_many(name: str, rule: Any, standing: Any) -> Flow[bool]:
         allowance: Allowance = yield Hit(f"failures/{name}@{standing.number}", "somebody", rule.threshold, rule.per)
@@ -243,13 +243,13 @@ def failures_are_not_counted_together() -> Planted:
 
 @bug
 def one_success_closes() -> Planted:
-    """The first trial that works closes the breaker."""
+    """The first successful trial closes the breaker."""
     return patch.object(breaker.BreakerState, "after_success", lambda self, n: breaker.BreakerState(self.number + 1))
 
 
 @bug
 def unhit_without_owner() -> Planted:
-    """Giving back takes somebody's hit, not one's own: a limit then grants one too many."""
+    """Unhit removes another owner's hit: the limit then grants one too many."""
     right = Memory._unhit
 
     def unhit(self: Memory, op: Unhit, now: t.Now, hints: list[tuple[str, str]]) -> bool:

@@ -1,4 +1,4 @@
-"""Every store of the table keeps every promise, blocking and asyncio."""
+"""Every store keeps every promise of the contract, blocking and asyncio."""
 
 from collections.abc import Callable
 

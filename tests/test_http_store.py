@@ -26,7 +26,7 @@ from solely.rules import MAX_KEPT
 from solely.stores import open_async_store, open_store
 from solely.stores.http.address import portions, read_url, refusal
 from solely.stores.http.blocking import HttpStore
-from solely.testing.face import HintRecorder, fresh
+from solely.testing.harness import HintRecorder, fresh
 from solely.testing.proxy import FaultProxy
 from tests.conftest import STORES
 from tests.http_service import HttpServices
@@ -224,7 +224,7 @@ def test_a_release_elsewhere_wakes_who_waits_without_asking_again(url: str, open
     here.perform([Acquire("lock/a", "holder", 30)])
     assert there.perform([Acquire("lock/a", "waiter", 30, client=there.client)])[0].waiters == 1  # type: ignore[union-attr]
     here.perform([Release("lock/a", "holder")])
-    assert ear.heard("lock/a", within=SOON)
+    assert ear.received("lock/a", within=SOON)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_hints_come_whatever_store_the_service_has(
         here.perform([Acquire("lock/a", "holder", 30)])
         there.perform([Acquire("lock/a", "waiter", 30, client=there.client)])
         here.perform([Release("lock/a", "holder")])
-        assert ear.heard("lock/a", within=SOON)
+        assert ear.received("lock/a", within=SOON)
         assert there.perform([Acquire("lock/a", "waiter", 30, client=there.client)])[0].owner == "waiter"  # type: ignore[union-attr]
         here.close()
         there.close()

@@ -1,4 +1,4 @@
-"""Every store of the table answers as the memory model does, whatever is asked in whatever order."""
+"""Every store replies as the memory model does, to any ops in any order."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ class Forgetful(MemoryStore):
 
 
 class Generous(MemoryStore):
-    """A store with a planted bug: a hold lasts two milliseconds longer than it was asked for."""
+    """A store with a planted bug: a hold lasts two milliseconds longer than its ttl."""
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         return super().perform([op._replace(ttl=op.ttl + 0.002) if isinstance(op, Acquire) else op for op in ops])

@@ -14,19 +14,19 @@ from solely.ops import Ack, Acquire, Advance, Clear, Finish, Hit, Mark, Push, Re
 from solely.stores import open_store
 from solely.stores.memory import Memory, MemoryStore
 from solely.testing.clock import ManualClock
-from solely.testing.face import Face
+from solely.testing.harness import Harness
 
 
 @pytest.fixture
-def small(clock: ManualClock) -> Face:
-    return Face(MemoryStore(Memory(clock=clock, max_size=3)))
+def small(clock: ManualClock) -> Harness:
+    return Harness(MemoryStore(Memory(clock=clock, max_size=3)))
 
 
-def states(store: Face, *keys: str) -> list[str]:
+def states(store: Harness, *keys: str) -> list[str]:
     return [store.one(Read(key)).state for key in keys]
 
 
-def test_the_oldest_finished_entry_makes_room(small: Face) -> None:
+def test_the_oldest_finished_entry_makes_room(small: Harness) -> None:
     small.perform(Mark("mark/1", "o", 100), Acquire("claim/2", "o", 9), Mark("mark/3", "o", 100))
     small.one(Finish("claim/2", "o", b"b", 100))
     small.one(Mark("mark/4", "o", 100))
@@ -35,19 +35,19 @@ def test_the_oldest_finished_entry_makes_room(small: Face) -> None:
     assert states(small, "claim/2", "mark/3", "mark/4", "mark/5") == ["done", "free", "done", "done"]
 
 
-def test_a_refused_mark_does_not_make_an_entry_younger(small: Face) -> None:
+def test_a_refused_mark_does_not_make_an_entry_younger(small: Harness) -> None:
     small.perform(*(Mark(f"mark/{n}", "o", 100) for n in (1, 2, 3)), Mark("mark/1", "p", 100), Mark("mark/4", "o", 100))
     assert states(small, "mark/1", "mark/2") == ["free", "done"]
 
 
-def test_a_mark_made_again_after_its_expiry_is_young(small: Face, clock: ManualClock) -> None:
+def test_a_mark_made_again_after_its_expiry_is_young(small: Harness, clock: ManualClock) -> None:
     small.perform(Mark("mark/1", "o", 1), Mark("mark/2", "o", 100), Mark("mark/3", "o", 100))
     clock.advance(1)
     small.perform(Mark("mark/1", "p", 100), Mark("mark/4", "o", 100))
     assert states(small, "mark/1", "mark/2") == ["done", "free"]
 
 
-def test_what_may_not_be_evicted_is_not_and_the_store_says_that_it_is_full(small: Face) -> None:
+def test_what_may_not_be_evicted_is_not_and_the_store_says_that_it_is_full(small: Harness) -> None:
     small.perform(Acquire("lock/held", "o", 9), Push("queue", "job", b""), Advance("watermark/w", write_watermark(1)))
     for op in (
         Acquire("lock/new", "o", 9),
@@ -65,7 +65,7 @@ def test_what_may_not_be_evicted_is_not_and_the_store_says_that_it_is_full(small
 
 
 def test_a_limit_is_not_evicted(clock: ManualClock) -> None:
-    store = Face(MemoryStore(Memory(clock=clock, max_size=1)))
+    store = Harness(MemoryStore(Memory(clock=clock, max_size=1)))
     assert store.one(Hit("limit/a", "o", 1, 9)).allowed
     with pytest.raises(StoreFull):
         store.one(Mark("mark/a", "o", 9))
@@ -74,7 +74,7 @@ def test_a_limit_is_not_evicted(clock: ManualClock) -> None:
     assert store.one(Mark("mark/a", "o", 9))
 
 
-def test_a_full_store_still_performs_what_needs_no_room(small: Face) -> None:
+def test_a_full_store_still_performs_what_needs_no_room(small: Harness) -> None:
     small.perform(*(Acquire(f"lock/{n}", "o", 9) for n in (1, 2, 3)))
     replies = small.perform(
         Acquire("lock/4", "o", 9), Acquire("lock/1", "p", 9), Release("lock/2", "o"), Acquire("lock/5", "o", 9)
@@ -88,7 +88,7 @@ def test_a_full_store_still_performs_what_needs_no_room(small: Face) -> None:
     assert granted.owner == "o"
 
 
-def test_room_comes_back_when_things_end(small: Face, clock: ManualClock) -> None:
+def test_room_comes_back_when_things_end(small: Harness, clock: ManualClock) -> None:
     """Ends of every kind, far more than the bound: none leaves anything behind for longer than a minute."""
     year = 366 * 86_400.0
     for n in range(50):
@@ -104,7 +104,7 @@ def test_room_comes_back_when_things_end(small: Face, clock: ManualClock) -> Non
         clock.advance(60)
 
 
-def test_a_limit_in_use_is_not_taken_for_a_quiet_one(small: Face, clock: ManualClock) -> None:
+def test_a_limit_in_use_is_not_taken_for_a_quiet_one(small: Harness, clock: ManualClock) -> None:
     small.one(Hit("limit/a", "1", 2, 10))
     clock.advance(9)
     small.one(Hit("limit/a", "2", 2, 10))
@@ -114,7 +114,7 @@ def test_a_limit_in_use_is_not_taken_for_a_quiet_one(small: Face, clock: ManualC
     assert not small.one(Hit("limit/a", "4", 2, 10)).allowed
 
 
-def test_evictions_are_logged_early_and_without_a_flood(small: Face, caplog: pytest.LogCaptureFixture) -> None:
+def test_evictions_are_logged_early_and_without_a_flood(small: Harness, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "solely"):
         small.perform(*(Mark(f"mark/{n}", "o", 100) for n in range(3 + 1_000)))
     records = [record for record in caplog.records if record.getMessage().startswith("store_eviction: ")]
@@ -172,26 +172,26 @@ def test_holds_that_were_released_leave_no_work_behind(clock: ManualClock) -> No
 
 
 def test_a_named_memory_is_shared_and_an_unnamed_one_is_not(clock: ManualClock) -> None:
-    here, there = (Face(open_store("memory://shared-by-two", clock=clock)) for _ in range(2))
-    alone = Face(open_store("memory://", clock=clock))
+    here, there = (Harness(open_store("memory://shared-by-two", clock=clock)) for _ in range(2))
+    alone = Harness(open_store("memory://", clock=clock))
     here.one(Acquire("lock/a", "o", 9))
     assert there.one(Read("lock/a")).state is State.HELD
     assert alone.one(Read("lock/a")).state is State.FREE
     ear = there.listen()
     there.one(Acquire("lock/a", "p", 9, client=there.client))
     here.one(Release("lock/a", "o"))
-    assert ear.heard("lock/a")
+    assert ear.received("lock/a")
     here.close()
     assert there.one(Acquire("lock/a", "p", 9, client=there.client)).owner == "p"
 
 
 def test_a_closed_client_is_told_nothing_more(clock: ManualClock) -> None:
-    here, there = (Face(open_store("memory://one-leaves", clock=clock)) for _ in range(2))
+    here, there = (Harness(open_store("memory://one-leaves", clock=clock)) for _ in range(2))
     ear = there.listen()
     here.perform(Acquire("lock/a", "o", 9), Acquire("lock/a", "p", 9, client=there.client))
     there.close()
     here.one(Release("lock/a", "o"))
-    assert "lock/a" not in ear.told
+    assert "lock/a" not in ear.hints
 
 
 @pytest.mark.parametrize("query", ["max_size=0", "max_size=-1", "max_size=many", "max_size=", "colour=blue"])
@@ -201,7 +201,7 @@ def test_an_option_that_cannot_be_is_named(query: str) -> None:
 
 
 def test_max_size_is_taken_from_the_url() -> None:
-    store = Face(open_store("memory://?max_size=1"))
+    store = Harness(open_store("memory://?max_size=1"))
     store.one(Acquire("lock/a", "o", 9))
     with pytest.raises(StoreFull):
         store.one(Acquire("lock/b", "o", 9))
@@ -209,7 +209,7 @@ def test_max_size_is_taken_from_the_url() -> None:
 
 
 def test_a_real_clock_expires_too() -> None:
-    store = Face(open_store("memory://"))
+    store = Harness(open_store("memory://"))
     assert 8.9 < store.one(Acquire("lock/a", "o", 9)).left <= 9.0
     assert store.one(Mark("mark/a", "o", 9))
     assert 8.9 < store.one(Read("mark/a")).left <= 9.0

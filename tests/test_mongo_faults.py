@@ -17,7 +17,7 @@ from solely.ops import Acquire, Mark, Op, Read
 from solely.stores import Store
 from solely.stores import mongo as mongo_store
 from solely.stores.mongo import open_async, open_blocking
-from solely.testing.face import fresh
+from solely.testing.harness import fresh
 from solely.testing.promises.reading import cut_text
 from solely.testing.proxy import FaultProxy
 from tests.both_faces import FACES

@@ -34,7 +34,7 @@ from solely.stores.mongo.blocking import MongoStore
 from solely.stores.mongo.faults import explain
 from solely.stores.mongo.settings import parse
 from solely.testing.clock import ManualClock
-from solely.testing.face import HintRecorder, Looped, fresh
+from solely.testing.harness import BlockingAdapter, HintRecorder, fresh
 from solely.testing.machine import run_machine
 from tests.conftest import in_collection
 from tests.mongo_server import Mongod
@@ -80,7 +80,7 @@ def documents(server: Mongod, url: str) -> Any:
 @pytest.mark.timeout(300)
 def test_the_asyncio_store_answers_as_the_model(url: str) -> None:
     clock = ManualClock()
-    looped = Looped(lambda: open_async(url, clock=clock, timeout=TIMEOUT))
+    looped = BlockingAdapter(lambda: open_async(url, clock=clock, timeout=TIMEOUT))
     try:
         run_machine(looped, clock)
     finally:
@@ -122,7 +122,7 @@ def test_the_url_names_database_and_collection() -> None:
 
 def test_a_password_is_never_shown() -> None:
     url = "mongodb://me:sesame@127.0.0.1:1/data"
-    looped = Looped(lambda: open_async(url, clock=None, timeout=SOON))
+    looped = BlockingAdapter(lambda: open_async(url, clock=None, timeout=SOON))
     try:
         for store in (open_blocking(url, clock=None, timeout=SOON), looped):
             with closing(store), pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:1") as told:
@@ -450,7 +450,7 @@ def test_a_client_far_away_is_told_through_a_change_stream(set_url: str) -> None
         one(there, Acquire(key, "a", 10, client=there.client))
         assert (polled, there.polls) == (True, False)
         one(here, Release(key, "holder") if way == "release" else Finish(key, "holder", b"b", 10))
-        assert ear.heard(key)
+        assert ear.received(key)
     here.close()
     there.close()
 

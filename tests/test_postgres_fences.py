@@ -21,7 +21,7 @@ from solely.ops import Acquire, Mark, Read, Release
 from solely.stores import Store
 from solely.stores.postgres import Within, migrate, open_async, open_blocking
 from solely.stores.postgres.settings import parse
-from solely.testing.face import Looped, fresh
+from solely.testing.harness import BlockingAdapter, fresh
 from tests.conftest import in_schema
 from tests.postgres_server import PGBOUNCER, Postgres, pooler_of
 from tests.servers import until
@@ -216,7 +216,7 @@ def astray() -> float:
 @pytest.mark.parametrize("level", [IsolationLevel.READ_COMMITTED, IsolationLevel.SERIALIZABLE])
 def test_a_later_holder_always_has_the_greater_fence(server: Postgres, clock: Any, level: IsolationLevel) -> None:
     url = in_schema(server.url)
-    tasks = Looped(lambda: open_async(url, clock=clock, timeout=20.0))
+    tasks = BlockingAdapter(lambda: open_async(url, clock=clock, timeout=20.0))
     blocking = [open_blocking(url, clock=clock, timeout=20.0) for _ in range(2)]
     act_at_once([*blocking, tasks], Callers(server.conninfo(), url, level)).check()
     tasks.stop()

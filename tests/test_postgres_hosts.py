@@ -14,7 +14,7 @@ from solely.ops import Acquire, Read
 from solely.stores import Store
 from solely.stores.postgres import dial, open_async, open_blocking
 from solely.stores.postgres.faults import NotPrimary
-from solely.testing.face import Looped, fresh
+from solely.testing.harness import BlockingAdapter, fresh
 from tests.postgres_server import URL_PASSWORD, Postgres, replica_of
 
 REFUSED = "127.0.0.1:1"
@@ -47,7 +47,7 @@ def faces(url: str, timeout: float) -> Iterator[Store]:
     blocking = open_blocking(url, clock=None, timeout=timeout)
     yield blocking
     blocking.close()
-    tasks = Looped(lambda: open_async(url, clock=None, timeout=timeout))
+    tasks = BlockingAdapter(lambda: open_async(url, clock=None, timeout=timeout))
     yield tasks
     tasks.close()
     tasks.stop()

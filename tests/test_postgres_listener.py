@@ -8,7 +8,7 @@ from solely.ops import Acquire, Release
 from solely.stores import Store
 from solely.stores import postgres as postgres_store
 from solely.stores.postgres import aio_ear, ear
-from solely.testing.face import HintRecorder, fresh
+from solely.testing.harness import HintRecorder, fresh
 from tests.both_faces import FACES
 from tests.both_stores import opening_stores, underlying
 from tests.client.wire import before, through
@@ -46,4 +46,4 @@ def test_the_listener_leaves_a_server_that_hangs_and_hears_again_when_it_answers
         beside.perform([Acquire(key, "other", 300)])
         store.perform([Acquire(key, "me", 300, client=store.client)])
         beside.perform([Release(key, "other")])
-        assert heard.heard(key)
+        assert heard.received(key)

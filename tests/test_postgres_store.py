@@ -37,7 +37,7 @@ from solely.stores.postgres.schema import migrate as migrate_settings
 from solely.stores.postgres.settings import parse
 from solely.stores.postgres.statements import MIGRATIONS, NEWEST
 from solely.testing.clock import ManualClock
-from solely.testing.face import Face, Looped, fresh
+from solely.testing.harness import BlockingAdapter, Harness, fresh
 from solely.testing.machine import run_machine
 from tests.conftest import in_schema
 from tests.postgres_server import DEBIAN_POSTGRES, PGBOUNCER, PYPI_POSTGRES, Postgres, pooler_of, replica_of
@@ -108,7 +108,7 @@ def described(server: Postgres, url: str) -> list[str]:
 @pytest.mark.timeout(180)
 def test_the_asyncio_store_answers_as_the_model(shared_url: str) -> None:
     clock = ManualClock()
-    store = Looped(lambda: open_async(shared_url, clock=clock, timeout=2.0))
+    store = BlockingAdapter(lambda: open_async(shared_url, clock=clock, timeout=2.0))
     try:
         run_machine(store, clock, examples=60)
     finally:
@@ -779,7 +779,10 @@ def mortal() -> Iterator[Postgres]:
 
 def test_what_was_answered_survives_a_kill_and_work_goes_on_by_itself(mortal: Postgres) -> None:
     url = in_schema(mortal.url)
-    store, tasks = open_blocking(url, clock=None, timeout=2.0), Looped(lambda: open_async(url, clock=None, timeout=2.0))
+    store, tasks = (
+        open_blocking(url, clock=None, timeout=2.0),
+        BlockingAdapter(lambda: open_async(url, clock=None, timeout=2.0)),
+    )
     fences, marked = [0], []
     for life in range(3):
         for each in (store, tasks):
@@ -831,7 +834,10 @@ def test_who_waits_for_a_connection_opens_one_when_all_others_are_lost(server: P
 
 def test_a_paused_server_is_unanswered_in_time_and_its_late_answer_goes_to_nobody(mortal: Postgres) -> None:
     url = in_schema(mortal.url)
-    store, tasks = open_blocking(url, clock=None, timeout=0.5), Looped(lambda: open_async(url, clock=None, timeout=0.5))
+    store, tasks = (
+        open_blocking(url, clock=None, timeout=0.5),
+        BlockingAdapter(lambda: open_async(url, clock=None, timeout=0.5)),
+    )
     for each in (store, tasks):
         each.perform([Read("lock/a")])
         mortal.pause()
@@ -853,15 +859,15 @@ def test_a_paused_server_is_unanswered_in_time_and_its_late_answer_goes_to_nobod
 def test_a_cut_ear_hears_again(shared_url: str, server: Postgres) -> None:
     for opened in (
         open_blocking(shared_url, clock=None, timeout=5.0),
-        Looped(lambda: open_async(shared_url, clock=None, timeout=5.0)),
+        BlockingAdapter(lambda: open_async(shared_url, clock=None, timeout=5.0)),
     ):
-        face = Face(opened)
+        face = Harness(opened)
         face.listen()
         cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%%'"
         assert server.ask(cut)
         face.listen()
         opened.close()
-        if isinstance(opened, Looped):
+        if isinstance(opened, BlockingAdapter):
             opened.stop()
 
 
@@ -891,7 +897,7 @@ async def one(store: AsyncStore, op: Op) -> Any:
 
 def test_a_forked_child_has_connections_of_its_own(shared_url: str) -> None:
     store = open_blocking(shared_url, clock=None, timeout=5.0)
-    Face(store).listen()
+    Harness(store).listen()
     name, reading, writing = store.client, *os.pipe()
     child = os.fork()
     if child == 0:  # pragma: no cover - in the child
@@ -909,7 +915,7 @@ def test_a_forked_child_has_connections_of_its_own(shared_url: str) -> None:
     assert os.read(reading, 100) == b"child True"
     os.close(reading)
     assert entry_of(store, "", Acquire(fresh("lock/parent"), "parent", 10)).owner == "parent"
-    Face(store).listen()
+    Harness(store).listen()
     store.close()
 
 
@@ -949,7 +955,7 @@ if PGBOUNCER is not None:
     def test_behind_a_pooler_all_ops_work_and_waiters_poll(pgbouncer: str, clock: ManualClock) -> None:
         url = in_schema(pgbouncer)
         blocking = open_blocking(url, clock=clock, timeout=5.0)
-        tasks = Looped(lambda: open_async(url, clock=clock, timeout=5.0))
+        tasks = BlockingAdapter(lambda: open_async(url, clock=clock, timeout=5.0))
         assert blocking.polls
         assert tasks.polls
         for each in (blocking, tasks):
@@ -972,7 +978,7 @@ if PGBOUNCER is not None:
 
     def test_behind_a_pooler_fences_grow_through_a_failover(server: Postgres, pgbouncer: str) -> None:
         url = in_schema(pgbouncer)
-        tasks = Looped(lambda: open_async(url, clock=None, timeout=5.0))
+        tasks = BlockingAdapter(lambda: open_async(url, clock=None, timeout=5.0))
         with closing(open_blocking(url, clock=None, timeout=5.0)) as blocking, closing(tasks):
             for each in (blocking, tasks):
                 key = fresh("lock/pooled")

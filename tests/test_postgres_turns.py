@@ -18,7 +18,7 @@ from solely.stores.postgres.faults import Contended
 from solely.stores.postgres.parts import LINGER
 from solely.stores.postgres.settings import parse
 from solely.stores.postgres.turns import Turns
-from solely.testing.face import fresh
+from solely.testing.harness import fresh
 from tests.postgres_server import Postgres
 from tests.servers import until
 

@@ -1,4 +1,4 @@
-"""Each fault of the proxy, shown against a server that echoes and remembers what reached it."""
+"""Each fault of the proxy, against a server that echoes and records what it receives."""
 
 import asyncio
 import socket
@@ -11,12 +11,12 @@ import pytest
 
 from solely.testing.proxy import FaultProxy
 
-# A fault that keeps bytes back cannot be told from a slow network but by waiting: 0.2 s is a thousand round trips.
+# Only waiting distinguishes withheld bytes from a slow network: 0.2 s is a thousand round trips.
 SILENCE = 0.2
 
 
 class EchoServer:
-    """Echoes each chunk; `received` holds the chunks that arrived, `ends` how connections ended ("eof" or "reset")."""
+    """Echoes each chunk; `received` contains the chunks, `ends` how connections ended ("eof" or "reset")."""
 
     def __init__(self) -> None:
         self.received: list[bytes] = []
@@ -51,7 +51,7 @@ class EchoServer:
             self.changed.notify_all()
 
     def got(self, *expected: bytes) -> bool:
-        """True once exactly `expected` arrived; False if not within 5 s."""
+        """True once exactly `expected` has arrived; False if not within 5 s."""
         with self.changed:
             return self.changed.wait_for(lambda: self.received == list(expected), 5)
 
@@ -86,7 +86,7 @@ def connect(proxy: FaultProxy) -> socket.socket:
     return socket.create_connection((proxy.host, proxy.port), timeout=5)
 
 
-def ask(client: socket.socket, request: bytes) -> bytes:
+def send(client: socket.socket, request: bytes) -> bytes:
     client.sendall(request)
     return client.recv(1 << 16)
 
@@ -101,9 +101,9 @@ def is_silent(client: socket.socket) -> bool:
         client.settimeout(5)
 
 
-def test_forwards_faithfully_and_counts(proxy: FaultProxy, client: socket.socket) -> None:
-    assert ask(client, b"one") == b"one"
-    assert ask(client, b"two") == b"two"
+def test_forwards_unchanged_and_counts(proxy: FaultProxy, client: socket.socket) -> None:
+    assert send(client, b"one") == b"one"
+    assert send(client, b"two") == b"two"
     assert proxy.seen == {"connections": 1, "to_server": 2, "to_client": 2}
 
 
@@ -116,8 +116,8 @@ def test_forwards_more_than_a_chunk(client: socket.socket) -> None:
     assert received == sent
 
 
-def test_a_hang_up_passes_through(server: EchoServer, client: socket.socket) -> None:
-    ask(client, b"one")
+def test_a_disconnect_is_forwarded(server: EchoServer, client: socket.socket) -> None:
+    send(client, b"one")
     client.shutdown(socket.SHUT_WR)
     assert client.recv(1) == b""
     assert server.ended("eof")
@@ -132,13 +132,13 @@ def test_url_keeps_all_but_the_address() -> None:
 
 def test_drop_requests(proxy: FaultProxy, server: EchoServer, client: socket.socket) -> None:
     fault = proxy.drop_requests(where=lambda data: b"lost" in data)
-    assert ask(client, b"kept") == b"kept"
+    assert send(client, b"kept") == b"kept"
     client.sendall(b"lost")
     assert fault.wait()
     client.sendall(b"after a gap TCP delivers nothing")
     assert is_silent(client)
     with connect(proxy) as other:
-        assert ask(other, b"lost but only once") == b"lost but only once"
+        assert send(other, b"lost but only once") == b"lost but only once"
     assert server.got(b"kept", b"lost but only once")
     assert fault.hits == 1
 
@@ -154,20 +154,20 @@ def test_drop_replies_and_hang(proxy: FaultProxy, server: EchoServer, client: so
 def test_drop_replies_and_reset(proxy: FaultProxy, server: EchoServer, client: socket.socket) -> None:
     proxy.drop_replies(then="reset")
     with pytest.raises(ConnectionResetError):
-        ask(client, b"performed")
+        send(client, b"performed")
     assert server.got(b"performed")
 
 
 def test_drop_replies_and_close(proxy: FaultProxy, server: EchoServer, client: socket.socket) -> None:
     proxy.drop_replies(then="close")
-    assert ask(client, b"performed") == b""
+    assert send(client, b"performed") == b""
     assert server.got(b"performed")
 
 
 def test_drop_replies_answering_a_request(proxy: FaultProxy, client: socket.socket) -> None:
     fault = proxy.drop_replies(answering=lambda request: request.startswith(b"EVALSHA"), then="close")
-    assert ask(client, b"PING") == b"PING"
-    assert ask(client, b"EVALSHA") == b""
+    assert send(client, b"PING") == b"PING"
+    assert send(client, b"EVALSHA") == b""
     assert fault.hits == 1
 
 
@@ -176,7 +176,7 @@ def test_drops_the_next_n(proxy: FaultProxy) -> None:
     answers = []
     for request in (b"1", b"2", b"3"):
         with connect(proxy) as client:
-            answers.append(ask(client, request))
+            answers.append(send(client, request))
     assert answers == [b"", b"", b"3"]
     assert fault.hits == 2
 
@@ -189,7 +189,7 @@ def test_delay_by_seconds(proxy: FaultProxy, client: socket.socket) -> None:
     assert fault.hits == 1
 
 
-def test_delayed_request_arrives_after_its_sender_hung_up_and_is_overtaken(
+def test_a_delayed_request_arrives_after_its_sender_disconnected_and_is_overtaken(
     proxy: FaultProxy, server: EchoServer
 ) -> None:
     fault = proxy.delay("to_server", where=lambda data: data == b"acquire")
@@ -197,13 +197,13 @@ def test_delayed_request_arrives_after_its_sender_hung_up_and_is_overtaken(
         impatient.sendall(b"acquire")
         assert fault.wait()
     with connect(proxy) as other:
-        assert ask(other, b"release") == b"release"
+        assert send(other, b"release") == b"release"
     assert server.got(b"release")
     proxy.release()
     assert server.got(b"release", b"acquire")
 
 
-def test_release_lets_only_go_what_is_held_now(proxy: FaultProxy, client: socket.socket) -> None:
+def test_release_delivers_only_what_is_held_now(proxy: FaultProxy, client: socket.socket) -> None:
     fault = proxy.delay("to_server", n=2)
     client.sendall(b"one")
     assert fault.wait()
@@ -216,20 +216,20 @@ def test_release_lets_only_go_what_is_held_now(proxy: FaultProxy, client: socket
 
 
 def test_reset(proxy: FaultProxy, server: EchoServer, client: socket.socket) -> None:
-    ask(client, b"one")
+    send(client, b"one")
     proxy.reset()
     with pytest.raises(ConnectionResetError):
         client.recv(1)
     assert server.ended("reset")
     with connect(proxy) as other:
-        assert ask(other, b"two") == b"two"
+        assert send(other, b"two") == b"two"
 
 
 def test_reset_on_a_request(proxy: FaultProxy, server: EchoServer, client: socket.socket) -> None:
     fault = proxy.reset_on("to_server", lambda data: b"bad" in data)
-    assert ask(client, b"good") == b"good"
+    assert send(client, b"good") == b"good"
     with pytest.raises(ConnectionResetError):
-        ask(client, b"bad")
+        send(client, b"bad")
     assert server.ended("reset")
     assert server.received == [b"good"]
     assert fault.hits == 1
@@ -238,13 +238,13 @@ def test_reset_on_a_request(proxy: FaultProxy, server: EchoServer, client: socke
 def test_reset_on_a_reply(proxy: FaultProxy, server: EchoServer, client: socket.socket) -> None:
     proxy.reset_on("to_client")
     with pytest.raises(ConnectionResetError):
-        ask(client, b"performed")
+        send(client, b"performed")
     assert server.got(b"performed")
 
 
 def test_cut_reply(proxy: FaultProxy, server: EchoServer, client: socket.socket) -> None:
     fault = proxy.cut_reply(3)
-    assert ask(client, b"performed") == b"per"
+    assert send(client, b"performed") == b"per"
     with pytest.raises(ConnectionResetError):
         client.recv(16)
     assert server.got(b"performed")
@@ -252,7 +252,7 @@ def test_cut_reply(proxy: FaultProxy, server: EchoServer, client: socket.socket)
 
 
 def test_half_open_then_heal(proxy: FaultProxy, server: EchoServer, client: socket.socket) -> None:
-    ask(client, b"one")
+    send(client, b"one")
     proxy.half_open()
     client.sendall(b"two")
     with connect(proxy) as newcomer:
@@ -265,9 +265,9 @@ def test_half_open_then_heal(proxy: FaultProxy, server: EchoServer, client: sock
         assert newcomer.recv(16) == b"three"
 
 
-def test_half_open_keeps_a_hang_up_from_the_server(proxy: FaultProxy, server: EchoServer) -> None:
+def test_half_open_does_not_forward_a_disconnect(proxy: FaultProxy, server: EchoServer) -> None:
     with connect(proxy) as client:
-        ask(client, b"one")
+        send(client, b"one")
         proxy.half_open()
     with server.changed:
         assert not server.changed.wait_for(lambda: server.ends, SILENCE)
@@ -277,7 +277,7 @@ def test_half_open_keeps_a_hang_up_from_the_server(proxy: FaultProxy, server: Ec
 
 def test_a_half_open_proxy_can_be_reset_and_closed(server: EchoServer) -> None:
     with FaultProxy("127.0.0.1", server.port) as proxy, connect(proxy) as client, connect(proxy):
-        ask(client, b"one")
+        send(client, b"one")
         proxy.half_open()
         proxy.reset()
         with pytest.raises(ConnectionResetError):
@@ -285,43 +285,43 @@ def test_a_half_open_proxy_can_be_reset_and_closed(server: EchoServer) -> None:
 
 
 def test_refuse_then_heal(proxy: FaultProxy, client: socket.socket) -> None:
-    assert ask(client, b"one") == b"one"
+    assert send(client, b"one") == b"one"
     proxy.refuse()
     with pytest.raises(ConnectionRefusedError):
         connect(proxy)
-    assert ask(client, b"those that stand keep working") == b"those that stand keep working"
+    assert send(client, b"existing connections work") == b"existing connections work"
     proxy.heal()
     with connect(proxy) as other:
-        assert ask(other, b"two") == b"two"
+        assert send(other, b"two") == b"two"
 
 
 def test_heal_disarms(proxy: FaultProxy, client: socket.socket) -> None:
     fault = proxy.drop_requests(n=100)
     proxy.heal()
-    assert ask(client, b"one") == b"one"
+    assert send(client, b"one") == b"one"
     assert fault.hits == 0
 
 
 def test_an_absent_server_resets_the_client() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
-        # The reset may be faster than connect() returns: either raises it.
+        # The reset may arrive before connect() returns, so either call may raise it.
         with FaultProxy(*nobody.getsockname()) as proxy, pytest.raises(ConnectionResetError), connect(proxy) as client:
             client.recv(1)
 
 
-def test_what_a_predicate_raises_reaches_the_test(server: EchoServer) -> None:
+def test_an_exception_in_a_predicate_is_raised_in_the_test(server: EchoServer) -> None:
     def broken(data: bytes) -> bool:
         raise LookupError("typo in the predicate")
 
     with pytest.raises(ExceptionGroup) as caught, FaultProxy("127.0.0.1", server.port) as proxy:
         proxy.drop_requests(where=broken)
         with connect(proxy) as client:
-            assert ask(client, b"one") == b""
+            assert send(client, b"one") == b""
     assert caught.group_contains(LookupError)
 
 
-async def test_serves_asyncio_alike(proxy: FaultProxy, server: EchoServer) -> None:
+async def test_works_with_asyncio(proxy: FaultProxy, server: EchoServer) -> None:
     reader, writer = await asyncio.open_connection(proxy.host, proxy.port)
     fault = proxy.delay("to_client")
     writer.write(b"held")

@@ -11,7 +11,7 @@ from solely.ops import Acquire, Release
 from solely.stores import Store
 from solely.stores import redis as redis_store
 from solely.stores.redis import aio_ear, ear
-from solely.testing.face import HintRecorder, fresh
+from solely.testing.harness import HintRecorder, fresh
 from tests.both_faces import FACES
 from tests.both_stores import opening_stores, underlying
 from tests.servers import Valkey, ValkeySentinel, until
@@ -65,7 +65,7 @@ def test_the_listener_follows_the_requests_to_the_new_primary(
             insist(store, Acquire(key, "me", 300, "", store.client))  # it is refused, and waits
             until(lambda: listeners(servers.replica, store) == 1, "the subscription at the new primary")
             other.perform([Release(key, "other")])
-            assert heard.heard(key)
+            assert heard.received(key)
         finally:
             servers.primary.resume()
 

@@ -1,4 +1,4 @@
-"""The promises hold in each of 14,000 simulated histories, and the simulator finds each bug that is planted."""
+"""Every promise holds in each of 14,000 simulated histories, and the simulator finds each planted bug."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests import planted_bugs, planted_claim_bugs, planted_reservation_bugs
 from tests.planted_bugs import Plant
 
 CHUNK = 250  # seeds per test: some seconds each, so that they spread evenly over the workers
-WITHIN = 50  # seeds in which each planted bug must show
+WITHIN = 50  # seeds within which each planted bug must be found
 
 
 class Simulation(NamedTuple):
-    """One kind of simulated world, how many of its seeds are run, the bugs to find in it, and what must occur."""
+    """One kind of simulation, how many of its seeds to run, the bugs to find in it, and the texts that must occur."""
 
     of: str
     run: Callable[[int], History]
@@ -30,7 +30,7 @@ class Simulation(NamedTuple):
     answers: tuple[str, ...]
 
     def report(self, seed: int, history: History, bug: str = "") -> str:
-        """What was broken, and how to see it again."""
+        """Returns which promise was broken, and how to replay that."""
         replay = f"python -m solely.testing.simulator --of {self.of} --seed {seed}"
         replay += f" --bug {self.module}:{bug}" if bug else ""
         return f"seed {seed} violates {history.invariant!r}: {history.how}\n{history.tail(40)}\nreplay: {replay}"
@@ -45,16 +45,16 @@ SIMULATIONS = (
         "claims", simulate_claims, 2_000, planted_claim_bugs.BUGS, planted_claim_bugs.__name__,
         (
             "state=done", "state=closed", "attempts=3", "gone=expired", "gone=cleared", "reason=reset", "Mismatch(",
-            "(Done(", "(True, Entry(", "(False, Done(", "(False, Entry(", "was told  released", "was told  delayed",
-            "was told  replayed", "was told  parked", "was told  lost", "was told  expired",
+            "(Done(", "(True, Entry(", "(False, Done(", "(False, Entry(", "returned  released", "returned  delayed",
+            "returned  replayed", "returned  parked", "returned  lost", "returned  expired",
         ),
     ),
     Simulation(
         "reservations", simulate_reservations, 2_000, planted_reservation_bugs.BUGS, planted_reservation_bugs.__name__,
         (
             "reason=reserved", "reason=quiet", "reason=limited", "ticket=", "ReservationMismatch(",
-            "UnknownReservation(", "was told  True", "was told  False", "by hand", "trial=<", "was told  open",
-            "was told  closed", "is half-open",
+            "UnknownReservation(", "returned  True", "returned  False", "by hand", "trial=<", "returned  open",
+            "returned  closed", "is half-open",
         ),
     ),
 )  # fmt: skip
@@ -101,7 +101,7 @@ def test_the_same_seed_gives_the_same_history_in_another_process(simulation: Sim
 
 @every_simulation
 def test_every_fault_and_every_answer_happens(simulation: Simulation) -> None:
-    told = "\n".join(simulation.run(seed).tail(1_000) for seed in range(100))
+    lines = "\n".join(simulation.run(seed).tail(1_000) for seed in range(100))
     faults = (
         "paused",
         "killed",
@@ -113,7 +113,7 @@ def test_every_fault_and_every_answer_happens(simulation: Simulation) -> None:
         "no answer",
         "refused",
     )
-    assert [word for word in faults + simulation.answers if word not in told] == []
+    assert [word for word in faults + simulation.answers if word not in lines] == []
 
 
 def test_a_seed_can_be_replayed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,9 +123,9 @@ def test_a_seed_can_be_replayed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert capsys.readouterr().out == f"{WITHIN} seeds, 0 violations\n"
     monkeypatch.setattr(sys, "argv", [*command, "--bug", "tests.planted_bugs:release_without_owner"])
     assert main() == 1
-    said = capsys.readouterr().out
-    assert "VIOLATION" in said
-    assert "violates 'mutual exclusion'" in said
+    output = capsys.readouterr().out
+    assert "VIOLATION" in output
+    assert "violates 'mutual exclusion'" in output
 
 
 def test_a_seed_of_claims_can_be_replayed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ def test_a_service_that_does_nothing_fails_and_is_told_why(capsys: pytest.Captur
         code = main([f"{address}/orders", "--header", "Authorization: Bearer one"])
     passed = {result.check.name for result in results if result.outcome is CheckOutcome.PASSED}
     assert passed == {
-        "string_is_taken",
+        "string_is_accepted",
         "get_needs_no_key",
         "new_key_runs",
         "other_uri_is_not_answered_with_the_first",
@@ -55,7 +55,7 @@ def test_the_table_has_a_column_for_every_service() -> None:
         results = run(Target(url=f"{address}/orders", headers=HEADERS))
     lines = table({"one": results, "two": results}).splitlines()
     assert lines[0] == "| source | check | one | two |"
-    assert "| 2.1 | a quoted string is taken | yes | yes |" in lines
+    assert "| 2.1 | a quoted string is accepted | yes | yes |" in lines
     assert "- other_uri_is_refused: not run: no other_url was given" in lines
 
 

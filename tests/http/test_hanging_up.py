@@ -24,7 +24,7 @@ def test_who_hangs_up_and_asks_again_gets_the_response_of_the_one_execution(kind
         with socket.create_connection((place.hostname, place.port)) as connection:
             connection.sendall(REQUEST % place.netloc.encode())
             until(lambda: service.runs == ["/slow"], "the handler runs")
-        replies = [Target(url=f"{address}/slow", body=b"{}", headers=HEADERS).ask("hung-up") for _ in range(2)]
+        replies = [Target(url=f"{address}/slow", body=b"{}", headers=HEADERS).send("hung-up") for _ in range(2)]
     assert [reply.status for reply in replies] == [201, 201]
     assert replies[0].body == replies[1].body
     assert service.runs == ["/slow"]

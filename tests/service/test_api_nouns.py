@@ -13,7 +13,7 @@ import solely
 from solely.http import Client
 from solely.service.api.claims import BytesResult, Failure, JsonResult, Tombstone
 from solely.service.api.reservations import GroupLimit, OwnLimit
-from solely.testing.face import fresh
+from solely.testing.harness import fresh
 from tests.service.serving import TOKENS, Running, bearer, until
 
 SOON = 5.0  # seconds: an upper bound for what takes milliseconds

@@ -9,7 +9,7 @@ import solely
 from solely.names import AUDIT
 from solely.ops import OPS
 from solely.stores.http import wire
-from solely.testing.face import fresh
+from solely.testing.harness import fresh
 from tests.service.serving import LINES, TOKENS, Running, bearer, running
 
 

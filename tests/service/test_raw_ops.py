@@ -19,7 +19,7 @@ from solely.kinds import KINDS, allowed
 from solely.leases.token import read_token, write_token
 from solely.ops import OPS, Advance, Finish
 from solely.owner import fresh_owner
-from solely.testing.face import fresh
+from solely.testing.harness import fresh
 from tests.service.serving import END, LINES, TOKENS, Running, bearer, running
 
 DAY = 86_400.0

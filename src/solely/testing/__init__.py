@@ -1,7 +1,7 @@
-"""For tests: a clock to move by hand, a proxy that breaks connections, the contract of stores, the simulator.
+"""For tests: a manual clock, a proxy that breaks connections, the contract suite for stores, the simulator.
 
-Names are loaded when first used: the contract needs pytest, the state machine needs hypothesis, the rest needs nothing.
-`memory://` is the twin of every store: `Client("memory://", clock=ManualClock())`.
+Names are imported on first use: the contract needs pytest, the state machine needs hypothesis, the rest needs nothing.
+`memory://` behaves as every other store does: `Client("memory://", clock=ManualClock())`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .simulator import simulate_claims as simulate_claims
     from .simulator import simulate_reservations as simulate_reservations
 
-_HOMES = {
+_MODULES = {
     "ManualClock": "clock",
     "FaultProxy": "proxy",
     "StoreContract": "contract",
@@ -32,6 +32,6 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"solely.testing has no {name!r}; it has {', '.join(_HOMES)}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name not in _MODULES:
+        raise AttributeError(f"solely.testing has no {name!r}; it has {', '.join(_MODULES)}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

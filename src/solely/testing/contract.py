@@ -1,13 +1,13 @@
-"""What every store promises, as tests: whoever writes a store subclasses these and gives only a way to open it.
+"""What every store guarantees, as tests: subclass one of these classes and provide a way to open your store.
 
     class TestMyStore(StoreContract):
         @pytest.fixture
         def opener(self, tmp_path):
             return lambda clock: MyStore(tmp_path, clock=clock)
 
-`opener` is called with a clock and answers one more client of the store under test: all clients of one test see the
-same data. `AsyncStoreContract` takes an opener of AsyncStores (it is called on the event loop) and runs the very same
-promises. No test is ever skipped, none sleeps for an expiry, and keys are fresh, so a shared server will do.
+`opener` takes a clock and returns a new client of the store under test; all clients of one test share the same data.
+`AsyncStoreContract` takes an opener of AsyncStores (called on the event loop) and runs the same tests. No test is
+skipped, none sleeps until something expires, and all keys are unique, so the tests can run on a shared server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 
 from ..stores import AsyncStore, Clock, Store
 from .clock import ManualClock
-from .face import Face, Looped
+from .harness import BlockingAdapter, Harness
 from .promises.batches import BatchPromises
 from .promises.clearing import ClearingPromises
 from .promises.fences import FencePromises
@@ -47,43 +47,43 @@ class StoreContract(
     KindPromises,
     LossPromises,
 ):
-    """The promises, on a blocking store. The subclass has the fixture `opener`: clock → Store."""
+    """The contract of a blocking store. The subclass defines the fixture `opener`: clock → Store."""
 
     @pytest.fixture
     def clock(self) -> ManualClock:
         return ManualClock()
 
     @pytest.fixture
-    def connect(self, opener: Callable[[Clock], Store], clock: ManualClock) -> Iterator[Callable[[], Face]]:
-        """Opens one more client of the store under test; all are closed in the end."""
+    def connect(self, opener: Callable[[Clock], Store], clock: ManualClock) -> Iterator[Callable[[], Harness]]:
+        """Opens another client of the store under test; all of them are closed at the end of the test."""
         opened: list[Store] = []
 
-        def connect() -> Face:
+        def connect() -> Harness:
             opened.append(opener(clock))
-            return Face(opened[-1])
+            return Harness(opened[-1])
 
         yield connect
         for store in opened:
             store.close()
 
     @pytest.fixture
-    def store(self, connect: Callable[[], Face]) -> Face:
+    def store(self, connect: Callable[[], Harness]) -> Harness:
         return connect()
 
 
 class AsyncStoreContract(StoreContract):
-    """The promises, on an asyncio store. The subclass has the fixture `opener`: clock → AsyncStore."""
+    """The contract of an asyncio store. The subclass defines the fixture `opener`: clock → AsyncStore."""
 
     @pytest.fixture
-    def connect(self, opener: Callable[[Clock], AsyncStore], clock: ManualClock) -> Iterator[Callable[[], Face]]:
-        """Opens one more client of the store under test, on an event loop of its own; all are closed in the end."""
-        opened: list[Looped] = []
+    def connect(self, opener: Callable[[Clock], AsyncStore], clock: ManualClock) -> Iterator[Callable[[], Harness]]:
+        """Opens another client, on its own event loop; all of them are closed at the end of the test."""
+        opened: list[BlockingAdapter] = []
 
-        def connect() -> Face:
-            opened.append(Looped(lambda: opener(clock)))
-            return Face(opened[-1])
+        def connect() -> Harness:
+            opened.append(BlockingAdapter(lambda: opener(clock)))
+            return Harness(opened[-1])
 
         yield connect
-        for looped in opened:
-            looped.close()
-            looped.stop()
+        for store in opened:
+            store.close()
+            store.stop()

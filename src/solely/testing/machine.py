@@ -1,4 +1,4 @@
-"""A Hypothesis state machine that holds a store to the memory model, op by op, on one injected clock.
+"""A Hypothesis state machine that compares a store with the memory model, op by op, on one manual clock.
 
 def test_my_store_behaves_as_the_model(tmp_path):
     clock = ManualClock()
@@ -39,24 +39,24 @@ from ..ops import (
 from ..stores import Store
 from ..stores.memory import Memory, MemoryStore
 from .clock import ManualClock
-from .face import fresh
+from .harness import fresh
 
 EXAMPLES, STEPS = 200, 30
 PER = 2.0  # seconds: the window of every limit
-_TOLERANCE = 0.002  # seconds: a store may round what is left to the millisecond
+_TOLERANCE = 0.002  # seconds: a store may round the time left to the millisecond
 
 _NEW_YEAR = datetime(2025, 1, 1, tzinfo=UTC)
 
-# How the clock moves before a batch: not at all; by a step that is about as long as some memory of a store; or to a
-# moment at which one of the last replies said that something ends, exactly, a millisecond before or one after.
+# How the clock moves before a batch: not at all; by a period that some store remembers something for; or to a time at
+# which something expires by one of the last replies, or a millisecond before or after it.
 _moves: st.SearchStrategy[float | tuple[int, float]] = st.one_of(
     st.just(0.0),
     st.sampled_from([0.001, 0.020, 1.0, 2.0, 10.0, 30.0, 59.999, 60.0, 100.0]),
     st.tuples(st.integers(0, 3), st.sampled_from([-0.001, 0.0, 0.0, 0.001])),
 )
 
-# Pools are small, so that ops meet. Keys and queues are names within an example; a Clear's fence is the index of a
-# fence that the admin saw under that key.
+# There are few keys and owners, so that ops conflict. Keys and queues are names within an example; the fence of a Clear
+# is the index of a fence that the admin saw under that key.
 _owners = st.sampled_from(["o1", "o2", "o3"])
 _clients = st.sampled_from(["", "A", "B", "C"])
 _ttls = st.sampled_from([0.02, 1.0, 10.0, 100.0])
@@ -67,7 +67,7 @@ _moments = st.sampled_from([*(write_watermark(n) for n in (-(2**63), -1, 9, 10))
 _prints = st.sampled_from(["", "f"])
 _flags = st.booleans()
 _seen = st.integers(0, 3)
-_fences = st.sampled_from([0, 0, 1])  # not known; or from before the data of any store
+_fences = st.sampled_from([0, 0, 1])  # 0: unknown; 1: older than the data of any store
 _why = st.just("why")
 _keys = st.sampled_from(["claim/a", "claim/a", "claim/a", "claim/b"])
 _marks = st.sampled_from(["mark/a", "mark/a", "mark/b"])
@@ -114,7 +114,7 @@ _QUEUE_OPS: st.SearchStrategy[Op] = st.one_of(
 )
 _EVERYTHING = st.one_of(_ENTRY_OPS, _MARK_OPS, _WATERMARK_OPS, _LIMIT_OPS, _QUEUE_OPS)
 
-# Each example keeps to one theme, so that thirty steps get somewhere; entries have the most states.
+# Each example uses ops of one theme, so that thirty steps reach deep states; entries have the most states.
 _THEMES = [
     _ENTRY_OPS,
     _ENTRY_OPS,
@@ -130,7 +130,7 @@ _THEMES = [
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Performs the same ops on a store and on a fresh model; fails at the first reply that differs."""
+    """Performs the same ops on a store and on a new model; fails at the first reply that differs."""
 
     store: Store
     clock: ManualClock
@@ -141,8 +141,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.model = MemoryStore(Memory(clock=self.clock))
         self.part = fresh("part")
         self.hit_at: dict[tuple[str, str], float] = {}
-        self.fences: dict[str, list[tuple[int, int]]] = {}  # key → (the model's, the store's), as they were seen
-        self.ends: deque[float] = deque([0.0], maxlen=4)  # moments at which something ends, as the last replies said
+        self.fences: dict[str, list[tuple[int, int]]] = {}  # key → (the model's, the store's), in order
+        self.ends: deque[float] = deque([0.0], maxlen=4)  # times at which something expires, by the last replies
 
     @rule(move=_moves, data=st.data())
     def perform(self, move: float | tuple[int, float], data: st.DataObject) -> None:
@@ -170,7 +170,7 @@ class StoreMachine(RuleBasedStateMachine):
             self._same(Read(expected.key), expected, got)
 
     def _defined(self, op: Op) -> bool:
-        """False for giving back a hit whose window is over, which a store may or may not have forgotten."""
+        """False for the Unhit of a hit whose window is over: a store may or may not have evicted that hit."""
         moment = (op.key, op.owner) if isinstance(op, Hit | Unhit) else None
         if moment is not None and isinstance(op, Hit):
             self.hit_at.setdefault(moment, self.clock())
@@ -189,7 +189,7 @@ class StoreMachine(RuleBasedStateMachine):
         return named
 
     def _fenced(self, op: Op, side: int) -> Op:
-        """The op with the fence that this side (0 the model, 1 the store) gave to what the admin saw."""
+        """Returns the op with the fence that this side (0: model, 1: store) issued to the entry that the admin saw."""
         if not isinstance(op, Clear):
             return op
         seen = self.fences.get(op.key)
@@ -199,40 +199,40 @@ class StoreMachine(RuleBasedStateMachine):
         left = getattr(expected, "left", 0.0) or getattr(expected, "retry_after", 0.0)
         if 0 < left < float("inf"):
             self.ends.append(self.clock() + left)
-        told = f"{op}: the model says {expected}, the store {got}"
-        assert type(got) is type(expected), told
+        message = f"{op}: the model says {expected}, the store {got}"
+        assert type(got) is type(expected), message
         match expected, got:
             case Entry(), Entry():
-                self._same_fence(expected.key, expected.fence, got.fence, told)
-                assert abs(expected.left - got.left) <= _TOLERANCE or expected.left == got.left, told
-                assert expected._replace(fence=0, left=0.0) == got._replace(fence=0, left=0.0), told
+                self._same_fence(expected.key, expected.fence, got.fence, message)
+                assert abs(expected.left - got.left) <= _TOLERANCE or expected.left == got.left, message
+                assert expected._replace(fence=0, left=0.0) == got._replace(fence=0, left=0.0), message
             case Item(), Item():
                 assert isinstance(op, Take)
-                self._same_fence(item_key(op.queue, got.id), expected.fence, got.fence, told)
-                assert abs(expected.left - got.left) <= _TOLERANCE, told
-                assert expected._replace(fence=0, left=0.0) == got._replace(fence=0, left=0.0), told
+                self._same_fence(item_key(op.queue, got.id), expected.fence, got.fence, message)
+                assert abs(expected.left - got.left) <= _TOLERANCE, message
+                assert expected._replace(fence=0, left=0.0) == got._replace(fence=0, left=0.0), message
             case Allowance(), Allowance():
-                assert abs(expected.retry_after - got.retry_after) <= _TOLERANCE, told
-                assert expected[:2] == got[:2], told
+                assert abs(expected.retry_after - got.retry_after) <= _TOLERANCE, message
+                assert expected[:2] == got[:2], message
             case _:
-                assert got == expected, told
+                assert got == expected, message
 
-    def _same_fence(self, key: str, expected: int, got: int, told: str) -> None:
-        """Fences differ in number but not in order: what is the same for one is for the other, what grows grows."""
-        assert (expected == 0) == (got == 0), told
+    def _same_fence(self, key: str, expected: int, got: int, message: str) -> None:
+        """Fences may differ as numbers but must have the same order, and be equal where the model's are equal."""
+        assert (expected == 0) == (got == 0), message
         seen = self.fences.setdefault(key, [])
         if expected == 0 or (expected, got) in seen:
             return
-        assert all(expected > before and got > other for before, other in seen), told
+        assert all(expected > before and got > other for before, other in seen), message
         seen.append((expected, got))
 
 
 def run_machine(
     store: Store, clock: ManualClock, *, examples: int = EXAMPLES, steps: int = STEPS, shrink: bool = True
 ) -> None:
-    """Passes if the store, which was opened with this clock, answers as the model does; the same run every time.
+    """Passes if the store, which was opened with this clock, replies as the model does; every run is the same.
 
-    A difference is raised as AssertionError, by default with the shortest history that Hypothesis finds for it.
+    Raises AssertionError on a difference, by default with the shortest history that Hypothesis finds for it.
     """
     machine = type("Machine", (StoreMachine,), {"store": store, "clock": clock})
     how = settings(

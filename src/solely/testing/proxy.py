@@ -1,14 +1,14 @@
-"""A TCP proxy that loses, delays, cuts and resets what passes through it, exactly when a test says so.
+"""A TCP proxy that drops, delays, truncates and resets what passes through it, exactly when a test says so.
 
     with FaultProxy("127.0.0.1", 6379) as proxy:
         client = solely.Client(proxy.url("redis://127.0.0.1:6379"))
         fault = proxy.drop_replies(answering=lambda request: b"EVALSHA" in request)
-        ...                              # the server acts, the client never hears of it
+        ...                              # the server performs the request, the client never gets the reply
         assert fault.hits == 1
 
-The proxy runs on a thread and an event loop of its own, so blocking and asyncio tests use it alike. Every method takes
-effect before it returns. A fault strikes *chunks*: a chunk is what one read of a socket returned, which for small
-requests and replies over loopback is one request or one reply (or one pipelined batch of them).
+The proxy runs on its own thread and event loop, so blocking and asyncio tests can use it. Every method takes effect
+before it returns. Faults apply to *chunks*: a chunk is what one read of a socket returned, which for small requests
+and replies over loopback is one request or one reply (or one pipelined batch of them).
 """
 
 import asyncio
@@ -26,13 +26,12 @@ Then = Literal["hang", "reset", "close"]
 Where = Callable[[bytes], bool]
 
 CHUNK = 1 << 16
-# The loop thread answers in microseconds; 5 s means that the proxy itself is broken, not that the machine is busy.
-ANSWERS_WITHIN = 5.0
-LINGER_NOT = struct.pack("ii", 1, 0)  # closing with this option sends RST instead of FIN
+TIMEOUT = 5.0  # seconds: the loop thread answers in microseconds; this long means that the proxy itself is broken
+RST_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: closing the socket sends RST instead of FIN
 
 
 class _Close(Exception):
-    """Ends a link with FIN on both sides."""
+    """Closes a connection with FIN on both sides."""
 
 
 @dataclass(eq=False)
@@ -42,59 +41,55 @@ class _Link:
     client: socket.socket
     server: socket.socket
     request: bytes = b""
-    # TCP never delivers later bytes after losing earlier ones: a direction that lost a chunk stays silent.
+    # TCP never delivers later bytes after losing earlier ones: a direction that lost a chunk forwards nothing more.
     muted: set[Direction] = field(default_factory=set)
     reset: bool = False
 
     def close(self) -> None:
         for end in (self.client, self.server):
             if self.reset:
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RST_ON_CLOSE)
             end.close()
 
 
-_Strike = Callable[[_Link, bytes], Awaitable[bytes]]  # what is to be forwarded in place of the chunk
+_Apply = Callable[[_Link, bytes], Awaitable[bytes]]  # returns the bytes to forward instead of the chunk
 
 
 @dataclass(eq=False)
 class Fault:
-    """An armed fault: strikes the next `left` matching chunks and counts them in `hits`."""
+    """An armed fault: applies to the next `left` matching chunks and counts them in `hits`."""
 
     direction: Direction
     left: int
-    strike: _Strike
+    apply: _Apply
     where: Where | None
     answering: Where | None
     hits: int = 0
-    _struck: threading.Event = field(default_factory=threading.Event)
+    _applied: threading.Event = field(default_factory=threading.Event)
 
-    def wait(self, timeout: float = ANSWERS_WITHIN) -> bool:
-        """True once the fault struck; False after `timeout` seconds. It blocks: in asyncio, call it in a thread."""
-        return self._struck.wait(timeout)
+    def wait(self, timeout: float = TIMEOUT) -> bool:
+        """True once the fault was applied, False after `timeout` seconds. It blocks: use a thread in asyncio."""
+        return self._applied.wait(timeout)
 
     def _matches(self, direction: Direction, link: _Link, data: bytes) -> bool:
-        return (
-            self.left > 0
-            and self.direction == direction
-            and direction not in link.muted
-            and (self.where is None or self.where(data))
-            and (self.answering is None or self.answering(link.request))
-        )
+        if self.left <= 0 or self.direction != direction or direction in link.muted:
+            return False
+        return (self.where is None or self.where(data)) and (self.answering is None or self.answering(link.request))
 
     async def _apply(self, link: _Link, data: bytes) -> bytes:
         self.left -= 1
         self.hits += 1
-        self._struck.set()
-        return await self.strike(link, data)
+        self._applied.set()
+        return await self.apply(link, data)
 
 
 class FaultProxy:
-    """Forwards a loopback port to `host:port` faithfully until a fault is armed.
+    """Forwards a loopback port to `host:port` unchanged until a fault is armed.
 
-    `seen` counts "connections", and the chunks that arrived "to_server" and "to_client". Faults are tried in the order
-    of their arming; the first that matches a chunk has it. `where` is asked about the chunk itself; `answering`, for
-    faults of replies, about the latest request on the same connection. What a predicate raises ends its connection and
-    is raised again where the `with` block ends.
+    `seen` counts "connections", and the chunks that arrived "to_server" and "to_client". The first armed fault that
+    matches a chunk applies to it. The predicate `where` gets the chunk itself; `answering`, for faults of replies, gets
+    the latest request on the same connection. An exception in a predicate closes its connection and is raised again at
+    the end of the `with` block.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -108,7 +103,6 @@ class FaultProxy:
         self._flowing.set()
         self._listener = _bound(0)
         self.host, self.port = self._listener.getsockname()
-        self._listening = False
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"fault-proxy-{self.port}", daemon=True)
 
     def __enter__(self) -> Self:
@@ -117,8 +111,8 @@ class FaultProxy:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._call(self._deafen())
-        self._call(self._end_links(reset=False))
+        self._call(self._stop_listening())
+        self._call(self._close_links(reset=False))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._listener.close()
@@ -127,7 +121,7 @@ class FaultProxy:
             raise self._broken
 
     def url(self, url: str) -> str:
-        """The same URL, with the proxy's host and port in place of the server's."""
+        """Returns the URL with the proxy's host and port instead of the server's."""
         parts = urlsplit(url)
         credentials, at, _ = parts.netloc.rpartition("@")
         return parts._replace(netloc=f"{credentials}{at}{self.host}:{self.port}").geturl()
@@ -139,7 +133,7 @@ class FaultProxy:
     def drop_replies(
         self, n: int = 1, where: Where | None = None, *, answering: Where | None = None, then: Then = "hang"
     ) -> Fault:
-        """The server acts and the client never hears of it; `then` the connection is silent, reset, or closed."""
+        """The server performs the request, but its reply is lost; `then` the connection hangs, is reset, or closed."""
         return self._arm("to_client", n, self._lose("to_client", then), where, answering)
 
     def delay(
@@ -151,10 +145,8 @@ class FaultProxy:
         *,
         answering: Where | None = None,
     ) -> Fault:
-        """The chunk arrives late, by `seconds` or (None) at `release()`, even if its sender hung up meanwhile.
-
-        Later bytes of that connection queue behind it; other connections overtake it.
-        """
+        """The chunk arrives `seconds` late, or (None) at `release()`, even if its sender disconnected meanwhile. Later
+        bytes of that connection queue behind it; other connections overtake it."""
 
         async def hold(link: _Link, data: bytes) -> bytes:
             await (self._released.wait() if seconds is None else asyncio.sleep(seconds))
@@ -178,33 +170,33 @@ class FaultProxy:
         return self._arm("to_client", 1, cut, where, answering)
 
     def release(self) -> None:
-        """Lets everything go that a `delay` without seconds holds now."""
+        """Delivers everything that a `delay` without seconds holds now."""
         self._call(self._release())
 
     def reset(self) -> None:
-        """RST to both sides of every connection, now."""
-        self._call(self._end_links(reset=True))
+        """Sends RST to both sides of every connection, now."""
+        self._call(self._close_links(reset=True))
 
     def half_open(self) -> None:
-        """Nothing passes any more and nobody is told: connections stay up, new ones are accepted and hang."""
+        """Nothing is forwarded: connections stay open without traffic, new ones are accepted and hang."""
         self._call(self._stop_flow())
 
     def refuse(self) -> None:
-        """New connections are refused; those that stand keep working."""
-        self._call(self._deafen())
+        """New connections are refused; existing ones keep working."""
+        self._call(self._stop_listening())
 
     def heal(self) -> None:
-        """Disarms every fault, listens again, and delivers what was held. What was dropped stays lost."""
+        """Disarms every fault, listens again, and delivers held chunks. Dropped chunks stay lost."""
         self._call(self._heal())
 
     def _arm(
-        self, direction: Direction, n: int, strike: _Strike, where: Where | None, answering: Where | None = None
+        self, direction: Direction, n: int, apply: _Apply, where: Where | None, answering: Where | None = None
     ) -> Fault:
-        fault = Fault(direction, n, strike, where, answering)
+        fault = Fault(direction, n, apply, where, answering)
         self._faults.append(fault)
         return fault
 
-    def _lose(self, direction: Direction, then: Then) -> _Strike:
+    def _lose(self, direction: Direction, then: Then) -> _Apply:
         async def lose(link: _Link, data: bytes) -> bytes:
             if then == "hang":
                 link.muted.add(direction)
@@ -214,28 +206,23 @@ class FaultProxy:
         return lose
 
     def _call(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(ANSWERS_WITHIN)
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT)
 
     async def _listen(self) -> None:
-        self._listening = True
         self._listener.listen()
         self._loop.add_reader(self._listener, self._accept)
 
-    async def _deafen(self) -> None:
-        """Stops listening but keeps the port: a bound socket that does not listen refuses, and nobody can take it."""
-        if not self._listening:
-            return
-        self._listening = False
-        self._loop.remove_reader(self._listener)
-        self._listener.close()
-        self._listener = _bound(self.port)
+    async def _stop_listening(self) -> None:
+        """Refuses connections but keeps the port, which stays bound."""
+        if self._loop.remove_reader(self._listener):
+            self._listener.close()
+            self._listener = _bound(self.port)
 
     async def _heal(self) -> None:
         self._faults.clear()
         self._flowing.set()
         await self._release()
-        if not self._listening:
-            await self._listen()
+        await self._listen()
 
     async def _stop_flow(self) -> None:
         self._flowing.clear()
@@ -244,29 +231,31 @@ class FaultProxy:
         self._released.set()
         self._released = asyncio.Event()
 
-    async def _end_links(self, *, reset: bool) -> None:
-        for link in self._links.values():
-            link.reset = reset
-        await _cancelled(*self._links)
+    async def _close_links(self, *, reset: bool) -> None:
+        tasks = list(self._links)
+        for task in tasks:
+            self._links[task].reset = reset
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accept(self) -> None:
-        """Called when somebody asks. Not a task: one that is cancelled may drop what it has just accepted."""
+        """Accepts a connection in a callback: a cancelled task could drop a connection that it has just accepted."""
         try:
             client, _ = self._listener.accept()
-        except OSError:  # that one hung up before its turn came
+        except OSError:  # the client disconnected before it was accepted
             return
         self.seen["connections"] += 1
         link = _Link(client, socket.socket())
-        task = self._loop.create_task(self._carry(link))
+        task = self._loop.create_task(self._forward(link))
         self._links[task] = link
-        task.add_done_callback(self._forget)
+        task.add_done_callback(self._close_link)
 
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._links.pop(task).close()  # here, since a task that is cancelled before it began runs no `finally`
+    def _close_link(self, task: asyncio.Task[None]) -> None:
+        self._links.pop(task).close()  # here, because a task that is cancelled before it starts runs no `finally`
         if not task.cancelled() and task.exception() is not None:
             self._broken = task.exception()
 
-    async def _carry(self, link: _Link) -> None:
+    async def _forward(self, link: _Link) -> None:
         try:
             for end in (link.client, link.server):
                 end.setblocking(False)
@@ -295,7 +284,7 @@ class FaultProxy:
                 if direction not in link.muted:
                     await self._loop.sock_sendall(target, data)
         except OSError:
-            await self._flowing.wait()  # a hang-up is news as well: in a half-open network it does not travel
+            await self._flowing.wait()  # in a half-open network a disconnect does not arrive either
             raise
         await self._flowing.wait()
         target.shutdown(socket.SHUT_WR)
@@ -307,9 +296,3 @@ def _bound(port: int) -> socket.socket:
     listener.setblocking(False)
     listener.bind(("127.0.0.1", port))
     return listener
-
-
-async def _cancelled(*tasks: asyncio.Task[None]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

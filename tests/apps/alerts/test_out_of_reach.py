@@ -15,7 +15,7 @@ from solely.apps.alerts.telling.parking import GROUP
 from solely.dead_letters.flow import queue_of as letters_of
 from solely.model import item_key
 from solely.queues.flow import queue_of
-from solely.testing.face import fresh
+from solely.testing.harness import fresh
 from tests.apps.alerts.operating import BECAUSE, LOG, Operator, operating
 from tests.apps.alerts.working import Heard, alert, working
 from tests.poison import write_raw

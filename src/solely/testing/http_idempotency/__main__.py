@@ -1,4 +1,4 @@
-"""python -m solely.testing.http_idempotency URL: asks a service every check and prints the table."""
+"""python -m solely.testing.http_idempotency URL: runs every check against a service and prints the table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from . import CheckOutcome, Target, run, table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 if no check failed, else 1."""
+    """Returns 0 if no check failed, else 1."""
     options = _options(arguments)
     target = Target(
         url=options.url,
@@ -38,16 +38,20 @@ def _header(text: str) -> tuple[str, str]:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m solely.testing.http_idempotency", description=__doc__)
-    parser.add_argument("url", help="takes a POST; each execution answers 2xx with a body that no other has")
+    parser.add_argument("url", help="accepts a POST; each execution responds 2xx with a unique body")
     parser.add_argument("--other", metavar="URL", default="", help="another operation")
     parser.add_argument("--slow", metavar="URL", default="", help="takes about 0.6 s")
-    parser.add_argument("--failing", metavar="URL", default="", help="answers 5xx when a payload comes first")
-    parser.add_argument("--crashing", metavar="URL", default="", help="as --failing, by an exception")
-    parser.add_argument("--large", metavar="URL", default="", help="answers with more than the service keeps")
-    parser.add_argument("--cookie", metavar="URL", default="", help="answers with a Set-Cookie")
-    parser.add_argument("--max-request", metavar="BYTES", type=int, default=0, help="answered 413 beyond that")
-    parser.add_argument("--header", type=_header, action="append", default=[], help="of every request: 'Name: value'")
-    parser.add_argument("--other-header", type=_header, action="append", default=[], help="of another principal")
+    parser.add_argument("--failing", metavar="URL", default="", help="responds 5xx to the first request of a payload")
+    parser.add_argument("--crashing", metavar="URL", default="", help="like --failing, by an exception")
+    parser.add_argument("--large", metavar="URL", default="", help="responds with more than the service stores")
+    parser.add_argument("--cookie", metavar="URL", default="", help="responds with a Set-Cookie")
+    parser.add_argument("--max-request", metavar="BYTES", type=int, default=0, help="larger bodies get 413")
+    parser.add_argument(
+        "--header", type=_header, action="append", default=[], help="added to every request: 'Name: value'"
+    )
+    parser.add_argument(
+        "--other-header", type=_header, action="append", default=[], help="authenticates another principal"
+    )
     parser.add_argument("--body", default="", help="the payload, as JSON")
     parser.add_argument("--other-body", default="", help="another payload")
     return parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Checks: each is a function that asks a target and raises Nonconforming, with what it saw, if a promise is broken."""
+"""A check is a function that sends requests to a target and raises Nonconforming if the target breaks a rule."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .target import NotGiven, Target, TargetResponse
 
 
 class Nonconforming(AssertionError):
-    """The service did otherwise; the text says what was seen."""
+    """The service does not conform; the text says what it did instead."""
 
 
 class CheckOutcome(StrEnum):
-    """What came of a check."""
+    """Whether a check passed."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -24,20 +24,20 @@ class CheckOutcome(StrEnum):
 
 
 class Check(NamedTuple):
-    """One promise. `source` is the section of the draft, an RFC, or "safety": what a careful service adds."""
+    """One rule. `source` is the section of the draft, an RFC, or "safety": what a careful service adds."""
 
     name: str
     source: str
     text: str
-    ask: Callable[[Target], None]
+    function: Callable[[Target], None]
 
     def __call__(self, target: Target) -> None:
-        """Returns if the promise was kept; raises Nonconforming if not, NotGiven if the target does not offer it."""
-        self.ask(target)
+        """Raises Nonconforming if the target breaks the rule, NotGiven if the target lacks a URL that it needs."""
+        self.function(target)
 
 
 class Result(NamedTuple):
-    """A check and what came of it."""
+    """A check, its outcome, and the reason if it did not pass."""
 
     check: Check
     outcome: CheckOutcome
@@ -45,32 +45,32 @@ class Result(NamedTuple):
 
 
 class Checklist(list[Check]):
-    """Checks, in the order in which they were written."""
+    """A list to which `check` adds the function that it decorates."""
 
     def check(self, source: str, text: str) -> Callable[[Callable[[Target], None]], Callable[[Target], None]]:
-        """Adds the function, under its own name."""
+        """Adds the decorated function under its own name."""
 
-        def added(ask: Callable[[Target], None]) -> Callable[[Target], None]:
-            self.append(Check(ask.__name__, source, text, ask))
-            return ask
+        def add(function: Callable[[Target], None]) -> Callable[[Target], None]:
+            self.append(Check(function.__name__, source, text, function))
+            return function
 
-        return added
+        return add
 
 
-def expect(truth: bool, wanted: str, seen: TargetResponse | str) -> None:
-    """Nonconforming unless it is true."""
-    if not truth:
+def expect(condition: bool, wanted: str, seen: TargetResponse | str) -> None:
+    """Raises Nonconforming unless the condition is true."""
+    if not condition:
         raise Nonconforming(f"wanted {wanted}; saw {seen}")
 
 
 def first(reply: TargetResponse) -> TargetResponse:
-    """The reply to a first request, which must have been processed."""
+    """Returns the reply to a first request; raises Nonconforming if it was not processed."""
     expect(reply.done, "a first request to be processed (2xx)", reply)
     return reply
 
 
 def repeats(one: TargetResponse, again: TargetResponse) -> bool:
-    """True if both tell of the same execution: the same body, be it that its JSON was written anew."""
+    """True if both replies come from the same execution: their bodies are equal, as bytes or as JSON."""
     if again.body == one.body:
         return True
     try:
@@ -80,12 +80,12 @@ def repeats(one: TargetResponse, again: TargetResponse) -> bool:
 
 
 def expect_repeat(one: TargetResponse, again: TargetResponse) -> None:
-    """Nonconforming unless both tell of the same execution."""
+    """Raises Nonconforming unless both replies come from the same execution."""
     expect(repeats(one, again), f"the same response again: {one}", again)
 
 
 def outcome_of(check: Check, target: Target) -> Result:
-    """What came of the check; never raises."""
+    """Runs the check and returns its result; never raises."""
     try:
         check(target)
     except Nonconforming as broken:
@@ -93,5 +93,5 @@ def outcome_of(check: Check, target: Target) -> Result:
     except NotGiven as missing:
         return Result(check, CheckOutcome.NOT_RUN, str(missing))
     except (OSError, HTTPException) as error:
-        return Result(check, CheckOutcome.FAILED, f"no answer: {error!r}")
+        return Result(check, CheckOutcome.FAILED, f"no response: {error!r}")
     return Result(check, CheckOutcome.PASSED)

@@ -1,4 +1,4 @@
-"""Section 2.7: what a refusal says; and who is not refused."""
+"""Section 2.7: the content of error responses, and requests that need no key."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ CHECKS = Checklist()
 
 @CHECKS.check("2.7", "a request without a key, where one is required → 400")
 def missing_key_is_refused(target: Target) -> None:
-    reply = target.ask()
+    reply = target.send()
     expect(reply.status == 400, "400", reply)
 
 
-@CHECKS.check("2.7", "that 400 links to documentation, which is there")
+@CHECKS.check("2.7", "that 400 links to documentation, which exists")
 def missing_key_links_to_a_page(target: Target) -> None:
-    _links_to_a_page(target, target.ask())
+    _links_to_a_page(target, target.send())
 
 
 @CHECKS.check("2.7", "that 400 is application/problem+json")
 def missing_key_is_a_problem(target: Target) -> None:
-    _is_a_problem(target.ask(), 400)
+    _is_a_problem(target.send(), 400)
 
 
 @CHECKS.check("2.7", "the 400 to a malformed key is application/problem+json")
 def malformed_key_is_a_problem(target: Target) -> None:
-    _is_a_problem(target.ask(lines=["token"]), 400)
+    _is_a_problem(target.send(lines=["token"]), 400)
 
 
-@CHECKS.check("2.7", "the 422 is application/problem+json and links to documentation, which is there")
+@CHECKS.check("2.7", "the 422 is application/problem+json and links to documentation, which exists")
 def reused_key_links_to_a_page(target: Target) -> None:
     key = fresh()
-    first(target.ask(key))
-    reply = target.ask(key, body=target.other_body)
+    first(target.send(key))
+    reply = target.send(key, body=target.other_body)
     _is_a_problem(reply, 422)
     _links_to_a_page(target, reply)
 
 
 @CHECKS.check("safety", "a GET needs no key")
 def get_needs_no_key(target: Target) -> None:
-    reply = target.ask(method="GET")
+    reply = target.send(method="GET")
     expect(reply.status != 400, "anything but 400", reply)
 
 
@@ -65,6 +65,6 @@ def _links_to_a_page(target: Target, reply: TargetResponse) -> None:
     address = link[1] if link else kind
     expect(bool(address) and address != "about:blank", "a link in `type` or Link", reply)
     place = urljoin(target.url, address)
-    if urlsplit(place).netloc == urlsplit(target.url).netloc:  # a page elsewhere is not the service's to serve
-        page = target.ask(url=place, method="GET")
+    if urlsplit(place).netloc == urlsplit(target.url).netloc:  # the service does not serve pages on other hosts
+        page = target.send(url=place, method="GET")
         expect(page.status == 200, f"200 from {address}", page)

@@ -8,35 +8,35 @@ from .target import Lines, Target, fresh, quoted
 CHECKS = Checklist()
 
 RFC = "RFC 9651"
-LONG = 2_000  # characters: far over any sensible key, far under what servers allow a field
+LONG = 2_000  # characters: far longer than any sensible key, far shorter than the limit of servers
 
 
-@CHECKS.check("2.1", "a quoted string is taken")
-def string_is_taken(target: Target) -> None:
-    first(target.ask(lines=[quoted(fresh())]))
+@CHECKS.check("2.1", "a quoted string is accepted")
+def string_is_accepted(target: Target) -> None:
+    first(target.send(lines=[quoted(fresh())]))
 
 
-@CHECKS.check(RFC, 'a string with \\" and \\\\ in it is taken, and is one key')
-def escapes_are_taken(target: Target) -> None:
+@CHECKS.check(RFC, 'a string with \\" and \\\\ in it is accepted as one key')
+def escapes_are_accepted(target: Target) -> None:
     key = f'{fresh()}"\\'
-    expect_repeat(first(target.ask(key)), target.ask(key))
+    expect_repeat(first(target.send(key)), target.send(key))
 
 
 @CHECKS.check(RFC, "parameters of the item are ignored")
 def parameters_are_ignored(target: Target) -> None:
     key = fresh()
-    expect_repeat(first(target.ask(key)), target.ask(lines=[f'{quoted(key)}; hint=1;v="2"']))
+    expect_repeat(first(target.send(key)), target.send(lines=[f'{quoted(key)}; hint=1;v="2"']))
 
 
 def _refused(name: str, text: str, *lines: str | bytes) -> None:
-    """A check that these field lines, with a fresh key for each {}, are answered 400."""
+    """Adds a check that these field lines, with a new key for each {}, get a 400."""
 
-    def ask(target: Target) -> None:
+    def send(target: Target) -> None:
         sent: Lines = [_filled(line) for line in lines]
-        reply = target.ask(lines=sent)
+        reply = target.send(lines=sent)
         expect(reply.status == 400, "400", reply)
 
-    CHECKS.append(Check(name, "2.1" if "string" not in name else RFC, text, ask))
+    CHECKS.append(Check(name, "2.1" if "string" not in name else RFC, text, send))
 
 
 def _filled(line: str | bytes) -> str | bytes:
@@ -55,16 +55,16 @@ _refused("two_fields_are_refused", "two field lines → 400", '"{}"', '"{}"')
 _refused("bad_escape_in_string_is_refused", "a bad escape → 400", '"{}\\n"')
 _refused("unended_string_is_refused", "a string without its end → 400", '"{}')
 _refused("text_after_string_is_refused", "text after the string → 400", '"{}" and more')
-_refused("string_with_non_ascii_is_refused", "a string beyond ASCII → 400", b'"{}\xc3\xa9"')
+_refused("string_with_non_ascii_is_refused", "a string with non-ASCII characters → 400", b'"{}\xc3\xa9"')
 
 
 @CHECKS.check("safety", "an empty key → 400")
 def empty_key_is_refused(target: Target) -> None:
-    reply = target.ask("")
+    reply = target.send("")
     expect(reply.status == 400, "400", reply)
 
 
-@CHECKS.check("5", f"a key of {LONG:,} characters → 400: its form is bounded and checked")
+@CHECKS.check("5", f"a key of {LONG:,} characters → 400: the length is limited and checked")
 def overlong_key_is_refused(target: Target) -> None:
-    reply = target.ask(fresh() + "x" * LONG)
+    reply = target.send(fresh() + "x" * LONG)
     expect(reply.status in (400, 431), "400 (or 431 from the server)", reply)

@@ -1,4 +1,4 @@
-"""The service under test: where it is, what it offers, and how it is spoken to. Standard library only."""
+"""The service under test: its URLs, and how requests are sent to it. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-PATIENCE = 20.0  # seconds for one answer: several times what a service should make a copy wait
+TIMEOUT = 20.0  # seconds for one response: several times as long as a service should make a copy wait
 
 Lines = Sequence[str | bytes]
 
 
 class NotGiven(Exception):
-    """The check needs something that the target does not offer; its text says what."""
+    """The check needs a URL or setting that the target does not have; the text says which."""
 
 
 class TargetResponse(NamedTuple):
-    """What the service answered."""
+    """A response of the service."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -27,7 +27,7 @@ class TargetResponse(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """True if this is the result of the work."""
+        """True if the service processed the request."""
         return 200 <= self.status < 300
 
     def __str__(self) -> str:
@@ -36,34 +36,34 @@ class TargetResponse(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A service to be tested. Only `url` is needed; a check whose URL was not given is not run.
+    """A service to test. Only `url` is required; checks that need another URL are not run without it.
 
-    Each URL takes a POST, and each execution of it answers 2xx with a body that no other execution has (a fresh id),
-    which is how a second execution is seen.
+    Each URL accepts a POST, and each execution responds 2xx with a unique body (such as a new id), which shows whether
+    a request was executed twice.
     """
 
     url: str
-    other_url: str = ""  # another operation: the same key must not be answered with the first one's response
+    other_url: str = ""  # another operation: the same key must not get the first response
     slow_url: str = ""  # takes about `slow` seconds
-    failing_url: str = ""  # answers 5xx when a payload comes for the first time, then as `url`
-    crashing_url: str = ""  # as `failing_url`, by an exception of the handler
-    large_url: str = ""  # answers with more than the service keeps
-    cookie_url: str = ""  # answers with a Set-Cookie
+    failing_url: str = ""  # responds 5xx to the first request of a payload, then like `url`
+    crashing_url: str = ""  # like `failing_url`, by an exception in the handler
+    large_url: str = ""  # responds with more than the service stores
+    cookie_url: str = ""  # responds with a Set-Cookie
     slow: float = 0.6
-    max_request: int = 0  # bytes of a request body beyond which the service answers 413
+    max_request: int = 0  # bytes: the service responds 413 to a larger request body
     body: bytes = b'{"item": "tea", "quantity": 1}'
     other_body: bytes = b'{"item": "tea", "quantity": 2}'
-    headers: Mapping[str, str] = field(default_factory=dict)  # of every request; where authentication goes
-    other_headers: Mapping[str, str] = field(default_factory=dict)  # authenticate another principal
+    headers: Mapping[str, str] = field(default_factory=dict)  # added to every request, for authentication
+    other_headers: Mapping[str, str] = field(default_factory=dict)  # authenticate as another principal
 
     def given(self, name: str) -> Any:
-        """What the target offers under that name; NotGiven if it does not."""
+        """Returns the field of that name; raises NotGiven if it is empty."""
         value = getattr(self, name)
         if not value:
             raise NotGiven(f"no {name} was given")
         return value
 
-    def ask(
+    def send(
         self,
         key: str | None = None,
         *,
@@ -74,13 +74,15 @@ class Target:
         headers: Mapping[str, str] | None = None,
     ) -> TargetResponse:
         """Sends one request on a connection of its own; `lines` are raw Idempotency-Key field lines."""
-        place = urlsplit(urljoin(self.url, url))
-        kind = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
-        connection = kind(place.hostname or "", place.port, timeout=PATIENCE)
+        address = urlsplit(urljoin(self.url, url))
+        kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
+        connection = kind(address.hostname or "", address.port, timeout=TIMEOUT)
         payload = self.body if body is None else body
         try:
             connection.putrequest(
-                method, (place.path or "/") + (f"?{place.query}" if place.query else ""), skip_accept_encoding=True
+                method,
+                (address.path or "/") + (f"?{address.query}" if address.query else ""),
+                skip_accept_encoding=True,
             )
             for name, value in (self.headers if headers is None else headers).items():
                 connection.putheader(name, value)
@@ -97,10 +99,10 @@ class Target:
 
 
 def quoted(key: str) -> str:
-    """The key as a Structured Field String."""
+    """Returns the key as a Structured Field String."""
     return '"' + key.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def fresh() -> str:
-    """A key that nobody used before."""
+    """Returns a new random key."""
     return secrets.token_hex(16)

@@ -1,1 +1,1 @@
-"""The promises of a store, by topic. `StoreContract` gathers them; read them as the store's specification."""
+"""The promises of a store, by topic: its specification as tests. `StoreContract` combines them."""

@@ -1,4 +1,4 @@
-"""Promises about batches: performed in order, answered one for one, and no transaction."""
+"""Promises about batches: ops run in order, each gets its own reply, and a batch is not a transaction."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from ...ops import (
     Take,
     Unhit,
 )
-from ..face import Face, fresh
+from ..harness import Harness, fresh
 
 
 class BatchPromises:
-    """perform() with many ops."""
+    """Many ops in one call of perform()."""
 
-    def test_an_empty_batch_is_answered_by_nothing(self, store: Face) -> None:
+    def test_an_empty_batch_returns_no_replies(self, store: Harness) -> None:
         assert store.perform() == []
 
-    def test_every_op_can_stand_in_one_batch_and_each_sees_what_went_before(self, store: Face) -> None:
+    def test_a_batch_can_contain_every_op_and_each_sees_the_effect_of_those_before(self, store: Harness) -> None:
         lock, claim, part = fresh("lock/batch"), fresh("claim/batch"), fresh("batch")
         expected: list[tuple[Op, Reply | State]] = [
             (Acquire(lock, "a", 10), State.HELD),
@@ -60,27 +60,27 @@ class BatchPromises:
         replies = store.perform(*(op for op, _ in expected))
         assert [r.state if isinstance(r, Entry) else r for r in replies] == [answer for _, answer in expected]
 
-    def test_a_refused_op_does_not_spoil_its_neighbours(self, store: Face) -> None:
+    def test_a_refused_op_does_not_affect_the_others(self, store: Harness) -> None:
         keys = [fresh("lock/neighbour") for _ in range(3)]
         store.one(Acquire(keys[1], "holder", 10))
         replies = store.perform(*(Acquire(key, "me", 10) for key in keys))
         assert [isinstance(r, Entry) and r.owner for r in replies] == ["me", "", "me"]
 
-    def test_a_thousand_ops_are_answered_in_order(self, store: Face) -> None:
+    def test_a_thousand_ops_are_answered_in_order(self, store: Harness) -> None:
         part = fresh("thousand")
         keys = [f"mark/{part}/{n:04}" for n in range(500)]
         replies = store.perform(*(Mark(key, "a", 10) for key in keys), *(Read(key) for key in keys))
         assert replies[:500] == [True] * 500
         assert [r.key for r in replies[500:] if isinstance(r, Entry) and r.state is State.DONE] == keys
 
-    def test_a_batch_of_large_values_is_performed_whole(self, store: Face) -> None:
+    def test_a_batch_of_large_values_is_performed_completely(self, store: Harness) -> None:
         keys = [fresh("claim/large") for _ in range(8)]
         value = b"b" + bytes(range(256)) * 1_000
         store.perform(*(Acquire(key, "a", 10) for key in keys))
         replies = store.perform(*(Finish(key, "a", value, 10) for key in keys), *(Read(key) for key in keys))
         assert [isinstance(r, Entry) and r.value == value for r in replies] == [True] * 16
 
-    def test_the_same_batch_sent_again_is_answered_the_same(self, store: Face) -> None:
+    def test_the_same_batch_sent_again_returns_the_same_replies(self, store: Harness) -> None:
         lock, part = fresh("lock/again"), fresh("again")
         batch = (Acquire(lock, "a", 10), Mark(f"mark/{part}", "a", 10), Hit(f"limit/{part}", "a", 1, 10))
         assert store.perform(*batch) == store.perform(*batch)

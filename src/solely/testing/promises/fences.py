@@ -1,4 +1,4 @@
-"""Promises about fences: each is max(last + 1, the store's clock in µs), whichever op gives it."""
+"""Promises about fences: each is max(last + 1, the store's clock in µs), whichever op issues it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from ...formats import write_watermark
 from ...model import item_key
 from ...ops import Acquire, Advance, Mark, Op, Push, Read, Release
 from ..clock import ManualClock
-from ..face import Face, fresh
+from ..harness import Harness, fresh
 
-Gives = Acquire | Mark | Advance | Push
+Issues = Acquire | Mark | Advance | Push
 
-# Fences (one per µs) by which a store may be ahead of the greater of the two: batches reserve some, none of them a
-# second's worth. What is further ahead would go back when a key moves to another store, or when all data are lost.
+# How far (in fences, one per µs) a store may be ahead of that maximum: batches reserve some, less than one second's
+# worth. Fences further ahead would go back when a key moves to another store, or when all data is lost.
 _AHEAD = 1_000_000
 
 
 class FencePromises:
-    """Every op that gives a fence."""
+    """Every op that issues a fence."""
 
-    def test_fences_follow_the_clock_of_a_store_in_use(self, store: Face, clock: ManualClock) -> None:
+    def test_fences_follow_the_clock_of_a_store_in_use(self, store: Harness, clock: ManualClock) -> None:
         keys, marks = ([fresh(f"{kind}/clocked") for _ in range(9)] for kind in ("lock", "mark"))
         watermark, queue = fresh("watermark/clocked"), fresh("clocked")
         self._check(store, clock, *(Acquire(key, "together", ttl=10) for key in keys))
@@ -36,8 +36,8 @@ class FencePromises:
         self._check(store, clock, Advance(watermark, write_watermark(2)))
         self._check(store, clock, Push(queue, "item", b"payload"))
 
-    def _check(self, store: Face, clock: ManualClock, *ops: Gives, before: list[Op] | None = None) -> None:
-        """What these ops give, an hour after all that was given before, is not behind the clock, nor far ahead."""
+    def _check(self, store: Harness, clock: ManualClock, *ops: Issues, before: list[Op] | None = None) -> None:
+        """Fences that these ops issue, an hour after all earlier ones, are neither behind the clock nor far ahead."""
         last = store.one(Acquire(fresh("lock/last"), "me", ttl=10)).fence
         clock.advance(3_600)
         now = round(clock() * 1_000_000)

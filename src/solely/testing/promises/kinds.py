@@ -1,4 +1,4 @@
-"""Promises about kinds of keys: which ops each takes, and that nothing is written that nobody could read."""
+"""Promises about kinds of keys: which ops each accepts, and that only readable values are written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...kinds import KINDS, OF_THE_SERVICE, allowed
 from ...model import State, item_key
 from ...ops import OPS, Ack, Acquire, Advance, Finish, Mark, Op, Push, Read, Return, Take
 from ...rules import MAX_KEPT
-from ..face import Face, fresh
+from ..harness import Harness, fresh
 
 _FAILURE = b'%020d 0000000002 {"attempts":2,"last_error":"E","last_at":"2025-01-01T00:00:00+00:00","mark":0}'
 _SENT = b'{"sent": 1, "last": "2025-01-01T00:00:00+00:00", "fence": 7}'
@@ -22,7 +22,7 @@ _LETTER = letter("group", {"id": 1}, error="E", at=datetime(2025, 1, 1, tzinfo=U
 _DEEP = b"j" + b"[" * 10**5
 _OWNER = b"0123456789abcdef" * 2
 
-# What may be written under each kind, and what may not.
+# Values that each kind accepts, and values that it refuses.
 _READABLE: dict[str, tuple[bytes, ...]] = {
     "claim": (b"b\0\xff", b"b", b'j{"a":[1,null]}', b"j1", b'f["ValueError","no"]', b"twhy", b"t", b'j"\\u00e9"'),
     "reservation": (b"",),
@@ -59,9 +59,9 @@ _UNREADABLE: dict[str, tuple[bytes, ...]] = {
 
 
 class KindPromises:
-    """Which ops a key takes, and which bytes."""
+    """Which ops and which bytes a key accepts."""
 
-    def test_an_op_is_refused_on_kinds_that_it_is_not_meant_for_and_changes_nothing(self, store: Face) -> None:
+    def test_an_op_is_refused_on_kinds_that_do_not_allow_it_and_changes_nothing(self, store: Harness) -> None:
         for kind in (*KINDS, "nonsense"):
             key = fresh(f"{kind}/not-meant")
             before = _filled(store, kind, key)
@@ -72,25 +72,25 @@ class KindPromises:
                     assert refused.value.key == key
             assert before is None or store.one(Read(key)) == before
 
-    def test_an_op_is_performed_on_the_kinds_that_it_is_meant_for(self, store: Face) -> None:
+    def test_an_op_is_performed_on_the_kinds_that_allow_it(self, store: Harness) -> None:
         for kind in KINDS.keys() - OF_THE_SERVICE:
             for op in OPS:
                 if "queue" not in _fields(op) and allowed(op, kind):
                     store.one(_sample(op, fresh(f"{kind}/meant"), _READABLE.get(kind, (b"",))[0]))
 
-    def test_nothing_of_a_batch_is_performed_if_one_op_is_not_meant_for_its_key(self, store: Face) -> None:
+    def test_a_batch_with_an_op_that_its_kind_does_not_allow_is_not_performed_at_all(self, store: Harness) -> None:
         first, last = fresh("lock/first"), fresh("mark/last")
         for wrong in (Advance(first, write_watermark(1)), Advance(fresh("watermark/x"), b"zzz"), Mark(first, "o", 10)):
             with pytest.raises(InvalidInput):
                 store.perform(Acquire(first, "o", 10), wrong, Mark(last, "o", 10))
         assert store.one(Read(first)).state is store.one(Read(last)).state is State.FREE
 
-    def test_bytes_that_can_be_read_are_kept(self, store: Face) -> None:
+    def test_readable_bytes_are_kept(self, store: Harness) -> None:
         for kind, values in _READABLE.items():
             for value in values:
                 assert _write(store, fresh(f"{kind}/readable"), value) == value
 
-    def test_bytes_that_cannot_be_read_are_refused_and_change_nothing(self, store: Face) -> None:
+    def test_unreadable_bytes_are_refused_and_change_nothing(self, store: Harness) -> None:
         for kind, values in _UNREADABLE.items():
             key = fresh(f"{kind}/unreadable")
             for value in (*values, b"b" * (MAX_KEPT + 1)):
@@ -98,7 +98,7 @@ class KindPromises:
                     _write(store, key, value)
             assert store.one(Read(key)).value is None
 
-    def test_a_queue_takes_what_it_is_for(self, store: Face) -> None:
+    def test_a_queue_accepts_its_own_payloads(self, store: Harness) -> None:
         part = fresh("jobs")
         meant = {
             f"queue:{part}": (_OWNER + b'j{"id":1}', _OWNER + b"b\xff"),
@@ -111,11 +111,11 @@ class KindPromises:
                 assert store.one(Push(queue, id, payload)) is True
                 assert store.one(Read(item_key(queue, id))).value == payload
 
-    def test_a_queue_refuses_what_its_readers_could_not_read(self, store: Face) -> None:
+    def test_a_queue_refuses_payloads_that_its_consumers_cannot_read(self, store: Harness) -> None:
         part = fresh("jobs")
         refused = {
             f"queue:{part}": (b"", _OWNER, _OWNER + b"x", _OWNER + b"j{", _OWNER + _DEEP),
-            f"dead:{part}": (b"", b"{}", b"[]", _LETTER, b'{"bytes":7}', b"\xff"),  # that letter is of another group
+            f"dead:{part}": (b"", b"{}", b"[]", _LETTER, b'{"bytes":7}', b"\xff"),  # _LETTER belongs to another group
             "audit": (b"", b"{}", b'{"id":"x"}'),
         }
         for queue, payloads in refused.items():
@@ -124,7 +124,7 @@ class KindPromises:
                     store.one(Push(queue, "refused", payload))
             assert store.one(Read(item_key(queue, "refused"))).value is None
 
-    def test_letters_and_the_audit_log_are_not_taken_from(self, store: Face) -> None:
+    def test_nothing_can_be_taken_from_dead_letters_or_the_audit_log(self, store: Harness) -> None:
         taking: list[Op] = [
             op
             for queue in (fresh("dead:group"), "audit")
@@ -140,22 +140,22 @@ def _fields(op: Any) -> tuple[str, ...]:
 
 
 def _sample(op: Any, key: str, value: bytes = b"") -> Any:
-    """Such an op on this key."""
+    """Returns an op of this type on this key."""
     fields = {"key": key, "owner": fresh("owner"), "ttl": 10.0, "keep": 10.0, "value": value, "fence": 1,
               "reason": "why", "limit": 1, "per": 10.0}  # fmt: skip
     return op(*(fields[name] for name in op._fields if name not in op._field_defaults))
 
 
-def _filled(store: Face, kind: str, key: str) -> Any:
-    """What stands under the key after something was put there, if it can be."""
+def _filled(store: Harness, kind: str, key: str) -> Any:
+    """Writes something under the key, if its kind allows that, and returns the entry."""
     for op in (Acquire, Mark, Advance):
         if allowed(op, kind) and kind not in OF_THE_SERVICE:
             store.one(_sample(op, key, _READABLE.get(kind, (b"",))[0]))
     return store.one(Read(key)) if allowed(Read, kind) else None
 
 
-def _write(store: Face, key: str, value: bytes) -> bytes | None:
-    """What is kept under the key after this was written there as its kind is."""
+def _write(store: Harness, key: str, value: bytes) -> bytes | None:
+    """Writes the value in the way that the key's kind allows, and returns the value that is kept."""
     if allowed(Advance, key.partition("/")[0]):
         return store.one(Advance(key, value)).value
     owner = fresh("owner")

@@ -1,30 +1,29 @@
-"""Promises about data that was lost: no store says that it let go of what it never had, or has no more."""
+"""Promises after data loss: no store reports the release of a hold that it does not have."""
 
 from __future__ import annotations
 
 from ...model import Entry, Released, State
 from ...ops import Ack, Acquire, Clear, Finish, Push, Read, Release, Renew, Take
 from ..clock import ManualClock
-from ..face import Face, fresh
+from ..harness import Harness, fresh
 
-# A fence from before the data of any store: as a hold has that was granted, and then lost with all data.
-_OLD = 1
-_LET_GO = (Released.RELEASED, Released.ABSENT)  # of what is not here, and was not lost with all data
+_OLD = 1  # a fence older than the data of any store: that of a hold which was granted and then lost with all data
+_NO_LONGER_HELD = (Released.RELEASED, Released.ABSENT)  # valid replies if the hold ended, but not by data loss
 
 
 class LossPromises:
-    """Release and Ack of those who know the fence of what they were granted."""
+    """Release and Ack with the fence of the grant."""
 
-    def test_release_under_its_fence_frees_the_key(self, store: Face) -> None:
+    def test_release_with_its_fence_frees_the_key(self, store: Harness) -> None:
         key, owner = fresh("lock/fenced-release"), fresh("owner")
         fence = store.one(Acquire(key, owner, ttl=10)).fence
         assert store.one(Release(key, owner, fence=fence)) is Released.RELEASED
         assert store.one(Read(key)).state is State.FREE
-        assert store.one(Release(key, owner, fence=fence)) in _LET_GO
+        assert store.one(Release(key, owner, fence=fence)) in _NO_LONGER_HELD
         store.one(Acquire(key, fresh("successor"), ttl=10))
-        assert store.one(Release(key, owner, fence=fence)) in _LET_GO
+        assert store.one(Release(key, owner, fence=fence)) in _NO_LONGER_HELD
 
-    def test_release_of_what_is_older_than_the_data_says_lost(self, store: Face) -> None:
+    def test_release_with_a_fence_older_than_the_data_returns_lost(self, store: Harness) -> None:
         free, held, successor = fresh("lock/lost"), fresh("lock/lost-and-taken"), fresh("successor")
         store.one(Acquire(held, successor, ttl=10))
         for key in (free, held):
@@ -35,7 +34,7 @@ class LossPromises:
             assert store.one(Release(key, owner, revoke=True, fence=_OLD)) is Released.LOST
         assert store.one(Renew(held, successor, 10)).owner == successor
 
-    def test_releases_in_a_batch_tell_each_what_became_of_it(self, store: Face) -> None:
+    def test_each_release_in_a_batch_returns_its_own_outcome(self, store: Harness) -> None:
         keys = [fresh("lock/of-many") for _ in range(4)]
         entries = store.perform(*(Acquire(key, f"owner of {key}", 10) for key in keys[:3]))
         first, second, third = (entry.fence for entry in entries if isinstance(entry, Entry))
@@ -57,7 +56,7 @@ class LossPromises:
         assert isinstance(taken, Entry)
         assert taken.owner == "next"
 
-    def test_a_key_that_is_passed_on_after_a_loss_is_granted(self, store: Face) -> None:
+    def test_a_key_can_be_acquired_in_the_batch_that_reports_its_loss(self, store: Harness) -> None:
         key, owner = fresh("lock/passed-on"), fresh("owner")
         lost, taken = store.perform(Release(key, fresh("before"), fence=_OLD), Acquire(key, owner, 10))
         assert lost is Released.LOST
@@ -68,21 +67,21 @@ class LossPromises:
         assert isinstance(taken, Entry)
         assert taken.owner == "next"
 
-    def test_a_late_copy_that_took_the_key_again_is_not_what_was_granted(self, store: Face) -> None:
+    def test_release_of_a_lost_hold_returns_lost_even_if_a_late_copy_took_the_key_again(self, store: Harness) -> None:
         key, owner = fresh("lock/again"), fresh("owner")
         for revoke in (False, True):
             store.one(Acquire(key, owner, ttl=10))
             assert store.one(Release(key, owner, revoke=revoke, fence=_OLD)) is Released.LOST
             assert store.one(Read(key)).state is State.FREE
 
-    def test_a_revoked_owner_is_remembered_to_have_held_the_key(self, store: Face) -> None:
+    def test_the_store_remembers_that_a_revoked_owner_held_the_key(self, store: Harness) -> None:
         key, owner = fresh("lock/revoked"), fresh("owner")
         fence = store.one(Acquire(key, owner, ttl=10)).fence
         assert store.one(Release(key, owner, revoke=True, fence=fence)) is Released.RELEASED
         assert store.one(Release(key, owner, fence=fence)) is Released.RELEASED
         assert store.one(Release(key, owner, revoke=True, fence=fence)) is Released.RELEASED
 
-    def test_a_release_under_its_fence_says_expired_and_cleared(self, store: Face, clock: ManualClock) -> None:
+    def test_release_with_its_fence_returns_expired_or_cleared(self, store: Harness, clock: ManualClock) -> None:
         expired, cleared, owner = fresh("lock/expired"), fresh("lock/cleared"), fresh("owner")
         first, second = (store.one(Acquire(key, owner, ttl=10)).fence for key in (expired, cleared))
         assert store.one(Clear(cleared, second, "stuck"))
@@ -91,14 +90,14 @@ class LossPromises:
             assert store.one(Release(expired, owner, fence=first)) is Released.EXPIRED
             assert store.one(Release(cleared, owner, fence=second)) is Released.CLEARED
 
-    def test_a_release_after_the_result_was_kept_does_not_say_lost(self, store: Face) -> None:
+    def test_release_after_finish_does_not_return_lost(self, store: Harness) -> None:
         key, owner = fresh("claim/kept"), fresh("owner")
         fence = store.one(Acquire(key, owner, ttl=10)).fence
         store.one(Finish(key, owner, b"bresult", 60))
         assert store.one(Release(key, owner, fence=fence)) is Released.RELEASED
         assert store.one(Read(key)).value == b"bresult"
 
-    def test_an_ack_of_an_item_that_was_lost_is_refused(self, store: Face) -> None:
+    def test_an_ack_of_a_lost_item_is_refused(self, store: Harness) -> None:
         queue = fresh("lost")
         assert store.one(Ack(queue, "lost", "owner", fence=_OLD)) is False
         store.one(Push(queue, "job", b""))

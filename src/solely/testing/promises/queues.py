@@ -1,46 +1,44 @@
-"""Promises about queues: first in, first out; leased, not popped; and nothing is lost with its taker."""
+"""Promises about queues: first in, first out; items are leased, not popped, so a crashed consumer loses nothing."""
 
 from __future__ import annotations
 
 from ...model import State, item_key
 from ...ops import Ack, Clear, Push, Read, Return, Take
 from ..clock import ManualClock
-from ..face import Face, fresh
-
-_TICK = 0.001  # the resolution of a store's clock
+from ..harness import TICK, Harness, fresh
 
 
 class QueuePromises:
     """Push, Take, Ack and Return."""
 
-    def test_an_empty_queue_has_nothing_to_take(self, store: Face) -> None:
+    def test_an_empty_queue_has_nothing_to_take(self, store: Harness) -> None:
         assert store.one(Take(fresh("empty"), fresh("owner"), 10)) is None
 
-    def test_items_come_out_in_the_order_they_went_in_even_at_one_instant(self, store: Face) -> None:
+    def test_items_come_out_in_the_order_they_went_in_even_at_one_instant(self, store: Harness) -> None:
         queue = fresh("fifo")
         ids = ["c", "a", "b", "10", "9"]
         assert store.perform(*(Push(queue, id, id.encode()) for id in ids)) == [True] * 5
         assert _drain(store, queue) == ids
 
-    def test_items_come_out_in_the_order_of_time(self, store: Face, clock: ManualClock) -> None:
+    def test_items_come_out_in_the_order_of_their_arrival(self, store: Harness, clock: ManualClock) -> None:
         queue = fresh("order")
         for n in range(12):
             store.one(Push(queue, f"{n}", b""))
             clock.advance(1)
         assert _drain(store, queue) == [f"{n}" for n in range(12)]
 
-    def test_a_taken_item_is_leased_and_hidden_from_others(self, store: Face, clock: ManualClock) -> None:
+    def test_a_taken_item_is_leased_and_hidden_from_others(self, store: Harness, clock: ManualClock) -> None:
         queue = fresh("lease")
         store.one(Push(queue, "job", b"\0payload"))
         item = store.one(Take(queue, "first", 10))
         assert item is not None
         assert (item.id, item.payload, item.attempts) == ("job", b"\0payload", 1)
-        assert abs(item.left - 10) <= _TICK
+        assert abs(item.left - 10) <= TICK
         assert item.fence > 0
-        clock.advance(10 - _TICK)
+        clock.advance(10 - TICK)
         assert store.one(Take(queue, "second", 10)) is None
 
-    def test_an_item_comes_back_when_the_lease_of_its_taker_ran_out(self, store: Face, clock: ManualClock) -> None:
+    def test_an_item_comes_back_when_its_lease_expires(self, store: Harness, clock: ManualClock) -> None:
         queue = fresh("back")
         store.one(Push(queue, "job", b""))
         store.one(Take(queue, "dead", 10))
@@ -49,7 +47,9 @@ class QueuePromises:
         assert item is not None
         assert (item.id, item.attempts) == ("job", 2)
 
-    def test_a_repeated_take_answers_the_same_item_and_does_not_extend(self, store: Face, clock: ManualClock) -> None:
+    def test_a_repeated_take_returns_the_same_item_and_does_not_extend(
+        self, store: Harness, clock: ManualClock
+    ) -> None:
         queue = fresh("repeat")
         store.perform(Push(queue, "one", b"1"), Push(queue, "two", b"2"))
         first = store.one(Take(queue, "owner", 10))
@@ -58,10 +58,10 @@ class QueuePromises:
         assert first is not None
         assert again is not None
         assert (again.id, again.attempts, again.fence) == (first.id, 1, first.fence)
-        assert abs(again.left - 6) <= _TICK
+        assert abs(again.left - 6) <= TICK
 
-    def test_a_take_by_the_same_owner_after_its_lease_ran_out_leases_anew(
-        self, store: Face, clock: ManualClock
+    def test_a_take_by_the_same_owner_after_its_lease_expired_leases_again(
+        self, store: Harness, clock: ManualClock
     ) -> None:
         queue = fresh("anew")
         store.perform(Push(queue, "job", b""), Take(queue, "owner", 10))
@@ -69,9 +69,9 @@ class QueuePromises:
         item = store.one(Take(queue, "owner", 10))
         assert item is not None
         assert item.attempts == 2
-        assert abs(item.left - 10) <= _TICK
+        assert abs(item.left - 10) <= TICK
 
-    def test_an_acked_item_is_gone_also_when_the_ack_is_repeated(self, store: Face, clock: ManualClock) -> None:
+    def test_an_acked_item_is_gone_also_when_the_ack_is_repeated(self, store: Harness, clock: ManualClock) -> None:
         queue = fresh("ack")
         store.perform(Push(queue, "job", b""), Take(queue, "owner", 10))
         assert store.one(Ack(queue, "job", "owner")) is True
@@ -80,14 +80,16 @@ class QueuePromises:
         assert store.one(Take(queue, "other", 10)) is None
         assert store.one(Read(item_key(queue, "job"))).state is State.FREE
 
-    def test_an_ack_is_accepted_after_expiry_until_another_took_the_item(self, store: Face, clock: ManualClock) -> None:
+    def test_an_ack_is_accepted_after_expiry_until_another_took_the_item(
+        self, store: Harness, clock: ManualClock
+    ) -> None:
         queue = fresh("late-ack")
         store.perform(Push(queue, "job", b""), Take(queue, "owner", 10))
         clock.advance(100)
         assert store.one(Ack(queue, "job", "owner")) is True
         assert store.one(Take(queue, "other", 10)) is None
 
-    def test_an_ack_by_a_displaced_taker_is_refused(self, store: Face, clock: ManualClock) -> None:
+    def test_an_ack_by_a_displaced_taker_is_refused(self, store: Harness, clock: ManualClock) -> None:
         queue = fresh("displaced")
         store.perform(Push(queue, "job", b""), Take(queue, "slow", 10))
         clock.advance(10)
@@ -96,45 +98,45 @@ class QueuePromises:
         assert store.one(Return(queue, "job", "slow")) is False
         assert store.one(Ack(queue, "job", "next")) is True
 
-    def test_an_item_that_nobody_took_cannot_be_acked_or_returned(self, store: Face) -> None:
+    def test_an_item_that_nobody_took_cannot_be_acked_or_returned(self, store: Harness) -> None:
         queue = fresh("untaken")
         store.one(Push(queue, "job", b""))
         assert store.one(Ack(queue, "job", "owner")) is False
         assert store.one(Return(queue, "job", "owner")) is False
         assert _drain(store, queue) == ["job"]
 
-    def test_a_returned_item_comes_back_after_its_delay(self, store: Face, clock: ManualClock) -> None:
+    def test_a_returned_item_comes_back_after_its_delay(self, store: Harness, clock: ManualClock) -> None:
         queue = fresh("return")
         store.perform(Push(queue, "job", b"x"), Take(queue, "owner", 10))
         assert store.one(Return(queue, "job", "owner", delay=5)) is True
         assert store.one(Return(queue, "job", "owner", delay=5)) is False
-        clock.advance(5 - _TICK)
+        clock.advance(5 - TICK)
         assert store.one(Take(queue, "other", 10)) is None
-        clock.advance(_TICK)
+        clock.advance(TICK)
         item = store.one(Take(queue, "other", 10))
         assert item is not None
         assert (item.payload, item.attempts) == (b"x", 2)
 
-    def test_a_returned_item_without_delay_can_be_taken_at_once(self, store: Face) -> None:
+    def test_a_returned_item_without_delay_can_be_taken_at_once(self, store: Harness) -> None:
         queue = fresh("return-now")
         store.perform(Push(queue, "job", b""), Take(queue, "owner", 10), Return(queue, "job", "owner"))
         assert _drain(store, queue) == ["job"]
 
-    def test_a_returned_item_goes_behind_those_that_waited_longer(self, store: Face, clock: ManualClock) -> None:
+    def test_a_returned_item_goes_behind_those_that_waited_longer(self, store: Harness, clock: ManualClock) -> None:
         queue = fresh("behind")
         store.perform(Push(queue, "a", b""), Push(queue, "b", b""), Take(queue, "owner", 10))
         clock.advance(1)
         assert store.one(Return(queue, "a", "owner")) is True
         assert _drain(store, queue) == ["b", "a"]
 
-    def test_a_push_with_delay_hides_the_item_for_that_long(self, store: Face, clock: ManualClock) -> None:
+    def test_a_push_with_delay_hides_the_item_for_that_long(self, store: Harness, clock: ManualClock) -> None:
         queue = fresh("delay")
         store.perform(Push(queue, "later", b"", delay=5), Push(queue, "now", b""))
         assert _drain(store, queue) == ["now"]
         clock.advance(5)
         assert _drain(store, queue) == ["later"]
 
-    def test_a_push_is_idempotent_until_the_ack(self, store: Face) -> None:
+    def test_a_push_is_idempotent_until_the_ack(self, store: Harness) -> None:
         queue = fresh("idempotent")
         assert store.one(Push(queue, "job", b"first")) is True
         assert store.one(Push(queue, "job", b"second")) is False
@@ -148,7 +150,7 @@ class QueuePromises:
         assert item is not None
         assert (item.payload, item.attempts) == (b"fourth", 1)
 
-    def test_an_item_can_be_taken_by_its_id(self, store: Face) -> None:
+    def test_an_item_can_be_taken_by_its_id(self, store: Harness) -> None:
         queue = fresh("by-id")
         store.perform(*(Push(queue, id, b"") for id in ("a", "b", "c")))
         item = store.one(Take(queue, "chooser", 10, id="b"))
@@ -158,13 +160,13 @@ class QueuePromises:
         assert store.one(Take(queue, "wrong", 10, id="absent")) is None
         assert _drain(store, queue) == ["a", "c"]
 
-    def test_queues_with_similar_names_do_not_meet(self, store: Face) -> None:
+    def test_queues_with_similar_names_are_independent(self, store: Harness) -> None:
         queue = fresh("q")
         store.perform(Push(f"{queue}/a", "b", b"1"), Push(queue, "a/b", b"2"), Push(f"{queue}%2Fa", "b", b"3"))
         taken = [store.one(Take(name, "owner", 10)) for name in (f"{queue}/a", queue, f"{queue}%2Fa")]
         assert [item and item.payload for item in taken] == [b"1", b"2", b"3"]
 
-    def test_items_are_entries_that_can_be_read_and_listed(self, store: Face, clock: ManualClock) -> None:
+    def test_items_are_entries_that_can_be_read_and_listed(self, store: Harness, clock: ManualClock) -> None:
         queue = fresh("listed")
         store.perform(*(Push(queue, id, id.encode(), delay=delay) for id, delay in (("a", 0), ("b", 0), ("c", 5))))
         item = store.one(Take(queue, "owner-of-a", 10))
@@ -179,7 +181,7 @@ class QueuePromises:
         clock.advance(10)
         assert [entry.state for entry in store.scan(item_key(queue, ""))] == [State.FREE] * 3
 
-    def test_items_can_be_cleared_taken_or_not(self, store: Face) -> None:
+    def test_items_can_be_cleared_taken_or_not(self, store: Harness) -> None:
         queue = fresh("cleared")
         store.perform(Push(queue, "taken", b""), Push(queue, "waiting", b""), Take(queue, "owner", 10))
         fences = {}
@@ -191,10 +193,12 @@ class QueuePromises:
         assert store.one(Return(queue, "taken", "owner")) is False
         assert store.one(Ack(queue, "taken", "owner")) is True
         assert store.one(Push(queue, "taken", b"again")) is True
-        assert store.one(Clear(item_key(queue, "taken"), fences["taken"], "")) is True  # repeated: not its successor
+        assert (
+            store.one(Clear(item_key(queue, "taken"), fences["taken"], "")) is True
+        )  # a repeat, which leaves the new item
         assert _drain(store, queue) == ["taken"]
 
-    def test_payloads_are_kept_byte_for_byte(self, store: Face) -> None:
+    def test_payloads_are_kept_byte_for_byte(self, store: Harness) -> None:
         queue = fresh("bytes")
         for payload in (b"", bytes(range(256)), b"x" * 100_000):
             id, owner = fresh("id ключ"), fresh("owner")
@@ -204,8 +208,8 @@ class QueuePromises:
             assert (item.id, item.payload) == (id, payload)
 
 
-def _drain(store: Face, queue: str) -> list[str]:
-    """The ids that can be taken now, in order; each stays with its taker."""
+def _drain(store: Harness, queue: str) -> list[str]:
+    """Takes every available item and returns their ids in order."""
     ids = list[str]()
     while (item := store.one(Take(queue, fresh("taker"), 1_000))) is not None:
         ids.append(item.id)

@@ -1,4 +1,4 @@
-"""Promises about looking: reading and listing change nothing and give no owner away."""
+"""Promises about reading: Read and scan change nothing and reveal no owner id."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ...kinds import allowed
 from ...model import Entry, Finding, State
 from ...ops import Acquire, Advance, Finish, Mark, Push, Read, Release, Renew
 from ..clock import ManualClock
-from ..face import Face, fresh
+from ..harness import Harness, fresh
 
 KEYS = (
     "x", "with space", "a:b:c", "*", "?[a-z]*\\", "{tag}", "ключ", "鍵🔑", "%00%", "'\";--", "a\nb", "a/b/c", "k" * 480,
@@ -15,7 +15,7 @@ KEYS = (
 
 
 def cut_text(size: int, offset: int) -> str:
-    """A text of so many bytes: ASCII up to the offset, then letters of four bytes, and ASCII to fill it up."""
+    """Returns a text of `size` bytes: ASCII up to the offset, then four-byte characters, then ASCII as padding."""
     letters = max(0, size - offset) // 4
     return "a" * min(offset, size) + "\N{KEY}" * letters + "z" * (size - min(offset, size) - 4 * letters)
 
@@ -23,16 +23,16 @@ def cut_text(size: int, offset: int) -> str:
 class ReadingPromises:
     """Read, scan, check and close."""
 
-    def test_an_unknown_key_is_free(self, store: Face) -> None:
+    def test_an_unknown_key_is_free(self, store: Harness) -> None:
         key = fresh("lock/unknown")
         assert store.one(Read(key)) == Entry(key, State.FREE)
 
-    def test_reading_changes_nothing(self, store: Face) -> None:
+    def test_reading_changes_nothing(self, store: Harness) -> None:
         key = fresh("lock/read")
         store.one(Acquire(key, "holder", 10))
         assert len({store.one(Read(key)) for _ in range(3)}) == 1
 
-    def test_any_text_can_be_a_key(self, store: Face) -> None:
+    def test_any_text_can_be_a_key(self, store: Harness) -> None:
         prefix = fresh("lock/any") + "/"
         keys = [prefix + name for name in KEYS]
         for key in keys:
@@ -42,7 +42,7 @@ class ReadingPromises:
             assert store.one(Renew(key, f"owner of {key}", 10)).owner == f"owner of {key}"
         assert [entry.key for entry in store.scan(prefix)] == sorted(keys)
 
-    def test_a_key_of_512_bytes_is_kept_whole(self, store: Face) -> None:
+    def test_a_key_of_512_bytes_is_kept_whole(self, store: Harness) -> None:
         stem = fresh("long")
         longest = [f"lock/{(stem + 'é' * 300).encode()[:511].decode(errors='ignore')}{end}"[:600] for end in "ab"]
         assert all(len(key.encode()) in (516, 517) for key in longest)
@@ -50,8 +50,8 @@ class ReadingPromises:
             assert store.one(Acquire(key, f"owner-{key[-1]}", 10)).owner == f"owner-{key[-1]}"
         assert [entry.key for entry in store.scan(f"lock/{stem}")] == longest
 
-    def test_a_held_key_is_refused_whatever_letters_and_length_it_has(self, store: Face) -> None:
-        """Some server quotes the key in an error, cut off at some byte, which may be in the middle of a letter."""
+    def test_a_held_key_is_refused_whatever_its_characters_and_length(self, store: Harness) -> None:
+        """A server may quote the key in an error and truncate it in the middle of a character."""
         stem = fresh("lock/cut") + "/"
         keys = [stem + cut_text(size, offset) for size in (64, 96, 128, 192, 256, 384, 480) for offset in range(4)]
         for entry in store.perform(*(Acquire(key, "holder", 10) for key in keys)):
@@ -64,13 +64,13 @@ class ReadingPromises:
             assert store.one(Mark(mark, "holder", 10)) is True
             assert store.one(Mark(mark, "other", 10)) is False
 
-    def test_a_glob_in_a_prefix_is_only_text(self, store: Face) -> None:
+    def test_wildcards_in_a_prefix_match_literally(self, store: Harness) -> None:
         stem = fresh("lock/glob")
         store.perform(*(Acquire(f"{stem}/{name}", "owner", 10) for name in ("*", "a", "?", "[a]", "%", "_")))
         for name in ("*", "?", "[a]", "%", "_"):
             assert [entry.key for entry in store.scan(f"{stem}/{name}")] == [f"{stem}/{name}"]
 
-    def test_scan_pages_through_a_prefix_in_key_order(self, store: Face) -> None:
+    def test_scan_pages_through_a_prefix_in_key_order(self, store: Harness) -> None:
         prefix = fresh("lock/page") + "/"
         keys = [f"{prefix}{n:02}" for n in range(25)]
         store.perform(*(Acquire(key, "owner", 10) for key in reversed(keys)), Acquire(prefix[:-1] + "0", "owner", 10))
@@ -81,9 +81,7 @@ class ReadingPromises:
             assert len(pages) < 10
         assert pages == [keys[:10], keys[10:20], keys[20:]]
 
-    def test_scan_shows_what_is_held_done_closed_or_queued_and_nothing_else(
-        self, store: Face, clock: ManualClock
-    ) -> None:
+    def test_scan_returns_held_done_closed_and_queued_entries_only(self, store: Harness, clock: ManualClock) -> None:
         part, seven = fresh("scan"), write_watermark(7)
         store.perform(
             Acquire(f"lock/{part}/expired", "o", 1), Mark(f"mark/{part}/expired", "o", 1),
@@ -103,7 +101,7 @@ class ReadingPromises:
             f"item/{part}/job": (State.FREE, b"p"),
         }
 
-    def test_an_entry_listed_is_the_entry_read(self, store: Face) -> None:
+    def test_scan_and_read_return_the_same_entry(self, store: Harness) -> None:
         key = fresh("claim/same")
         store.perform(
             Acquire(key, "o", 10, info="who", fingerprint="f"), Acquire(key, "p", 10, client="c", counted=True)
@@ -113,34 +111,34 @@ class ReadingPromises:
         assert (listed.waiters, listed.refused, listed.info, listed.fingerprint) == (1, 1, "who", "f")
         assert (listed.kind, listed.name) == ("claim", key.removeprefix("claim/"))
 
-    def test_an_owner_id_is_never_shown_to_others(self, store: Face, clock: ManualClock) -> None:
+    def test_an_owner_id_is_never_shown_to_others(self, store: Harness, clock: ManualClock) -> None:
         part, secret = fresh("secret"), fresh("owner-secret")
         locked, marked, done = f"lock/{part}", f"mark/{part}", f"claim/{part}"
         store.perform(Acquire(locked, secret, 10), Mark(marked, secret, 10))
         store.perform(Acquire(done, secret, 10), Finish(done, secret, b"b", 10))
         for _ in range(2):
             for key in (locked, marked, done):
-                asked = (
+                ops = (
                     Read(key),
                     Renew(key, "x", 1),
                     Finish(key, "x", b"b", 1),
                     Acquire(key, "x", 1),
                     Mark(key, "x", 1),
                 )
-                answers = store.perform(*(op for op in asked if allowed(type(op), key.partition("/")[0])))
-                assert secret not in repr(answers)
+                replies = store.perform(*(op for op in ops if allowed(type(op), key.partition("/")[0])))
+                assert secret not in repr(replies)
                 assert secret not in repr(store.scan(key))
                 store.one(Release(key, "x", revoke=True))
             clock.advance(10)
 
-    def test_check_answers_findings(self, store: Face) -> None:
+    def test_check_returns_findings(self, store: Harness) -> None:
         findings = store.check()
         assert findings
         assert all(isinstance(finding, Finding) for finding in findings)
         assert {finding.level for finding in findings} <= {"ok", "warning", "error"}
         assert all(finding.subject and finding.text for finding in findings)
 
-    def test_closing_twice_is_safe(self, store: Face) -> None:
+    def test_closing_twice_is_safe(self, store: Harness) -> None:
         store.one(Read(fresh("lock/close")))
         store.close()
         store.close()

@@ -1,7 +1,7 @@
-"""A deterministic simulator: the real flows and the real memory store, on a virtual clock, under every fault.
+"""A deterministic simulator: the real flows and the real memory store, on a virtual clock, with injected faults.
 
-`simulate(seed)` runs about 200 ops of a few clients with locks and marks against one store and answers with the
-history; `invariant` in it names the first promise that was broken, or is empty. `simulate_claims` does so with claims,
+`simulate(seed)` runs about 200 ops of a few clients with locks and marks against one store and returns the history;
+its `invariant` names the first promise that was broken, or is empty. `simulate_claims` does the same with claims,
 `simulate_reservations` with reservations, limits and a shared breaker. The same seed gives the same history.
 """
 

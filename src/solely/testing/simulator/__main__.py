@@ -1,4 +1,5 @@
-"""python -m solely.testing.simulator --seed N [--of claims] [--bug MODULE:NAME]: replays a seed; 1 on a violation."""
+"""python -m solely.testing.simulator --seed N [--of claims] [--bug MODULE:NAME]: replays a seed; exit code 1 on a
+violation."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from importlib import import_module
 
 from . import simulate, simulate_claims, simulate_reservations
 
-_WORLDS = {"locks": simulate, "claims": simulate_claims, "reservations": simulate_reservations}
+_SIMULATIONS = {"locks": simulate, "claims": simulate_claims, "reservations": simulate_reservations}
 
 
 def main() -> int:
-    """Runs the seeds asked for and shows the first violation, with the history before it."""
+    """Runs the requested seeds and prints the first violation with the history before it."""
     parser = argparse.ArgumentParser(prog="python -m solely.testing.simulator", description=__doc__)
-    parser.add_argument("--of", choices=_WORLDS, default="locks", help="what the clients do")
+    parser.add_argument("--of", choices=_SIMULATIONS, default="locks", help="what the clients do")
     parser.add_argument("--seed", type=int, required=True, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds, from the first on")
     parser.add_argument("--bug", default="", help="module:name of a context manager that plants a bug")
@@ -25,7 +26,7 @@ def main() -> int:
     module, _, name = options.bug.partition(":")
     with getattr(import_module(module), name)() if options.bug else nullcontext():
         for seed in range(options.seed, options.seed + options.seeds):
-            history = _WORLDS[options.of](seed)
+            history = _SIMULATIONS[options.of](seed)
             if history.invariant or options.seeds == 1:
                 sys.stdout.write(f"{history.tail(options.tail, lambda line: options.about in line)}\n")
             if history.invariant:

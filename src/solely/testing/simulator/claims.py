@@ -1,4 +1,4 @@
-"""What clients do with claims: claim alone or together, work, publish, fail, let go, come late, reset."""
+"""Simulated clients of claims: they claim one or several keys, work, publish (some of them late), fail and reset."""
 
 from __future__ import annotations
 
@@ -19,77 +19,76 @@ from ...leases.hold import Hold
 from ...model import Entry, State
 from ...ops import Clear, Push, Read
 from ...rules import REMEMBER
-from .client import Doing, Script, SimulatedClient
-from .convergence import ClaimCall, Convergence
+from .client_checks import ClaimCall, ClaimChecks
 from .history import History
-from .network import CALM, ROUGH
-from .truth import Truth
-from .world import BRISK, SLOW, Climate, Manners, World
+from .observer import Observer
+from .scenarios import BRISK, RELIABLE, SLOW, UNRELIABLE, Behavior, Scenario
+from .simulation import Perform, Script, SimulatedClient, Simulation
 
 _TTLS = (1.0, 1.0, 2.0, 5.0)
 _WAITS = (0.0, 0.3, 3.0, 5.0, 12.0)
 _KEEPS = (0.3, 1.0, 3.0, 20.0)  # seconds: short, so that a key lives through several claims
 _PRINTS = ("", "one", "one", "one", "one", "one", "one", "two")
 _FAILURES: tuple[Outcome, ...] = (RELEASE, RELEASE, RetryAfter(0.5), Replay(1.0), Park(2, "parked", 1.0))
-_CACHE_TTL = 2.0  # seconds: some outcomes end before the cache forgets them, some after
-_CLIMATES = (
-    Climate(0.35, (1, 1, 2), CALM, Manners(0.1, 0.0, BRISK)),  # many wait for few claims
-    Climate(0.65, (1, 2, 3), ROUGH, Manners(0.12, 0.0, SLOW, 0.04, 0.006, 0.008, 0.4, True)),
+_CACHE_TTL = 2.0  # seconds: some outcomes expire before the cache evicts them, some after
+_SCENARIOS = (
+    Scenario(0.35, (1, 1, 2), RELIABLE, Behavior(0.1, 0.0, BRISK)),  # many wait for few claims
+    Scenario(0.65, (1, 2, 3), UNRELIABLE, Behavior(0.12, 0.0, SLOW, 0.04, 0.006, 0.008, 0.4, True)),
 )
 
 
-def _told(key: str, result: Result, waited: float, agreed: Agreement) -> Any:
+def _result(key: str, result: Result, waited: float, agreed: Agreement) -> Any:
     return result, waited
 
 
 class ClaimingClient(SimulatedClient):
     """One process that claims."""
 
-    world: ClaimWorld
+    simulation: ClaimSimulation
 
-    def __init__(self, world: World, driver: SimulatedDriver, tasks: int) -> None:
-        cached = world.chance.random() < 0.5
-        super().__init__(world, driver, tasks, Cache(ttl=_CACHE_TTL, clock=driver.clock) if cached else None)
+    def __init__(self, simulation: Simulation, driver: SimulatedDriver, tasks: int) -> None:
+        cached = simulation.chance.random() < 0.5
+        super().__init__(simulation, driver, tasks, Cache(ttl=_CACHE_TTL, clock=driver.clock) if cached else None)
         self.flights = Flights(self.context)
 
     def _call(self, key: str, fingerprint: str = "", cached: float = 0.0) -> ClaimCall:
-        return ClaimCall(self.driver, key, fingerprint, self.world.truth.now(), cached)
+        return ClaimCall(self.driver, key, fingerprint, self.simulation.observer.now(), cached)
 
     def _agreement(self, wait: float) -> Agreement:
         terms = LeaseTerms(self.pick(_TTLS), wait, 0.0, self.driver.name)
         return Agreement(terms, self.pick(_KEEPS), ALWAYS_RELEASE, "", self.chance() < 0.6)
 
     def claim(self) -> Script:
-        """Wins one claim, or learns its outcome."""
-        told = self.world.convergence
-        key, wait, fingerprint = self.pick(self.world.keys), self.pick(_WAITS), self.pick(_PRINTS)
+        """Wins one claim, or receives its outcome."""
+        checks = self.simulation.claim_checks
+        key, wait, fingerprint = self.pick(self.simulation.keys), self.pick(_WAITS), self.pick(_PRINTS)
         agreed, call = self._agreement(wait), self._call(key, fingerprint, _CACHE_TTL)
         try:
-            known: Any = recalled(self.flights, key, fingerprint, agreed, _told)
+            known: Any = recalled(self.flights, key, fingerprint, agreed, _result)
         except Mismatch:
-            told.mismatched(call)
+            checks.mismatched(call)
             return
         if known is not None:
-            told.finished(call, known[0])
+            checks.finished(call, known[0])
             return
-        run: SimulatedRun = yield Doing(claiming(self.flights, key, fingerprint, agreed, _told), wait, key)
+        run: SimulatedRun = yield Perform(claiming(self.flights, key, fingerprint, agreed, _result), wait, key)
         call = call._replace(cached=0.0)
         if run.error is not None:
             self._refused(run, call, [key])
         elif isinstance(run.result[0], Hold):
             yield from self._work(run.result[0], agreed)
         elif isinstance(run.result[0], Done):
-            told.finished(call, run.result[0])
+            checks.finished(call, run.result[0])
         else:
-            told.timed_out(call, wait, run.result[1])
-            self.nothing_left(run, [key])
+            checks.timed_out(call, wait, run.result[1])
+            self.check_nothing_left(run, [key])
 
     def claim_many(self) -> Script:
-        """Asks for several claims at once; of one that is named twice, the first may win."""
-        keys = [self.pick(self.world.keys) for _ in range(3)]
+        """Requests several claims at once; if a key is given twice, the first may win."""
+        keys = [self.pick(self.simulation.keys) for _ in range(3)]
         calls = {key: self._call(key, self.pick(_PRINTS)) for key in keys}
         agreed = self._agreement(0.0)
-        run: SimulatedRun = yield Doing(
+        run: SimulatedRun = yield Perform(
             claim_many(keys, agreed.terms.ttl, [calls[key].fingerprint for key in keys], "")
         )
         if run.error is not None:
@@ -101,33 +100,33 @@ class ClaimingClient(SimulatedClient):
             self.context.keep(hold)
         for key, result in zip(keys, run.result, strict=True):
             if isinstance(result, Done):
-                self.world.convergence.finished(calls[key], result)
+                self.simulation.claim_checks.finished(calls[key], result)
         for hold in holds:
             yield from self._work(hold, agreed)
 
     def _refused(self, run: SimulatedRun, call: ClaimCall, keys: list[str]) -> None:
         if isinstance(run.error, Mismatch):
-            self.world.convergence.mismatched(call)
-        self.nothing_left(run, keys)
+            self.simulation.claim_checks.mismatched(call)
+        self.check_nothing_left(run, keys)
 
-    # -- what the winner does
+    # -- the winner
 
     def _work(self, hold: Hold, agreed: Agreement) -> Script:
-        self.relies_on(hold)
+        self.rely_on(hold)
         for _ in range(int(self.chance() * 3)):
-            yield self.chance() * self.pick(self.world.manners.work)
-            self.world.trouble(self)
-        self.world.beliefs.ends(hold)
+            yield self.chance() * self.pick(self.simulation.behavior.work)
+            self.simulation.inject_fault(self)
+        self.simulation.leases.ends(hold)
         chance = self.chance()
         if chance < 0.6:
             yield from self._publish(hold, agreed)
         elif chance < 0.85:
             yield from self._fail(hold, agreed)
         elif chance < 0.92:
-            run: SimulatedRun = yield Doing(release_claim(hold, self.flights))
+            run: SimulatedRun = yield Perform(release_claim(hold, self.flights))
             if run.error is None:
                 self.check_released(hold, run.result)
-        else:  # stuck: it comes back when another may have the claim, or never
+        else:  # stuck: it publishes when another may have the claim, or never
             self._drop(hold)
             yield self.chance() * 3.0 * hold.ttl
             if chance < 0.97:
@@ -137,24 +136,24 @@ class ClaimingClient(SimulatedClient):
         kept, flights = b"b" + hold.owner.encode(), self.flights
         call = self._call(hold.key, hold.fingerprint)
         for _ in range(3):
-            run: SimulatedRun = yield Doing(
+            run: SimulatedRun = yield Perform(
                 publish(hold, kept, agreed.keep, agreed.terms, flights, lambda: ""), agreed.terms.wait
             )
             if run.error is None:
-                self.world.convergence.published(call, kept, *run.result)
+                self.simulation.claim_checks.published(call, kept, *run.result)
                 self._check_revoked(hold, agreed.keep)
                 if self.chance() < 0.9:
                     return
             else:
-                self.nothing_left(run, [hold.key])
+                self.check_nothing_left(run, [hold.key])
         self._drop(hold)
 
     def _check_revoked(self, hold: Hold, keep: float) -> None:
-        """Where a copy of its acquire may outlive its outcome, that copy will be refused."""
-        truth = self.world.truth
-        revoked = (hold.key, hold.owner) in truth.revoked or hold.owner in truth.forgotten
+        """If a late copy of the acquire may outlive the outcome, the owner must be revoked."""
+        observer = self.simulation.observer
+        revoked = (hold.key, hold.owner) in observer.revoked or hold.owner in observer.forgotten
         if hold.doubtful and keep < REMEMBER and not revoked:
-            self.world.history.violated("no leaked hold", f"{hold.owner} may hold {hold.key} again, by a late copy")
+            self.violated("no leaked hold", f"a late copy may grant {hold.key} to {hold.owner} again")
 
     def _fail(self, hold: Hold, agreed: Agreement) -> Script:
         what: Outcome = self.pick(_FAILURES)
@@ -163,41 +162,41 @@ class ClaimingClient(SimulatedClient):
         def letter(park: Park) -> Push:
             return Push(park.group, hold.owner, kept)
 
-        run: SimulatedRun = yield Doing(fail(hold, what, kept, agreed.keep, self.flights, letter))
+        run: SimulatedRun = yield Perform(fail(hold, what, kept, agreed.keep, self.flights, letter))
         if run.error is None:
-            self.world.convergence.failed(hold, kept, run.result)
+            self.simulation.claim_checks.failed(hold, kept, run.result)
         else:
             self._drop(hold)
 
     def _drop(self, hold: Hold) -> None:
-        """Renews it no more; it ends with its time."""
+        """Stops renewing the hold; it expires."""
         self.context.keeper.remove(hold)
         self.context.keeper.wake(hold.key)
 
     # -- admin
 
     def reset(self) -> Script:
-        """Takes away an outcome that is known, or believed to be there."""
-        key, truth = self.pick(self.world.keys), self.world.truth
-        outcome = truth.outcomes.standing(key, truth.now())
+        """Removes the current outcome, or one that the admin wrongly expects."""
+        key, observer = self.pick(self.simulation.keys), self.simulation.observer
+        outcome = observer.outcomes.current(key, observer.now())
         expected = outcome.value if outcome is not None and self.chance() < 0.8 else b"b?"
         self.flights.forget(key)
-        run: SimulatedRun = yield Doing(reset(key, lambda kept: kept == expected))
+        run: SimulatedRun = yield Perform(reset(key, lambda kept: kept == expected))
         if run.error is None and run.result:
-            gone = [outcome for outcome in truth.outcomes.of[key] if outcome.ended and outcome.value == expected]
+            gone = [outcome for outcome in observer.outcomes.by_key[key] if outcome.ended and outcome.value == expected]
             if not gone:
-                self.world.history.violated("reset", f"{expected!r} of {key} was said to be reset; it was not there")
+                self.violated("reset", f"the reset of {expected!r} at {key} succeeded; it did not exist")
 
     def clear(self) -> Script:
-        """Takes a claim away from its holder."""
-        if not self.world.manners.clears:
+        """Clears the hold of a claim."""
+        if not self.simulation.behavior.clears:
             yield from self.claim()
             return
-        key = self.pick(self.world.keys)
-        run: SimulatedRun = yield Doing(self.one(Read(key)))
+        key = self.pick(self.simulation.keys)
+        run: SimulatedRun = yield Perform(self.one(Read(key)))
         entry: Entry = run.result
         if run.error is None and entry.state is State.HELD:
-            yield Doing(self.one(Clear(key, entry.fence, "stuck")))
+            yield Perform(self.one(Clear(key, entry.fence, "stuck")))
 
 
 ClaimingClient.actions = (
@@ -208,16 +207,16 @@ ClaimingClient.actions = (
 )
 
 
-class ClaimWorld(World):
-    """A world of claims."""
+class ClaimSimulation(Simulation):
+    """A simulation of claims."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(seed, "claim", _CLIMATES)
-        self.watched_by(Truth(self.history, self.waiting, self.runs))
-        self.convergence = Convergence(self.history, self.truth)
-        self.peopled_by(ClaimingClient)
+        super().__init__(seed, "claim", _SCENARIOS)
+        self.observe_with(Observer(self.history, self.waiting, self.runs))
+        self.claim_checks = ClaimChecks(self.history, self.observer)
+        self.add_clients(ClaimingClient)
 
 
 def simulate_claims(seed: int) -> History:
-    """The history of this seed: the same every time."""
-    return ClaimWorld(seed).run()
+    """Simulates claims, and returns the history, which is the same for the same seed."""
+    return ClaimSimulation(seed).run()

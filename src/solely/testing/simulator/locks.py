@@ -1,4 +1,4 @@
-"""What clients do with locks and marks: lock, work, renew, let go, hand over, mark, clear; cancelled now and then."""
+"""Simulated clients of locks and marks: they lock, work, renew, release, hand over, mark and clear."""
 
 from __future__ import annotations
 
@@ -16,25 +16,24 @@ from ...locks.handle import releasing_all
 from ...marks import calls as marking
 from ...model import Entry, State
 from ...ops import Clear, Read
-from .client import Doing, Script, SimulatedClient, Task
 from .history import History
-from .network import CALM, ROUGH
-from .truth import Truth
-from .world import BRISK, SLOW, Climate, Manners, World
+from .observer import Observer
+from .scenarios import BRISK, RELIABLE, SLOW, UNRELIABLE, Behavior, Scenario
+from .simulation import Perform, Script, SimulatedClient, Simulation, Task
 
 _TTLS = (1.0, 1.0, 2.0, 5.0, 10.0)
-_WAITS = (0.0, 0.3, 3.0, 3.0, 12.0)  # the longest is longer than any honest hand-over takes
+_WAITS = (0.0, 0.3, 3.0, 3.0, 12.0)  # seconds: the longest is longer than any correct hand-over takes
 _DELAYS = (0.0, 0.0, 0.0, 0.5)
 _MARKINGS = [(ttl, how) for ttl in (1.0, 10.0, 3600.0) for how in (marking.first, marking.mark)]
-_CLIMATES = (
-    Climate(0.25, (1, 1, 2), CALM, Manners(0.1, 0.0, BRISK)),  # many wait for few keys
-    Climate(0.15, (2, 3), CALM, Manners(0.1, 1.0, BRISK)),  # each takes several of the same keys
-    Climate(0.60, (1, 2, 3), ROUGH, Manners(0.12, 0.5, SLOW, 0.04, 0.006, 0.008, 0.4, True)),
+_SCENARIOS = (
+    Scenario(0.25, (1, 1, 2), RELIABLE, Behavior(0.1, 0.0, BRISK)),  # many wait for few keys
+    Scenario(0.15, (2, 3), RELIABLE, Behavior(0.1, 1.0, BRISK)),  # each takes several of the same keys
+    Scenario(0.60, (1, 2, 3), UNRELIABLE, Behavior(0.12, 0.5, SLOW, 0.04, 0.006, 0.008, 0.4, True)),
 )
 
 
 class SimulatedLease(LeaseBase):
-    """A lease in the hands of a script."""
+    """A lease that a script uses."""
 
     def __init__(self, hold: Hold, context: Context) -> None:
         self._hold, self._context = hold, context
@@ -46,7 +45,7 @@ class SimulatedLease(LeaseBase):
 class LockingClient(SimulatedClient):
     """One process that locks and marks."""
 
-    world: LockWorld
+    simulation: LockSimulation
 
     # -- locks
 
@@ -59,62 +58,62 @@ class LockingClient(SimulatedClient):
 
     def lock(self) -> Script:
         """Takes one key, with or without waiting."""
-        key, wait = self.pick(self.world.keys), self.pick(_WAITS)
-        run: SimulatedRun = yield Doing(acquiring(self.context, key, self._terms(wait), self._lease), wait, key)
+        key, wait = self.pick(self.simulation.keys), self.pick(_WAITS)
+        run: SimulatedRun = yield Perform(acquiring(self.context, key, self._terms(wait), self._lease), wait, key)
         if run.error is None:
             yield from self._use([run.result])
         else:
-            self.nothing_left(run, [key])
+            self.check_nothing_left(run, [key])
 
     def lock_all(self) -> Script:
         """Takes several keys, all or nothing."""
         if not self.takes_several:
             yield from self.lock()
             return
-        keys = list(self.world.keys)
-        self.world.chance.shuffle(keys)
+        keys = list(self.simulation.keys)
+        self.simulation.chance.shuffle(keys)
         keys, wait = keys[:2], self.pick(_WAITS[1:])
-        run: SimulatedRun = yield Doing(acquiring_all(self.context, keys, self._terms(wait), self._lease), wait)
+        run: SimulatedRun = yield Perform(acquiring_all(self.context, keys, self._terms(wait), self._lease), wait)
         if run.error is None:
             yield from self._use(run.result)
         else:
-            self.nothing_left(run, keys)
+            self.check_nothing_left(run, keys)
 
     def _use(self, leases: list[SimulatedLease]) -> Script:
         for lease in leases:
-            self.relies_on(lease._hold)
+            self.rely_on(lease._hold)
         for _ in range(int(self.chance() * 4)):
-            yield self.chance() * self.pick(self.world.manners.work)
+            yield self.chance() * self.pick(self.simulation.behavior.work)
             for lease in leases:
                 self._write(lease._hold)
-            self.world.trouble(self)
+            self.simulation.inject_fault(self)
             if self.chance() < 0.5:
-                yield Doing(leases[0]._renewing(self.pick(_TTLS)))
+                yield Perform(leases[0]._renewing(self.pick(_TTLS)))
         if self.chance() < 0.1 and len(leases) == 1:
             self._hand_over(leases[0])
         elif self.chance() < 0.9:
-            yield from self._let_go(leases)
+            yield from self._release(leases)
         else:
-            for lease in leases:  # forgotten: it ends with its time
+            for lease in leases:  # never released: it expires
                 lease._drop("forgotten")
-                self.world.beliefs.ends(lease._hold)
+                self.simulation.leases.ends(lease._hold)
 
     def _write(self, hold: Hold) -> None:
-        """Writes to the fenced resource, if it believes in its lease; the write arrives in its own time."""
+        """Sends a write to the fenced resource if the lease is not lost; the write arrives later."""
         timeline = self.driver.timeline
         if not hold.how(self.driver.clock()):
             arrives = timeline.now + self.chance() ** 4
-            timeline.at(arrives, self.world.beliefs.write, hold.key, hold.owner, hold.fence)
+            timeline.at(arrives, self.simulation.leases.write, hold.key, hold.owner, hold.fence)
 
-    def _let_go(self, leases: list[SimulatedLease]) -> Script:
+    def _release(self, leases: list[SimulatedLease]) -> Script:
         for lease in leases:
-            self.world.beliefs.ends(lease._hold)
+            self.simulation.leases.ends(lease._hold)
         repeated = False
         for _ in range(2 if self.chance() < 0.1 else 1):
             if len(leases) == 1:
-                run: SimulatedRun = yield Doing(leases[0]._releasing())
+                run: SimulatedRun = yield Perform(leases[0]._releasing())
             else:
-                run = yield Doing(releasing_all(leases))
+                run = yield Perform(releasing_all(leases))
             if run.error is None:
                 outcomes = run.result if len(leases) > 1 else [run.result]
                 for lease, outcome in zip(leases, outcomes, strict=True):
@@ -122,56 +121,56 @@ class LockingClient(SimulatedClient):
             repeated = run.error is not None
 
     def _hand_over(self, lease: SimulatedLease) -> None:
-        """Another client goes on with the lease, from its token."""
+        """Another client resumes the lease from its token."""
         token = lease.token
         lease._drop(HANDED_OVER)
-        self.world.beliefs.ends(lease._hold)
-        heir = self.pick(self.world.clients)
-        if not heir.driver.dead:
-            heir.tasks.append(Task(heir, heir._inherit(token)))
-            heir.driver.after(self.chance() * 0.5, heir.tasks[-1].go_on)
+        self.simulation.leases.ends(lease._hold)
+        receiver = self.pick(self.simulation.clients)
+        if not receiver.driver.dead:
+            receiver.tasks.append(Task(receiver, receiver._resume(token)))
+            receiver.driver.after(self.chance() * 0.5, receiver.tasks[-1].step)
 
-    def _inherit(self, token: str) -> Script:
-        run: SimulatedRun = yield Doing(resuming(token, self._lease))
+    def _resume(self, token: str) -> Script:
+        run: SimulatedRun = yield Perform(resuming(token, self._lease))
         if run.error is None:
             yield from self._use([run.result])
 
     # -- marks
 
     def first(self) -> Script:
-        """Marks one key, which may extend its mark, or several at once."""
-        keys = self.world.marks if self.chance() < 0.5 else [self.pick(self.world.marks)]
+        """Marks one key, which may extend an existing mark, or several at once."""
+        keys = self.simulation.marks if self.chance() < 0.5 else [self.pick(self.simulation.marks)]
         ttl, one = self.pick(_MARKINGS)
         flow: Flow[Any] = (
             one(self.context, keys[0], ttl) if len(keys) == 1 else marking.first_many(self.context, keys, ttl)
         )
-        run: SimulatedRun = yield Doing(flow)
-        truth = self.world.truth
+        run: SimulatedRun = yield Perform(flow)
+        observer = self.simulation.observer
         answers = run.result if isinstance(run.result, list) else [run.result] * len(keys)
         for key, first in zip(keys, answers, strict=True):
             if run.error is None:
-                truth.marks.told(key, run, first, truth.forgotten)
+                observer.marks.returned(key, run, first, observer.forgotten)
             else:
-                truth.marks.failed(key, run, truth.now())
+                observer.marks.failed(key, run, observer.now())
 
     def forget(self) -> Script:
-        """Takes away the mark that is there."""
-        yield Doing(marking.forget(self.context, self.pick(self.world.marks)))
+        """Removes a mark."""
+        yield Perform(marking.forget(self.context, self.pick(self.simulation.marks)))
 
     # -- admin
 
     def clear(self) -> Script:
-        """Removes what holds a key now; sometimes repeats that later, as an impatient admin does."""
-        if not self.world.manners.clears:
+        """Clears the current hold of a key; sometimes repeats that later, as an impatient admin does."""
+        if not self.simulation.behavior.clears:
             yield from self.lock()
             return
-        key = self.pick(self.world.keys)
-        run: SimulatedRun = yield Doing(self.one(Read(key)))
+        key = self.pick(self.simulation.keys)
+        run: SimulatedRun = yield Perform(self.one(Read(key)))
         entry: Entry = run.result
         if run.error is not None or entry.state is not State.HELD:
             return
         for _ in range(2 if self.chance() < 0.4 else 1):
-            yield Doing(self.one(Clear(key, entry.fence, "stuck")))
+            yield Perform(self.one(Clear(key, entry.fence, "stuck")))
             yield self.chance()
 
 
@@ -184,16 +183,16 @@ LockingClient.actions = (
 )
 
 
-class LockWorld(World):
-    """A world of locks and marks."""
+class LockSimulation(Simulation):
+    """A simulation of locks and marks."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(seed, "lock", _CLIMATES)
+        super().__init__(seed, "lock", _SCENARIOS)
         self.marks = [f"mark/{n}" for n in range(self.chance.randint(1, 4))]
-        self.watched_by(Truth(self.history, self.waiting, self.runs))
-        self.peopled_by(LockingClient)
+        self.observe_with(Observer(self.history, self.waiting, self.runs))
+        self.add_clients(LockingClient)
 
 
 def simulate(seed: int) -> History:
-    """The history of this seed: the same every time."""
-    return LockWorld(seed).run()
+    """Simulates locks and marks, and returns the history, which is the same for the same seed."""
+    return LockSimulation(seed).run()

@@ -1,4 +1,4 @@
-"""What clients do with reservations: reserve, send (some through a shared breaker), record, release, come late."""
+"""Simulated clients of reservations: they reserve, send (some through a shared breaker), and record or release."""
 
 from __future__ import annotations
 
@@ -27,13 +27,11 @@ from ...reservations.flow import (
 from ...resilience.circuit import Rule
 from ...rules import REMEMBER
 from ...stores.transitions import us
-from .client import Doing, Script, SimulatedClient, Task
 from .history import History
-from .limits import LimitChecks
-from .network import CALM, ROUGH
-from .trials import Trials
-from .truth import Truth
-from .world import BRISK, SLOW, Climate, Manners, World
+from .observer import Observer
+from .reservation_checks import BreakerChecks, LimitChecks
+from .scenarios import BRISK, RELIABLE, SLOW, UNRELIABLE, Behavior, Scenario
+from .simulation import Perform, Script, SimulatedClient, Simulation, Task
 
 _HOLDS = (0.5, 1.0, 2.0, 5.0)
 _QUIETS = (0.0, 0.3, 1.0, 3.0)  # seconds: short, so that a key is sent several times
@@ -41,96 +39,98 @@ _LIMITS = (None, (1, 2.0), (2, 5.0), (3, 10.0))
 _GROUPS = (None, ("group/g", 2, 3.0), ("group/g", 4, 10.0))
 _BREAKER = "smtp"
 _RULE = Rule(threshold=3, per=10.0, cooldown=0.4, successes=2, on=Exception)
-_NOON = "2025-01-01T12:00:00+00:00"  # when all of them say that they sent it: nothing is decided by that
-_SPELL = 2.0  # seconds that what the breaker guards is well, and then as long not
-_CLIMATES = (
-    Climate(0.35, (1, 2, 3), CALM, Manners(0.1, 0.0, BRISK, clears=True)),
-    Climate(0.65, (1, 2, 3), ROUGH, Manners(0.12, 0.0, SLOW, 0.04, 0.006, 0.008, 0.4, True)),
+_NOON = "2025-01-01T12:00:00+00:00"  # the time that all of them record: no decision depends on it
+_UP_AND_DOWN = 2.0  # seconds that the service behind the breaker fails, and then works
+_SCENARIOS = (
+    Scenario(0.35, (1, 2, 3), RELIABLE, Behavior(0.1, 0.0, BRISK, clears=True)),
+    Scenario(0.65, (1, 2, 3), UNRELIABLE, Behavior(0.12, 0.0, SLOW, 0.04, 0.006, 0.008, 0.4, True)),
 )
 
 
-class ReservationTruth(Truth):
-    """Also sees the hits, the counts of what was sent, and the standing of the breaker."""
+class ReservationObserver(Observer):
+    """Also checks hits, the counts of sent notifications, and the state of the breaker."""
 
-    def __init__(self, world: ReservationWorld) -> None:
-        super().__init__(world.history, world.waiting, world.runs)
-        self.limits, self.trials = world.limits, world.trials
+    def __init__(self, simulation: ReservationSimulation) -> None:
+        super().__init__(simulation.history, simulation.waiting, simulation.runs)
+        self.limits, self.breaker_checks = simulation.limits, simulation.breaker_checks
         self._kinds |= dict.fromkeys(("hits", "group"), self.limits.performed)
-        self._kinds |= {"breaker": self.trials.performed, "failures": _unwatched, "sent": self._sent}
+        self._kinds |= {"breaker": self.breaker_checks.performed, "failures": _unchecked, "sent": self._sent}
 
-    def lost_everything(self) -> None:
-        super().lost_everything()
-        self.limits.lost_everything()
-        self.trials.lost_everything()
+    def lost_all_data(self) -> None:
+        super().lost_all_data()
+        self.limits.lost_all_data()
+        self.breaker_checks.lost_all_data()
 
-    def _left(self, op: Acquire) -> bool:
-        """A cooldown stays behind by intent."""
-        return op.info != breaker.COOLDOWN and super()._left(op)
+    def _abandoned(self, op: Acquire) -> bool:
+        """A cooldown outlives its flow on purpose."""
+        return op.info != breaker.COOLDOWN and super()._abandoned(op)
 
     def _sent(self, op: Op, reply: Reply, now: int) -> None:
         if not self.forgotten and isinstance(op, Finish):
             key = f"reservation/{op.key.partition('/')[2]}"
-            recorded = len({outcome.owner for outcome in self.outcomes.of.get(key, [])})
+            recorded = len({outcome.owner for outcome in self.outcomes.by_key.get(key, [])})
             if json.loads(op.value)["sent"] > recorded:
-                self.history.violated("recorded once", f"{op.value!r} is counted of {key}, and {recorded} recorded")
+                self.history.violated(
+                    "recorded once", f"{op.value!r} counts more of {key} than the {recorded} recorded"
+                )
 
 
-def _unwatched(op: Op, reply: Reply, now: int) -> None:
-    """The failures of a breaker are checked by what it makes of them."""
+def _unchecked(op: Op, reply: Reply, now: int) -> None:
+    """Hits of a breaker's failures are not checked, but the breaker's state is."""
 
 
 class ReservingClient(SimulatedClient):
-    """One process that sends what it could reserve."""
+    """One process that sends what it could reserve, and records that."""
 
-    world: ReservationWorld
+    simulation: ReservationSimulation
 
     def reserve(self) -> Script:
-        """Reserves one key; whoever may send does, and says so."""
-        if self.chance() < self.world.calls:
+        """Reserves one key and, if granted, sends and records or releases."""
+        if self.chance() < self.simulation.calls:
             yield from self.call()
             return
-        key, truth = self.pick(self.world.keys), self.world.truth
-        terms, began = self.world.terms[key], truth.now()
-        run: SimulatedRun = yield Doing(reserve(key, terms, ""))
+        key, observer = self.pick(self.simulation.keys), self.simulation.observer
+        terms, began = self.simulation.terms[key], observer.now()
+        run: SimulatedRun = yield Perform(reserve(key, terms, ""))
         answer: ReserveReply = run.result
         if run.error is not None or answer.hold is None or answer.ticket is None:
-            self.nothing_left(run, [key])
-            self.world.limits.nothing_left(run)
+            self.check_nothing_left(run, [key])
+            self.simulation.limits.check_nothing_left(run)
             if run.error is None:
                 self._check_reason(key, answer, began)
             return
-        self.world.limits.granted(answer.ticket, terms)
+        self.simulation.limits.granted(answer.ticket, terms)
         answer.hold.keep(self.chance() < 0.6, math.inf)
         self.context.keep(answer.hold)
-        self.relies_on(answer.hold)
+        self.rely_on(answer.hold)
         yield from self._use(answer.hold, answer.ticket)
 
     def _check_reason(self, key: str, answer: ReserveReply, began: int) -> None:
-        truth = self.world.truth
-        stood = [outcome for outcome in truth.outcomes.of.get(key, []) if outcome.until > began]
-        held = [held for (name, _), held in truth.holds.items() if name == key]
+        observer = self.simulation.observer
+        outcomes = [outcome for outcome in observer.outcomes.by_key.get(key, []) if outcome.until > began]
+        held = [held for (name, _), held in observer.holds.items() if name == key]
         held = [one for one in held if (one.ended_at if one.ended else one.until) >= began]
-        if (answer.reason == QUIET and not stood) or (answer.reason == RESERVED and not held):
-            self.world.history.violated("right refusals", f"{key} was refused as {answer.reason}; it was not")
+        if (answer.reason == QUIET and not outcomes) or (answer.reason == RESERVED and not held):
+            self.violated("correct refusals", f"{key} was refused as {answer.reason}, which it was not")
 
     def _use(self, hold: Hold, ticket: ReservationTicket) -> Script:
         sent = yield from self._send()
         for _ in range(int(self.chance() * 2)):
-            yield self.chance() * self.pick(self.world.manners.work)
-            self.world.trouble(self)
-        self.world.beliefs.ends(hold)
+            yield self.chance() * self.pick(self.simulation.behavior.work)
+            self.simulation.inject_fault(self)
+        self.simulation.leases.ends(hold)
         chance = self.chance()
-        if chance < 0.1:  # forgotten, or left to another process
+        if chance < 0.1:  # never finished, or finished by another process
             self.context.keeper.remove(hold)
-            heir = self.pick(self.world.clients)
-            if chance < 0.05 and not heir.driver.dead:
-                heir.tasks.append(Task(heir, heir.finish(hold, ticket, sent)))
-                heir.driver.after(self.chance() * 2.0, heir.tasks[-1].go_on)
+            other = self.pick(self.simulation.clients)
+            if chance < 0.05 and not other.driver.dead:
+                other.tasks.append(Task(other, other.finish(hold, ticket, sent)))
+                other.driver.after(self.chance() * 2.0, other.tasks[-1].step)
         else:
             yield from self.finish(hold, ticket, sent)
 
     def finish(self, hold: Hold, ticket: ReservationTicket, sent: bool) -> Script:
-        """Says what became of it."""
+        """Records the reservation if it was sent, and else releases it."""
         self.context.keeper.remove(hold)
         if sent:
             yield from self._record(ticket)
@@ -139,7 +139,7 @@ class ReservingClient(SimulatedClient):
 
     def _record(self, ticket: ReservationTicket) -> Script:
         for _ in range(3):
-            run: SimulatedRun = yield Doing(record(ticket, _NOON))
+            run: SimulatedRun = yield Perform(record(ticket, _NOON))
             if run.error is None:
                 self._check_recorded(ticket, run.result)
                 if self.chance() < 0.8:
@@ -149,65 +149,66 @@ class ReservingClient(SimulatedClient):
                 return
 
     def _check_recorded(self, ticket: ReservationTicket, fresh: bool) -> None:
-        world, owner = self.world, ticket.owner
-        recorded = [outcome.owner for outcome in world.truth.outcomes.of.get(ticket.key, [])]
+        simulation, owner = self.simulation, ticket.owner
+        recorded = [outcome.owner for outcome in simulation.observer.outcomes.by_key.get(ticket.key, [])]
         if owner not in recorded:
-            world.history.violated("recorded once", f"{ticket} was said to be recorded; it never was")
-        if fresh and owner in world.recorded and world.weather == CALM:  # else the counts may have been lost
-            world.history.violated("recorded once", f"{ticket} was said to be recorded twice")
-        world.recorded.add(owner)
+            self.violated("recorded once", f"{ticket} was reported as recorded; it never was")
+        counts_are_kept = simulation.faults == RELIABLE
+        if fresh and owner in simulation.recorded and counts_are_kept:
+            self.violated("recorded once", f"{ticket} was reported as newly recorded twice")
+        simulation.recorded.add(owner)
 
     def _check_unknown(self, ticket: ReservationTicket, error: Exception) -> None:
-        """It is refused only if it is over: another took the key, or it was let go, or that is long ago."""
-        truth = self.world.truth
-        held, latest = truth.holds[ticket.key, ticket.owner], truth.latest[ticket.key]
-        named = held is latest and held.fence == ticket.fence  # else a late copy took the key again, under the same id
-        there = named and not held.ended and truth.now() < held.until + us(REMEMBER)
-        wrong = isinstance(error, ReservationMismatch) and held is latest
-        if not held.forgotten and (there or wrong):
-            self.world.history.violated("right refusals", f"{ticket} was refused ({error}); it was {held.ended}")
+        """A record may be refused only if another took the key, or it was released, or it expired long ago."""
+        observer = self.simulation.observer
+        held, latest = observer.holds[ticket.key, ticket.owner], observer.latest[ticket.key]
+        same = held is latest and held.fence == ticket.fence  # else a late copy took the key again, under the same id
+        valid = same and not held.ended and observer.now() < held.until + us(REMEMBER)
+        no_other = isinstance(error, ReservationMismatch) and held is latest
+        if not held.forgotten and (valid or no_other):
+            self.violated("correct refusals", f"{ticket} was refused ({error}); it was {held.ended}")
 
     def _release(self, ticket: ReservationTicket, doubtful: bool) -> Script:
-        truth, limits = self.world.truth, self.world.limits
-        limits.given_up(ticket, truth.now())
+        observer, limits = self.simulation.observer, self.simulation.limits
+        limits.not_sent(ticket, observer.now())
         for _ in range(2):
-            run: SimulatedRun = yield Doing(release(ticket, doubtful))
-            held = truth.grants[ticket.key, ticket.fence]
+            run: SimulatedRun = yield Perform(release(ticket, doubtful))
+            held = observer.grants[ticket.key, ticket.fence]
             if run.error is not None:
                 continue
             if run.result and not held.forgotten:
-                limits.gave_back(ticket.owner, ticket.hits)
-            if held.ended != "released" if run.result else held.live(truth.now()):
-                self.world.history.violated("right release answers", f"{ticket} was told {run.result}: {held.ended}")
+                limits.check_unhit(ticket.owner, ticket.hits)
+            if held.ended != "released" if run.result else held.live(observer.now()):
+                self.violated("correct release replies", f"{ticket} got {run.result}: {held.ended}")
             return
 
     # -- sending
 
-    def _send(self) -> Generator[Doing | float, Any, bool]:
-        """True if it was sent."""
-        works = int(self.driver.timeline.now / _SPELL) % 2 == 1 or self.chance() < 0.2
-        if self.chance() >= self.world.calls:
+    def _send(self) -> Generator[Perform | float, Any, bool]:
+        """Returns whether it was sent."""
+        works = int(self.driver.timeline.now / _UP_AND_DOWN) % 2 == 1 or self.chance() < 0.2
+        if self.chance() >= self.simulation.calls:
             return works
-        trials = self.world.trials
-        stood = trials.stands
-        run: SimulatedRun = yield Doing(breaker.admit(_BREAKER, self._trial, ""))
+        checks = self.simulation.breaker_checks
+        before = checks.state
+        run: SimulatedRun = yield Perform(breaker.admit(_BREAKER, self._trial, ""))
         if run.error is not None:
             return False
         passed: breaker.SharedPass = run.result
-        trials.admitted(self.driver, passed, stood)
-        yield self.chance() * self.pick(self.world.manners.work)
-        self.world.trouble(self)
+        checks.admitted(self.driver, passed, before)
+        yield self.chance() * self.pick(self.simulation.behavior.work)
+        self.simulation.inject_fault(self)
         if passed.trial is not None:
             self.context.keeper.remove(passed.trial)
         began = self.driver.timeline.now
-        if passed.trial is not None and self.chance() < 0.1:  # nobody knows how it went
-            trials.dropped(passed.trial)
-            yield Doing(lock.release(passed.trial))
+        if passed.trial is not None and self.chance() < 0.1:  # its result is unknown
+            checks.dropped(passed.trial)
+            yield Perform(lock.release(passed.trial))
             return False
-        trials.ends(passed, works)
-        run = yield Doing(breaker.judge(_BREAKER, _RULE, passed, works))
+        checks.ends(passed, works)
+        run = yield Perform(breaker.judge(_BREAKER, _RULE, passed, works))
         if run.error is None:
-            trials.judged(passed, works, began)
+            checks.judged(passed, works, began)
         return works
 
     def _trial(self, hold: Hold) -> Hold:
@@ -220,26 +221,26 @@ class ReservingClient(SimulatedClient):
         yield from self._send()
 
     def expire(self) -> Script:
-        """An admin ends what is there."""
-        yield Doing(expire(self.pick(self.world.keys), "by hand"))
+        """An admin ends the reservation of a key."""
+        yield Perform(expire(self.pick(self.simulation.keys), "by hand"))
 
 
 ReservingClient.actions = ((0.93, ReservingClient.reserve), (1.00, ReservingClient.expire))
 
 
-class ReservationWorld(World):
-    """A world of reservations, limits and one shared breaker."""
+class ReservationSimulation(Simulation):
+    """A simulation of reservations, limits and one shared breaker."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(seed, "reservation", _CLIMATES)
+        super().__init__(seed, "reservation", _SCENARIOS)
         group = self.chance.choice(_GROUPS)
         self.terms = {key: self._terms(group) for key in self.keys}
-        self.calls = self.chance.choice((0.0, 0.2, 0.9))  # the share of what is sent through the breaker
-        self.recorded: set[str] = set()  # owners that were told so
+        self.calls = self.chance.choice((0.0, 0.2, 0.9))  # the share of calls that go through the breaker
+        self.recorded: set[str] = set()  # owners whose record succeeded
         self.limits = LimitChecks(self.history, self.runs)
-        self.trials = Trials(self.history, _RULE)
-        self.watched_by(ReservationTruth(self))
-        self.peopled_by(ReservingClient)
+        self.breaker_checks = BreakerChecks(self.history, _RULE)
+        self.observe_with(ReservationObserver(self))
+        self.add_clients(ReservingClient)
 
     def _terms(self, group: tuple[str, int, float] | None) -> ReservationTerms:
         choice = self.chance.choice
@@ -247,5 +248,5 @@ class ReservationWorld(World):
 
 
 def simulate_reservations(seed: int) -> History:
-    """The history of this seed: the same every time."""
-    return ReservationWorld(seed).run()
+    """Simulates reservations, and returns the history, which is the same for the same seed."""
+    return ReservationSimulation(seed).run()

@@ -1,4 +1,4 @@
-"""A store as the contract sees it: blocking, and one op or many in one call, whatever it is underneath."""
+"""The test harness of a store: sends one op or a batch, records hints, and makes an asyncio store blocking."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ from ..ops import (
 )
 from ..stores import AsyncStore, Store, Tell
 
-_PATIENCE = 20.0  # seconds for one answer of an asyncio store: a store that needs more has hung
-_DELIVERY = 5.0  # seconds for a hint: it takes under a millisecond, but a test machine can be very busy
+TICK = 0.001  # seconds: the resolution of a store's clock
+_REPLY_TIMEOUT = 20.0  # seconds for one reply of an asyncio store: a store that needs more has hung
+_HINT_TIMEOUT = 5.0  # seconds for a hint: it takes under a millisecond, but a test machine can be very busy
 _T = TypeVar("_T")
 
 
 def fresh(name: str) -> str:
-    """A name that nobody used before, so that tests can share a server."""
+    """Returns a unique name, so that tests can share a server."""
     return f"{name}-{secrets.token_hex(6)}"
 
 
-class Face:
-    """What a test asks a store."""
+class Harness:
+    """Runs ops on the store under test."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -49,7 +50,7 @@ class Face:
         self.polls = store.polls
 
     def perform(self, *ops: Op) -> list[Reply | StoreError]:
-        """All ops in one batch."""
+        """Sends all ops as one batch."""
         return self._store.perform(ops)
 
     @overload
@@ -63,31 +64,31 @@ class Face:
     @overload
     def one(self, op: Take) -> Item | None: ...
     def one(self, op: Op) -> Reply:
-        """The reply to one op that stands alone; raises the error that it was answered with."""
+        """Sends one op alone and returns its reply; raises the error if the reply is one."""
         (reply,) = self._store.perform([op])
         if isinstance(reply, StoreError):
             raise reply
         return reply
 
     def scan(self, prefix: str, after: str = "", limit: int = 1_000) -> list[Entry]:
-        """A page of entries."""
+        """Returns a page of entries."""
         return self._store.scan(prefix, after, limit)
 
     def check(self) -> list[Finding]:
-        """The store's own findings."""
+        """Returns the findings of the store's own check."""
         return self._store.check()
 
     def listen(self) -> HintRecorder:
-        """An ear that has heard a first hint, so that it hears the next, however long the store took to set that up."""
-        ear = HintRecorder()
-        self._store.listen(ear)
+        """Returns a recorder that has received a first hint: the store's listener is set up, however long that took."""
+        recorder = HintRecorder()
+        self._store.listen(recorder)
         for _ in range(100):
             key = fresh("lock/warm-up")
             holder, waiter = fresh("holder"), fresh("waiter")
             self.perform(Acquire(key, holder, 10), Acquire(key, waiter, 10, client=self.client), Release(key, holder))
-            if ear.heard(key, within=_DELIVERY / 100):
-                return ear
-        raise AssertionError("the store hinted nothing to a client that listens")
+            if recorder.received(key, within=_HINT_TIMEOUT / 100):
+                return recorder
+        raise AssertionError("the store sent no hint to a client that listens")
 
     def close(self) -> None:
         """Closes the store."""
@@ -95,25 +96,25 @@ class Face:
 
 
 class HintRecorder:
-    """Remembers the hints it is told, in order."""
+    """Records the hints that the store sends, in order."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
-        self._news = threading.Condition()
+        self.hints: list[str] = []
+        self._changed = threading.Condition()
 
     def __call__(self, key: str) -> None:
-        with self._news:
-            self.told.append(key)
-            self._news.notify_all()
+        with self._changed:
+            self.hints.append(key)
+            self._changed.notify_all()
 
-    def heard(self, key: str, within: float = _DELIVERY) -> bool:
-        """True as soon as this key was hinted, False after `within` seconds without it."""
-        with self._news:
-            return self._news.wait_for(lambda: key in self.told, within)
+    def received(self, key: str, within: float = _HINT_TIMEOUT) -> bool:
+        """Returns True as soon as a hint for this key has arrived, False after `within` seconds without one."""
+        with self._changed:
+            return self._changed.wait_for(lambda: key in self.hints, within)
 
 
-class Looped:
-    """An AsyncStore as a Store: each call runs on an event loop of its own, in a thread of its own."""
+class BlockingAdapter:
+    """Makes an AsyncStore a Store: each call runs on an event loop in a thread that belong to this adapter."""
 
     def __init__(self, open: Callable[[], AsyncStore]) -> None:
         self._loop = asyncio.new_event_loop()
@@ -128,7 +129,7 @@ class Looped:
         async def awaited() -> _T:
             return await call()
 
-        return asyncio.run_coroutine_threadsafe(awaited(), self._loop).result(_PATIENCE)
+        return asyncio.run_coroutine_threadsafe(awaited(), self._loop).result(_REPLY_TIMEOUT)
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         return self._run(lambda: self._store.perform(ops))
@@ -149,9 +150,9 @@ class Looped:
         self._run(self._store.close)
 
     def stop(self) -> None:
-        """Ends the loop and its thread, after the last close."""
+        """Stops the loop and its thread; call it after `close`."""
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_PATIENCE)
+        self._thread.join(_REPLY_TIMEOUT)
         self._loop.close()
 
 

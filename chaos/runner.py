@@ -1,4 +1,4 @@
-"""Runs the workers, kills the server under them and brings it back, and asks it afterwards what it still knows."""
+"""Runs the workers, kills and restarts the server under them, and reads afterwards what it has kept."""
 
 import random
 import subprocess
@@ -18,15 +18,15 @@ from tests.mongo_server import Mongod
 from tests.postgres_server import PYPI_POSTGRES, Postgres
 from tests.servers import Valkey
 
-from .diary import Note, read
+from .observations import Observation, read
 from .verdict import Outage, Verdict, judge
 
 ROOT = Path(__file__).parent.parent
 
-DOWN = (0.0, 1.5)  # seconds that the server stays away: from a quick restart to longer than the shorter leases
-UP = 1.0  # seconds at least between a return and the next kill: a server that dies while it starts is another story
-AFTERMATH = 3.0  # seconds of work after the last return: longer than the 2 s within which work must go on
-ENDS_WITHIN = 30.0  # seconds for a worker to end its turn: the client's patience for each of its steps, and room
+DOWN = (0.0, 1.5)  # seconds that the server is down: from a quick restart to longer than the shorter leases
+UP = 1.0  # seconds at least between a return and the next kill: kills during the start are not tested
+AFTERMATH = 3.0  # seconds of work after the last return: longer than the 2 s within which work must continue
+ENDS_WITHIN = 30.0  # seconds for a worker to end its turn: the client's timeout for each of its steps, and more
 
 Server = Valkey | Postgres | Mongod
 
@@ -38,7 +38,7 @@ SERVERS: dict[str, Callable[[], Server]] = {
 
 
 class Plan(NamedTuple):
-    """One run: how many processes work for how long, and how often the server is killed meanwhile."""
+    """One run: how many processes work for how long, and how often the server is killed."""
 
     processes: int = 8
     seconds: float = 15.0
@@ -46,21 +46,21 @@ class Plan(NamedTuple):
     seed: int = 1
 
 
-def conduct(server: Server, plan: Plan) -> Verdict:
-    """The verdict on a run with this fresh server, which is gone afterwards; raises if a worker ended by itself."""
+def run(server: Server, plan: Plan) -> Verdict:
+    """Returns the verdict on a run with this new server, which is removed afterwards; raises if a worker failed."""
     chance = random.Random(plan.seed)
     with server, tempfile.TemporaryDirectory(prefix="solely-chaos-") as folder:
-        diaries = [Path(folder) / f"{number}.jsonl" for number in range(plan.processes)]
-        with working(server.url, diaries, plan.seed):
+        logs = [Path(folder) / f"{number}.jsonl" for number in range(plan.processes)]
+        with working(server.url, logs, plan.seed):
             outages = list(killing(server, plan, chance))
-        server.kill()  # once more: so that all that was acknowledged, to the last, has outlived a kill
+        server.kill()  # once more, so that everything acknowledged has survived a kill
         server.start()
-        notes = [note for diary in diaries for note in read(diary)]
-        return judge(notes, outages, plan.processes, *known(server.url, notes))
+        observations = [each for log in logs for each in read(log)]
+        return judge(observations, outages, plan.processes, *known(server.url, observations))
 
 
 def killing(server: Server, plan: Plan, chance: random.Random) -> Iterator[Outage]:
-    """Kills the server once in each part of the run, at a moment drawn from the seed; ends when the run is over."""
+    """Kills the server once in each part of the run, at a random time; ends when the run is over."""
     begun = back = local_clock()
     part = plan.seconds / plan.kills if plan.kills else plan.seconds
     for number in range(plan.kills):
@@ -79,16 +79,16 @@ def sleep_until(moment: float) -> None:
 
 
 @contextmanager
-def working(url: str, diaries: list[Path], seed: int) -> Iterator[None]:
-    """The body runs while the workers work: they begin together, and end when it ends."""
+def working(url: str, logs: list[Path], seed: int) -> Iterator[None]:
+    """Runs the workers while the body runs; they start together."""
     with ExitStack() as stack:
-        workers = [stack.enter_context(worker(url, diary, n, seed)) for n, diary in enumerate(diaries)]
+        workers = [stack.enter_context(worker(url, log, n, seed)) for n, log in enumerate(logs)]
         for process in workers:
             if stream(process.stdout).readline() != b"ready\n":
-                raise ChildProcessError("a worker did not begin; what it said is on stderr")
+                raise ChildProcessError("a worker did not start; see its output on stderr")
         yield
         for process in workers:
-            stream(process.stdin).close()  # the sign to end
+            stream(process.stdin).close()  # the signal to end
         for process in workers:
             process.wait(ENDS_WITHIN)
         if failed := [number for number, process in enumerate(workers) if process.returncode]:
@@ -96,9 +96,9 @@ def working(url: str, diaries: list[Path], seed: int) -> Iterator[None]:
 
 
 @contextmanager
-def worker(url: str, diary: Path, number: int, seed: int) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process of its own, which does not outlive the body."""
-    command = [sys.executable, "-m", "chaos.worker", url, str(diary), str(number), str(seed)]
+def worker(url: str, log: Path, number: int, seed: int) -> Iterator["subprocess.Popen[bytes]"]:
+    """A worker process, which is killed at the end of the body."""
+    command = [sys.executable, "-m", "chaos.worker", url, str(log), str(number), str(seed)]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with process:
         try:
@@ -112,10 +112,10 @@ def stream(pipe: IO[bytes] | None) -> IO[bytes]:
     return pipe
 
 
-def known(url: str, notes: list[Note]) -> tuple[set[str], dict[str, str]]:
-    """What the server still knows of the acknowledged: the marks that are seen, and the results by job."""
-    marks = list({note.key for note in notes if note.kind == "first" and note.detail})
-    jobs = list({note.key for note in notes if note.kind == "result"})
+def known(url: str, observations: list[Observation]) -> tuple[set[str], dict[str, str]]:
+    """Returns what the server has kept of the acknowledged: the marks that are seen, and the results by job."""
+    marks = list({each.key for each in observations if each.kind == "first" and each.detail})
+    jobs = list({each.key for each in observations if each.kind == "result"})
     results: dict[str, str] = {}
     with closing(open_store(url)) as store:
         for begin in range(0, len(jobs), MAX_BATCH):
