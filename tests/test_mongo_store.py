@@ -29,7 +29,7 @@ from solely.model import Entry, Finding, Released, State, item_key
 from solely.ops import Ack, Acquire, Clear, Finish, Hit, Mark, Op, Push, Read, Release, Renew, Take
 from solely.stores import Store
 from solely.stores.mongo import open_async, open_blocking
-from solely.stores.mongo.batches import MAX_LIMIT, levels
+from solely.stores.mongo.batch import MAX_LIMIT, levels
 from solely.stores.mongo.blocking import MongoStore
 from solely.stores.mongo.faults import explain
 from solely.stores.mongo.settings import parse
@@ -511,7 +511,7 @@ def test_a_failure_after_a_part_was_performed_leaves_the_batch_unanswered(
 
 
 def test_a_document_that_is_too_large_is_refused(store: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("solely.stores.mongo.batches.check_ops", lambda ops: None)  # which refuses it before
+    monkeypatch.setattr("solely.stores.mongo.batch.check_ops", lambda ops: None)  # which refuses it before
     one(store, Acquire("claim/huge", "o", 10))
     with pytest.raises(StoreFailed, match="16 MiB"):
         one(store, Finish("claim/huge", "o", b"x" * (17 * 1024 * 1024), 10))

@@ -12,7 +12,8 @@ from solely.errors import StoreMisconfigured, StoreUnavailable
 from solely.model import Entry
 from solely.ops import Acquire, Read
 from solely.stores import Store
-from solely.stores.postgres import dial, open_async, open_blocking
+from solely.stores.postgres import connect as dial
+from solely.stores.postgres import open_async, open_blocking
 from solely.stores.postgres.faults import NotPrimary
 from solely.testing.face import Looped, fresh
 from tests.postgres_server import URL_PASSWORD, Postgres, replica_of

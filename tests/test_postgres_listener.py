@@ -7,7 +7,8 @@ import pytest
 from solely.ops import Acquire, Release
 from solely.stores import Store
 from solely.stores import postgres as postgres_store
-from solely.stores.postgres import aio_ear, ear
+from solely.stores.postgres import aio_listener as aio_ear
+from solely.stores.postgres import listener as ear
 from solely.testing.face import Ear, fresh
 from tests.both_faces import FACES
 from tests.both_stores import opening_stores, underlying

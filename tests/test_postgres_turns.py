@@ -13,11 +13,11 @@ import pytest
 from solely.model import Entry
 from solely.ops import Acquire, Mark, Op, Read, Release, Renew
 from solely.stores.postgres import open_async, open_blocking
+from solely.stores.postgres.batch import LINGER
 from solely.stores.postgres.blocking import MOST_PATIENT
 from solely.stores.postgres.faults import Contended
-from solely.stores.postgres.parts import LINGER
 from solely.stores.postgres.settings import parse
-from solely.stores.postgres.turns import Turns
+from solely.stores.postgres.slots import Turns
 from solely.testing.face import fresh
 from tests.postgres_server import Postgres
 from tests.servers import until

@@ -15,7 +15,7 @@ from solely import AsyncClient, Client, InvalidInput, StoreUnavailable
 from solely.data import open_database
 from solely.errors import DataUnavailable
 from solely.stores.postgres import migrate
-from solely.stores.postgres.dial import leads_to
+from solely.stores.postgres.connect import leads_to
 from solely.stores.postgres.schema import Doorkeeper
 from solely.stores.postgres.settings import parse
 from tests.conftest import in_schema

@@ -10,7 +10,8 @@ from solely.errors import StoreUnavailable
 from solely.ops import Acquire, Release
 from solely.stores import Store
 from solely.stores import redis as redis_store
-from solely.stores.redis import aio_ear, ear
+from solely.stores.redis import aio_listener as aio_ear
+from solely.stores.redis import listener as ear
 from solely.testing.face import Ear, fresh
 from tests.both_faces import FACES
 from tests.both_stores import opening_stores, underlying

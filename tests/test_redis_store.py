@@ -37,7 +37,9 @@ from solely.ops import (
     Unhit,
 )
 from solely.stores.memory import Memory, MemoryStore
-from solely.stores.redis import aio_ear, ear, open_async, open_blocking
+from solely.stores.redis import aio_listener as aio_ear
+from solely.stores.redis import listener as ear
+from solely.stores.redis import open_async, open_blocking
 from solely.stores.redis.settings import Address, parse
 from solely.testing.proxy import FaultProxy
 from tests.apps.alerts.certificates import make_certificate, server_side

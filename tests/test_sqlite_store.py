@@ -40,17 +40,8 @@ from solely.ops import (
 )
 from solely.stores import open_async_store, open_store
 from solely.stores.memory import Memory
-from solely.stores.sqlite import (
-    AsyncSqliteStore,
-    SqliteStore,
-    blocking,
-    clock,
-    connection,
-    faults,
-    health,
-    hub,
-    session,
-)
+from solely.stores.sqlite import AsyncSqliteStore, SqliteStore, blocking, clock, connection, faults, health, session
+from solely.stores.sqlite import shared_file as hub
 from solely.stores.sqlite.clock import Readings
 from solely.stores.sqlite.statements import SQL
 from solely.stores.sqlite.sweep import EVERY

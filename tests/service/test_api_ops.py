@@ -8,7 +8,7 @@ import pytest
 import solely
 from solely.names import AUDIT
 from solely.ops import OPS
-from solely.stores.http import wire
+from solely.stores.http import codec as wire
 from solely.testing.face import fresh
 from tests.service.serving import LINES, TOKENS, Running, bearer, running
 

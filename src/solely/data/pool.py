@@ -16,9 +16,9 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
 from ..errors import DataUnavailable
+from ..stores.postgres.connection import conninfo, reason
 from ..stores.postgres.faults import refused
 from ..stores.postgres.settings import Settings
-from ..stores.postgres.wire import conninfo, reason
 from .database import Row, failed
 
 Connection = psycopg.AsyncConnection[Row]

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import psycopg
 
 from ..errors import DataError, DataUnavailable, InvalidInput
+from ..stores.postgres.connection import shut
 from ..stores.postgres.settings import Settings, parse
-from ..stores.postgres.wire import shut
 from .database import NESTED, Database, Row, Speaker, Transaction, failed
 from .dialect import for_psycopg
 from .pool import Connection, Pool

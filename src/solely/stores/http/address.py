@@ -26,7 +26,7 @@ from ...errors import (
 from ...model import Finding
 from ...ops import MAX_BATCH, MAX_BATCH_BYTES, Acquire, Advance, Finish, Op, Push
 from .. import Clock
-from . import wire
+from . import codec as wire
 
 TOKEN = "SOLELY_TOKEN"
 PAGE = 1000  # entries at once: as many as the service gives

@@ -15,7 +15,7 @@ from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_LIMIT, Op, Reply
 from .. import Tell
-from . import wire
+from . import codec as wire
 from .address import PAGE, SILENCE, TRY_AGAIN, Address, body_of, findings, headers, portions, unanswered, waits
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_LIMIT, Op, Reply
 from .. import Tell
-from . import wire
+from . import codec as wire
 from .address import PAGE, SILENCE, TRY_AGAIN, Address, body_of, findings, headers, portions, unanswered, waits
 
 _parents: list[object] = []  # what a forked child must not touch, not even by collecting it

@@ -19,12 +19,12 @@ from ...errors import ClientClosed, StoreMisconfigured, Unanswered
 from ...model import Entry, Finding
 from ...ops import Op, Reply
 from .. import SCANS, Clock, Tell
-from . import questions
+from . import queries as questions
 from .aio_pool import AsyncSteadyPool
-from .batches import MAX_LIMIT, Answer, Answers, Batch, Steps, waits
+from .batch import MAX_LIMIT, Answer, Answers, Batch, Steps, waits
 from .commands import Command, Commands
-from .ear import AsyncEar
 from .faults import ANY_FAULT
+from .listener import AsyncEar
 from .settings import CODEC, Settings
 from .transactions import InTransaction, repeatable
 

@@ -16,11 +16,11 @@ from ...errors import ClientClosed, StoreMisconfigured
 from ...model import Entry, Finding
 from ...ops import Op, Reply
 from .. import Clock, Tell
-from . import questions
-from .batches import MAX_LIMIT, Answer, Answers, Batch, Steps, waits
+from . import queries as questions
+from .batch import MAX_LIMIT, Answer, Answers, Batch, Steps, waits
 from .commands import Command, Commands
-from .ear import Ear
 from .faults import ANY_FAULT
+from .listener import Ear
 from .pool import SteadyPool
 from .settings import CODEC, Settings
 from .transactions import InTransaction, repeatable

@@ -15,7 +15,7 @@ from pymongo.errors import PyMongoError
 
 from ...errors import InvalidInput, SolelyError, StoreError, StoreUnavailable
 from ...ops import Op, Reply
-from .batches import Batch, Steps
+from .batch import Batch, Steps
 from .commands import Commands
 from .faults import ABORTED, aborted
 

@@ -20,16 +20,16 @@ from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Release, Reply
 from .. import SCANS, Clock, Tell
 from . import codec, health
-from .aio_ear import AsyncEar
+from .aio_connection import AsyncWire
+from .aio_listener import AsyncEar
 from .aio_pool import Pool, Request, close_late, fail
-from .aio_wire import AsyncWire
+from .batch import LINGER, PATIENCE, answers, can_wait, fill_in, give_up, parts, repeat, repeats, statement, waits
 from .codec import Answers, Values
+from .connection import Wire
 from .faults import OutOfLocks
-from .parts import LINGER, PATIENCE, answers, can_wait, fill_in, give_up, parts, repeat, repeats, statement, waits
 from .schema import Doorkeeper
 from .settings import Settings
 from .sweep import ROWS, Sweep
-from .wire import Wire
 from .within import Within
 
 T = TypeVar("T")

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...ops import MAX_BATCH, URGENT, Mark, Op
-from .aio_wire import AsyncWire
+from .aio_connection import AsyncWire
+from .batch import FEWEST_MARKS
 from .codec import Answers
+from .connection import Lost, Wire
 from .faults import NotPrimary, Stale
-from .parts import FEWEST_MARKS
-from .wire import Lost, Wire
 
 T = TypeVar("T")
 

@@ -21,15 +21,15 @@ from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Reply
 from .. import Clock, Tell
 from . import codec, health
+from .batch import LINGER, PATIENCE, answers, fill_in, give_up, parts, repeat, repeats, statement, waits
 from .codec import Answers, Values
-from .ear import Ear
+from .connection import Lost, Wire
 from .faults import NotPrimary, OutOfLocks, Stale
-from .parts import LINGER, PATIENCE, answers, fill_in, give_up, parts, repeat, repeats, statement, waits
+from .listener import Ear
 from .schema import Doorkeeper
 from .settings import Settings
+from .slots import Turns
 from .sweep import ROWS, Sweep
-from .turns import Turns
-from .wire import Lost, Wire
 from .within import Within
 
 T = TypeVar("T")

@@ -7,10 +7,10 @@ import threading
 from dataclasses import replace
 
 from ...errors import StoreMisconfigured, StoreUnavailable
+from .connection import Lost, Wire
 from .faults import NotPrimary
 from .settings import Settings
 from .statements import MIGRATIONS, NEWEST
-from .wire import Lost, Wire
 
 log = logging.getLogger("solely")
 

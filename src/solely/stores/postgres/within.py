@@ -21,9 +21,9 @@ from ...kinds import check_ops
 from ...ops import Ack, Op, Push, Reply, Return, Take
 from .. import Clock
 from . import codec
-from .dial import leads_to
+from .batch import parts, statement
+from .connect import leads_to
 from .faults import MustRepeat, Stale, ended, fault
-from .parts import parts, statement
 from .schema import Doorkeeper, Looking
 from .settings import Settings, parse
 from .statements import NEWEST

@@ -17,13 +17,13 @@ from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
 from .. import SCANS, Clock, Tell
-from .aio_ear import AsyncEar, EarWire
-from .aio_wire import AsyncWire, fail
+from .aio_connection import AsyncWire, fail
+from .aio_listener import AsyncEar, EarWire
+from .batch import MOST_ROUNDS, Batch, Part, calls
 from .codec import LOAD, Codec, chunks, waits
 from .faults import NotPrimary
 from .health import admit, read_info
-from .parts import MOST_ROUNDS, Batch, Part, calls
-from .questions import Question, Routes, check, find_keys, find_routes, page
+from .queries import Question, Routes, check, find_keys, find_routes, page
 from .replies import Answers, decode, lacks_script
 from .settings import Address, Settings
 

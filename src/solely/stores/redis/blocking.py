@@ -17,15 +17,15 @@ from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
 from .. import Clock, Tell
+from .batch import MOST_ROUNDS, Batch, calls
 from .codec import Codec, chunks, packed, waits
-from .ear import Ear
+from .connection import Wire
 from .faults import NotPrimary
 from .health import admit, read_info
-from .parts import MOST_ROUNDS, Batch, calls
-from .questions import Question, Routes, check, find_keys, find_routes, page
+from .listener import Ear
+from .queries import Question, Routes, check, find_keys, find_routes, page
 from .replies import DECODE, UNREADABLE, Answers, decode
 from .settings import Address, Settings
-from .wire import Wire
 
 T = TypeVar("T")
 Q = TypeVar("Q")

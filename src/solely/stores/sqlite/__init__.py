@@ -12,9 +12,8 @@ from __future__ import annotations
 import os
 from urllib.parse import unquote, urlsplit
 
-from solely.errors import InvalidInput, StoreMisconfigured
-from solely.stores import Clock
-
+from ...errors import InvalidInput, StoreMisconfigured
+from .. import Clock
 from .aio import AsyncSqliteStore
 from .blocking import SqliteStore
 from .clock import readings

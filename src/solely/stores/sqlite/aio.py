@@ -7,15 +7,14 @@ import os
 import sqlite3
 from collections.abc import Sequence
 
-from solely.errors import InvalidInput, StoreUnavailable
-from solely.kinds import check_ops
-from solely.model import Entry, Finding
-from solely.ops import MAX_LIMIT, Op, Reply
-from solely.stores import Tell
-
+from ...errors import InvalidInput, StoreUnavailable
+from ...kinds import check_ops
+from ...model import Entry, Finding
+from ...ops import MAX_LIMIT, Op, Reply
+from .. import Tell
 from .clock import Readings
-from .hub import hub_of
 from .session import Session
+from .shared_file import hub_of
 from .within import Visit
 from .worker import Future, Worker
 

@@ -9,15 +9,14 @@ from collections import deque
 from collections.abc import Sequence
 from time import monotonic
 
-from solely.errors import StoreError, StoreUnavailable
-from solely.kinds import check_ops
-from solely.model import Entry, Finding
-from solely.ops import MAX_LIMIT, Op, Reply
-from solely.stores import Tell
-
+from ...errors import StoreError, StoreUnavailable
+from ...kinds import check_ops
+from ...model import Entry, Finding
+from ...ops import MAX_LIMIT, Op, Reply
+from .. import Tell
 from .clock import Readings
-from .hub import hub_of
 from .session import CLOSE_PATIENCE, Session
+from .shared_file import hub_of
 from .within import Visit
 
 log = logging.getLogger("solely")

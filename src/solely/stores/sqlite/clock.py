@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from solely.stores import Clock
-from solely.stores.transitions import US
+from .. import Clock
+from ..transitions import US
 
 Microseconds = Callable[[], int]
 

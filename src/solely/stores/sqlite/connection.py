@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from solely.errors import StoreMisconfigured
-
+from ...errors import StoreMisconfigured
 from .clock import Readings
 from .faults import is_busy
 from .schema import base_of_boot, create, is_there, known_base

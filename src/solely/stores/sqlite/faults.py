@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from solely.errors import (
-    StoreDenied,
-    StoreError,
-    StoreFailed,
-    StoreFull,
-    StoreMisconfigured,
-    StoreUnavailable,
-    Unanswered,
-)
+from ...errors import StoreDenied, StoreError, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
 
 _PRIMARY = 0xFF  # an extended result code carries its primary code in the low byte
 

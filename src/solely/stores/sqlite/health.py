@@ -9,9 +9,8 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-from solely.model import Finding
-from solely.stores.transitions import US
-
+from ...model import Finding
+from ..transitions import US
 from .clock import Readings
 from .fences import RESERVE
 from .statements import SQL

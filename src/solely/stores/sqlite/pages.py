@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from solely.model import Entry, State
-from solely.stores import transitions as t
-
+from ...model import Entry, State
+from .. import transitions as t
 from .rows import decode
 from .statements import SQL
 

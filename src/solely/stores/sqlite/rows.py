@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from solely.model import State
-from solely.ops import Op
-from solely.stores import transitions as t
-
+from ...model import State
+from ...ops import Op
+from .. import transitions as t
 from .clock import Readings
 from .fences import Fences
 from .statements import SQL

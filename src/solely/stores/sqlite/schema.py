@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from solely.errors import StoreMisconfigured
-
+from ...errors import StoreMisconfigured
 from .clock import Readings
 from .statements import SCHEMA, SQL
 

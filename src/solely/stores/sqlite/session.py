@@ -9,20 +9,19 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, TypeVar
 
-from solely.errors import StoreError, StoreUnavailable
-from solely.model import Entry, Finding
-from solely.ops import MAX_BATCH, Ack, Acquire, Advance, Finish, Mark, Op, Read, Release, Renew, Reply, Return
-from solely.stores import transitions as t
-from solely.stores.exchange import exchange
-
+from ...errors import StoreError, StoreUnavailable
+from ...model import Entry, Finding
+from ...ops import MAX_BATCH, Ack, Acquire, Advance, Finish, Mark, Op, Read, Release, Renew, Reply, Return
+from .. import transitions as t
+from ..exchange import exchange
 from .clock import Readings
 from .connection import BUSY_SLICE, connect, file_at, fit_log
 from .faults import doubt, explain, is_busy
 from .fences import asked, fences_for
 from .health import findings, log_replaced
-from .hub import Hub
 from .pages import page
 from .rows import MustWrite, Rows, Steps
+from .shared_file import Hub
 from .steps import ALONE, DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive, NotFree, exchange_clean
 from .sweep import EVERY, Sweep
 

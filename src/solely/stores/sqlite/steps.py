@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from solely.model import HELD, RELEASED, Allowance, Entry, Item, Released, State, item_key
-from solely.ops import (
+from ...model import HELD, RELEASED, Allowance, Entry, Item, Released, State, item_key
+from ...ops import (
     Ack,
     Acquire,
     Advance,
@@ -26,8 +26,7 @@ from solely.ops import (
     Unhit,
     make,
 )
-from solely.stores import transitions as t
-
+from .. import transitions as t
 from .rows import Rows
 from .statements import SQL
 

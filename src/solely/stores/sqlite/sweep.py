@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from solely.rules import REMEMBER
-from solely.stores import transitions as t
-
+from ...rules import REMEMBER
+from .. import transitions as t
 from .rows import decode
 from .statements import SQL
 

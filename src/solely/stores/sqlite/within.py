@@ -11,10 +11,9 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from solely.errors import InvalidInput, StoreError, StoreMisconfigured, StoreUnavailable
-from solely.kinds import check_ops
-from solely.ops import Op, Reply
-
+from ...errors import InvalidInput, StoreError, StoreMisconfigured, StoreUnavailable
+from ...kinds import check_ops
+from ...ops import Op, Reply
 from .clock import Readings
 from .faults import explain, is_busy
 from .fences import fences_for

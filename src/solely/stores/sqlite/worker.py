@@ -12,10 +12,9 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any, NamedTuple
 
-from solely.errors import StoreError, StoreUnavailable
-from solely.ops import MAX_BATCH, URGENT, Op
-from solely.rules import MIN_PATIENCE
-
+from ...errors import StoreError, StoreUnavailable
+from ...ops import MAX_BATCH, URGENT, Op
+from ...rules import MIN_PATIENCE
 from .session import CLOSE_PATIENCE, Session
 
 Future = asyncio.Future[Any]

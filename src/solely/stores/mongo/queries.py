@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import StoreError, StoreUnavailable
 from ...model import Entry, Finding, State
-from .batches import Steps
+from .batch import Steps
 from .commands import INDEXES, Command, Commands
 from .faults import explain
 from .replies import entry

@@ -15,7 +15,7 @@ import redis.asyncio.connection
 from redis.exceptions import RedisError
 
 from ...errors import StoreFailed, StoreUnavailable, Unanswered
-from .links import link, refused
+from .connection_args import link, refused
 from .settings import Address, Settings
 
 Finish = Callable[["asyncio.Future[Any]", Any, Any], None]  # is given the future, what was kept for it, and the answer

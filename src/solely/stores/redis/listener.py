@@ -15,8 +15,8 @@ from .codec import packed
 from .health import warn_once
 
 if TYPE_CHECKING:
+    from .connection import Wire
     from .settings import Address
-    from .wire import Wire
 
 PING = packed("PING")
 

@@ -9,9 +9,9 @@ from contextlib import suppress
 from ...errors import StoreError
 from ...rules import backoff
 from .. import Tell
-from .aio_wire import AsyncWire
-from .ear import FIRST_RETRY, LONGEST_RETRY, SILENCE, listen_to
-from .wire import Lost
+from .aio_connection import AsyncWire
+from .connection import Lost
+from .listener import FIRST_RETRY, LONGEST_RETRY, SILENCE, listen_to
 
 
 class AsyncEar:

@@ -18,7 +18,7 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from .codec import Packed, Values, pack
-from .dial import dial
+from .connect import dial
 from .faults import fault
 from .settings import Settings
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import Protocol
 
-from solely.stores import Tell
+from .. import Tell
 
 FORK_PATIENCE = 10.0  # seconds that a fork waits for calls in progress: twice the default timeout of one
 MAX_CONTENDED = 4_096  # keys known to be contended; to forget them costs one look each

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ...errors import ClientClosed, StoreError
 from ...rules import backoff
 from .. import Tell
-from .wire import Lost, Wire
+from .connection import Lost, Wire
 
 # Seconds of silence after which the server is asked whether it is still there: bounds how long a server that hangs, and
 # that requests have left for another of the URL's hosts, goes unnoticed, together with the store's timeout for the

@@ -12,9 +12,9 @@ from hiredis import ReplyError
 from ...errors import ClientClosed, StoreError
 from ...rules import backoff
 from .. import Tell
-from .aio_wire import AsyncWire
-from .ear import FIRST_RETRY, LONGEST_RETRY, SILENCE
+from .aio_connection import AsyncWire
 from .health import warn_once
+from .listener import FIRST_RETRY, LONGEST_RETRY, SILENCE
 from .settings import Address
 
 

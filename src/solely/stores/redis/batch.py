@@ -9,7 +9,7 @@ from ...errors import StoreError, StoreUnavailable, first_error
 from ...ops import Op
 from .codec import Codec, chunks, packed
 from .faults import Elsewhere
-from .questions import Routes
+from .queries import Routes
 from .replies import Answers, decode
 from .settings import Address
 

@@ -12,7 +12,7 @@ import redis.connection
 from redis.exceptions import RedisError
 
 from .codec import LOAD, packed
-from .links import link, refused
+from .connection_args import link, refused
 from .replies import lacks_script
 from .settings import Address, Settings
 

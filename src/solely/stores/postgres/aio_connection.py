@@ -11,7 +11,7 @@ import psycopg
 from ...errors import StoreError
 from .. import Tell
 from .codec import Packed, Values, pack
-from .wire import Lost, Wire, heard, judge, reason, send
+from .connection import Lost, Wire, heard, judge, reason, send
 
 
 class AsyncWire:
