@@ -60,7 +60,7 @@ def release_without_owner() -> Planted:
     """Release deletes the key, whoever holds it."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
+    def release(record: t.StoredRecord, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
         return right(record, op._replace(owner=record.owner or op.owner), now, told, born)
 
     return patch.object(t, "release", release)
@@ -97,7 +97,7 @@ def no_revoke() -> Planted:
     """A compensating release does not revoke: the late acquire that it overtook takes the key."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
+    def release(record: t.StoredRecord, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
         return right(record, op._replace(revoke=False), now, told, born)
 
     return patch.object(t, "release", release)
@@ -108,7 +108,7 @@ def clear_removes_the_successor() -> Planted:
     """Clear compares no fence."""
     right = t.clear
 
-    def clear(record: t.Record, op: Clear, now: t.Now, told: list[str]) -> bool:
+    def clear(record: t.StoredRecord, op: Clear, now: t.Now, told: list[str]) -> bool:
         return right(record, op._replace(fence=record.fence), now, told)
 
     return patch.object(t, "clear", clear)
@@ -119,7 +119,7 @@ def false_release_answer() -> Planted:
     """Release says "released" although the time had run out."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
+    def release(record: t.StoredRecord, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
         right(record, op, now, told, born)
         return Released.RELEASED
 
@@ -131,7 +131,7 @@ def loss_is_told_as_released() -> Planted:
     """An owner that is neither current nor gone was released: also where all data was lost since."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
+    def release(record: t.StoredRecord, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
         return right(record, op._replace(fence=0), now, told, born)
 
     return patch.object(t, "release", release)
@@ -177,7 +177,7 @@ def error_spoils_its_neighbours() -> Planted:
 def renewal_revives() -> Planted:
     """Renew extends a lease that has run out."""
 
-    def renew(record: t.Record, op: Renew, now: t.Now) -> None:
+    def renew(record: t.StoredRecord, op: Renew, now: t.Now) -> None:
         if record.state is State.HELD and record.owner == op.owner:
             record.until = now.lease + t.us(op.ttl)
 
@@ -188,7 +188,7 @@ def renewal_revives() -> Planted:
 def renewal_shortens() -> Planted:
     """Renew sets the time, even to less than the holder relies on."""
 
-    def renew(record: t.Record, op: Renew, now: t.Now) -> None:
+    def renew(record: t.StoredRecord, op: Renew, now: t.Now) -> None:
         if record.state is State.HELD and record.owner == op.owner and now.lease < record.until:
             record.until = now.lease + t.us(op.ttl)
 
@@ -219,7 +219,7 @@ def repeat_is_granted_anew() -> Planted:
     """A repeated acquire of the holder gets a new fence and more time."""
     right = t.acquire
 
-    def acquire(record: t.Record, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
+    def acquire(record: t.StoredRecord, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
         if record.state is State.HELD and record.owner == op.owner:
             t._let_go(record)
         right(record, op, now, next_fence)
@@ -251,7 +251,7 @@ def mark_without_owner() -> Planted:
     """A repeated mark of the first caller is answered as seen: nobody does the work."""
     right = t.mark
 
-    def mark(record: t.Record, op: Mark, now: t.Now, next_fence: Callable[[], int]) -> bool:
+    def mark(record: t.StoredRecord, op: Mark, now: t.Now, next_fence: Callable[[], int]) -> bool:
         return t._over(record, now) and right(record, op, now, next_fence)
 
     return patch.object(t, "mark", mark)
@@ -262,7 +262,7 @@ def check_then_insert_mark() -> Planted:
     """Mark looks, then inserts 5 ms later: two who look at the same time are both first."""
     right = t.mark
 
-    def mark(record: t.Record, op: Mark, now: t.Now, next_fence: Callable[[], int]) -> bool:
+    def mark(record: t.StoredRecord, op: Mark, now: t.Now, next_fence: Callable[[], int]) -> bool:
         if record.state is State.DONE and now.wall - record.fence < 5_000:
             t._let_go(record)
         return right(record, op, now, next_fence)

@@ -41,7 +41,7 @@ def unfenced_publish() -> Planted:
     """Publish writes the result under the key, whoever has it."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, told: list[str]) -> None:
+    def finish(record: t.StoredRecord, op: Finish, now: t.Now, told: list[str]) -> None:
         right(record, op._replace(owner=record.owner or op.owner), now, told)
 
     return patch.object(t, "finish", finish)
@@ -52,7 +52,7 @@ def late_publish_overwrites() -> Planted:
     """A displaced owner's publish replaces the result of its successor."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, told: list[str]) -> None:
+    def finish(record: t.StoredRecord, op: Finish, now: t.Now, told: list[str]) -> None:
         if record.state is State.DONE and any(displaced.owner == op.owner for displaced in record.gone):
             record.value = op.value
         right(record, op, now, told)
@@ -65,7 +65,7 @@ def publish_only_while_the_lease_lasts() -> Planted:
     """A result that comes after its lease ran out is thrown away, although nobody else took the claim."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, told: list[str]) -> None:
+    def finish(record: t.StoredRecord, op: Finish, now: t.Now, told: list[str]) -> None:
         if not t._over(record, now):
             right(record, op, now, told)
 
@@ -104,16 +104,16 @@ def promoted_twice() -> Planted:
     right_release, right_acquire = t.release, t.acquire
     promoted: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
-    class Remembered(t.Record):
+    class Remembered(t.StoredRecord):
         __slots__ = ("__weakref__",)
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
+    def release(record: t.StoredRecord, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
         if record.state is State.HELD and record.owner == op.owner:
             promoted[record] = {waiter.client for waiter in record.waiters}
             told.extend(promoted[record])
         return right_release(record, op, now, told, born)
 
-    def acquire(record: t.Record, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
+    def acquire(record: t.StoredRecord, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
         if op.client in promoted.get(record, ()) and record.owner != op.owner:
             promoted[record].discard(op.client)
             record.state = State.FREE
@@ -193,7 +193,7 @@ def attempts_are_not_counted() -> Planted:
     """Who takes over from one that died is told that it is the first."""
     right = t.acquire
 
-    def acquire(record: t.Record, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
+    def acquire(record: t.StoredRecord, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
         if t._over(record, now):
             record.attempts = 0
         right(record, op, now, next_fence)
@@ -206,7 +206,7 @@ def waiters_are_not_told_of_the_result() -> Planted:
     """Publish wakes only the first who waits; the others find out when they look again."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, told: list[str]) -> None:
+    def finish(record: t.StoredRecord, op: Finish, now: t.Now, told: list[str]) -> None:
         everyone: list[str] = []
         right(record, op, now, everyone)
         told.extend(everyone[:1])
@@ -225,7 +225,7 @@ def retry_after_is_ignored() -> Planted:
     """A failure that asks for a delay lets go at once."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
+    def release(record: t.StoredRecord, op: Release, now: t.Now, told: list[str], born: Callable[[], int]) -> Released:
         return right(record, op._replace(delay=0.0), now, told, born)
 
     return patch.object(t, "release", release)

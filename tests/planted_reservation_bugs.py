@@ -143,7 +143,7 @@ def record_by_bare_key() -> Planted:
     """Recording finishes whatever reservation there is, also another's that is still being sent."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, told: list[str]) -> None:
+    def finish(record: t.StoredRecord, op: Finish, now: t.Now, told: list[str]) -> None:
         right(record, op._replace(owner=record.owner or op.owner), now, told)
 
     return patch.object(t, "finish", finish)
@@ -163,7 +163,7 @@ def quiet_is_forgotten_by_expiry_of_the_hold() -> Planted:
     """The quiet window ends with what was left of the hold."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, told: list[str]) -> None:
+    def finish(record: t.StoredRecord, op: Finish, now: t.Now, told: list[str]) -> None:
         until = record.until
         right(record, op, now, told)
         if record.state is State.DONE and record.owner == op.owner:

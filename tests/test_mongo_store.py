@@ -460,7 +460,7 @@ def test_a_server_that_stands_alone_is_polled(standalone: Mongod) -> None:
         one(store, Acquire("lock/a", "o", 10))
         one(store, Acquire("lock/a", "p", 10, client=store.client))
         assert store.polls
-        assert store._ear.deaf
+        assert store._listener.unavailable
 
 
 # -- outages, each a clear error and never a grant

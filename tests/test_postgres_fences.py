@@ -19,7 +19,7 @@ from solely.errors import StoreDenied, StoreError, StoreUnavailable
 from solely.model import Entry
 from solely.ops import Acquire, Mark, Read, Release
 from solely.stores import Store
-from solely.stores.postgres import Within, migrate, open_async, open_blocking
+from solely.stores.postgres import PostgresTransaction, migrate, open_async, open_blocking
 from solely.stores.postgres.settings import parse
 from solely.testing.face import Looped, fresh
 from tests.conftest import in_schema
@@ -161,7 +161,7 @@ class Callers:
 
     def __init__(self, address: str, url: str, level: IsolationLevel) -> None:
         self._address, self._level = address, level
-        self._within = Within(url)
+        self._within = PostgresTransaction(url)
         self._idle: list[psycopg.Connection[Any]] = []
 
     def act(self, store: Store, watch: Watch, keys: list[str]) -> None:

@@ -31,8 +31,8 @@ from solely.model import Entry, Item, Released, State
 from solely.ops import Acquire, Advance, Clear, Finish, Hit, Mark, Op, Push, Read, Release, Renew, Take
 from solely.stores import AsyncStore, Store
 from solely.stores.memory import Memory, MemoryStore
-from solely.stores.postgres import Within, migrate, open_async, open_blocking
-from solely.stores.postgres.faults import Contended, MustRepeat
+from solely.stores.postgres import PostgresTransaction, migrate, open_async, open_blocking
+from solely.stores.postgres.faults import KeyBusy, MustRepeat
 from solely.stores.postgres.schema import migrate as migrate_settings
 from solely.stores.postgres.settings import parse
 from solely.stores.postgres.statements import MIGRATIONS, NEWEST
@@ -240,10 +240,10 @@ async def test_in_an_exchange_what_is_taken_after_a_release_that_is_busy_is_busy
     batch: list[Op] = [Release(busy, "me"), Release(free, "me"), Acquire(busy, "you", 100), Acquire(free, "you", 100)]
     with lock_of(server, shared_url, busy):
         replies = await many.perform(batch)
-        assert [isinstance(reply, Contended) for reply in replies] == [True, False, True, False]
+        assert [isinstance(reply, KeyBusy) for reply in replies] == [True, False, True, False]
         assert (replies[1], replies[3].owner) == (Released.RELEASED, "you")  # type: ignore[union-attr]
         passed_on = await many.perform([Release(busy, "me"), Acquire(busy, "you", 100)])
-        assert [type(reply) for reply in passed_on] == [Contended, Contended]
+        assert [type(reply) for reply in passed_on] == [KeyBusy, KeyBusy]
     [still] = await many.perform([Renew(busy, "me", 100)])
     assert isinstance(still, Entry)
     assert still.owner == "me"
@@ -294,7 +294,7 @@ def test_a_key_held_by_a_slow_transaction_holds_up_no_strangers(shared_url: str,
         many = open_async(shared_url, clock=None, timeout=5.0)
         await many.perform([Read(keys[0])])
         mixed = await many.perform([Acquire(key, f"o{n}", 10) for n, key in enumerate(keys)])
-        assert isinstance(mixed[7], Contended)
+        assert isinstance(mixed[7], KeyBusy)
         assert all(isinstance(r, Entry) and r.owner for n, r in enumerate(mixed) if n != 7)
         alone = asyncio.ensure_future(many.perform([Acquire(keys[7], "alone", 10)]))
         others = [many.perform([Acquire(fresh("lock/cold"), "me", 10)]) for _ in range(20)]
@@ -455,7 +455,7 @@ def orders(server: Postgres) -> Iterator[str]:
 def test_a_mark_commits_or_rolls_back_with_the_callers_rows(
     store: Store, shared_url: str, server: Postgres, orders: str, clock: ManualClock
 ) -> None:
-    key, within = fresh("mark/order"), Within(shared_url, clock=clock)
+    key, within = fresh("mark/order"), PostgresTransaction(shared_url, clock=clock)
     migrate(shared_url)
     with psycopg.connect(server.conninfo(), row_factory=dict_row) as connection:
         assert within.perform(connection, [Mark(key, "one", 100)]) == [True]
@@ -475,7 +475,11 @@ def test_a_mark_commits_or_rolls_back_with_the_callers_rows(
 async def test_a_claim_is_won_and_published_in_an_asyncio_transaction(
     shared_url: str, server: Postgres, orders: str
 ) -> None:
-    store, key, within = open_async(shared_url, clock=None, timeout=5.0), fresh("claim/order"), Within(shared_url)
+    store, key, within = (
+        open_async(shared_url, clock=None, timeout=5.0),
+        fresh("claim/order"),
+        PostgresTransaction(shared_url),
+    )
     await store.perform([Read(key)])
     async with await psycopg.AsyncConnection.connect(server.conninfo()) as connection:
         claim, done = await within.perform_async(connection, [Acquire(key, "me", 10), Finish(key, "me", b"j42", 100)])
@@ -494,7 +498,7 @@ async def test_a_claim_is_won_and_published_in_an_asyncio_transaction(
 
 def test_whoever_decides_on_the_key_waits_for_the_callers_transaction(shared_url: str, server: Postgres) -> None:
     key = fresh("mark/waits")
-    store, within = open_blocking(shared_url, clock=None, timeout=20.0), Within(shared_url, patience=20.0)
+    store, within = open_blocking(shared_url, clock=None, timeout=20.0), PostgresTransaction(shared_url, patience=20.0)
     store.perform([Read(key)])
     with psycopg.connect(server.conninfo()) as first, psycopg.connect(server.conninfo()) as second:
         assert within.perform(first, [Mark(key, "first", 100)]) == [True]
@@ -513,7 +517,7 @@ def test_whoever_decides_on_the_key_waits_for_the_callers_transaction(shared_url
 def test_a_serialisation_failure_is_a_clear_error_that_may_be_repeated(
     store: Store, shared_url: str, server: Postgres, level: IsolationLevel, clock: ManualClock
 ) -> None:
-    within = Within(shared_url, clock=clock)
+    within = PostgresTransaction(shared_url, clock=clock)
     key, free = fresh("lock/serial"), fresh("mark/serial")
     store.perform([Acquire(key, "me", 100)])
     with psycopg.connect(server.conninfo()) as connection:
@@ -536,7 +540,7 @@ def test_a_serialisation_failure_is_a_clear_error_that_may_be_repeated(
 def test_a_mark_that_was_taken_back_after_the_snapshot_is_such_a_failure(
     store: Store, shared_url: str, server: Postgres, level: IsolationLevel, many: int, clock: ManualClock
 ) -> None:
-    within = Within(shared_url, clock=clock)
+    within = PostgresTransaction(shared_url, clock=clock)
     keys = [fresh("mark/back") for _ in range(many)]
     marks = [Mark(key, "me", 100) for key in keys]
     store.perform([Mark(key, "you", 100) for key in keys[:2]])
@@ -559,14 +563,16 @@ def test_under_read_committed_a_mark_that_was_taken_back_is_made_anew(
     with psycopg.connect(server.conninfo()) as connection:
         connection.execute("SELECT count(*) FROM pg_class")
         store.perform([Release(keys[0], "you")])
-        firsts = Within(shared_url, clock=clock).perform(connection, [Mark(key, "me", 100) for key in keys])
+        firsts = PostgresTransaction(shared_url, clock=clock).perform(
+            connection, [Mark(key, "me", 100) for key in keys]
+        )
     assert firsts == [place != 1 for place in range(10)]
 
 
 def test_a_look_sees_what_was_taken_in_the_place_of_what_the_snapshot_still_shows(
     store: Store, shared_url: str, server: Postgres, clock: ManualClock
 ) -> None:
-    within, keys = Within(shared_url, clock=clock), [fresh("lock/look") for _ in range(5)]
+    within, keys = PostgresTransaction(shared_url, clock=clock), [fresh("lock/look") for _ in range(5)]
     store.perform([Acquire(key, "you", 100) for key in keys])
     with psycopg.connect(server.conninfo()) as connection:
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
@@ -582,7 +588,7 @@ def test_a_look_sees_what_was_taken_in_the_place_of_what_the_snapshot_still_show
 def test_items_alone_are_put_into_a_queue_and_taken_in_the_callers_transaction(
     store: Store, shared_url: str, server: Postgres, clock: ManualClock
 ) -> None:
-    queue, within = fresh("queue"), Within(shared_url, clock=clock)
+    queue, within = fresh("queue"), PostgresTransaction(shared_url, clock=clock)
     with psycopg.connect(server.conninfo()) as connection:
         assert within.perform(connection, [Push(queue, "1", b"a"), Push(queue, "2", b"b")]) == [True, True]
     with psycopg.connect(server.conninfo()) as connection:
@@ -598,7 +604,7 @@ def test_marks_that_are_not_all_answered_are_a_failure(server: Postgres) -> None
         "RETURNS text LANGUAGE sql AS $$ SELECT repeat('1', cardinality(ks) + 1) $$"
     )
     with psycopg.connect(server.conninfo()) as connection, pytest.raises(StoreFailed, match="11 of 10 marks"):
-        Within(url).perform(connection, [Mark(fresh("mark/a"), "me", 100) for _ in range(10)])
+        PostgresTransaction(url).perform(connection, [Mark(fresh("mark/a"), "me", 100) for _ in range(10)])
 
 
 # -- errors: each names its cause and grants nothing
@@ -709,7 +715,7 @@ def test_a_database_of_another_encoding_is_refused(
         psycopg.connect(server.conninfo(name)) as connection,
         pytest.raises((StoreMisconfigured, InvalidInput), match="has not every character"),
     ):
-        Within(url).perform(connection, [Mark("mark/a", "me", 10)])
+        PostgresTransaction(url).perform(connection, [Mark("mark/a", "me", 10)])
     assert server.ask("SELECT to_regnamespace('solely')::text", database=name) == [(None,)]  # nothing was made
 
 
@@ -1004,7 +1010,7 @@ if PGBOUNCER is not None:
         with closing(open_blocking(url, clock=None, timeout=5.0)) as store:
             before = entry_of(store, "lock/a", Acquire("lock/a", "me", 10)).fence
             with psycopg.connect(address, prepare_threshold=None) as connection:
-                within = Within(url)
+                within = PostgresTransaction(url)
                 within.perform(connection, [Read("lock/a")])
                 connection.commit()
                 lag(server, url)

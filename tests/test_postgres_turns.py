@@ -15,9 +15,9 @@ from solely.ops import Acquire, Mark, Op, Read, Release, Renew
 from solely.stores.postgres import open_async, open_blocking
 from solely.stores.postgres.batch import LINGER
 from solely.stores.postgres.blocking import MOST_PATIENT
-from solely.stores.postgres.faults import Contended
+from solely.stores.postgres.faults import KeyBusy
 from solely.stores.postgres.settings import parse
-from solely.stores.postgres.slots import Turns
+from solely.stores.postgres.slots import ThreadSlots
 from solely.testing.face import fresh
 from tests.postgres_server import Postgres
 from tests.servers import until
@@ -71,7 +71,7 @@ def test_a_key_that_stays_busy_is_told_to_each_of_many_in_time(server: Postgres)
     store.perform([Read(busy)])
 
     def told(number: int) -> bool:
-        with pytest.raises(Contended, match="another transaction"):
+        with pytest.raises(KeyBusy, match="another transaction"):
             store.perform([Mark(busy, f"o{number}", 100)])
         return True
 
@@ -127,7 +127,7 @@ def test_more_threads_than_connections_have_their_turns_alike(server: Postgres, 
 
 
 def test_turns_come_in_the_order_of_the_line_and_nobody_overtakes() -> None:
-    turns = Turns(1)
+    turns = ThreadSlots(1)
     assert turns.take()
     assert not turns.take()
     with turns.join() as first, turns.join() as second:
@@ -142,7 +142,7 @@ def test_turns_come_in_the_order_of_the_line_and_nobody_overtakes() -> None:
 
 
 def test_who_leaves_the_line_passes_his_turn_on() -> None:
-    turns, earlier = Turns(1), ExitStack()
+    turns, earlier = ThreadSlots(1), ExitStack()
     assert turns.take()
     earlier.enter_context(turns.join())
     with pytest.raises(KeyboardInterrupt), turns.join():
@@ -160,7 +160,7 @@ def test_who_leaves_the_line_passes_his_turn_on() -> None:
 
 
 def test_no_turn_is_lost_or_doubled() -> None:
-    turns, at_work, most = Turns(3), [0], [0]
+    turns, at_work, most = ThreadSlots(3), [0], [0]
     guard = threading.Lock()
 
     def work(number: int) -> int:

@@ -180,7 +180,7 @@ class Twins:
 
     def listen(self, client: str) -> None:
         self.memory.listeners[client] = lambda key: self.told[0].append((client, key))
-        self.store._hub.listeners[client] = lambda key: self.told[1].append((client, key))
+        self.store._shared_file.listeners[client] = lambda key: self.told[1].append((client, key))
 
     def translated(self, op: Op) -> Op:
         return op._replace(fence=self.fences[op.fence]) if isinstance(op, Clear) and op.fence in self.fences else op

@@ -7,7 +7,7 @@ from typing import Any
 
 from solely.model import Entry, Finding
 from solely.ops import Op
-from solely.stores import Tell
+from solely.stores import OnHint
 
 
 class _Untouched:
@@ -15,7 +15,7 @@ class _Untouched:
     polls = False
     max_limit = 10_000
 
-    def listen(self, tell: Tell) -> None:
+    def listen(self, on_hint: OnHint) -> None:
         pass
 
     def forked(self) -> None:

@@ -15,7 +15,9 @@ from ..model import Entry, Finding
 from ..ops import Op, Reply
 from ..urls import split_url
 
-Tell = Callable[[str], None]  # is given the stored key that may be free, or finished, now; safe to call from any thread
+OnHint = Callable[
+    [str], None
+]  # is given the stored key that may be free, or finished, now; safe to call from any thread
 Clock = Callable[[], float]  # seconds; the injected clock of tests
 
 
@@ -29,7 +31,7 @@ class StoreBase(Protocol):
     polls: bool  # True if other processes' releases are seen only by asking again
     max_limit: int  # the largest limit that a Hit may have here
 
-    def listen(self, tell: Tell) -> None:
+    def listen(self, on_hint: OnHint) -> None:
         """From now on `tell` is called with each key that is hinted to this client. Hints may be lost, not invented."""
 
     def forked(self) -> None:

@@ -28,7 +28,7 @@ from ..ops import (
     Take,
     Unhit,
 )
-from ..stores import AsyncStore, Store, Tell
+from ..stores import AsyncStore, OnHint, Store
 
 _PATIENCE = 20.0  # seconds for one answer of an asyncio store: a store that needs more has hung
 _DELIVERY = 5.0  # seconds for a hint: it takes under a millisecond, but a test machine can be very busy
@@ -139,8 +139,8 @@ class Looped:
     def check(self) -> list[Finding]:
         return self._run(self._store.check)
 
-    def listen(self, tell: Tell) -> None:
-        self._run(lambda: _call(lambda: self._store.listen(tell)))
+    def listen(self, on_hint: OnHint) -> None:
+        self._run(lambda: _call(lambda: self._store.listen(on_hint)))
 
     def forked(self) -> None:
         self._store.forked()

@@ -26,7 +26,7 @@ from ...errors import (
 from ...model import Finding
 from ...ops import MAX_BATCH, MAX_BATCH_BYTES, Acquire, Advance, Finish, Op, Push
 from .. import Clock
-from . import codec as wire
+from . import codec
 
 TOKEN = "SOLELY_TOKEN"
 PAGE = 1000  # entries at once: as many as the service gives
@@ -40,7 +40,7 @@ _DENIED = (401, 403, 421)
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServiceAddress:
     """A service: its URL without the token, and the token, which is never shown."""
 
     url: str
@@ -63,7 +63,7 @@ class Address:
         }
 
 
-def read_url(url: str, clock: Clock | None = None) -> Address:
+def read_url(url: str, clock: Clock | None = None) -> ServiceAddress:
     """The service that the URL names; InvalidInput, without the token, if it cannot be."""
     parts = urlsplit(url)
     try:
@@ -80,10 +80,10 @@ def read_url(url: str, clock: Clock | None = None) -> Address:
     if not (named.isascii() and named.isprintable()):
         raise InvalidInput(f"the token of {parts.scheme}://{host} is none: tokens are plain ASCII text")
     place = f"[{host}]" if ":" in host else host
-    return Address(f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path.rstrip('/')}", named, clock)
+    return ServiceAddress(f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path.rstrip('/')}", named, clock)
 
 
-def headers(address: Address, what: dict[str, Any]) -> dict[str, str]:
+def headers(address: ServiceAddress, what: dict[str, Any]) -> dict[str, str]:
     """What is said about the body, if there is one, and the time on an injected clock."""
     said = {"content-type": "application/json"} if "content" in what else {}
     return said if address.clock is None else said | {"solely-now": repr(address.clock())}
@@ -104,10 +104,10 @@ def waits(ops: Sequence[Op]) -> bool:
     return any(type(op) is Acquire and op.client for op in ops)
 
 
-def portions(ops: Sequence[Op], client: str, heard_as: str) -> list[wire.Said]:
+def portions(ops: Sequence[Op], client: str, heard_as: str) -> list[codec.Said]:
     """The ops as bodies that the service takes. What `client` waits for, it waits for under the name that it is
     hinted by, if it has one."""
-    found: list[wire.Said] = []
+    found: list[codec.Said] = []
     batch: list[Op] = []
     size = 0
     for op in ops:
@@ -115,11 +115,11 @@ def portions(ops: Sequence[Op], client: str, heard_as: str) -> list[wire.Said]:
             op = op._replace(client=heard_as)
         more = _weight(op)
         if batch and (len(batch) == MAX_BATCH or size + more > MAX_BATCH_BYTES):
-            found.append(wire.encode(batch))
+            found.append(codec.encode(batch))
             batch, size = [], 0
         batch.append(op)
         size += more
-    return [*found, wire.encode(batch)] if batch else found
+    return [*found, codec.encode(batch)] if batch else found
 
 
 def _weight(op: Op) -> int:
@@ -130,7 +130,7 @@ def _weight(op: Op) -> int:
 # -- answers
 
 
-def unanswered(error: httpx2.HTTPError, address: Address) -> StoreError:
+def unanswered(error: httpx2.HTTPError, address: ServiceAddress) -> StoreError:
     """What a request that failed on its way is told as."""
     text = f"{address}: {str(error) or type(error).__name__}"
     if isinstance(error, _NOT_SENT):
@@ -143,7 +143,7 @@ class _Problem(msgspec.Struct):
     detail: str = ""
 
 
-def body_of(response: httpx2.Response, address: Address) -> bytes:
+def body_of(response: httpx2.Response, address: ServiceAddress) -> bytes:
     """The body of a good answer; else the StoreError that the refusal means."""
     if response.status_code == 200:
         return response.content
@@ -181,7 +181,7 @@ class _Ready(msgspec.Struct):
     checks: dict[str, str]
 
 
-def findings(address: Address, version: bytes, ready: bytes, took: float) -> list[Finding]:
+def findings(address: ServiceAddress, version: bytes, ready: bytes, took: float) -> list[Finding]:
     """What the service says of itself."""
     try:
         runs = msgspec.json.decode(version, type=_Version).version

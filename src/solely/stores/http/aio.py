@@ -14,9 +14,9 @@ from ...errors import StoreError, StoreUnavailable, Unanswered
 from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_LIMIT, Op, Reply
-from .. import Tell
-from . import codec as wire
-from .address import PAGE, SILENCE, TRY_AGAIN, Address, body_of, findings, headers, portions, unanswered, waits
+from .. import OnHint
+from . import codec
+from .address import PAGE, SILENCE, TRY_AGAIN, ServiceAddress, body_of, findings, headers, portions, unanswered, waits
 
 T = TypeVar("T")
 _parents: list[object] = []  # what a forked child must not touch, not even by collecting it
@@ -28,11 +28,11 @@ class AsyncHttpStore:
     polls = False  # where hints are cut off, waiters look again every second: gentle with a service far away
     max_limit = MAX_LIMIT
 
-    def __init__(self, address: Address, timeout: float) -> None:
+    def __init__(self, address: ServiceAddress, timeout: float) -> None:
         self._address = address
         self._timeout = timeout
         self._closed = False
-        self._tell: Tell | None = None
+        self._on_hint: OnHint | None = None
         self._start_anew()
 
     def _start_anew(self) -> None:
@@ -47,8 +47,8 @@ class AsyncHttpStore:
     def __repr__(self) -> str:
         return f"<AsyncHttpStore {self._address}>"
 
-    def listen(self, tell: Tell) -> None:
-        self._tell = tell
+    def listen(self, on_hint: OnHint) -> None:
+        self._on_hint = on_hint
 
     def perform(self, ops: Sequence[Op]) -> Awaitable[list[Reply | StoreError]]:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
@@ -60,7 +60,7 @@ class AsyncHttpStore:
         going: str | None = after
         while going is not None and len(found) < limit:
             asked = {"prefix": prefix, "after": going, "limit": min(PAGE, limit - len(found)), "values": "true"}
-            page, going = wire.decode_page(await self._ask("GET", "/v1/entries", params=asked))
+            page, going = codec.decode_page(await self._ask("GET", "/v1/entries", params=asked))
             found += page
         return found
 
@@ -103,7 +103,7 @@ class AsyncHttpStore:
         replies: list[Reply | StoreError] = []
         for said in portions(ops, self.client, self._name):
             try:
-                replies += wire.decode(await self._ask("POST", "/v1/ops", content=said.body), said)
+                replies += codec.decode(await self._ask("POST", "/v1/ops", content=said.body), said)
             except StoreUnavailable as error:
                 raise Unanswered(str(error)) if replies else error from None
         return replies
@@ -150,8 +150,8 @@ class AsyncHttpStore:
             self._prepared()
 
     def _heard(self, event: httpx2.ServerSentEvent) -> None:
-        if event.event == "hint" and self._tell is not None:
-            self._tell(str(event.json()))
+        if event.event == "hint" and self._on_hint is not None:
+            self._on_hint(str(event.json()))
         elif event.event == "client":
             self._name, self._again = str(event.json()), 0.0
             self._prepared()

@@ -16,9 +16,9 @@ from ...errors import StoreError, StoreUnavailable, Unanswered
 from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_LIMIT, Op, Reply
-from .. import Tell
-from . import codec as wire
-from .address import PAGE, SILENCE, TRY_AGAIN, Address, body_of, findings, headers, portions, unanswered, waits
+from .. import OnHint
+from . import codec
+from .address import PAGE, SILENCE, TRY_AGAIN, ServiceAddress, body_of, findings, headers, portions, unanswered, waits
 
 _parents: list[object] = []  # what a forked child must not touch, not even by collecting it
 
@@ -29,35 +29,35 @@ class HttpStore:
     polls = False  # where hints are cut off, waiters look again every second: gentle with a service far away
     max_limit = MAX_LIMIT
 
-    def __init__(self, address: Address, timeout: float) -> None:
+    def __init__(self, address: ServiceAddress, timeout: float) -> None:
         self._address = address
         self._timeout = timeout
         self._closed = False
-        self._tell: Tell = _nobody
+        self._on_hint: OnHint = _nobody
         self._start_anew()
 
     def _start_anew(self) -> None:
         self.client = os.urandom(16).hex()
         self._http = httpx2.Client(**self._address.options(self._timeout))
-        self._ear = Ear(self._http, self._timeout, self._told)
+        self._hints = HintStream(self._http, self._timeout, self._told)
 
     def __repr__(self) -> str:
         return f"<HttpStore {self._address}>"
 
-    def listen(self, tell: Tell) -> None:
-        self._tell = tell
+    def listen(self, on_hint: OnHint) -> None:
+        self._on_hint = on_hint
 
     def _told(self, key: str) -> None:
-        self._tell(key)
+        self._on_hint(key)
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
         check_ops(ops)
-        heard_as = self._ear.name or (self._ear.prepare() if waits(ops) else "")
+        heard_as = self._hints.name or (self._hints.prepare() if waits(ops) else "")
         replies: list[Reply | StoreError] = []
         for said in portions(ops, self.client, heard_as):
             try:
-                replies += wire.decode(self._ask("POST", "/v1/ops", content=said.body), said)
+                replies += codec.decode(self._ask("POST", "/v1/ops", content=said.body), said)
             except StoreUnavailable as error:
                 raise Unanswered(str(error)) if replies else error from None
         return replies
@@ -68,7 +68,7 @@ class HttpStore:
         going: str | None = after
         while going is not None and len(found) < limit:
             asked = {"prefix": prefix, "after": going, "limit": min(PAGE, limit - len(found)), "values": "true"}
-            page, going = wire.decode_page(self._ask("GET", "/v1/entries", params=asked))
+            page, going = codec.decode_page(self._ask("GET", "/v1/entries", params=asked))
             found += page
         return found
 
@@ -92,13 +92,13 @@ class HttpStore:
 
     def forked(self) -> None:
         """In the child: new connections and a new name; the parent's are left as they are."""
-        _parents.append((self._http, self._ear))
+        _parents.append((self._http, self._hints))
         self._start_anew()
 
     def close(self) -> None:
         """Lets go of all connections; safe to call twice."""
         self._closed = True
-        self._ear.close()
+        self._hints.close()
         self._http.close()
 
 
@@ -106,17 +106,17 @@ def _nobody(key: str) -> None:
     """Nobody listens yet."""
 
 
-class Ear:
+class HintStream:
     """Hears what is hinted to this client, in a thread, from when somebody first waits until the stream is cut.
 
     `name` is what the service calls this client while it listens, else "".
     """
 
-    def __init__(self, http: httpx2.Client, timeout: float, tell: Tell) -> None:
+    def __init__(self, http: httpx2.Client, timeout: float, on_hint: OnHint) -> None:
         self.name = ""
         self._http = http
         self._timeout = timeout
-        self._tell = tell
+        self._on_hint = on_hint
         self._mutex = threading.Lock()
         self._began = threading.Event()
         self._again = 0.0
@@ -151,7 +151,7 @@ class Ear:
 
     def _heard(self, event: httpx2.ServerSentEvent) -> None:
         if event.event == "hint":
-            self._tell(str(event.json()))
+            self._on_hint(str(event.json()))
         elif event.event == "client":
             self.name, self._again = str(event.json()), 0.0
             self._began.set()

@@ -17,7 +17,7 @@ from ...kinds import check_ops
 from ...model import DONE, FREE, Allowance, Entry, Item, item_key
 from ...ops import Op, Reply
 from ...rules import local_clock
-from .. import Clock, Tell
+from .. import Clock, OnHint
 from .. import transitions as t
 from .expiries import Expiries
 
@@ -32,14 +32,14 @@ class Memory:
     def __init__(self, *, clock: Clock | None = None, max_size: int = DEFAULT_MAX_SIZE) -> None:
         self.clock = clock
         self.max_size = max_size
-        self.listeners: dict[str, Tell] = {}
+        self.listeners: dict[str, OnHint] = {}
         self._mutex = threading.Lock()
         self._fence = 0
         self._born = 0  # the first fence
-        self._records: dict[str, t.Record] = {}
+        self._records: dict[str, t.StoredRecord] = {}
         self._finished: OrderedDict[str, None] = OrderedDict()  # evictable keys, oldest first
         self._useless = Expiries()  # when to see whether a record can be forgotten
-        self._queues: dict[str, dict[str, t.Record]] = {}
+        self._queues: dict[str, dict[str, t.StoredRecord]] = {}
         self._hits: dict[str, dict[str, int]] = {}  # owner → wall time of its hit
         self._quiet = Expiries()  # when the last hit of a key is over
         self._evicted = 0
@@ -75,9 +75,9 @@ class Memory:
             now = self.now()
             replies = [self._one(op, now, hints) for op in batch]
         for client, key in hints:
-            tell = self.listeners.get(client)
-            if tell is not None:
-                tell(key)
+            on_hint = self.listeners.get(client)
+            if on_hint is not None:
+                on_hint(key)
         return replies
 
     def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
@@ -105,10 +105,10 @@ class Memory:
 
     # -- keeping records within bounds
 
-    def _get(self, key: str, now: t.Now) -> t.Record:
+    def _get(self, key: str, now: t.Now) -> t.StoredRecord:
         return t.current(self._records.get(key), now)
 
-    def _keep(self, key: str, record: t.Record, now: t.Now) -> None:
+    def _keep(self, key: str, record: t.StoredRecord, now: t.Now) -> None:
         """Stores the record, or forgets it if it answers nothing more."""
         forget_at = record.forget_at(now)
         if forget_at <= now.lease:

@@ -10,7 +10,7 @@ from ...errors import InvalidInput, StoreError
 from ...model import Entry, Finding
 from ...ops import MAX_LIMIT, Op, Reply
 from ...owner import fresh_owner
-from .. import Tell
+from .. import OnHint
 from .data import Memory
 
 
@@ -24,8 +24,8 @@ class _Handle:
         self.memory = memory
         self.client = fresh_owner()
 
-    def listen(self, tell: Tell) -> None:
-        self.memory.listeners[self.client] = tell
+    def listen(self, on_hint: OnHint) -> None:
+        self.memory.listeners[self.client] = on_hint
 
     def forked(self) -> None:
         """The child has a copy of the data under a mutex of its own."""

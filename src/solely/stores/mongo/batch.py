@@ -35,7 +35,7 @@ from ...ops import (
     Take,
     Unhit,
 )
-from .. import Tell
+from .. import OnHint
 from . import quick, replies
 from .commands import Command, Commands
 from .faults import KeyRace, answered, explain, not_confirmed
@@ -56,13 +56,13 @@ _ALONE = frozenset((Take, Ack, Return, Unhit))
 _STATEMENT = 8 * 1024  # bytes of an op without its value: twice the longest pipeline
 
 
-class Batch:
+class MongoBatch:
     """One batch under way."""
 
-    def __init__(self, commands: Commands, server: str, tell: Tell | None) -> None:
+    def __init__(self, commands: Commands, server: str, on_hint: OnHint | None) -> None:
         self._commands = commands
         self._server = server
-        self._tell = tell
+        self._on_hint = on_hint
         self._doubt = False  # something of this batch was or may have been performed
 
     def perform(self, ops: Sequence[Op]) -> Steps[Answers]:
@@ -136,8 +136,8 @@ class Batch:
         raise lost
 
     def _reply(self, op: Op, document: dict[str, Any] | None, name: str) -> Reply:
-        if name and self._tell is not None and self._commands.client in replies.told(document, name):
-            self._tell(key_of(op))
+        if name and self._on_hint is not None and self._commands.client in replies.notified(document, name):
+            self._on_hint(key_of(op))
         reply = plan_of(op).reply(op, document, name)
         if type(op) is Acquire or type(op) is Release or type(op) is Renew:
             self._commands.contended.learn(op.key, reply)

@@ -17,7 +17,7 @@ from .expressions import NOW, Pipeline
 from .pipelines import MARK_INSIDE
 from .plans import ENTRY, Variables, plan_of
 from .queues import key_of, queue_of
-from .quick import Contended
+from .quick import ContendedKeys
 
 Command = dict[str, Any]
 
@@ -31,7 +31,7 @@ class Commands:
     def __init__(self, collection: str, client: str, *, clock: Clock | None, timeout: float) -> None:
         self.collection = collection
         self.client = client
-        self.contended = Contended()
+        self.contended = ContendedKeys()
         self._clock = clock
         self._transaction = False
         self._numbers = count(1)
@@ -136,7 +136,7 @@ class Commands:
         if not plan.named:
             return variables, ""
         number = next(self._numbers)
-        # A client is not told again of what it told itself, unless that happens only at the commit.
+        # A client gets no hint of what it did itself, unless that happens only at the commit.
         variables["by"] = name = f"{self.client}{'+' if self._transaction else ''}/{number}"
         if type(op) is Push:
             variables["serial"] = Int64(number)  # the order of those that one client pushes in one ms

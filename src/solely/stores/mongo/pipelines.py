@@ -10,7 +10,7 @@ from ...model import Gone, State
 from ...rules import MAX_WAITERS
 from ..transitions import NEVER
 from .expressions import (
-    ALL_TOLD,
+    ALL_NOTIFIED,
     AS_NEW,
     BEFORE_END,
     CURRENT,
@@ -94,7 +94,7 @@ def _renew() -> Pipeline:
 def _finish() -> Pipeline:
     """Finishes the hold if this owner is its last, even after its time ran out; tells all waiters."""
     until = {"$add": ["$$now", "$$keep"]}
-    done = changed(state=State.DONE.value, value="$$value", delay=0, until=until, queue=None, **ALL_TOLD)
+    done = changed(state=State.DONE.value, value="$$value", delay=0, until=until, queue=None, **ALL_NOTIFIED)
     return [become((every(HELD, MINE, {"$lt": ["$$now", "$forget"]}), done)), *KEEP]
 
 

@@ -40,8 +40,8 @@ _ENTRY: dict[str, Any] = {
     "now": "$$now",
 }  # fmt: skip
 ENTRY = _ENTRY | {"value": 1}
-_FINISHED = ENTRY | {"told": 1}
-_GONE = {"gone": 1, "told": 1, "now": "$$now"}
+_FINISHED = ENTRY | {"notified": 1}
+_GONE = {"gone": 1, "notified": 1, "now": "$$now"}
 _LIFE = {"fence": 1, "born": 1}
 _HITS = {"hits": 1, "now": "$$now"}
 

@@ -12,7 +12,7 @@ from .batch import Steps
 from .commands import INDEXES, Command, Commands
 from .faults import explain
 from .replies import entry
-from .settings import Settings
+from .settings import MongoSettings
 
 log = logging.getLogger("solely")
 
@@ -51,7 +51,7 @@ def prepare(commands: Commands, server: str) -> Steps[None]:
         log.warning("mongo_indexes_missing: indexes of %(store)s could not be created: %(reason)s", facts, extra=facts)
 
 
-def check(commands: Commands, settings: Settings) -> Steps[list[Finding]]:
+def check(commands: Commands, settings: MongoSettings) -> Steps[list[Finding]]:
     """Reachable? Which version, alone or a replica set? Clock, indexes, rights?"""
     server = str(settings)
     began, wall = time.perf_counter(), time.time()

@@ -66,7 +66,7 @@ def release(op: Release, collection: str, let: dict[str, Any]) -> Command:
     return {"update": collection, "updates": [{"q": mine, "u": {"$set": _FREE}}], "let": {"now": let["now"]}}
 
 
-class Contended:
+class ContendedKeys:
     """Keys for which the long way was needed of late. Only a guess: it saves a try, and decides nothing."""
 
     def __init__(self) -> None:

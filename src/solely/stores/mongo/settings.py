@@ -20,7 +20,7 @@ _OURS = ("namespace", "solely_collection")  # the older name of the same
 _MAX_NAME = 120  # bytes: all that MongoDB allows for database and collection together, less the longest database name
 
 
-class Settings(NamedTuple):
+class MongoSettings(NamedTuple):
     """Where the entries are. Its text has no login."""
 
     url: str  # as pymongo takes it
@@ -55,7 +55,7 @@ class Settings(NamedTuple):
         }
 
 
-def parse(url: str) -> Settings:
+def parse(url: str) -> MongoSettings:
     """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
     parts = split_url(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
@@ -63,7 +63,7 @@ def parse(url: str) -> Settings:
     database = unquote(parts.path.strip("/")) or DATABASE
     hosts = parts.netloc.rpartition("@")[2]
     # The path of a MongoDB URL is also where the login is looked up, so it is left as it was.
-    settings = Settings(
+    settings = MongoSettings(
         url=urlunsplit((parts.scheme, parts.netloc, parts.path or "/", rest, "")),
         database=_name(database, "database", ' ."$*<>:|?\\/'),
         collection=_collection(options),

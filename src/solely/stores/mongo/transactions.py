@@ -15,7 +15,7 @@ from pymongo.errors import PyMongoError
 
 from ...errors import InvalidInput, SolelyError, StoreError, StoreUnavailable
 from ...ops import Op, Reply
-from .batch import Batch, Steps
+from .batch import MongoBatch, Steps
 from .commands import Commands
 from .faults import ABORTED, aborted
 
@@ -37,7 +37,7 @@ def repeatable() -> Iterator[None]:
         raise Aborted(str(error)) from None
 
 
-class InTransaction(Batch):
+class InTransaction(MongoBatch):
     """A batch whose commands belong to a transaction: an error ends all of it, and then nothing was performed."""
 
     def __init__(self, commands: Commands, server: str, session: Any, kind: type[Any]) -> None:

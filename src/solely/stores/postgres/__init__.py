@@ -1,7 +1,7 @@
 """postgresql:// — PostgreSQL 15 or later: many hosts, durable, and marks within the caller's own transaction.
 
 One function per op, and one for a batch, decides and writes on the server's clock under advisory locks that end with
-their transaction; leases are rows, so poolers are safe. Read in this order: migrations/, codec.py, parts.py, wire.py,
+their transaction; leases are rows, so poolers are safe. Read in this order: migrations/, codec.py, parts.py, connection.py,
 blocking.py, aio.py. Everything is committed as the server's synchronous_commit says, leases too; but a plain
 release does not wait for the disk: after a crash the key may be held until its ttl.
 """
@@ -13,9 +13,9 @@ from .aio import AsyncPostgresStore
 from .blocking import PostgresStore
 from .schema import migrate as _migrate
 from .settings import parse
-from .within import Within
+from .within import PostgresTransaction
 
-__all__ = ["Within", "migrate", "open_async", "open_blocking"]
+__all__ = ["PostgresTransaction", "migrate", "open_async", "open_blocking"]
 
 
 def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> PostgresStore:

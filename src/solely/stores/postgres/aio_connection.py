@@ -9,22 +9,22 @@ from typing import Any
 import psycopg
 
 from ...errors import StoreError
-from .. import Tell
+from .. import OnHint
 from .codec import Packed, Values, pack
-from .connection import Lost, Wire, heard, judge, reason, send
+from .connection import ConnectionLost, PostgresConnection, judge, reason, received, send
 
 
-class AsyncWire:
-    """Sends and receives. When the connection ends, what was sent and not answered becomes Lost."""
+class AsyncPostgresConnection:
+    """Sends and receives. When the connection ends, what was sent and not answered becomes ConnectionLost."""
 
-    def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop) -> None:
-        self.settings = wire.settings
-        self.timeout = wire.timeout
+    def __init__(self, connection: PostgresConnection, loop: asyncio.AbstractEventLoop) -> None:
+        self.settings = connection.settings
+        self.timeout = connection.timeout
         self.lost: asyncio.Future[None] = loop.create_future()  # done when the connection has ended
-        self.tell: Tell | None = None  # is given the payload of each notification
+        self.on_hint: OnHint | None = None  # is given the payload of each notification
         self._loop = loop
-        self._made = wire.made
-        self._prepared = wire.prepared
+        self._made = connection.made
+        self._prepared = connection.prepared
         self._answer: asyncio.Future[Any] | None = None
         self._next: tuple[str, Packed] | None = None  # what is sent once it is prepared
         self._results: list[Any] = []
@@ -47,7 +47,7 @@ class AsyncWire:
     def _start(self, sending: Callable[[], None]) -> asyncio.Future[Any]:
         answer = self._answer = self._loop.create_future()
         if self.lost.done():
-            self._finish(Lost("the connection was closed"))
+            self._finish(ConnectionLost("the connection was closed"))
         else:
             self._timer = self._loop.call_later(self.timeout, self.abort, f"nothing within {self.timeout:g} s")
             self._send(sending)
@@ -81,9 +81,9 @@ class AsyncWire:
         except psycopg.Error as error:
             self.abort(reason(error))
             return
-        if self.tell is not None:
-            for key in heard(made):
-                self.tell(key)
+        if self.on_hint is not None:
+            for key in received(made):
+                self.on_hint(key)
 
     def _complete(self) -> None:
         """The server is ready again: only now what it answered is committed."""
@@ -92,7 +92,7 @@ class AsyncWire:
         try:
             for result in results:
                 judge(result)
-        except Lost as error:
+        except ConnectionLost as error:
             self.abort(str(error))
         except StoreError as error:
             self._finish(error)
@@ -117,10 +117,10 @@ class AsyncWire:
             answer.set_result(outcome)
 
     def abort(self, why: str) -> None:
-        """Ends the connection now; what is not answered is Lost."""
+        """Ends the connection now; what is not answered is ConnectionLost."""
         if not self.lost.done():
             self.lost.set_result(None)
             self._loop.remove_reader(self._descriptor)
             self._loop.remove_writer(self._descriptor)
             self._made.finish()
-            self._finish(Lost(why))
+            self._finish(ConnectionLost(why))

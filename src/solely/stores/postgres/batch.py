@@ -11,7 +11,7 @@ from ...ops import MAX_BATCH, Acquire, Mark, Op, Release
 from ..exchange import exchange
 from . import codec
 from .codec import Answers, Values
-from .faults import Contended
+from .faults import KeyBusy
 
 # Marks in one statement: enough to share one commit, few enough for the server's table of locks (6,400 by default).
 MOST_MARKS = 1_000
@@ -90,7 +90,7 @@ def repeats(
     """Completes the replies of ops whose keys were busy; is sent each statement's result, or its StoreError.
 
     The first waits for its turn, alone. Then the transaction that was in the way has ended, so the rest is tried again
-    as one batch. What is still busy after `patience` seconds is answered Contended.
+    as one batch. What is still busy after `patience` seconds is answered KeyBusy.
     """
     ends = time.monotonic() + patience
     while busy:
@@ -121,7 +121,7 @@ def fill_in(ops: Sequence[Op], replies: Answers, places: list[int], result: Any)
 def give_up(replies: Answers, busy: list[int]) -> None:
     """Notes for the ops that are still busy that nothing was performed."""
     for place in busy:
-        replies[place] = Contended("another transaction that has not ended decides on this key")
+        replies[place] = KeyBusy("another transaction that has not ended decides on this key")
 
 
 def waits(ops: Sequence[Op]) -> bool:

@@ -31,7 +31,7 @@ class _Failed(Exception):
     """Why an attempt came to nothing."""
 
 
-def dial(conninfo: str, address: str, timeout: float) -> Any:
+def connect_any(conninfo: str, address: str, timeout: float) -> Any:
     """A libpq connection to the first address that takes us; else a StoreError that tells what each of them said."""
     ends = time.monotonic() + timeout
     todo = places(conninfo)[::-1]

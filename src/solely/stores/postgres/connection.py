@@ -18,9 +18,9 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from .codec import Packed, Values, pack
-from .connect import dial
+from .connect import connect_any
 from .faults import fault
-from .settings import Settings
+from .settings import PostgresSettings
 
 _OK = (int(pq.ExecStatus.TUPLES_OK), int(pq.ExecStatus.COMMAND_OK))  # plain numbers compare quicker
 _IN, _BOTH = select.POLLIN, select.POLLIN | select.POLLOUT
@@ -28,11 +28,11 @@ _IN, _BOTH = select.POLLIN, select.POLLIN | select.POLLOUT
 SERVER_SHARE = 0.9
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection ended, or no answer came in time: what was sent may or may not have been performed."""
 
 
-def conninfo(settings: Settings, timeout: float) -> str:
+def conninfo(settings: PostgresSettings, timeout: float) -> str:
     """What libpq is given. Behind a pooler nothing is set for a session: it is lent to strangers."""
     if settings.pgbouncer:
         return settings.conninfo
@@ -42,14 +42,14 @@ def conninfo(settings: Settings, timeout: float) -> str:
     return make_conninfo(settings.conninfo, options=f"{ours} {given}".strip())
 
 
-def connect(settings: Settings, timeout: float) -> Any:
+def connect(settings: PostgresSettings, timeout: float) -> Any:
     """A libpq connection; StoreUnavailable or StoreMisconfigured, naming the cause, if there is none in time."""
-    made = dial(conninfo(settings, timeout), settings.address, timeout)
+    made = connect_any(conninfo(settings, timeout), settings.address, timeout)
     made.nonblocking = 1
     return made
 
 
-def send(made: Any, settings: Settings, name: str, packed: Packed) -> None:
+def send(made: Any, settings: PostgresSettings, name: str, packed: Packed) -> None:
     """Sends a statement of queries.sql that was prepared on this connection, or needs not be."""
     if settings.pgbouncer:
         made.send_query_params(settings.queries[name], packed[0], None, packed[1], 1)
@@ -63,20 +63,20 @@ def reason(error: Exception) -> str:
 
 
 def judge(result: Any) -> None:
-    """Returns if the server did as asked; Lost if it ended the connection, else its error as one of ours."""
+    """Returns if the server did as asked; ConnectionLost if it ended the connection, else its error as one of ours."""
     if result.status in _OK:
         return
     field, kinds = result.error_field, pq.DiagnosticField
     text = (field(kinds.MESSAGE_PRIMARY) or b"no reason given").decode("utf-8", "replace")
     if (field(kinds.SEVERITY_NONLOCALIZED) or b"ERROR") != b"ERROR":
-        raise Lost(text)
+        raise ConnectionLost(text)
     raise fault((field(kinds.SQLSTATE) or b"").decode(), text)
 
 
-class Wire:
-    """Sends and receives. Lost if the connection ends or the time is over; a StoreError if the server answers so."""
+class PostgresConnection:
+    """Sends and receives. ConnectionLost if the connection ends or the time is over; a StoreError if the server answers so."""
 
-    def __init__(self, settings: Settings, timeout: float) -> None:
+    def __init__(self, settings: PostgresSettings, timeout: float) -> None:
         self.settings = settings
         self.timeout = timeout
         self.made = connect(settings, timeout)
@@ -99,7 +99,7 @@ class Wire:
             send(self.made, self.settings, name, packed)
             return self._receive(ends)
         except psycopg.Error as error:
-            raise Lost(reason(error)) from None
+            raise ConnectionLost(reason(error)) from None
 
     def ask(self, *scripts: bytes) -> Any:
         """The result of the last statement of each script in turn, in text form: of the last one."""
@@ -110,7 +110,7 @@ class Wire:
                 self.made.send_query(script)
                 result = self._receive(ends)
         except psycopg.Error as error:
-            raise Lost(reason(error)) from None
+            raise ConnectionLost(reason(error)) from None
         return result
 
     def _receive(self, ends: float) -> Any:
@@ -139,20 +139,20 @@ class Wire:
     def _wait(self, ends: float) -> None:
         left = ends - time.monotonic()
         if left <= 0 or not self._watch.poll(left * 1000):
-            raise Lost(f"nothing within {self.timeout:g} s")
+            raise ConnectionLost(f"nothing within {self.timeout:g} s")
         self.made.consume_input()
 
-    def hear(self, seconds: float) -> list[str] | None:
+    def notifications(self, seconds: float) -> list[str] | None:
         """The payloads of the notifications that came, waiting for the first; None if there was none in time."""
-        if before := heard(self.made):  # they came together with an answer
+        if before := received(self.made):  # they came together with an answer
             return before
         if not self._watch.poll(seconds * 1000):
             return None
         try:
             self.made.consume_input()
         except psycopg.Error as error:
-            raise Lost(reason(error)) from None
-        return heard(self.made)
+            raise ConnectionLost(reason(error)) from None
+        return received(self.made)
 
     def shut(self) -> None:
         """Makes whoever waits on this connection see its end; that one closes it."""
@@ -167,7 +167,7 @@ class Wire:
         abandon(self.made)
 
 
-def heard(made: Any) -> list[str]:
+def received(made: Any) -> list[str]:
     """The payloads of the notifications that have been read."""
     payloads = []
     while (notice := made.notifies()) is not None:

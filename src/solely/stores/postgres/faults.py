@@ -9,7 +9,7 @@ class NotPrimary(StoreUnavailable):
     """The connection leads to a server that may not write: it must be dropped, and the primary found anew."""
 
 
-class Contended(StoreUnavailable):
+class KeyBusy(StoreUnavailable):
     """Another transaction decides on this key and has not ended; nothing was performed."""
 
 
@@ -46,7 +46,7 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "3F000": (StoreMisconfigured, _MIGRATE),
     "42501": (StoreDenied, _PRIVILEGES),
     "57014": (StoreUnavailable, "the server broke the statement off: it took longer than the timeout"),
-    "55P03": (Contended, "another transaction that has not ended decides on this key"),
+    "55P03": (KeyBusy, "another transaction that has not ended decides on this key"),
     "40": (MustRepeat, _REPEAT),
     "25P02": (MustRepeat, "an earlier statement of this transaction failed: roll it back, and repeat it as a whole"),
     "25P03": (MustRepeat, _ENDED),

@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
 
 
 @dataclass(frozen=True)
-class Settings:
+class PostgresSettings:
     """A parsed URL."""
 
     schema: str
@@ -62,7 +62,7 @@ class Settings:
         }
 
 
-def parse(url: str) -> Settings:
+def parse(url: str) -> PostgresSettings:
     """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
     parts = split_url(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
@@ -79,7 +79,7 @@ def parse(url: str) -> Settings:
         given["fallback_application_name"] = "solely"
     given["client_encoding"] = "UTF8"
     names = Names(schema, table)
-    return Settings(
+    return PostgresSettings(
         schema=schema,
         table=table,
         migrates=_choice("migrate", ours.get("migrate", "auto"), ("auto", "never")) == "auto",

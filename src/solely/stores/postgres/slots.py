@@ -1,4 +1,4 @@
-"""Turns: only so many threads at a time may do something, and the others wait in the order in which they came."""
+"""ThreadSlots: only so many threads at a time may do something, and the others wait in the order in which they came."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from _thread import LockType, allocate_lock
 from collections import deque
 
 
-class Turns:
+class ThreadSlots:
     """So many turns. To take one that is free, and to give it back, takes no lock: it is done for every op.
 
     Lists and deques change in one step, so each turn is either free, or taken by one, whoever comes between.
@@ -59,7 +59,7 @@ class Turns:
 class Place:
     """A place in the line for a turn: a lock that is released when the turn comes."""
 
-    def __init__(self, turns: Turns, line: deque[LockType]) -> None:
+    def __init__(self, turns: ThreadSlots, line: deque[LockType]) -> None:
         self._turns = turns
         self._line = line
         self._lock = allocate_lock()

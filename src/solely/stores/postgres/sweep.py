@@ -6,7 +6,7 @@ EVERY = 256  # ops: one short statement more per so many costs each of them abou
 ROWS = 2 * EVERY  # so that the sweep goes round faster than ops can add rows, and garbage stays below what is alive
 
 
-class Sweep:
+class SweepCursor:
     """Goes through the keys, a stretch each time, and starts anew at the end."""
 
     def __init__(self) -> None:

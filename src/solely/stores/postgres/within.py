@@ -24,8 +24,8 @@ from . import codec
 from .batch import parts, statement
 from .connect import leads_to
 from .faults import MustRepeat, Stale, ended, fault
-from .schema import Doorkeeper, Looking
-from .settings import Settings, parse
+from .schema import Connector, SchemaCheck
+from .settings import PostgresSettings, parse
 from .statements import NEWEST
 
 _QUEUE_OPS = (Push, Take, Ack, Return)
@@ -36,10 +36,10 @@ _LIFE, _MIGRATIONS = 2, 3
 RUN_AGAIN = "roll the transaction back and run all of it again"
 
 Look = Callable[[], None]
-Call = tuple[str, codec.Values, Sequence[Op]]  # a statement, its values, and the ops that its row answers
+Statement = tuple[str, codec.Values, Sequence[Op]]  # a statement, its values, and the ops that its row answers
 
 
-class Within:
+class PostgresTransaction:
     """Performs ops on connections of psycopg that the caller gives, blocking or asyncio.
 
     A StoreError if the server answers so: the caller's transaction is then broken, as after any error, and is to be
@@ -49,17 +49,17 @@ class Within:
 
     def __init__(
         self,
-        url: str | Settings,
+        url: str | PostgresSettings,
         *,
         clock: Clock | None = None,
         patience: float = 2.0,
-        doorkeeper: Doorkeeper | None = None,
+        connector: Connector | None = None,
     ) -> None:
-        self._settings = url if isinstance(url, Settings) else parse(url)
+        self._settings = url if isinstance(url, PostgresSettings) else parse(url)
         self._clock = clock
         self._patience = patience
-        self._doorkeeper = doorkeeper or Doorkeeper(self._settings)
-        self._looking: Looking | None = None
+        self._connector = connector or Connector(self._settings)
+        self._looking: SchemaCheck | None = None
         self._met: WeakSet[Any] = WeakSet()  # connections to a server whose schema is known to be up to date
         self._guarded: tuple[str, dict[str, bytes]] = ("", {})  # a life of the server, and the statements for it alone
 
@@ -116,13 +116,13 @@ class Within:
         few places, and the look would wait for another one, which a caller may hold who waits as we do.
         """
         queries, is_here = self._settings.queries, leads_to(self._settings.conninfo, connection.info)
-        if not self._doorkeeper.life and not (is_here and (yield queries["find_migrations"]) is not None):
+        if not self._connector.life and not (is_here and (yield queries["find_migrations"]) is not None):
             yield self._look  # before the greeting: the caller's connection would remember that there is no schema
         greeting = yield queries["greet"]
         if greeting is not None and not self._knows(greeting):
             migrated = (yield queries["migrated"]) if is_here and greeting[_MIGRATIONS] else None
             if migrated is not None and int(migrated[0]) >= NEWEST:
-                self._doorkeeper.life = greeting[_LIFE]
+                self._connector.life = greeting[_LIFE]
             else:
                 yield self._look
         if not self._knows(greeting):
@@ -136,7 +136,7 @@ class Within:
         yield None
 
     def _knows(self, greeting: codec.Row | None) -> bool:
-        return greeting is not None and greeting[_LIFE] == self._doorkeeper.life
+        return greeting is not None and greeting[_LIFE] == self._connector.life
 
     def _look(self) -> None:
         """Brings the schema up to date and learns which database is the store's, on a connection of our own.
@@ -146,7 +146,7 @@ class Within:
         """
         looking = self._looking
         if looking is None or not looking.is_alive():  # after a fork the parent's is not
-            looking = self._looking = Looking(self._doorkeeper)
+            looking = self._looking = SchemaCheck(self._connector)
             looking.start()
         looking.join(self._patience)
         if looking.is_alive():
@@ -159,12 +159,12 @@ class Within:
 
     def _first(self) -> dict[str, bytes]:
         """What a call begins with: a pooler may have led the connection to another server since it was met."""
-        life = self._doorkeeper.life
+        life = self._connector.life
         if self._guarded[0] != life:
             self._guarded = life, self._settings.queries_in(life)
         return self._guarded[1]
 
-    def _calls(self, ops: Sequence[Op]) -> Iterator[Call]:
+    def _calls(self, ops: Sequence[Op]) -> Iterator[Statement]:
         """All locks first, in order; then marks together, and other ops one by one."""
         clock = None if self._clock is None else round(self._clock() * 1_000_000)
         patience = max(1, int(self._patience * 1000))

@@ -15,10 +15,10 @@ import redis.asyncio.connection
 from redis.exceptions import RedisError
 
 from ...errors import StoreFailed, StoreUnavailable, Unanswered
-from .connection_args import link, refused
-from .settings import Address, Settings
+from .connection_args import new_connection, refused
+from .settings import RedisSettings, ServerAddress
 
-Finish = Callable[["asyncio.Future[Any]", Any, Any], None]  # is given the future, what was kept for it, and the answer
+OnReply = Callable[["asyncio.Future[Any]", Any, Any], None]  # is given the future, what was kept for it, and the answer
 
 
 def plain(future: asyncio.Future[Any], _: Any, answer: Any) -> None:
@@ -33,23 +33,25 @@ def fail(future: asyncio.Future[Any], error: BaseException) -> None:
         future.exception()
 
 
-class AsyncWire(asyncio.Protocol):
+class AsyncRedisConnection(asyncio.Protocol):
     """Sends and receives. When the connection ends, all that was sent and not answered becomes Unanswered."""
 
-    def __init__(self, address: Address, timeout: float, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, address: ServerAddress, timeout: float, loop: asyncio.AbstractEventLoop) -> None:
         self.address = address
         self.lost = loop.create_future()  # done when the connection has ended
         self._loop = loop
         self._timeout = timeout
         self._reader = hiredis.Reader()
-        self._waiting: deque[tuple[asyncio.Future[Any], Finish, Any, float]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[Any], OnReply, Any, float]] = deque()
         self._watch: asyncio.TimerHandle | None = None
         self._why = ""
 
     @classmethod
-    async def connect(cls, settings: Settings, address: Address, timeout: float, *, seed: bool = False) -> Self:
-        """A wire to this server; StoreUnavailable or StoreMisconfigured if there is none: nothing was sent."""
-        made = link(redis.asyncio.connection, settings, address, timeout, seed=seed)
+    async def connect(
+        cls, settings: RedisSettings, address: ServerAddress, timeout: float, *, seed: bool = False
+    ) -> Self:
+        """A connection to this server; StoreUnavailable or StoreMisconfigured if there is none: nothing was sent."""
+        made = new_connection(redis.asyncio.connection, settings, address, timeout, seed=seed)
         try:
             await made.connect()
         except (RedisError, OSError) as error:
@@ -57,9 +59,9 @@ class AsyncWire(asyncio.Protocol):
         except BaseException:
             made._close()
             raise
-        wire = cls(address, timeout, asyncio.get_running_loop())
-        wire._take_over(made)
-        return wire
+        connection = cls(address, timeout, asyncio.get_running_loop())
+        connection._take_over(made)
+        return connection
 
     def _take_over(self, made: Any) -> None:
         self._streams = made._reader, made._writer  # kept: a writer that is collected closes its transport
@@ -67,7 +69,7 @@ class AsyncWire(asyncio.Protocol):
         self._transport: asyncio.Transport = self._streams[1].transport
         self._transport.set_protocol(self)
 
-    def call(self, payload: bytes, finish: Finish = plain, kept: Any = None) -> asyncio.Future[Any]:
+    def call(self, payload: bytes, finish: OnReply = plain, kept: Any = None) -> asyncio.Future[Any]:
         """Sends one command; the future is finished by `finish` when its answer is there."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.lost.done():

@@ -11,7 +11,7 @@ from .codec import Codec, chunks, packed
 from .faults import Elsewhere
 from .queries import Routes
 from .replies import Answers, decode
-from .settings import Address
+from .settings import ServerAddress
 
 ASKING = packed("ASKING")
 MOST_ROUNDS = 6  # a slot on the move answers ASK, MOVED and ASK again before a new node knows the script; twice that
@@ -26,10 +26,10 @@ class Part:
         self.bucket = bucket
         self.ops = ops
         self.places = places
-        self.asking: Address | None = None
+        self.asking: ServerAddress | None = None
 
 
-class Batch:
+class SplitBatch:
     """Collects the answers of all parts, in the order of the ops."""
 
     def __init__(self, ops: Sequence[Op], codec: Codec) -> None:
@@ -51,9 +51,9 @@ class Batch:
         all_places = range(len(ops))
         return [Part(0, own, places) for own, places in zip(chunks(ops), chunks(all_places), strict=True)]
 
-    def groups(self, routes: Routes) -> list[tuple[Address, list[Part]]]:
+    def groups(self, routes: Routes) -> list[tuple[ServerAddress, list[Part]]]:
         """What goes to which server now. Parts that nobody serves are answered so."""
-        groups: dict[tuple[Address, int], list[Part]] = {}
+        groups: dict[tuple[ServerAddress, int], list[Part]] = {}
         for part in self.open:
             address = part.asking or routes[part.bucket]
             if address is None:
@@ -69,7 +69,7 @@ class Batch:
         first = found[0]
         if isinstance(first, Elsewhere):
             host, _, port = first.address.rpartition(":")
-            part.asking = Address(host, int(port)) if first.asking and host else None
+            part.asking = ServerAddress(host, int(port)) if first.asking and host else None
             self.moved = self.moved or not first.asking
             self.open.append(part)
         for place, answer in zip(part.places, found, strict=True):

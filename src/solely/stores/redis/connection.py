@@ -12,17 +12,17 @@ import redis.connection
 from redis.exceptions import RedisError
 
 from .codec import LOAD, packed
-from .connection_args import link, refused
+from .connection_args import new_connection, refused
 from .replies import lacks_script
-from .settings import Address, Settings
+from .settings import RedisSettings, ServerAddress
 
 
-class Wire:
+class RedisConnection:
     """Sends and receives; OSError if the connection ends or the time is over. For one thread at a time."""
 
-    def __init__(self, settings: Settings, address: Address, timeout: float, *, seed: bool = False) -> None:
+    def __init__(self, settings: RedisSettings, address: ServerAddress, timeout: float, *, seed: bool = False) -> None:
         self.address = address
-        made = link(redis.connection, settings, address, timeout, seed=seed)
+        made = new_connection(redis.connection, settings, address, timeout, seed=seed)
         try:
             made.connect()
         except (RedisError, OSError, ValueError) as error:  # ValueError: a host whose name cannot be

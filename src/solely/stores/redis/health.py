@@ -10,7 +10,7 @@ from hiredis import ReplyError
 from ...errors import StoreMisconfigured
 from ...model import Finding
 from .faults import NotPrimary, fault
-from .settings import Address, Settings
+from .settings import RedisSettings, ServerAddress
 
 log = logging.getLogger("solely")
 
@@ -33,7 +33,7 @@ def read_info(answer: Any) -> Info:
     return {name: value for name, _, value in lines}
 
 
-def admit(settings: Settings, address: Address, info: Info) -> None:
+def admit(settings: RedisSettings, address: ServerAddress, info: Info) -> None:
     """Returns if this server may be used; NotPrimary for a replica, StoreMisconfigured if it may evict our keys."""
     if not info:
         warn_once(f"{address}: INFO is forbidden, so nobody knows whether this server may evict our keys")
@@ -69,7 +69,7 @@ def warn_once(text: str) -> None:
         log.warning(text)
 
 
-def findings(address: Address, info: Info, clock: Any, fence: int, *, local: float, took: float) -> list[Finding]:
+def findings(address: ServerAddress, info: Info, clock: Any, fence: int, *, local: float, took: float) -> list[Finding]:
     """What check() says of one server that answered."""
     at = str(address)
     product = "Valkey" if info.get("server_name") == "valkey" else "Redis"

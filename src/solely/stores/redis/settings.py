@@ -33,7 +33,7 @@ _PARSERS: dict[str, Any] = {**URL_QUERY_ARGUMENT_PARSERS, "ssl_min_version": lam
 _PORTS = {"redis": 6379, "rediss": 6379, "redis+sentinel": 26379, "redis+cluster": 6379}
 
 
-class Address(NamedTuple):
+class ServerAddress(NamedTuple):
     """Where a server listens: a host and port, or the path of a socket and port 0."""
 
     host: str
@@ -44,11 +44,11 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class RedisSettings:
     """A parsed URL."""
 
     scheme: str
-    seeds: tuple[Address, ...]
+    seeds: tuple[ServerAddress, ...]
     service: str  # the name under which Sentinel knows the primary
     prefix: str
     tls: bool
@@ -68,7 +68,7 @@ class Settings:
         return f"{self.scheme}://{','.join(map(str, self.seeds))}{'/' + self.service if self.service else ''}"
 
 
-def parse(url: str) -> Settings:
+def parse(url: str) -> RedisSettings:
     """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
     parts = split_url(url)
     given = _options(parts)
@@ -79,7 +79,7 @@ def parse(url: str) -> Settings:
     service = ""
     path = unquote(parts.path)
     if parts.scheme == "unix":
-        seeds: tuple[Address, ...] = (Address(path, 0),)
+        seeds: tuple[ServerAddress, ...] = (ServerAddress(path, 0),)
     else:
         seeds = tuple(_address(host, _PORTS[parts.scheme]) for host in hosts.split(","))
         if parts.scheme == "redis+sentinel":
@@ -90,7 +90,7 @@ def parse(url: str) -> Settings:
             login["db"] = _number(path.strip("/"), "the database (the path of the URL)")
     if parts.scheme == "redis+cluster" and login.get("db"):
         raise InvalidInput("a cluster has no databases; use ?namespace= instead of db")
-    return Settings(
+    return RedisSettings(
         scheme=parts.scheme,
         seeds=seeds,
         service=service,
@@ -137,11 +137,11 @@ def _user(parts: SplitResult) -> tuple[dict[str, str], str]:
     return {part: text for part, text in login.items() if text}, hosts
 
 
-def _address(text: str, default_port: int) -> Address:
+def _address(text: str, default_port: int) -> ServerAddress:
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(default_port)
-    return Address(unquote(host).strip("[]") or "localhost", _number(port, "the port"))
+    return ServerAddress(unquote(host).strip("[]") or "localhost", _number(port, "the port"))
 
 
 def _number(text: str, what: str) -> int:

@@ -11,11 +11,11 @@ from ...errors import InvalidInput, StoreUnavailable
 from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_LIMIT, Op, Reply
-from .. import Tell
+from .. import OnHint
 from .clock import Readings
 from .session import Session
-from .shared_file import hub_of
-from .within import Visit
+from .shared_file import shared_file_of
+from .within import SqliteTransaction
 from .worker import Future, Worker
 
 
@@ -28,17 +28,17 @@ class AsyncSqliteStore:
     def __init__(self, path: str, readings: Readings, timeout: float, *, shared: bool = False) -> None:
         self.client = os.urandom(16).hex()
         self._path, self._shared, self._readings, self._timeout = path, shared, readings, timeout
-        self._hub = hub_of(path)
+        self._shared_file = shared_file_of(path)
         self._closed = False
         self._start_anew()
 
     def _start_anew(self) -> None:
-        # Each started, with its session, by the first thing to do, and not in forked(): there the hub may be locked.
+        # Each started, with its session, by the first thing to do, and not in forked(): there the shared_file may be locked.
         self._ops: Worker | None = None
         self._lists: Worker | None = None
 
-    def listen(self, tell: Tell) -> None:
-        self._hub.listeners[self.client] = tell
+    def listen(self, on_hint: OnHint) -> None:
+        self._shared_file.listeners[self.client] = on_hint
 
     def perform(self, ops: Sequence[Op]) -> Future:
         worker = self._for_ops()
@@ -52,7 +52,7 @@ class AsyncSqliteStore:
 
     async def perform_within(self, connection: sqlite3.Connection, ops: Sequence[Op]) -> list[Reply]:
         """Performs the ops in the connection's transaction; in this thread, like every statement of that connection."""
-        return Visit(connection, self._path, self._shared, self._readings).perform(ops)
+        return SqliteTransaction(connection, self._path, self._shared, self._readings).perform(ops)
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         if self._lists is None:
@@ -75,21 +75,21 @@ class AsyncSqliteStore:
     def _start(self, name: str) -> Worker:
         if self._closed:
             raise StoreUnavailable(f"the SQLite store {self._path} was closed")
-        session = Session(self._path, self._shared, self._hub, self._readings, self._timeout)
+        session = Session(self._path, self._shared, self._shared_file, self._readings, self._timeout)
         return Worker(session, self._timeout, name)
 
     def forked(self) -> None:
         """The threads stayed with the parent; the child starts its own, under a name of its own."""
-        tell = self._hub.listeners.pop(self.client, None)
+        on_hint = self._shared_file.listeners.pop(self.client, None)
         self.client = os.urandom(16).hex()
-        if tell is not None:
-            self.listen(tell)
+        if on_hint is not None:
+            self.listen(on_hint)
         self._start_anew()
 
     async def close(self) -> None:
         """What was handed in is performed first; waits for that at most the timeout and a little."""
         self._closed = True
-        self._hub.listeners.pop(self.client, None)
+        self._shared_file.listeners.pop(self.client, None)
         workers = [worker for worker in (self._ops, self._lists) if worker is not None]
         self._ops = self._lists = None
         await asyncio.gather(*(worker.close() for worker in workers))

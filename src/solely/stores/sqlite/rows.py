@@ -25,9 +25,9 @@ _NUMBERS = {state: number for number, state in enumerate(_STATES)}
 _READ, _WRITE, _DELETE = SQL["read"], SQL["write"], SQL["delete"]
 
 
-def decode(row: Row) -> t.Record:
+def decode(row: Row) -> t.StoredRecord:
     """The record that this row holds."""
-    record = t.Record()
+    record = t.StoredRecord()
     (
         number, record.owner, record.fence, record.until, record.delay, record.opens, record.attempts, record.kept,
         record.refused, record.fingerprint, record.info, lines, record.value,
@@ -35,13 +35,13 @@ def decode(row: Row) -> t.Record:
     record.state = _STATES[number]
     if lines is not None:
         waiters, offered, gone = json.loads(lines)
-        record.waiters = [t.Waiter(*waiter) for waiter in waiters]
-        record.offered = t.Waiter(*offered) if offered else None
+        record.waiters = [t.QueuedClient(*waiter) for waiter in waiters]
+        record.offered = t.QueuedClient(*offered) if offered else None
         record.gone = [t.Displaced(*displaced) for displaced in gone]
     return record
 
 
-def encode(record: t.Record) -> Row:
+def encode(record: t.StoredRecord) -> Row:
     """The row that holds this record."""
     lines = None
     if record.waiters or record.gone or record.offered:
@@ -52,7 +52,7 @@ def encode(record: t.Record) -> Row:
     )  # fmt: skip
 
 
-def place(key: str, record: t.Record) -> tuple[str | None, int | None]:
+def place(key: str, record: t.StoredRecord) -> tuple[str | None, int | None]:
     """Queue and availability of a queue item; (None, None) of anything else."""
     if not record.is_item:
         return None, None
@@ -63,7 +63,7 @@ class MustWrite(Exception):
     """A look found that the op changes something."""
 
 
-class Rows:
+class RowView:
     """The rows at one moment, as the steps of an op see them."""
 
     fences: Fences
@@ -82,12 +82,12 @@ class Rows:
         self.durable = False  # whether a commit waits for the disk
         self.hints: list[tuple[str, str]] = []
 
-    def load(self, key: str) -> tuple[Row | None, t.Record]:
+    def load(self, key: str) -> tuple[Row | None, t.StoredRecord]:
         """The row, and the record that it holds; a new record where there is no row, or none that still matters."""
         row = self.execute(_READ, (key,)).fetchone()
         return row, t.current(None if row is None else decode(row), self.now)
 
-    def save(self, key: str, row: Row | None, record: t.Record) -> None:
+    def save(self, key: str, row: Row | None, record: t.StoredRecord) -> None:
         """Writes the record if it differs from the row; forgets it if that changes no answer."""
         if record.useless(self.now):
             if row is not None and not self.looking:

@@ -20,8 +20,8 @@ from .faults import doubt, explain, is_busy
 from .fences import asked, fences_for
 from .health import findings, log_replaced
 from .pages import page
-from .rows import MustWrite, Rows, Steps
-from .shared_file import Hub
+from .rows import MustWrite, RowView, Steps
+from .shared_file import SharedFile
 from .steps import ALONE, DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive, NotFree, exchange_clean
 from .sweep import EVERY, Sweep
 
@@ -35,12 +35,12 @@ LOOK_EVERY = 1.0  # seconds that a file which was replaced may go unnoticed; a l
 Found = TypeVar("Found")
 
 
-class Session(Rows):
+class Session(RowView):
     """Used by one thread at a time. Every failure is a StoreError; what failed was not performed, unless Unanswered."""
 
-    def __init__(self, path: str, shared: bool, hub: Hub, readings: Readings, timeout: float) -> None:
+    def __init__(self, path: str, shared: bool, shared_file: SharedFile, readings: Readings, timeout: float) -> None:
         super().__init__(readings, t.us(5 * BUSY_SLICE))
-        self.path, self.shared, self.hub, self.timeout = path, shared, hub, timeout
+        self.path, self.shared, self.shared_file, self.timeout = path, shared, shared_file, timeout
         self.lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None  # the file that is open
@@ -49,15 +49,15 @@ class Session(Rows):
         self._swallowed: list[BaseException] = []  # by sqlite3, in next_fence()
         self._sweep = Sweep()
         self._until_sweep = EVERY
-        with hub.opening:
-            hub.sessions.add(self)
+        with shared_file.opening:
+            shared_file.sessions.add(self)
 
     # -- the connection
 
     def _connect(self) -> None:
-        if self.hub.broken:
+        if self.shared_file.broken:
             raise StoreUnavailable(f"the SQLite store {self.path} was in use during the fork of this process")
-        with self.hub.opening:
+        with self.shared_file.opening:
             there = file_at(self.path)  # before: what takes its place from now on is another one
             connection, self.base = connect(self.path, self.shared, self.readings, self.timeout)
         self._file = there or file_at(self.path)
@@ -101,8 +101,8 @@ class Session(Rows):
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         """One reply per op. Hints go out when what they tell of is committed."""
-        if self.hub.forking:
-            self.hub.wait_for_fork()
+        if self.shared_file.forking:
+            self.shared_file.wait_for_fork()
         with self.lock:
             try:
                 looks = monotonic() >= self._look_again or not _REST_ON_A_GRANT.isdisjoint(map(type, ops))
@@ -124,22 +124,22 @@ class Session(Rows):
                 self._roll_back()
                 raise
         for client, key in hints:
-            self.hub.tell(client, key)
+            self.shared_file.tell(client, key)
         return replies
 
     def _alone(self, op: Any) -> Any:
         """The reply to one of the commonest ops, in one statement that is its own transaction, under the same lock as
         BEGIN IMMEDIATE; MISS if the long way must decide."""
         shortcut = self._shortcuts.get(type(op))
-        hub = self.hub
-        if shortcut is None or op.key in hub.contended:
+        shared_file = self.shared_file
+        if shortcut is None or op.key in shared_file.contended:
             return MISS
-        writing = hub.writing
-        try:  # as Hub.enter(), without its call
+        writing = shared_file.writing
+        try:  # as SharedFile.enter(), without its call
             if not writing.acquire(False):
                 self._enter()
         except BaseException:
-            hub.stay_out()
+            shared_file.stay_out()
             raise
         try:
             if self.durable:
@@ -192,10 +192,10 @@ class Session(Rows):
 
     def _let_fork_pass(self) -> None:
         """Between two tries, when no transaction is open: a fork need not wait for the processes that keep us busy."""
-        if self.hub.forking:
+        if self.shared_file.forking:
             self.lock.release()
             try:
-                self.hub.wait_for_fork()
+                self.shared_file.wait_for_fork()
             finally:
                 self.lock.acquire()
 
@@ -223,7 +223,7 @@ class Session(Rows):
         return self._transact([op])[0]
 
     def _batch(self, ops: Sequence[Op]) -> list[Any]:
-        contended = self.hub.contended
+        contended = self.shared_file.contended
         if all(isinstance(op, Read) or (isinstance(op, Acquire) and op.key in contended) for op in ops):
             try:
                 return self._look(ops)
@@ -248,17 +248,17 @@ class Session(Rows):
         plain = exchange(ops) if len(ops) >= FEWEST else None
         self._enter()
         try:
-            if plain is not None and self.hub.contended.isdisjoint(plain[1]):
+            if plain is not None and self.shared_file.contended.isdisjoint(plain[1]):
                 with suppress(NotFree):
                     return self._transaction(ops, False, lambda ops: exchange_clean(self, ops, *plain))
             return self._transaction(ops, not DURABLE.isdisjoint(map(type, ops)), self._steps)
         except MustSurvive:
             return self._transaction(ops, True, self._steps)
         finally:
-            self.hub.writing.release()
+            self.shared_file.writing.release()
 
     def _enter(self) -> None:
-        if not self.hub.enter(self.timeout):
+        if not self.shared_file.enter(self.timeout):
             raise StoreUnavailable(f"other threads write to the SQLite store {self.path} for longer than the timeout")
 
     def _transaction(self, ops: Sequence[Op], durable: bool, steps: Steps) -> list[Any]:
@@ -307,9 +307,9 @@ class Session(Rows):
     def _note(self, op: Acquire, entry: Entry) -> None:
         """Remembers whether the next Acquire of this key had better look before it writes."""
         if entry.owner != op.owner:
-            self.hub.refused(op.key)
+            self.shared_file.refused(op.key)
         elif not entry.waiters:
-            self.hub.contended.discard(op.key)
+            self.shared_file.contended.discard(op.key)
 
     # -- beside ops
 
@@ -319,14 +319,14 @@ class Session(Rows):
 
     def check(self) -> list[Finding]:
         """What is known of the file, its disk and its clock."""
-        self.hub.wait_for_fork()
+        self.shared_file.wait_for_fork()
         with self.lock:
             replaced = self._connection is not None and self._is_replaced()
         return self._beside(lambda: findings(self.path, replaced, self.execute, self.readings))
 
     def _beside(self, look: Callable[[], Found]) -> Found:
         end = monotonic() + self.timeout
-        self.hub.wait_for_fork()
+        self.shared_file.wait_for_fork()
         with self.lock:
             while True:
                 try:
@@ -340,7 +340,7 @@ class Session(Rows):
     def _sweep_some(self) -> None:
         """Forgets a few rows that no longer matter. What hinders it hinders no op: the next sweep tries again."""
         self._until_sweep = EVERY
-        if not self.hub.enter(0.0):
+        if not self.shared_file.enter(0.0):
             return
         try:
             self._wait_for_disk(False)
@@ -352,4 +352,4 @@ class Session(Rows):
             if not isinstance(error, sqlite3.Error):
                 raise
         finally:
-            self.hub.writing.release()
+            self.shared_file.writing.release()

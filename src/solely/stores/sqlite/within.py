@@ -17,7 +17,7 @@ from ...ops import Op, Reply
 from .clock import Readings
 from .faults import explain, is_busy
 from .fences import fences_for
-from .rows import Rows
+from .rows import RowView
 from .schema import base_of_boot, create, is_there
 from .steps import STEPS
 
@@ -25,7 +25,7 @@ from .steps import STEPS
 _LEGACY = getattr(sqlite3, "LEGACY_TRANSACTION_CONTROL", -1)
 
 
-class Visit(Rows):
+class SqliteTransaction(RowView):
     """One call on the caller's connection. All of its ops are performed, or none and the transaction is as it was.
 
     InvalidInput if the connection is not one to this file or is in no transaction; StoreUnavailable if others were

@@ -21,7 +21,7 @@ Future = asyncio.Future[Any]
 QUEUED = 1.5  # of the timeout of one try: who waited so long in the queue has time for one more within the whole call
 
 
-class Batch(NamedTuple):
+class QueuedOps(NamedTuple):
     """Ops, and whose answer it is."""
 
     ops: Sequence[Op]
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
     since: float
 
 
-class Call(NamedTuple):
+class QueuedCall(NamedTuple):
     """What is done beside ops, and whose answer it is."""
 
     function: Callable[[], Any]
@@ -44,9 +44,9 @@ class Worker:
         self.session = session
         self._timeout = timeout
         self._queued = max(MIN_PATIENCE, timeout * QUEUED)
-        self._urgent: deque[Batch] = deque()
-        self._others: deque[Batch] = deque()
-        self._calls: deque[Call] = deque()
+        self._urgent: deque[QueuedOps] = deque()
+        self._others: deque[QueuedOps] = deque()
+        self._calls: deque[QueuedCall] = deque()
         self._taking = threading.Lock()  # so that what is given up is never begun as well
         self._bell: SimpleQueue[bool] = SimpleQueue()  # rings once per thing to do; False: the last ring
         self._loop: asyncio.AbstractEventLoop | None = None  # where the timer is, which serves all that wait
@@ -57,13 +57,13 @@ class Worker:
 
     def perform(self, ops: Sequence[Op]) -> Future:
         """The replies to the ops. In a batch that is urgent, what is urgent comes first."""
-        batch = Batch(ops, asyncio.get_running_loop().create_future(), monotonic())
+        batch = QueuedOps(ops, asyncio.get_running_loop().create_future(), monotonic())
         (self._urgent if ops and type(ops[0]) in URGENT else self._others).append(batch)
         return self._handed_in(batch.future)
 
     def call(self, function: Callable[[], Any]) -> Future:
         """What the function answers; it is not called if its asker has gone by then."""
-        call = Call(function, asyncio.get_running_loop().create_future(), monotonic())
+        call = QueuedCall(function, asyncio.get_running_loop().create_future(), monotonic())
         self._calls.append(call)
         return self._handed_in(call.future)
 
@@ -89,7 +89,7 @@ class Worker:
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Gives up what waits for too long."""
         self._watch, now = None, monotonic()
-        late: list[Batch | Call] = []
+        late: list[QueuedOps | QueuedCall] = []
         queues: tuple[deque[Any], ...] = (self._urgent, self._others, self._calls)
         with self._taking:
             for queue in queues:
@@ -103,10 +103,10 @@ class Worker:
         )
         _settle([(each.future, copied(error)) for each in late])
 
-    def _taken(self) -> list[Batch]:
+    def _taken(self) -> list[QueuedOps]:
         """What is to be performed as one: about MAX_BATCH ops, half of them such as are not urgent if so many wait, and
         always the first of those, so that nobody is overtaken for ever."""
-        taken: list[Batch] = []
+        taken: list[QueuedOps] = []
         room = MAX_BATCH
         with self._taking:
             for queue, left in ((self._urgent, MAX_BATCH // 2 if self._others else 0), (self._others, 0)):
