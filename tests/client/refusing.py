@@ -14,6 +14,8 @@ class _Untouched:
     client = "0" * 32
     polls = False
     max_limit = 10_000
+    portion = 128
+    perform_within = None
 
     def listen(self, on_hint: OnHint) -> None:
         pass

@@ -7,6 +7,7 @@ blocking and once asyncio. To add one: a folder or module here, a line in SCHEME
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -31,8 +32,13 @@ class StoreBase(Protocol):
     polls: bool  # True if other processes' releases are seen only by asking again
     max_limit: int  # the largest limit that a Hit may have here
 
+    @property
+    def perform_within(self) -> Callable[[Any, Sequence[Op]], Any] | None:
+        """Performs ops in the transaction of a connection or session that the caller gives, with which they commit or
+        roll back; None if this store cannot."""
+
     def listen(self, on_hint: OnHint) -> None:
-        """From now on `tell` is called with each key that is hinted to this client. Hints may be lost, not invented."""
+        """Calls `on_hint` from now on with each key that is hinted to this client. Hints may be lost, never invented."""
 
     def forked(self) -> None:
         """Called in the child after a fork: takes a new client id and leaves the parent's connections alone."""
@@ -58,7 +64,7 @@ class Store(StoreBase, Protocol):
 class AsyncStore(StoreBase, Protocol):
     """A store for one event loop. What perform returns is complete even if nobody awaits it any more."""
 
-    # A store may also have `portion`: so many ops are sent at once, without waiting for more of the same turn.
+    portion: int  # so many ops are sent at once, without waiting for more of the same turn of the loop
 
     def perform(self, ops: Sequence[Op]) -> Awaitable[list[Reply | StoreError]]:
         """As that of a Store; whatever it raises, it raises to who awaits it."""
@@ -70,22 +76,46 @@ class AsyncStore(StoreBase, Protocol):
     async def close(self) -> None: ...
 
 
-# scheme → (module, extra that installs what it needs). Each module has open_blocking(url, **) and open_async(url, **).
-SCHEMES: dict[str, tuple[str, str]] = {
-    "memory": ("memory", ""),
-    "sqlite": ("sqlite", ""),
-    "redis": ("redis", "redis"),
-    "rediss": ("redis", "redis"),
-    "unix": ("redis", "redis"),
-    "redis+sentinel": ("redis", "redis"),
-    "redis+cluster": ("redis", "redis"),
-    "postgresql": ("postgres", "postgres"),
-    "postgres": ("postgres", "postgres"),
-    "mongodb": ("mongo", "mongo"),
-    "mongodb+srv": ("mongo", "mongo"),
-    "http": ("http", "http"),
-    "https": ("http", "http"),
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What the stores of a URL scheme can do, and need: all that may be known of one before it is opened."""
+
+    module: str = ""  # of this folder; it has open_blocking(url, **) and open_async(url, **)
+    extra: str = ""  # of solely, which installs what it needs
+    packages: tuple[str, ...] = ()  # whose versions matter
+    shared: bool = True  # all processes that are given the URL see the same entries
+    embedded_file: bool = False  # the URL names a file on this host
+    sql_dialect: str = ""  # in which applications can keep tables in a database of this scheme
+    has_schema: bool = False  # somebody may have to migrate it
+    audits: bool = False  # keeps the audit log itself
+
+
+_REDIS = Capabilities("redis", "redis", ("redis", "hiredis"))
+_POSTGRES = Capabilities("postgres", "postgres", ("psycopg",), sql_dialect="postgres", has_schema=True)
+_MONGO = Capabilities("mongo", "mongo", ("pymongo",))
+_HTTP = Capabilities("http", "http", ("httpx2",), audits=True)
+
+SCHEMES: dict[str, Capabilities] = {
+    "memory": Capabilities("memory", shared=False),
+    "sqlite": Capabilities("sqlite", embedded_file=True, sql_dialect="sqlite"),
+    "redis": _REDIS,
+    "rediss": _REDIS,
+    "unix": _REDIS,
+    "redis+sentinel": _REDIS,
+    "redis+cluster": _REDIS,
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
+    "mongodb": _MONGO,
+    "mongodb+srv": _MONGO,
+    "http": _HTTP,
+    "https": _HTTP,
 }
+_UNKNOWN = Capabilities()
+
+
+def capabilities(url: str) -> Capabilities:
+    """What a store of this URL can do; of an unknown scheme nothing, since only opening it raises UnknownScheme."""
+    return SCHEMES.get(split_url(str(url)).scheme, _UNKNOWN)
 
 
 def open_store(url: str, *, clock: Clock | None = None, timeout: float = 2.0) -> Store:
@@ -101,15 +131,15 @@ def open_async_store(url: str, *, clock: Clock | None = None, timeout: float = 2
 
 
 def _module(url: str) -> Any:
-    scheme = split_url(str(url)).scheme
-    if scheme not in SCHEMES:
+    found, scheme = capabilities(url), split_url(str(url)).scheme
+    if not found.module:
         known = ", ".join(f"{name}://" for name in SCHEMES)
         shown = f"{scheme}://…" if scheme else "a URL without a scheme"  # the rest may hold a password
         raise UnknownScheme(f"no store serves {shown}; the URL must begin with one of {known}")
-    name, extra = SCHEMES[scheme]
     try:
-        return import_module(f"{__name__}.{name}")
+        return import_module(f"{__name__}.{found.module}")
     except ImportError as error:
-        if not extra:
+        if not found.extra:
             raise
-        raise MissingExtra(f"{scheme}:// needs {error.name}; install it with: pip install 'solely[{extra}]'") from error
+        need = f"{scheme}:// needs {error.name}; install it with: pip install 'solely[{found.extra}]'"
+        raise MissingExtra(need) from error

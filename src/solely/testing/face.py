@@ -115,6 +115,8 @@ class Ear:
 class Looped:
     """An AsyncStore as a Store: each call runs on an event loop of its own, in a thread of its own."""
 
+    perform_within = None
+
     def __init__(self, open: Callable[[], AsyncStore]) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)

@@ -19,7 +19,7 @@ DAY = 86_400.0
 
 
 def _perform_within(store: StoreBase) -> Any:
-    perform = getattr(store, "perform_within", None)
+    perform = store.perform_within
     if perform is None:
         raise InvalidInput(
             f"within() needs a store whose transactions your rows can share: postgresql://, sqlite:// or mongodb://; "

@@ -13,7 +13,7 @@ import httpx2
 from ...errors import StoreError, StoreUnavailable, Unanswered
 from ...kinds import check_ops
 from ...model import Entry, Finding
-from ...ops import MAX_LIMIT, Op, Reply
+from ...ops import MAX_BATCH, MAX_LIMIT, Op, Reply
 from .. import OnHint
 from . import codec
 from .address import PAGE, SILENCE, TRY_AGAIN, ServiceAddress, body_of, findings, headers, portions, unanswered, waits
@@ -27,6 +27,8 @@ class AsyncHttpStore:
 
     polls = False  # where hints are cut off, waiters look again every second: gentle with a service far away
     max_limit = MAX_LIMIT
+    portion = MAX_BATCH
+    perform_within = None
 
     def __init__(self, address: ServiceAddress, timeout: float) -> None:
         self._address = address

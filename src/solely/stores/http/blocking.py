@@ -28,6 +28,7 @@ class HttpStore:
 
     polls = False  # where hints are cut off, waiters look again every second: gentle with a service far away
     max_limit = MAX_LIMIT
+    perform_within = None
 
     def __init__(self, address: ServiceAddress, timeout: float) -> None:
         self._address = address

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ...errors import InvalidInput, StoreError
 from ...model import Entry, Finding
-from ...ops import MAX_LIMIT, Op, Reply
+from ...ops import MAX_BATCH, MAX_LIMIT, Op, Reply
 from ...owner import fresh_owner
 from .. import OnHint
 from .data import Memory
@@ -19,6 +19,7 @@ class _Handle:
 
     polls = False
     max_limit = MAX_LIMIT
+    perform_within = None
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
@@ -51,6 +52,8 @@ class MemoryStore(_Handle):
 
 class AsyncMemoryStore(_Handle):
     """The asyncio face of a Memory."""
+
+    portion = MAX_BATCH
 
     def perform(self, ops: Sequence[Op]) -> asyncio.Future[list[Reply | StoreError]]:
         answer: asyncio.Future[list[Reply | StoreError]] = asyncio.get_running_loop().create_future()

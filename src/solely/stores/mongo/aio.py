@@ -17,7 +17,7 @@ from pymongo.errors import ConfigurationError
 
 from ...errors import ClientClosed, StoreMisconfigured, Unanswered
 from ...model import Entry, Finding
-from ...ops import Op, Reply
+from ...ops import MAX_BATCH, Op, Reply
 from .. import SCANS, Clock, OnHint
 from ..listener import AsyncListener
 from . import queries
@@ -38,6 +38,7 @@ class AsyncMongoStore:
     """A store for one event loop, on one collection of a replica set, a cluster or a server that stands alone."""
 
     max_limit = MAX_LIMIT
+    portion = MAX_BATCH
 
     def __init__(self, settings: MongoSettings, *, clock: Clock | None, timeout: float) -> None:
         self._settings = settings

@@ -47,6 +47,7 @@ class AsyncPostgresStore:
     """A store for one event loop."""
 
     max_limit = MAX_LIMIT
+    portion = MAX_BATCH
 
     def __init__(self, settings: PostgresSettings, *, clock: Clock | None, timeout: float) -> None:
         self.polls = settings.pgbouncer

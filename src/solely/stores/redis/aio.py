@@ -40,6 +40,7 @@ class AsyncRedisStore:
     polls = False
     portion = 16  # a call of the script costs the server what two ops do; 16 keep it busy while the client goes on
     max_limit = MAX_LIMIT
+    perform_within = None
 
     def __init__(self, settings: RedisSettings, *, clock: Clock | None, timeout: float) -> None:
         self.client = os.urandom(16).hex()

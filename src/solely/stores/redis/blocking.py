@@ -37,6 +37,7 @@ class RedisStore:
 
     polls = False
     max_limit = MAX_LIMIT
+    perform_within = None
 
     def __init__(self, settings: RedisSettings, *, clock: Clock | None, timeout: float) -> None:
         self.client = os.urandom(16).hex()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ...errors import InvalidInput, StoreUnavailable
 from ...kinds import check_ops
 from ...model import Entry, Finding
-from ...ops import MAX_LIMIT, Op, Reply
+from ...ops import MAX_BATCH, MAX_LIMIT, Op, Reply
 from .. import OnHint
 from .clock import Readings
 from .session import Session
@@ -24,6 +24,7 @@ class AsyncSqliteStore:
 
     polls = True
     max_limit = MAX_LIMIT
+    portion = MAX_BATCH
 
     def __init__(self, path: str, readings: Readings, timeout: float, *, shared: bool = False) -> None:
         self.client = os.urandom(16).hex()
