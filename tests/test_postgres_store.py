@@ -31,11 +31,11 @@ from solely.model import Entry, Item, Released, State
 from solely.ops import Acquire, Advance, Clear, Finish, Hit, Mark, Op, Push, Read, Release, Renew, Take
 from solely.stores import AsyncStore, Store
 from solely.stores.memory import Memory, MemoryStore
-from solely.stores.postgres import PostgresTransaction, migrate, open_async, open_blocking
+from solely.stores.postgres import PostgresTransaction, migrate, open_async, open_blocking, schema
 from solely.stores.postgres.faults import KeyBusy, MustRepeat
 from solely.stores.postgres.schema import migrate as migrate_settings
 from solely.stores.postgres.settings import parse
-from solely.stores.postgres.statements import MIGRATIONS, NEWEST
+from solely.stores.postgres.statements import MIGRATIONS, NEWEST, SchemaStep
 from solely.testing.clock import ManualClock
 from solely.testing.face import Face, Looped, fresh
 from solely.testing.machine import run_machine
@@ -365,14 +365,44 @@ def test_batches_in_opposite_orders_do_not_deadlock(shared_url: str) -> None:
 # -- the schema
 
 
-def test_a_database_migrated_step_by_step_equals_a_fresh_one(server: Postgres) -> None:
+PLANTED = (
+    SchemaStep(NEWEST + 1, "planted_table", "CREATE TABLE {planted} (id integer PRIMARY KEY)"),
+    SchemaStep(NEWEST + 2, "planted_column", "ALTER TABLE {planted} ADD COLUMN note text"),
+)
+BROKEN = SchemaStep(NEWEST + 3, "broken", "CREATE TABLE {broken} (id integer); SELECT 1 / 0")
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> int:
+    """A later version of the schema, two steps further, and its number."""
+    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, *PLANTED))
+    monkeypatch.setattr(schema, "NEWEST", PLANTED[-1].number)
+    return PLANTED[-1].number
+
+
+def test_a_database_migrated_step_by_step_equals_a_fresh_one(server: Postgres, planted: int) -> None:
     fresh_url, stepped_url = in_schema(server.url), in_schema(server.url)
-    assert migrate(fresh_url) == NEWEST
-    for step in MIGRATIONS:
+    assert migrate_settings(parse(fresh_url), planted) == planted
+    for step in (*MIGRATIONS, *PLANTED):
         assert migrate_settings(parse(stepped_url), step.number) == step.number
         assert migrate_settings(parse(stepped_url), step.number) == step.number  # again changes nothing
     assert described(server, fresh_url) == described(server, stepped_url)
     assert any("perform" in text for text in described(server, fresh_url))
+    assert any("planted" in text and "note" in text for text in described(server, fresh_url))
+
+
+def test_steps_are_applied_together_or_not_at_all(
+    server: Postgres, planted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = in_schema(server.url)
+    assert migrate(url) == NEWEST
+    before = described(server, url)
+    with monkeypatch.context() as broken:
+        broken.setattr(schema, "MIGRATIONS", (*MIGRATIONS, *PLANTED, BROKEN))
+        with pytest.raises(StoreFailed, match="division by zero"):
+            migrate_settings(parse(url), BROKEN.number)
+    assert described(server, url) == before
+    assert migrate_settings(parse(url), planted) == planted
 
 
 def test_many_processes_may_open_an_empty_database_at_once(server: Postgres) -> None:
@@ -385,15 +415,15 @@ def test_many_processes_may_open_an_empty_database_at_once(server: Postgres) -> 
         store.close()
 
 
-def test_migrate_never_names_what_is_missing_and_what_to_do(server: Postgres) -> None:
+def test_migrate_never_names_what_is_missing_and_what_to_do(server: Postgres, planted: int) -> None:
     url = in_schema(server.url)
     store = open_blocking(f"{url}&migrate=never", clock=None, timeout=5.0)
     with pytest.raises(StoreMisconfigured, match=r"is missing.*migrate\(url\)"):
         store.perform([Acquire("lock/a", "me", 10)])
-    migrate_settings(parse(url), 2)
-    with pytest.raises(StoreMisconfigured, match="at version 2"):
+    assert migrate(url) == NEWEST
+    with pytest.raises(StoreMisconfigured, match=f"at version {NEWEST}, {planted} is needed"):
         store.perform([Acquire("lock/a", "me", 10)])
-    migrate(url)
+    migrate_settings(parse(url), planted)
     [entry] = store.perform([Acquire("lock/a", "me", 10)])
     assert isinstance(entry, Entry)
     assert entry.owner == "me"

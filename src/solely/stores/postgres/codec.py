@@ -33,14 +33,14 @@ from ..exchange import Exchange
 from ..transitions import us
 
 Values = tuple[Any, ...]
-Row = tuple[Any, ...]  # the fields of the type `reply` in 0002_records.sql
+Row = tuple[Any, ...]  # the fields of the type `reply` in 0001_schema.sql
 Answers = list[Reply | StoreError]
 Packed = tuple[list[bytes | None], list[int] | None]
 
 _STATES = {"f": FREE, "h": HELD, "d": DONE, "c": CLOSED}
 _BUSY: Row = ("b",)
 _ZERO, _B, _BRACE = b"0b{"
-_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)  # by number: see 0011
+_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)  # by number: see 0001_schema.sql
 
 
 def _queue(op: Take) -> str:
@@ -76,7 +76,7 @@ _BATCH: dict[type, Callable[[Any], Values]] = {
         op.info or None, op.client or None, op.fingerprint or None, None,
     ),
     Release: lambda op: (
-        "l", op.key, op.owner, us(op.keep) or None, us(op.delay) or None, op.fence or None,
+        "r", op.key, op.owner, us(op.keep) or None, us(op.delay) or None, op.fence or None,
         "revoke" if op.revoke else None, None, None, None,
     ),
     Mark: lambda op: ("m", op.key, op.owner, us(op.ttl), None, 1 if op.extend else None, *_NOTHING),
@@ -181,7 +181,7 @@ def widened(op: Op, row: Row) -> Row:
 
 
 def handed_over(ops: Sequence[Op], result: Any) -> list[Row]:
-    """The rows that answer a Release and an Acquire of one key: see 0007_handover.sql."""
+    """The rows that answer a Release and an Acquire of one key: see `handover` in 0001_schema.sql."""
     raw = result.get_value(0, 0)
     if raw is None:
         return [_BUSY, _BUSY]
@@ -190,7 +190,7 @@ def handed_over(ops: Sequence[Op], result: Any) -> list[Row]:
 
 
 def exchanged(ops: Sequence[Op], result: Any) -> list[Row]:
-    """The rows that answer an exchange: see 0006_exchange.sql."""
+    """The rows that answer an exchange: see `exchange` in 0001_schema.sql."""
     outcomes, fences, others = (result.get_value(0, column) for column in range(3))
     released = iter(outcomes)
     granted = iter(_bigints(fences) if fences is not None else ())

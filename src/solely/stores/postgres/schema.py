@@ -78,7 +78,7 @@ class Connector:
 
     def _check_server(self, connection: PostgresConnection) -> tuple[str, int]:
         """The server's life and the schema's version, 0 if there is none."""
-        row = connection.ask(self._settings.queries["greet"])
+        row = connection.ask(self._settings.queries["server_state"])
         told = (row.get_value(0, column).decode() for column in range(row.nfields))
         recovering, read_only, life, migrations, isolation, encoding = told
         if recovering == "true":

@@ -30,7 +30,7 @@ from .statements import NEWEST
 
 _QUEUE_OPS = (Push, Take, Ack, Return)
 _MANY = "mark_many"
-# Columns of `greet`: which life of which database this is, and the name of the table of migrations, if there is one.
+# Columns of `server_state`: which life of which database this is, and the name of the table of migrations, if there is one.
 _LIFE, _MIGRATIONS = 2, 3
 
 RUN_AGAIN = "roll the transaction back and run all of it again"
@@ -118,7 +118,7 @@ class PostgresTransaction:
         queries, is_here = self._settings.queries, leads_to(self._settings.conninfo, connection.info)
         if not self._connector.life and not (is_here and (yield queries["find_migrations"]) is not None):
             yield self._look  # before the greeting: the caller's connection would remember that there is no schema
-        greeting = yield queries["greet"]
+        greeting = yield queries["server_state"]
         if greeting is not None and not self._knows(greeting):
             migrated = (yield queries["migrated"]) if is_here and greeting[_MIGRATIONS] else None
             if migrated is not None and int(migrated[0]) >= NEWEST:
