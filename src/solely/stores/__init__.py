@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
-from ..errors import MissingExtra, StoreError, UnknownScheme
+from ..errors import MissingExtra, StoreError, StoreUnavailable, UnknownScheme
 from ..model import Entry, Finding
 from ..ops import Op, Reply
 from ..urls import split_url
@@ -19,10 +19,15 @@ from ..urls import split_url
 OnHint = Callable[
     [str], None
 ]  # is given the stored key that may be free, or finished, now; safe to call from any thread
+Answers = list[Reply | StoreError]  # one per op, in order
 Clock = Callable[[], float]  # seconds; the injected clock of tests
 
 
 SCANS = 2  # scans at a time on an asyncio store: fewer than it has connections, so that they hold up no renewal
+
+
+class NotPrimary(StoreUnavailable):
+    """The connection leads to a server that may not write: it must be dropped, and the primary found anew."""
 
 
 class StoreBase(Protocol):
@@ -38,7 +43,7 @@ class StoreBase(Protocol):
         roll back; None if this store cannot."""
 
     def listen(self, on_hint: OnHint) -> None:
-        """Calls `on_hint` from now on with each key that is hinted to this client. Hints may be lost, never invented."""
+        """From now on `on_hint` gets each key that is hinted to this client. Hints may be lost, never invented."""
 
     def forked(self) -> None:
         """Called in the child after a fork: takes a new client id and leaves the parent's connections alone."""
@@ -47,7 +52,7 @@ class StoreBase(Protocol):
 class Store(StoreBase, Protocol):
     """A store for threads. Every method may be called from any thread."""
 
-    def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+    def perform(self, ops: Sequence[Op]) -> Answers:
         """One reply per op, in order. Raises Unanswered if it may have happened, StoreUnavailable if it did not; and,
         before anything is performed, InvalidInput if an op is not meant for its key (`kinds.check_ops`)."""
 
@@ -66,7 +71,7 @@ class AsyncStore(StoreBase, Protocol):
 
     portion: int  # so many ops are sent at once, without waiting for more of the same turn of the loop
 
-    def perform(self, ops: Sequence[Op]) -> Awaitable[list[Reply | StoreError]]:
+    def perform(self, ops: Sequence[Op]) -> Awaitable[Answers]:
         """As that of a Store; whatever it raises, it raises to who awaits it."""
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]: ...

@@ -18,8 +18,8 @@ from ..errors import ClientClosed, StoreError
 from ..rules import backoff
 from . import OnHint
 
-# Seconds of silence after which the server is probed: bounds, together with the store's timeout for the answer, how long
-# a dead connection goes unnoticed. Meanwhile a waiter looks only every second; a probe costs the server microseconds.
+# Seconds of silence after which the server is probed: bounds, together with the store's timeout for the answer, how
+# long a dead connection goes unnoticed. Meanwhile a waiter looks only every second; a probe costs the server microseconds.
 SILENCE = 2.0
 # Seconds between tries to subscribe, at first and at most: a restart or an election takes about the sum of the first
 # few, and nobody hangs meanwhile, because a waiter also looks again by itself.

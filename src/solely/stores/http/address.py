@@ -99,11 +99,6 @@ def _is_here(host: str) -> bool:
 # -- ops
 
 
-def waits(ops: Sequence[Op]) -> bool:
-    """True if one of the ops wants to be told when its key is free."""
-    return any(type(op) is Acquire and op.client for op in ops)
-
-
 def portions(ops: Sequence[Op], client: str, heard_as: str) -> list[codec.Said]:
     """The ops as bodies that the service takes. What `client` waits for, it waits for under the name that it is
     hinted by, if it has one."""

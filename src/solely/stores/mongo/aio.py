@@ -18,14 +18,16 @@ from pymongo.errors import ConfigurationError
 from ...errors import ClientClosed, StoreMisconfigured, Unanswered
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, Op, Reply
-from .. import SCANS, Clock, OnHint
+from .. import SCANS, Answers, Clock, OnHint
+from ..batches import waits
 from ..listener import AsyncListener
 from . import queries
-from .aio_pool import AsyncSteadyPool
-from .batch import MAX_LIMIT, Answer, Answers, MongoBatch, Steps, waits
-from .commands import Command, Commands
+from .batch import MAX_LIMIT, CommandResult, CommandSteps, MongoBatch
+from .commands import Commands
 from .faults import ANY_FAULT
 from .listener import FAILURES, AsyncMongoSubscription
+from .pool import AsyncSteadyPool
+from .quick import Command
 from .settings import CODEC, MongoSettings
 from .transactions import InTransaction, repeatable
 
@@ -163,7 +165,7 @@ class AsyncMongoStore:
 
     async def _drive(
         self,
-        steps: Steps[T],
+        steps: CommandSteps[T],
         database: AsyncDatabase[dict[str, Any]] | None = None,
         session: AsyncClientSession | None = None,
     ) -> T:
@@ -185,7 +187,7 @@ class AsyncMongoStore:
 
 async def _send(
     command: Command, database: AsyncDatabase[dict[str, Any]], session: AsyncClientSession | None
-) -> Answer:
+) -> CommandResult:
     try:
         return await database.command(command, session=session, codec_options=CODEC)
     except ANY_FAULT as error:

@@ -35,17 +35,17 @@ from ...ops import (
     Take,
     Unhit,
 )
-from .. import OnHint
+from .. import Answers, OnHint
+from ..batches import key_of, queue_of
 from . import quick, replies
-from .commands import Command, Commands
+from .commands import Commands
 from .faults import KeyRace, answered, explain, not_confirmed
 from .plans import plan_of
-from .queues import key_of, queue_of
+from .quick import Command
 
 T = TypeVar("T")
-Answer = dict[str, Any] | PyMongoError | BSONError
-Steps = Generator[list[Command], list[Answer], T]
-Answers = list[Reply | StoreError]
+CommandResult = dict[str, Any] | PyMongoError | BSONError
+CommandSteps = Generator[list[Command], list[CommandResult], T]
 
 MAX_LIMIT = 1_000  # hits in one document, which is rewritten with each: 60 KiB. A higher limit is a task for a counter
 MOST_RACES = 5  # times that others can make, and the broom remove, a document between two looks: once is rare
@@ -65,7 +65,7 @@ class MongoBatch:
         self._on_hint = on_hint
         self._doubt = False  # something of this batch was or may have been performed
 
-    def perform(self, ops: Sequence[Op]) -> Steps[Answers]:
+    def perform(self, ops: Sequence[Op]) -> CommandSteps[Answers]:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
         check_ops(ops)
         if len(ops) == 1:
@@ -79,7 +79,7 @@ class MongoBatch:
                 found.update(zip(portion, answers, strict=True))
         return [found[place] for place in range(len(ops))]
 
-    def _part(self, ops: list[Op]) -> Steps[Answers]:
+    def _part(self, ops: list[Op]) -> CommandSteps[Answers]:
         if len(ops) == 1:
             return [(yield from self._one(ops[0]))]
         if type(ops[0]) is Read:
@@ -89,7 +89,7 @@ class MongoBatch:
 
     # -- one op
 
-    def _one(self, op: Op) -> Steps[Reply | StoreError]:
+    def _one(self, op: Op) -> CommandSteps[Reply | StoreError]:
         if type(op) is Hit and op.limit > MAX_LIMIT:
             return StoreFailed(f"MongoDB keeps limits of at most {MAX_LIMIT} hits, not {op.limit}", key=op.key)
         try:
@@ -108,7 +108,7 @@ class MongoBatch:
         except StoreError as error:
             return error
 
-    def _quickly(self, op: Acquire | Release) -> Steps[Reply]:
+    def _quickly(self, op: Acquire | Release) -> CommandSteps[Reply]:
         """The cheap command, where it is likely to do; else, or if it did nothing, the one that decides everything."""
         command = None if op.key in self._commands.contended else self._commands.quick(op)
         if command is not None:
@@ -123,7 +123,7 @@ class MongoBatch:
                     return Released.RELEASED
         return (yield from self._modify(op))
 
-    def _modify(self, op: Op) -> Steps[Reply]:
+    def _modify(self, op: Op) -> CommandSteps[Reply]:
         """The reply to one op; when another made the document at the same instant, nothing was performed: again."""
         command, name = self._commands.alone(op)
         for _ in range(MOST_RACES):
@@ -145,7 +145,7 @@ class MongoBatch:
 
     # -- many
 
-    def _together(self, ops: list[Op]) -> Steps[Answers]:
+    def _together(self, ops: list[Op]) -> CommandSteps[Answers]:
         command, names = self._commands.together(ops)
         try:
             (result,) = yield from self._ask([command])
@@ -170,7 +170,7 @@ class MongoBatch:
                 answers.append(reply if not _passed_by(op, reply) else (yield from self._one(op)))
         return answers
 
-    def _failed(self, op: Op, error: dict[str, Any]) -> Steps[Reply | StoreError]:
+    def _failed(self, op: Op, error: dict[str, Any]) -> CommandSteps[Reply | StoreError]:
         fault = answered(self._server, error.get("code"), str(error.get("errmsg", "")))
         if isinstance(fault, KeyRace):
             return (yield from self._one(op))
@@ -178,7 +178,7 @@ class MongoBatch:
             raise Unanswered(str(fault))
         return fault
 
-    def _documents(self, ops: Sequence[Op], after: Any = None) -> Steps[dict[str, dict[str, Any]]]:
+    def _documents(self, ops: Sequence[Op], after: Any = None) -> CommandSteps[dict[str, dict[str, Any]]]:
         """The documents of these ops by key. What is not among them is not there."""
         found: dict[str, dict[str, Any]] = {}
         while ops:
@@ -189,7 +189,7 @@ class MongoBatch:
             ops = [] if whole or not documents else [op for op in ops if key_of(op) not in found]
         return found
 
-    def _ask(self, commands: list[Command]) -> Steps[list[dict[str, Any]]]:
+    def _ask(self, commands: list[Command]) -> CommandSteps[list[dict[str, Any]]]:
         """The answers to these commands; raises the first error among them, or in them."""
         results = []
         for answer in (yield commands):
@@ -272,12 +272,12 @@ def _weight(op: Op) -> int:
     return _STATEMENT
 
 
-def _side_by_side(parts: list[Steps[T]]) -> Steps[list[T]]:
+def _side_by_side(parts: list[CommandSteps[T]]) -> CommandSteps[list[T]]:
     """The results of all parts; what they ask at the same time goes out at the same time."""
     results: dict[int, T] = {}
     asking: dict[int, list[Command]] = {}
 
-    def go_on(place: int, answers: list[Answer] | None) -> None:
+    def go_on(place: int, answers: list[CommandResult] | None) -> None:
         try:
             asking[place] = parts[place].send(answers)  # type: ignore[arg-type]
         except StopIteration as end:
@@ -293,11 +293,3 @@ def _side_by_side(parts: list[Steps[T]]) -> Steps[list[T]]:
             go_on(place, answers[: len(commands)])
             answers = answers[len(commands) :]
     return [results[place] for place in range(len(parts))]
-
-
-def waits(ops: Sequence[Op]) -> bool:
-    """True if one of the ops queues its client when refused, so that hints will come."""
-    for op in ops:  # noqa: SIM110 - a generator would double the time, and this is asked for each batch
-        if type(op) is Acquire and op.client:
-            return True
-    return False

@@ -15,14 +15,16 @@ from pymongo.errors import ConfigurationError, ConnectionFailure
 from ...errors import ClientClosed, StoreMisconfigured
 from ...model import Entry, Finding
 from ...ops import Op, Reply
-from .. import Clock, OnHint
+from .. import Answers, Clock, OnHint
+from ..batches import waits
 from ..listener import Listener
 from . import queries
-from .batch import MAX_LIMIT, Answer, Answers, MongoBatch, Steps, waits
-from .commands import Command, Commands
+from .batch import MAX_LIMIT, CommandResult, CommandSteps, MongoBatch
+from .commands import Commands
 from .faults import ANY_FAULT
 from .listener import FAILURES, MongoSubscription
 from .pool import SteadyPool
+from .quick import Command
 from .settings import CODEC, MongoSettings
 from .transactions import InTransaction, repeatable
 
@@ -140,7 +142,10 @@ class MongoStore:
             raise StoreMisconfigured(f"{self._server} cannot be used: {error}") from None
 
     def _drive(
-        self, steps: Steps[T], database: Database[dict[str, Any]] | None = None, session: ClientSession | None = None
+        self,
+        steps: CommandSteps[T],
+        database: Database[dict[str, Any]] | None = None,
+        session: ClientSession | None = None,
     ) -> T:
         """Sends what a generator asks, and returns what it makes of the answers."""
         if database is None:
@@ -154,9 +159,11 @@ class MongoStore:
             return result
 
 
-def _send(commands: list[Command], database: Database[dict[str, Any]], session: ClientSession | None) -> list[Answer]:
+def _send(
+    commands: list[Command], database: Database[dict[str, Any]], session: ClientSession | None
+) -> list[CommandResult]:
     """An answer or error for each command; after a lost connection the others are not tried in vain."""
-    answers: list[Answer] = []
+    answers: list[CommandResult] = []
     for command in commands:
         try:
             answers.append(database.command(command, session=session, codec_options=CODEC))

@@ -11,15 +11,13 @@ from bson.int64 import Int64
 from ...model import State
 from ...ops import Acquire, Mark, Op, Push, Release, Take
 from .. import Clock
+from ..batches import key_of, queue_of
 from ..transitions import US
 from . import quick
 from .expressions import NOW, Pipeline
 from .pipelines import MARK_INSIDE
 from .plans import ENTRY, Variables, plan_of
-from .queues import key_of, queue_of
-from .quick import ContendedKeys
-
-Command = dict[str, Any]
+from .quick import Command, ContendedKeys
 
 INDEXES = ("solely_purge", "solely_queue", "solely_taken")
 _IN_TURN = {"available": 1, "pushed": 1, "serial": 1}  # the order of a queue

@@ -1,9 +1,9 @@
 """What update pipelines are made of: what a document is now, parts of a change, the first and the last stages.
 
 An op that changes nothing leaves the document byte for byte as it was, and then the server writes nothing. Beside the
-fields of a Record a document has: `born`, when it was made; `forget`, from when on it answers nothing more; `purge`,
-when the TTL index may remove it; `notified`, which op notified which waiting clients; `seen_by`, the last that saw a mark in a
-transaction; a watermark's `height`; and, if it is a queue item, its `queue`, `available` (since when), `pushed` and
+fields of a StoredRecord a document has: `born`, when it was made; `forget`, from when on it answers nothing more; `purge`,
+when the TTL index may remove it; `notified`, which op notified which waiting clients; `seen_by`, the last that saw a mark
+in a transaction; a watermark's `height`; and, if it is a queue item, its `queue`, `available` (since when), `pushed` and
 `serial` (its turn), and `pusher` (which op pushed it).
 """
 

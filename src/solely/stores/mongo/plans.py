@@ -26,10 +26,10 @@ from ...ops import (
     Unhit,
 )
 from .. import transitions as t
+from ..batches import queue_of
 from . import pipelines as p
 from . import replies
 from .expressions import Pipeline
-from .queues import queue_of
 from .replies import Document
 
 Variables = dict[str, Any]

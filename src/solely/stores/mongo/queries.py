@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import StoreError, StoreUnavailable
 from ...model import Entry, Finding, State
-from .batch import Steps
+from .batch import CommandSteps
 from .commands import INDEXES, Command, Commands
 from .faults import explain
 from .replies import entry
@@ -22,7 +22,7 @@ SKEW = 1.0  # seconds: leases do not depend on our clock, but who reads logs of 
 MAX_PAGE = 1_000  # documents in one look: a page of them stays far below what one answer can carry
 
 
-def scan(commands: Commands, server: str, prefix: str, after: str, limit: int) -> Steps[list[Entry]]:
+def scan(commands: Commands, server: str, prefix: str, after: str, limit: int) -> CommandSteps[list[Entry]]:
     """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
     found: list[Entry] = []
     while len(found) < limit:
@@ -40,7 +40,7 @@ def scan(commands: Commands, server: str, prefix: str, after: str, limit: int) -
     return found[:limit]
 
 
-def prepare(commands: Commands, server: str) -> Steps[None]:
+def prepare(commands: Commands, server: str) -> CommandSteps[None]:
     """Creates the indexes that are missing. A user who may not is warned: they are a broom and a short cut."""
     try:
         yield from _ask(server, commands.indexes())
@@ -51,7 +51,7 @@ def prepare(commands: Commands, server: str) -> Steps[None]:
         log.warning("mongo_indexes_missing: indexes of %(store)s could not be created: %(reason)s", facts, extra=facts)
 
 
-def check(commands: Commands, settings: MongoSettings) -> Steps[list[Finding]]:
+def check(commands: Commands, settings: MongoSettings) -> CommandSteps[list[Finding]]:
     """Reachable? Which version, alone or a replica set? Clock, indexes, rights?"""
     server = str(settings)
     began, wall = time.perf_counter(), time.time()
@@ -76,7 +76,7 @@ def check(commands: Commands, settings: MongoSettings) -> Steps[list[Finding]]:
     return [*found, _indexes(server, names, why)]
 
 
-def _ask(server: str, command: Command) -> Steps[dict[str, Any]]:
+def _ask(server: str, command: Command) -> CommandSteps[dict[str, Any]]:
     (answer,) = yield [command]
     if not isinstance(answer, dict):
         raise explain(server, answer)

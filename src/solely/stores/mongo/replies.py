@@ -7,7 +7,7 @@ from typing import Any
 from ...model import DONE, FREE, LOST, RELEASED, Allowance, Entry, Gone, Item, Released, State
 from ...ops import Ack, Acquire, Clear, Finish, Hit, Mark, Push, Release, Renew, Return, Take, Unhit
 from .. import transitions as t
-from .queues import queue_of
+from ..batches import queue_of
 
 Document = dict[str, Any]
 

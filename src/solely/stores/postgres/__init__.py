@@ -1,8 +1,8 @@
 """postgresql:// — PostgreSQL 15 or later: many hosts, durable, and marks within the caller's own transaction.
 
 One function per op, and one for a batch, decides and writes on the server's clock under advisory locks that end with
-their transaction; leases are rows, so poolers are safe. Read in this order: migrations/, codec.py, parts.py, connection.py,
-blocking.py, aio.py. Everything is committed as the server's synchronous_commit says, leases too; but a plain
+their transaction; leases are rows, so poolers are safe. Read in this order: migrations/, codec.py, batch.py,
+connection.py, blocking.py, aio.py. Everything is committed as the server's synchronous_commit says, leases too; but a plain
 release does not wait for the disk: after a crash the key may be held until its ttl.
 """
 

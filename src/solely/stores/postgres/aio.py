@@ -18,25 +18,38 @@ from ...errors import ClientClosed, InvalidInput, StoreError, StoreFailed, Store
 from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Release, Reply
-from .. import SCANS, Clock, OnHint
+from .. import SCANS, Answers, Clock, OnHint
+from ..batches import waits
 from ..listener import AsyncListener
 from . import codec, health
 from .aio_connection import AsyncPostgresConnection
 from .aio_pool import ConnectionPool, PendingOps, close_late, fail
-from .batch import LINGER, PATIENCE, answers, can_wait, fill_in, give_up, parts, repeat, repeats, statement, waits
-from .codec import Answers, Values
+from .batch import (
+    LINGER,
+    PATIENCE,
+    SWEEP_ROWS,
+    SweepCursor,
+    answers,
+    can_wait,
+    fill_in,
+    give_up,
+    parts,
+    repeat,
+    repeats,
+    statement,
+)
+from .codec import Values
 from .connection import PostgresConnection
 from .faults import OutOfLocks
 from .listener import FAILURES, AsyncPostgresSubscription
 from .schema import Connector
 from .settings import PostgresSettings
-from .sweep import ROWS, SweepCursor
 from .within import PostgresTransaction
 
 T = TypeVar("T")
 
 PATIENT = 2  # connections that may wait for busy keys, so that a slow transaction of somebody else never stops all
-# ThreadSlots of the loop that a release waits for the next of its line, who acquires one turn later: then both share one
+# Turns of the loop that a release waits for the next of its line, who acquires one turn later: then both share one
 # commit, where otherwise the second would meet the lock of the first. A turn without work takes some 10 µs.
 AWAIT_NEXT = 2
 
@@ -263,7 +276,7 @@ class AsyncPostgresStore:
 
     async def _sweep_some(self) -> None:
         """Forgets a few rows that no longer matter. What hinders it hinders no op: the next sweep tries again."""
-        stretch = (self._now(), self._sweep.after, ROWS)
+        stretch = (self._now(), self._sweep.after, SWEEP_ROWS)
         try:
             result = await self._call("sweep", stretch)
         except (StoreError, ClientClosed):

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...ops import MAX_BATCH, URGENT, Mark, Op
+from .. import Answers, NotPrimary
 from .aio_connection import AsyncPostgresConnection
 from .batch import FEWEST_MARKS
-from .codec import Answers
 from .connection import ConnectionLost, PostgresConnection
-from .faults import NotPrimary, Stale
+from .faults import Stale
 
 T = TypeVar("T")
 

@@ -19,18 +19,30 @@ from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Reply
-from .. import Clock, OnHint
+from .. import Answers, Clock, NotPrimary, OnHint
+from ..batches import waits
 from ..listener import Listener
 from . import codec, health
-from .batch import LINGER, PATIENCE, answers, fill_in, give_up, parts, repeat, repeats, statement, waits
-from .codec import Answers, Values
+from .batch import (
+    LINGER,
+    PATIENCE,
+    SWEEP_ROWS,
+    SweepCursor,
+    answers,
+    fill_in,
+    give_up,
+    parts,
+    repeat,
+    repeats,
+    statement,
+)
+from .codec import Values
 from .connection import ConnectionLost, PostgresConnection
-from .faults import NotPrimary, OutOfLocks, Stale
+from .faults import OutOfLocks, Stale
 from .listener import FAILURES, PostgresSubscription
 from .schema import Connector
 from .settings import PostgresSettings
 from .slots import ThreadSlots
-from .sweep import ROWS, SweepCursor
 from .within import PostgresTransaction
 
 T = TypeVar("T")
@@ -209,7 +221,7 @@ class PostgresStore:
     def _sweep_some(self) -> None:
         """Forgets a few rows that no longer matter. What hinders it hinders no op: the next sweep tries again."""
         try:
-            result = self._call("sweep", (self._now(), self._sweep.after, ROWS))
+            result = self._call("sweep", (self._now(), self._sweep.after, SWEEP_ROWS))
         except StoreError:
             return
         self._sweep.after = (result.get_value(0, 0) or b"").decode()

@@ -74,7 +74,8 @@ def judge(result: Any) -> None:
 
 
 class PostgresConnection:
-    """Sends and receives. ConnectionLost if the connection ends or the time is over; a StoreError if the server answers so."""
+    """Sends and receives. ConnectionLost if the connection ends or the timeout passes; a StoreError if the server
+    answers with an error."""
 
     def __init__(self, settings: PostgresSettings, timeout: float) -> None:
         self.settings = settings

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from ...errors import StoreDenied, StoreError, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable
-
-
-class NotPrimary(StoreUnavailable):
-    """The connection leads to a server that may not write: it must be dropped, and the primary found anew."""
+from .. import NotPrimary
 
 
 class KeyBusy(StoreUnavailable):

@@ -7,8 +7,8 @@ import threading
 from dataclasses import replace
 
 from ...errors import StoreMisconfigured, StoreUnavailable
+from .. import NotPrimary
 from .connection import ConnectionLost, PostgresConnection
-from .faults import NotPrimary
 from .settings import PostgresSettings
 from .statements import MIGRATIONS, NEWEST
 

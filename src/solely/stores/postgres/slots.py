@@ -51,12 +51,12 @@ class ThreadSlots:
             place.keeps = place.comes(within)
         return place.keeps
 
-    def join(self) -> Place:
+    def join(self) -> PlaceInLine:
         """A place in the line, which is left with its context; a turn that came is then given back."""
-        return Place(self, self._line)
+        return PlaceInLine(self, self._line)
 
 
-class Place:
+class PlaceInLine:
     """A place in the line for a turn: a lock that is released when the turn comes."""
 
     def __init__(self, turns: ThreadSlots, line: deque[LockType]) -> None:
@@ -65,7 +65,7 @@ class Place:
         self._lock = allocate_lock()
         self.keeps = False  # the turn that came, beyond the context
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> PlaceInLine:
         self._lock.acquire()
         self._line.append(self._lock)
         self._turns.hand_out()

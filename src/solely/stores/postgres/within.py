@@ -30,13 +30,13 @@ from .statements import NEWEST
 
 _QUEUE_OPS = (Push, Take, Ack, Return)
 _MANY = "mark_many"
-# Columns of `server_state`: which life of which database this is, and the name of the table of migrations, if there is one.
+# Columns of `server_state`: which life of which database this is, and the name of the table of migrations, if any.
 _LIFE, _MIGRATIONS = 2, 3
 
 RUN_AGAIN = "roll the transaction back and run all of it again"
 
 Look = Callable[[], None]
-Statement = tuple[str, codec.Values, Sequence[Op]]  # a statement, its values, and the ops that its row answers
+BoundStatement = tuple[str, codec.Values, Sequence[Op]]  # a statement, its values, and the ops that its row answers
 
 
 class PostgresTransaction:
@@ -108,7 +108,7 @@ class PostgresTransaction:
             raise self._fault(connection, error) from error
         return replies
 
-    def _meet(self, connection: Any) -> Generator[bytes | Look | None, codec.Row | None, None]:
+    def _meet(self, connection: Any) -> Generator[bytes | Look | None, codec.ReplyRow | None, None]:
         """Makes sure that the connection leads to the store's database, and that the schema there is up to date.
 
         Yields statements for the caller's connection, and is sent their rows; None at the end. A look on a connection
@@ -135,7 +135,7 @@ class PostgresTransaction:
         self._met.add(connection)
         yield None
 
-    def _knows(self, greeting: codec.Row | None) -> bool:
+    def _knows(self, greeting: codec.ReplyRow | None) -> bool:
         return greeting is not None and greeting[_LIFE] == self._connector.life
 
     def _look(self) -> None:
@@ -164,7 +164,7 @@ class PostgresTransaction:
             self._guarded = life, self._settings.queries_in(life)
         return self._guarded[1]
 
-    def _calls(self, ops: Sequence[Op]) -> Iterator[Statement]:
+    def _calls(self, ops: Sequence[Op]) -> Iterator[BoundStatement]:
         """All locks first, in order; then marks together, and other ops one by one."""
         clock = None if self._clock is None else round(self._clock() * 1_000_000)
         patience = max(1, int(self._patience * 1000))
@@ -216,7 +216,7 @@ def _check(connection: Any, kind: type[Any]) -> None:
         )
 
 
-def _replies(name: str, ops: Sequence[Op], row: codec.Row | None) -> list[Reply]:
+def _replies(name: str, ops: Sequence[Op], row: codec.ReplyRow | None) -> list[Reply]:
     if row is None:
         raise StoreFailed("the server answered without a row")
     if name == _MANY:

@@ -16,16 +16,16 @@ from ...errors import ClientClosed, InvalidInput, StoreError, StoreUnavailable, 
 from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
-from .. import SCANS, Clock, OnHint
+from .. import SCANS, Answers, Clock, NotPrimary, OnHint
+from ..batches import waits
 from ..listener import AsyncListener
 from .aio_connection import AsyncRedisConnection, fail
 from .batch import MOST_ROUNDS, Part, SplitBatch, calls
-from .codec import LOAD, Codec, chunks, waits
-from .faults import NotPrimary
+from .codec import LOAD, Codec, chunks
 from .health import admit, read_info
 from .listener import FAILURES, AsyncRedisSubscription, ListenerConnection
 from .queries import Query, Routes, check, find_keys, find_routes, page
-from .replies import Answers, decode, lacks_script
+from .replies import decode, lacks_script
 from .settings import RedisSettings, ServerAddress
 
 T = TypeVar("T")

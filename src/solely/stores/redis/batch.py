@@ -7,10 +7,11 @@ from typing import Any
 
 from ...errors import StoreError, StoreUnavailable, first_error
 from ...ops import Op
+from .. import Answers
 from .codec import Codec, chunks, packed
 from .faults import Elsewhere
 from .queries import Routes
-from .replies import Answers, decode
+from .replies import decode
 from .settings import ServerAddress
 
 ASKING = packed("ASKING")

@@ -16,16 +16,16 @@ from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
-from .. import Clock, OnHint
+from .. import Answers, Clock, NotPrimary, OnHint
+from ..batches import waits
 from ..listener import Listener
 from .batch import MOST_ROUNDS, SplitBatch, calls
-from .codec import Codec, chunks, packed, waits
+from .codec import Codec, chunks, packed
 from .connection import RedisConnection
-from .faults import NotPrimary
 from .health import admit, read_info
 from .listener import FAILURES, RedisSubscription
 from .queries import Query, Routes, check, find_keys, find_routes, page
-from .replies import DECODE, UNREADABLE, Answers, decode
+from .replies import DECODE, UNREADABLE, decode
 from .settings import RedisSettings, ServerAddress
 
 T = TypeVar("T")

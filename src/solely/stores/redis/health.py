@@ -9,7 +9,8 @@ from hiredis import ReplyError
 
 from ...errors import StoreMisconfigured
 from ...model import Finding
-from .faults import NotPrimary, fault
+from .. import NotPrimary
+from .faults import fault
 from .settings import RedisSettings, ServerAddress
 
 log = logging.getLogger("solely")

@@ -28,11 +28,12 @@ from ...ops import (
     Unhit,
     make,
 )
+from .. import Answers
+from ..batches import run_of_marks
 from ..transitions import us
-from .codec import in_run, run_of_marks
+from .codec import in_run
 from .faults import fault
 
-Answers = list[Reply | StoreError]
 _STATES = {b"f": FREE, b"h": HELD, b"d": DONE, b"c": CLOSED}
 _RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)  # by number: see entries.lua
 UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)  # what comes of decoding what is not ours

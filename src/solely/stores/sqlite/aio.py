@@ -34,7 +34,8 @@ class AsyncSqliteStore:
         self._start_anew()
 
     def _start_anew(self) -> None:
-        # Each started, with its session, by the first thing to do, and not in forked(): there the shared_file may be locked.
+        # Each is started, with its session, by the first call that needs it, and not in forked(): there the locks of the
+        # shared file may be held.
         self._ops: Worker | None = None
         self._lists: Worker | None = None
 

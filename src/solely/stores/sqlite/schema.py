@@ -3,17 +3,13 @@ that is given, be it our own or, inside a transaction, the caller's; none begins
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ...errors import StoreMisconfigured
 from .clock import Readings
+from .fences import Execute
 from .statements import SCHEMA, SQL
 
 APPLICATION = 0x534F4C59  # "SOLY" in the header of a file that is ours alone: no other program's is taken for a store
 VERSION = 3
-
-Execute = Callable[..., Any]
 
 
 def is_there(execute: Execute, path: str, shared: bool) -> bool:

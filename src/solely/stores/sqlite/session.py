@@ -13,14 +13,13 @@ from ...errors import StoreError, StoreUnavailable
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, Ack, Acquire, Advance, Finish, Mark, Op, Read, Release, Renew, Reply, Return
 from .. import transitions as t
-from ..exchange import exchange
+from ..batches import exchange
 from .clock import Readings
 from .connection import BUSY_SLICE, connect, file_at, fit_log
 from .faults import doubt, explain, is_busy
 from .fences import asked, fences_for
 from .health import findings, log_replaced
-from .pages import page
-from .rows import MustWrite, RowView, Steps
+from .rows import MustWrite, RowView, StepFunction, page
 from .shared_file import SharedFile
 from .steps import ALONE, DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive, NotFree, exchange_clean
 from .sweep import EVERY, Sweep
@@ -261,7 +260,7 @@ class Session(RowView):
         if not self.shared_file.enter(self.timeout):
             raise StoreUnavailable(f"other threads write to the SQLite store {self.path} for longer than the timeout")
 
-    def _transaction(self, ops: Sequence[Op], durable: bool, steps: Steps) -> list[Any]:
+    def _transaction(self, ops: Sequence[Op], durable: bool, steps: StepFunction) -> list[Any]:
         self._wait_for_disk(durable)
         self.fixed = True
         try:
