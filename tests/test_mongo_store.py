@@ -97,10 +97,11 @@ def test_the_asyncio_store_answers_as_the_model(url: str) -> None:
         "mongodb:///database",
         "mongodb://host:port/database",
         "mongodb://host/data$base",
-        "mongodb://host/database?solely_collection=",
-        "mongodb://host/database?solely_collection=a$b",
-        "mongodb://host/database?solely_collection=system.users",
-        "mongodb://host/database?solely_collection=a&solely_collection=b",
+        "mongodb://host/database?solely_collection=a",
+        "mongodb://host/database?namespace=",
+        "mongodb://host/database?namespace=a$b",
+        "mongodb://host/database?namespace=system.users",
+        "mongodb://host/database?namespace=a&namespace=b",
         "mongodb://host/database?w=%00&connectTimeoutMS=soon",
         "mongodb://host/database?no_such_option=1",
         "mongodb://me:se@cret@host/database",
@@ -113,7 +114,7 @@ def test_a_url_that_cannot_be_is_refused_before_anything_is_sent(url: str) -> No
 
 
 def test_the_url_names_database_and_collection() -> None:
-    settings = parse("mongodb://me:secret@a:1,b:2/data?replicaSet=rs&solely_collection=L0CK")
+    settings = parse("mongodb://me:secret@a:1,b:2/data?replicaSet=rs&namespace=L0CK")
     assert (settings.database, settings.collection, settings.hosts) == ("data", "L0CK", "a:1,b:2")
     assert settings.url == "mongodb://me:secret@a:1,b:2/data?replicaSet=rs"
     assert parse("mongodb://a").database == parse("mongodb://a").collection == "solely"

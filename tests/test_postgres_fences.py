@@ -268,7 +268,7 @@ def test_the_privileges_that_the_error_names_are_enough(server: Postgres) -> Non
     url, user = in_schema(server.url), f"u{secrets.token_hex(6)}"
     migrate(url)
     names = parse(url).names
-    own = f"postgresql://{user}:x@{server.host}:{server.port}/postgres?solely_schema={parse(url).schema}"
+    own = f"postgresql://{user}:x@{server.host}:{server.port}/postgres?namespace={parse(url).schema}"
     server.ask(f"CREATE ROLE {user} LOGIN PASSWORD 'x'")
     server.ask(f"GRANT USAGE ON SCHEMA {names['schema']} TO {user}")
     server.ask(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {names['schema']} TO {user}")

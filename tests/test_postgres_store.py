@@ -441,7 +441,7 @@ def test_table_and_schema_are_the_users_choice(server: Postgres) -> None:
 
 @pytest.mark.parametrize(
     "option",
-    ["solely_schema=a;b", "solely_table=", 'solely_table="x"', "migrate=maybe", "pgbouncer=perhaps", "nonsense=1",
+    ["namespace=a;b", "solely_schema=a", "solely_table=", 'solely_table="x"', "migrate=maybe", "pgbouncer=perhaps", "nonsense=1",
      "solely_table=" + "t" * 41],
 )  # fmt: skip
 def test_an_option_that_cannot_be_is_refused_before_any_connection(option: str) -> None:
@@ -676,7 +676,7 @@ def role(server: Postgres, options: str = "") -> str:
 
 
 def test_a_user_who_may_only_read_or_nothing_at_all_is_told_so(server: Postgres, shared_url: str) -> None:
-    schema = f"?solely_schema={parse(shared_url).schema}"
+    schema = f"?namespace={parse(shared_url).schema}"
     open_blocking(shared_url, clock=None, timeout=5.0).perform([Read("lock/a")])
     reader = role(server)
     name = reader.split("/")[2].split(":")[0]
@@ -684,7 +684,7 @@ def test_a_user_who_may_only_read_or_nothing_at_all_is_told_so(server: Postgres,
     server.ask(f"GRANT USAGE ON SCHEMA {parse(shared_url).schema} TO {name}")
     with pytest.raises(StoreMisconfigured, match="default_transaction_read_only"):
         open_blocking(reader + schema, clock=None, timeout=5.0).perform([Mark("mark/a", "me", 10)])
-    for options in (schema, "?solely_schema=his_own"):
+    for options in (schema, "?namespace=his_own"):
         with pytest.raises(StoreMisconfigured, match="privilege"):
             open_blocking(role(server) + options, clock=None, timeout=5.0).perform([Mark("mark/a", "me", 10)])
 

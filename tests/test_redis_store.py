@@ -337,7 +337,7 @@ def test_a_user_who_may_do_little_gets_by_and_is_told_what_is_missing(face: Open
         store = face(f"redis://app:pw@127.0.0.1:{server.port}")
         assert store.one(Acquire("lock/a", "me", 30, "", store.store.client)).owner == "me"
         assert any("INFO is forbidden" in finding.text for finding in store.run("check"))
-        other = face(f"redis://app:pw@127.0.0.1:{server.port}?prefix=other:")
+        other = face(f"redis://app:pw@127.0.0.1:{server.port}?namespace=other")
         assert isinstance(other.one(Acquire("lock/a", "me", 30)), StoreMisconfigured)
         assert any(finding.level == "error" and "NOPERM" in finding.text for finding in other.run("check"))
 
@@ -520,8 +520,7 @@ def test_an_ear_that_has_ended_is_started_again_by_the_next_waiter(face: Opener)
 
 
 def test_a_page_of_entries_is_in_order_and_takes_the_prefix_literally(face: Opener, valkey: Valkey) -> None:
-    url = isolated(valkey.url).replace(":&", "&") + "[a]*:"
-    store = face(url)
+    store = face(isolated(valkey.url))
     store.perform(*(Acquire(f"lock/{n:03}", "me", 30) for n in range(300)))
     store.perform(
         Mark("mark/a*", "me", 30), Mark("mark/ab", "me", 30), Hit("limit/a", "me", 3, 10), Push("q", "i", b"payload")
@@ -788,8 +787,8 @@ async def test_a_close_waits_no_longer_than_the_timeout_for_the_goodbye_of_tls(v
         ("redis://localhost:port", "port"),
         ("redis://localhost/name", "database"),
         ("redis://localhost?db=x", "db"),
-        ("redis://localhost?prefix=", "prefix"),
-        ("redis://localhost?prefix={a}", "prefix"),
+        ("redis://localhost?prefix=a:", "does not know the option 'prefix'"),
+        ("redis://localhost?namespace={a}", "namespace"),
         ("redis://localhost?eviction=maybe", "eviction"),
         ("redis+sentinel://localhost", "mymaster"),
         ("redis+cluster://localhost?db=1", "db"),

@@ -9,8 +9,9 @@ from typing import Any
 from ...errors import StoreError, StoreUnavailable
 from ...model import Entry, Finding, State
 from .batch import CommandSteps
-from .commands import INDEXES, Command, Commands
+from .commands import INDEXES, Commands
 from .faults import explain
+from .quick import Command
 from .replies import entry
 from .settings import MongoSettings
 

@@ -12,11 +12,10 @@ from pymongo.uri_parser import parse_uri
 from ...errors import InvalidInput
 from ...urls import read_namespace, split_url
 
-DATABASE = COLLECTION = "solely"
+DATABASE = "solely"
 # How answers are read. The server quotes a key in some of its errors and cuts it off in the middle of a letter: such an
 # error must be readable, too. No text that we keep is changed by this, since all of it is valid.
 CODEC: CodecOptions[dict[str, Any]] = CodecOptions(tz_aware=True, unicode_decode_error_handler="replace")
-_OURS = ("namespace", "solely_collection")  # the older name of the same
 _MAX_NAME = 120  # bytes: all that MongoDB allows for database and collection together, less the longest database name
 
 
@@ -59,14 +58,14 @@ def parse(url: str) -> MongoSettings:
     """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
     parts = split_url(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
-    rest = "&".join(f"{quote(name)}={quote(value)}" for name, value in options if name not in _OURS)
+    rest = "&".join(f"{quote(name)}={quote(value)}" for name, value in options if name != "namespace")
     database = unquote(parts.path.strip("/")) or DATABASE
     hosts = parts.netloc.rpartition("@")[2]
     # The path of a MongoDB URL is also where the login is looked up, so it is left as it was.
     settings = MongoSettings(
         url=urlunsplit((parts.scheme, parts.netloc, parts.path or "/", rest, "")),
-        database=_name(database, "database", ' ."$*<>:|?\\/'),
-        collection=_collection(options),
+        database=_database(database),
+        collection=read_namespace(options),
         hosts=hosts,
     )
     if not hosts:
@@ -76,18 +75,10 @@ def parse(url: str) -> MongoSettings:
     return settings
 
 
-def _collection(options: list[tuple[str, str]]) -> str:
-    namespace = read_namespace(options, "solely_collection")
-    given = [value for name, value in options if name == "solely_collection"]
-    if len(given) > 1:
-        raise InvalidInput("solely_collection is given twice in the mongodb:// URL")
-    return namespace or _name(given[0] if given else COLLECTION, "solely_collection", "$")
-
-
-def _name(name: str, what: str, forbidden: str) -> str:
+def _database(name: str) -> str:
     bad = not name or "\0" in name or len(name.encode()) > _MAX_NAME or name.startswith("system.")
-    if bad or any(letter in name for letter in forbidden):
-        raise InvalidInput(f"{what} {name!r:.40} cannot be a name in MongoDB")
+    if bad or any(letter in name for letter in ' ."$*<>:|?\\/'):
+        raise InvalidInput(f"{name!r:.40} is no valid name of a database in MongoDB")
     return name
 
 

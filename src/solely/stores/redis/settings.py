@@ -6,9 +6,9 @@ redis://user:password@host:6379/0 · rediss:// (TLS) · unix:///path/to/socket?d
 redis+sentinel://user:password@host1:26379,host2:26379/mymaster?db=0
 redis+cluster://user:password@host1:6379,host2:6379
 
-Options: namespace (default "solely"; all keys begin with it and a colon; prefix is its older form, which says the colon
-itself), eviction=warn (go on although the server may evict our keys), ssl=true (TLS with Sentinel and Cluster),
-sentinel_username and sentinel_password, and what redis-py takes for a connection: see OPTIONS.
+Options: namespace (default "solely"; all keys begin with it and a colon), eviction=warn (go on although the server may
+evict our keys), ssl=true (TLS with Sentinel and Cluster), sentinel_username and sentinel_password, and what redis-py
+takes for a connection: see OPTIONS.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OPTIONS = (
     "ssl_keyfile", "ssl_certfile", "ssl_password", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_ca_data",
     "ssl_check_hostname", "ssl_include_verify_flags", "ssl_exclude_verify_flags", "ssl_min_version", "ssl_ciphers",
 )  # fmt: skip
-_OURS = ("namespace", "prefix", "eviction", "ssl", "sentinel_username", "sentinel_password")
+_OURS = ("namespace", "eviction", "ssl", "sentinel_username", "sentinel_password")
 _PARSERS: dict[str, Any] = {**URL_QUERY_ARGUMENT_PARSERS, "ssl_min_version": lambda text: TLSVersion(int(text))}
 _PORTS = {"redis": 6379, "rediss": 6379, "redis+sentinel": 26379, "redis+cluster": 6379}
 
@@ -94,7 +94,7 @@ def parse(url: str) -> RedisSettings:
         scheme=parts.scheme,
         seeds=seeds,
         service=service,
-        prefix=_prefix(parts, given),
+        prefix=f"{read_namespace(parse_qsl(parts.query, keep_blank_values=True))}:",
         tls=parts.scheme == "rediss" or _is_true(given.get("ssl", "")),
         eviction_warns=_eviction(given.get("eviction", "")),
         login=login,
@@ -152,15 +152,6 @@ def _number(text: str, what: str) -> int:
 
 def _is_true(text: str) -> bool:
     return text.lower() in ("1", "true", "yes")
-
-
-def _prefix(parts: SplitResult, given: dict[str, Any]) -> str:
-    """What all our keys begin with."""
-    namespace = read_namespace(parse_qsl(parts.query, keep_blank_values=True), "prefix")
-    prefix = f"{namespace}:" if namespace else given.get("prefix", "solely:")
-    if not prefix or "{" in prefix or "}" in prefix:
-        raise InvalidInput(f"prefix must not be empty nor contain braces (they steer a cluster): {prefix!r:.40}")
-    return prefix
 
 
 def _eviction(text: str) -> bool:
