@@ -95,7 +95,7 @@ class SilentConnection:
     def __init__(self) -> None:
         self.waits: list[float | str] = []
 
-    def be_patient(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         self.waits.append(seconds)
 
     def send(self, payload: bytes) -> None:

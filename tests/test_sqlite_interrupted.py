@@ -150,7 +150,7 @@ def test_an_exception_while_a_connection_is_made_leaves_none_half_made(
 
     session_of(store).disconnect()
     with monkeypatch.context() as patch:
-        patch.setattr("solely.stores.sqlite.session.connect", connect_interrupted)
+        patch.setattr("solely.stores.sqlite.transactions.connect", connect_interrupted)
         with pytest.raises(Soft):
             store.perform([Read("lock/a")])
     assert is_whole(store)

@@ -40,8 +40,17 @@ from solely.ops import (
 )
 from solely.stores import open_async_store, open_store
 from solely.stores.memory import Memory
-from solely.stores.sqlite import AsyncSqliteStore, SqliteStore, blocking, clock, connection, faults, health, session
-from solely.stores.sqlite import shared_file as hub
+from solely.stores.sqlite import (
+    AsyncSqliteStore,
+    SqliteStore,
+    blocking,
+    clock,
+    connection,
+    faults,
+    health,
+    session,
+    shared_file,
+)
 from solely.stores.sqlite.clock import Readings
 from solely.stores.sqlite.statements import SQL
 from solely.stores.sqlite.sweep import EVERY
@@ -997,7 +1006,7 @@ def test_a_fork_closes_the_connections_and_lets_the_parent_go_on(path: str) -> N
 def test_a_fork_leaves_a_connection_that_it_did_not_wait_for_alone(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`opening` stays with the thread that connects, which releases it itself. The child may not open the file, and
     nor may it after a fork of its own."""
-    monkeypatch.setattr(hub, "FORK_PATIENCE", 0.05)
+    monkeypatch.setattr(shared_file, "FORK_PATIENCE", 0.05)
     store = SqliteStore(path, clock.readings(), 5.0)
     connecting, forked, answers = threading.Event(), threading.Event(), list[Any]()
 

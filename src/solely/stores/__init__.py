@@ -63,7 +63,7 @@ class Store(StoreBase, Protocol):
         """Reachable? Clock? Settings that break a promise? Raises only StoreError."""
 
     def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
 
 
 class AsyncStore(StoreBase, Protocol):

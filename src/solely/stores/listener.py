@@ -19,7 +19,8 @@ from ..rules import backoff
 from . import OnHint
 
 # Seconds of silence after which the server is probed: bounds, together with the store's timeout for the answer, how
-# long a dead connection goes unnoticed. Meanwhile a waiter looks only every second; a probe costs the server microseconds.
+# long a dead connection goes unnoticed. Meanwhile a waiter looks only every second; a probe costs the server
+# microseconds.
 SILENCE = 2.0
 # Seconds between tries to subscribe, at first and at most: a restart or an election takes about the sum of the first
 # few, and nobody hangs meanwhile, because a waiter also looks again by itself.
@@ -47,7 +48,7 @@ class Subscription(Protocol):
     def close(self) -> None: ...
 
     def abandon(self) -> None:
-        """In the child after a fork: closes the socket without a word to the server, which is the parent's."""
+        """In the child after a fork: closes the socket and sends nothing, since the connection is the parent's."""
 
 
 class AsyncSubscription(Protocol):

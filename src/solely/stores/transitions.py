@@ -52,7 +52,7 @@ class Displaced(NamedTuple):
 
 
 class StoredRecord:
-    """What a store keeps under one key. `state` is FREE, HELD or DONE as last written; `view` tells what it is now."""
+    """What a store keeps under one key. `state` is FREE, HELD or DONE as last written; `view` shows what it is now."""
 
     __slots__ = (
         "attempts", "delay", "fence", "fingerprint", "gone", "info", "kept", "offered", "opens",
@@ -164,13 +164,13 @@ def shown(key: str, record: StoredRecord, now: Now, asker: str = "", *, value: b
     )
 
 
-def _offer(record: StoredRecord, now: Now, told: list[str]) -> None:
-    """Offers a key that was just let go to the first waiter, and tells only that one."""
+def _offer(record: StoredRecord, now: Now, notified: list[str]) -> None:
+    """Offers a key that was just released to the first waiter, and notifies only that one."""
     record.offered, record.opens = None, 0
     if record.waiters:
         record.offered = record.waiters.pop(0)
         record.opens = now.lease + _OFFER
-        told.append(record.offered.client)
+        notified.append(record.offered.client)
 
 
 def _let_go(record: StoredRecord) -> None:
@@ -221,12 +221,12 @@ def renew(record: StoredRecord, op: Renew, now: Now) -> None:
         record.until = max(record.until, now.lease + us(op.ttl))
 
 
-def finish(record: StoredRecord, op: Finish, now: Now, told: list[str]) -> None:
-    """Finishes the hold if op.owner is its last owner, even after its time ran out; tells all waiters."""
+def finish(record: StoredRecord, op: Finish, now: Now, notified: list[str]) -> None:
+    """Finishes the hold if op.owner is its last owner, even after its time ran out; notifies all waiters."""
     if record.state is HELD and record.owner == op.owner:
         record.state, record.value, record.delay = DONE, op.value, 0
         record.until = now.wall + us(op.keep)
-        told.extend(w.client for w in record.waiters)
+        notified.extend(w.client for w in record.waiters)
         record.waiters = []
 
 
@@ -236,7 +236,7 @@ def is_lost(fence: int, born: int) -> bool:
     return fence > 0 and not 0 < born <= fence
 
 
-def release(record: StoredRecord, op: Release, now: Now, told: list[str], born: Callable[[], int]) -> Released:
+def release(record: StoredRecord, op: Release, now: Now, notified: list[str], born: Callable[[], int]) -> Released:
     """Lets go of the hold, the place in the queue, or the mark of op.owner; answers the same when repeated, as far as
     that is remembered."""
     how = _how(record, op.owner, now)
@@ -255,11 +255,11 @@ def release(record: StoredRecord, op: Release, now: Now, told: list[str], born: 
         _let_go(record)
         record.value = None
         if not closed:
-            _offer(record, now, told)
+            _offer(record, now, notified)
     elif record.state is DONE and record.owner == op.owner and record.value is None:
         _let_go(record)
     elif record.offered is not None and record.offered.owner == op.owner and now.lease < record.opens:
-        _offer(record, now, told)
+        _offer(record, now, notified)
     record.waiters = [w for w in record.waiters if w.owner != op.owner]
     if op.revoke and not how:
         _displace(record, op.owner, fence, Gone.REVOKED, now)
@@ -288,7 +288,7 @@ def mark(record: StoredRecord, op: Mark, now: Now, next_fence: Callable[[], int]
     return True
 
 
-def clear(record: StoredRecord, op: Clear, now: Now, told: list[str]) -> bool:
+def clear(record: StoredRecord, op: Clear, now: Now, notified: list[str]) -> bool:
     """Removes what carries op.fence, and nothing that came after it."""
     if any(d.fence == op.fence and d.how == Gone.CLEARED and d.until > now.lease for d in record.gone):
         return True
@@ -297,7 +297,7 @@ def clear(record: StoredRecord, op: Clear, now: Now, told: list[str]) -> bool:
     _displace(record, record.owner, record.fence, Gone.CLEARED, now)
     _let_go(record)
     record.value, record.attempts, record.refused, record.kept = None, 0, 0, 0
-    _offer(record, now, told)
+    _offer(record, now, notified)
     return True
 
 

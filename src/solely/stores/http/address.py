@@ -1,4 +1,4 @@
-"""Where the service is, what is asked of it, and what its refusals mean: what both faces share."""
+"""Where the service is, what is sent to it, and what its refusals mean: shared by threads and asyncio."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOKEN = "SOLELY_TOKEN"
 PAGE = 1000  # entries at once: as many as the service gives
 KEPT_ALIVE = 30.0  # seconds that an idle connection is used again: half of what the service keeps it for
 CONNECTIONS = 200  # at once: more threads than that wait for one another
-SILENCE = 20.0  # seconds without a word after which a stream of hints is dead: twice what the service pauses, and some
+SILENCE = 20.0  # seconds of silence after which a stream of hints is dead: twice what the service pauses, and some
 TRY_AGAIN = 5.0  # seconds without hints after a stream could not be had: meanwhile waiters ask again, as they can
 
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
@@ -64,7 +64,7 @@ class ServiceAddress:
 
 
 def read_url(url: str, clock: Clock | None = None) -> ServiceAddress:
-    """The service that the URL names; InvalidInput, without the token, if it cannot be."""
+    """The service that the URL names; an invalid one raises InvalidInput, which never shows the token."""
     parts = urlsplit(url)
     try:
         host, port = parts.hostname or "", parts.port
@@ -99,15 +99,15 @@ def _is_here(host: str) -> bool:
 # -- ops
 
 
-def portions(ops: Sequence[Op], client: str, heard_as: str) -> list[codec.Said]:
+def portions(ops: Sequence[Op], client: str, listens_as: str) -> list[codec.Said]:
     """The ops as bodies that the service takes. What `client` waits for, it waits for under the name that it is
     hinted by, if it has one."""
     found: list[codec.Said] = []
     batch: list[Op] = []
     size = 0
     for op in ops:
-        if type(op) is Acquire and heard_as and op.client == client:
-            op = op._replace(client=heard_as)
+        if type(op) is Acquire and listens_as and op.client == client:
+            op = op._replace(client=listens_as)
         more = _weight(op)
         if batch and (len(batch) == MAX_BATCH or size + more > MAX_BATCH_BYTES):
             found.append(codec.encode(batch))
@@ -126,7 +126,7 @@ def _weight(op: Op) -> int:
 
 
 def unanswered(error: httpx2.HTTPError, address: ServiceAddress) -> StoreError:
-    """What a request that failed on its way is told as."""
+    """The error that a failed request is raised as."""
     text = f"{address}: {str(error) or type(error).__name__}"
     if isinstance(error, _NOT_SENT):
         return StoreUnavailable(text)

@@ -1,4 +1,4 @@
-"""The asyncio face: each batch is a request of its own task, which goes on whoever still awaits it."""
+"""Asyncio: each batch is a request of its own task, which goes on whoever still awaits it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class AsyncHttpStore:
         return findings(self._address, version, (await self._send("GET", "/readyz")).content, took)
 
     async def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._closed = True
         tasks = [*self._tasks, *([self._hearing] if self._hearing is not None else [])]
         for task in tasks:
@@ -130,7 +130,7 @@ class AsyncHttpStore:
     # -- hints
 
     async def _prepare(self) -> None:
-        """Returns when hints come, or cannot be had: then it is not tried for a while, and waiters ask again."""
+        """Returns when hints come, or are unavailable: then they are not tried for a while, and waiters poll."""
         loop = asyncio.get_running_loop()
         if self._preparing is None and loop.time() >= self._again:
             self._again = loop.time() + TRY_AGAIN

@@ -1,4 +1,4 @@
-"""The blocking face: each call is a request on a connection that is kept for the next."""
+"""Blocking: each call is a request on a connection that is kept for the next."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class HttpStore:
     def _start_anew(self) -> None:
         self.client = os.urandom(16).hex()
         self._http = httpx2.Client(**self._address.options(self._timeout))
-        self._hints = HintStream(self._http, self._timeout, self._told)
+        self._hints = HintStream(self._http, self._timeout, self._deliver)
 
     def __repr__(self) -> str:
         return f"<HttpStore {self._address}>"
@@ -49,15 +49,15 @@ class HttpStore:
     def listen(self, on_hint: OnHint) -> None:
         self._on_hint = on_hint
 
-    def _told(self, key: str) -> None:
+    def _deliver(self, key: str) -> None:
         self._on_hint(key)
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
         check_ops(ops)
-        heard_as = self._hints.name or (self._hints.prepare() if waits(ops) else "")
+        listens_as = self._hints.name or (self._hints.prepare() if waits(ops) else "")
         replies: list[Reply | StoreError] = []
-        for said in portions(ops, self.client, heard_as):
+        for said in portions(ops, self.client, listens_as):
             try:
                 replies += codec.decode(self._ask("POST", "/v1/ops", content=said.body), said)
             except StoreUnavailable as error:
@@ -98,7 +98,7 @@ class HttpStore:
         self._start_anew()
 
     def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._closed = True
         self._hints.close()
         self._http.close()

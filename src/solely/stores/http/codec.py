@@ -163,7 +163,7 @@ class Said(NamedTuple):
     body: bytes
 
 
-# What a failed op is told as, and what the other end makes of that. The first that fits.
+# How a failed op is reported, and which error the other end raises for it. The first that fits.
 FAILURES: tuple[tuple[type[StoreError], str], ...] = (
     (Unanswered, "unanswered"),
     (StoreUnavailable, "store-away"),
@@ -215,7 +215,7 @@ def _fields(entry: Entry) -> dict[str, Any]:
 
 
 def reply_of(reply: Reply | StoreError, detail: str = "") -> AnyReply:
-    """The reply as it is sent; of a failure, `detail` is what may be told."""
+    """The reply as it is sent; of a failure, `detail` is what may be shown."""
     if isinstance(reply, Entry):
         return entry_reply(reply)
     if isinstance(reply, bool):

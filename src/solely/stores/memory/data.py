@@ -27,7 +27,7 @@ DEFAULT_MAX_SIZE = 10_000
 
 
 class Memory:
-    """The data and the mutex. Performs a batch of ops atomically and tells the clients that wait."""
+    """The data and the mutex. Performs a batch of ops atomically and notifies the clients that wait."""
 
     def __init__(self, *, clock: Clock | None = None, max_size: int = DEFAULT_MAX_SIZE) -> None:
         self.clock = clock
@@ -172,17 +172,17 @@ class Memory:
         return t.view(op.key, record, now, op.owner)
 
     def _finish(self, op: op_types.Finish, now: t.Now, hints: list[tuple[str, str]]) -> Entry:
-        record, told = self._get(op.key, now), list[str]()
-        t.finish(record, op, now, told)
+        record, notified = self._get(op.key, now), list[str]()
+        t.finish(record, op, now, notified)
         self._keep(op.key, record, now)
-        hints.extend((client, op.key) for client in told)
+        hints.extend((client, op.key) for client in notified)
         return t.view(op.key, record, now, op.owner, value=True)
 
     def _release(self, op: op_types.Release, now: t.Now, hints: list[tuple[str, str]]) -> Reply:
-        record, told = self._get(op.key, now), list[str]()
-        outcome = t.release(record, op, now, told, lambda: self._born)
+        record, notified = self._get(op.key, now), list[str]()
+        outcome = t.release(record, op, now, notified, lambda: self._born)
         self._keep(op.key, record, now)
-        hints.extend((client, op.key) for client in told)
+        hints.extend((client, op.key) for client in notified)
         return outcome
 
     def _mark(self, op: op_types.Mark, now: t.Now, hints: list[tuple[str, str]]) -> bool:
@@ -195,13 +195,13 @@ class Memory:
         return t.view(op.key, self._records.get(op.key), now, value=True)
 
     def _clear(self, op: op_types.Clear, now: t.Now, hints: list[tuple[str, str]]) -> bool:
-        record, told = self._get(op.key, now), list[str]()
+        record, notified = self._get(op.key, now), list[str]()
         was_item = record.is_item
-        cleared = t.clear(record, op, now, told)
+        cleared = t.clear(record, op, now, notified)
         self._keep(op.key, record, now)
         if was_item and not record.is_item:
             self._drop_item(op.key)
-        hints.extend((client, op.key) for client in told)
+        hints.extend((client, op.key) for client in notified)
         return cleared
 
     def _advance(self, op: op_types.Advance, now: t.Now, hints: list[tuple[str, str]]) -> Entry:

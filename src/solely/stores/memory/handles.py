@@ -15,7 +15,7 @@ from .data import Memory
 
 
 class _Handle:
-    """One client's view of a Memory: its name in the queues, and its ear."""
+    """One client's view of a Memory: its name in the queues, and its listener."""
 
     polls = False
     max_limit = MAX_LIMIT

@@ -1,4 +1,4 @@
-"""The asyncio face: performs the commands of a batch side by side, on pymongo's own AsyncMongoClient.
+"""Asyncio: performs the commands of a batch side by side, on pymongo's own AsyncMongoClient.
 
 Nobody's cancellation stops a batch: it runs in a task that is kept until it ends.
 """
@@ -29,7 +29,7 @@ from .listener import FAILURES, AsyncMongoSubscription
 from .pool import AsyncSteadyPool
 from .quick import Command
 from .settings import CODEC, MongoSettings
-from .transactions import InTransaction, repeatable
+from .within import InTransaction, repeatable
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ class AsyncMongoStore:
         return await self._kept(self._drive(queries.check(self._commands, self._settings)))
 
     async def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._closed = True
         await self._listener.close()
         for task in self._tasks:

@@ -48,7 +48,7 @@ CommandResult = dict[str, Any] | PyMongoError | BSONError
 CommandSteps = Generator[list[Command], list[CommandResult], T]
 
 MAX_LIMIT = 1_000  # hits in one document, which is rewritten with each: 60 KiB. A higher limit is a task for a counter
-MOST_RACES = 5  # times that others can make, and the broom remove, a document between two looks: once is rare
+MOST_RACES = 5  # times that others can make, and the TTL index remove, a document between two looks: once is rare
 MAX_COMMAND = 8 * 1024 * 1024  # bytes: half of what MongoDB takes as one command
 WHOLE_BATCH = 4 * 1024 * 1024  # bytes of values: a find that answers less was not cut off at 16 MiB by the server
 

@@ -1,4 +1,4 @@
-"""The blocking face: performs the commands of a batch in the caller's thread, on pymongo's MongoClient."""
+"""Blocking: performs the commands of a batch in the caller's thread, on pymongo's MongoClient."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .listener import FAILURES, MongoSubscription
 from .pool import SteadyPool
 from .quick import Command
 from .settings import CODEC, MongoSettings
-from .transactions import InTransaction, repeatable
+from .within import InTransaction, repeatable
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class MongoStore:
         return self._drive(queries.check(self._commands, self._settings))
 
     def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._closed = True
         self._listener.close(wait=False)  # it reads on until the server answers, or its client is closed
         if self._opened is not None:

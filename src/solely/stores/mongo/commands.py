@@ -36,7 +36,7 @@ class Commands:
         wait = max(1, round(timeout * 1_000))  # ms; the server gives up when nobody waits for its answer any more
         # What is answered survives the loss of any minority of the servers, and a power cut on all of them.
         self._writing: Command = {"writeConcern": {"w": "majority", "j": True, "wtimeout": wait}, "maxTimeMS": wait}
-        # Never shows what a failover may take back. A primary that was deposed and has not heard of it yet may still
+        # Never shows what a failover may take back. A primary that was deposed and does not know it yet may still
         # show an older state for a moment: Read is for looking, and only ops that write decide.
         self._reading: Command = {"readConcern": {"level": "majority"}, "maxTimeMS": wait}
 
@@ -143,7 +143,7 @@ class Commands:
     # -- what is there besides documents
 
     def indexes(self) -> Command:
-        """Creates what is not there yet: the broom, and two ways to look into a queue."""
+        """Creates what is missing: the TTL index, and two for queues."""
         items = {"partialFilterExpression": {"queue": {"$gt": ""}}}
         purge, queue, taken = INDEXES
         return {

@@ -1,10 +1,10 @@
 """What update pipelines are made of: what a document is now, parts of a change, the first and the last stages.
 
 An op that changes nothing leaves the document byte for byte as it was, and then the server writes nothing. Beside the
-fields of a StoredRecord a document has: `born`, when it was made; `forget`, from when on it answers nothing more; `purge`,
-when the TTL index may remove it; `notified`, which op notified which waiting clients; `seen_by`, the last that saw a mark
-in a transaction; a watermark's `height`; and, if it is a queue item, its `queue`, `available` (since when), `pushed` and
-`serial` (its turn), and `pusher` (which op pushed it).
+fields of a StoredRecord a document has: `born`, when it was made; `forget`, from when on it is treated as absent;
+`purge`, when the TTL index may remove it; `notified`, which op notified which waiting clients; `seen_by`, the last that
+saw a mark in a transaction; a watermark's `height`; and, if it is a queue item, its `queue`, `available` (since when),
+`pushed` and `serial` (its turn), and `pusher` (which op pushed it).
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ LET_GO: dict[str, Expression] = {
 NO_VALUE: dict[str, Expression] = {"value": None, "queue": None}
 NO_OFFER: dict[str, Expression] = {"offered": None, "opens": 0}
 
-# Offers a key that was just let go to the first waiter, and tells only that one.
+# Offers a key that was just released to the first waiter, and notifies only that one.
 OFFERED: dict[str, Expression] = {
     "offered": {"$ifNull": [{"$first": "$waiters"}, None]},
     "opens": either(_HAS_WAITERS, {"$add": ["$$now", _OFFER]}, 0),

@@ -92,14 +92,14 @@ def _renew() -> Pipeline:
 
 
 def _finish() -> Pipeline:
-    """Finishes the hold if this owner is its last, even after its time ran out; tells all waiters."""
+    """Finishes the hold if this owner is its last, even after its time ran out; notifies all waiters."""
     until = {"$add": ["$$now", "$$keep"]}
     done = changed(state=State.DONE.value, value="$$value", delay=0, until=until, queue=None, **ALL_NOTIFIED)
     return [become((every(HELD, MINE, {"$lt": ["$$now", "$forget"]}), done)), *KEEP]
 
 
 def _release() -> Pipeline:
-    """Lets go of the hold, the place in the queue, or the mark of this owner; changes nothing when repeated."""
+    """Releases the hold, the place in the queue, or the mark of this owner; changes nothing when repeated."""
     mine, over = every(HELD, MINE), {"$gte": ["$$now", "$until"]}
     opens = either(over, {"$add": ["$until", "$delay"]}, {"$add": ["$$now", "$$delay"]})
     kept = {"$add": ["$$now", either(over, REMEMBERED_US, "$$keep")]}
@@ -193,7 +193,7 @@ def _unhit() -> Pipeline:
 
 
 def _push() -> Pipeline:
-    """Makes the document a queue item unless it is one. `pusher` tells afterwards whose push it was."""
+    """Makes the document a queue item unless it is one. `pusher` shows afterwards whose push it was."""
     item = changed(
         **LET_GO,
         value="$$value",

@@ -55,7 +55,7 @@ class Plan(NamedTuple):
     fields: dict[str, Any] = _ENTRY  # what the reply needs
     upsert: bool = False
     before: bool = False  # the reply is read from the document as it was before, which only findAndModify can show
-    named: bool = False  # leaves its name in the document, because it tells others or must be known again
+    named: bool = False  # leaves its name in the document, because it notifies others or must be known again
 
 
 def us(seconds: float) -> Int64:

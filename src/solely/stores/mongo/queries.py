@@ -42,7 +42,7 @@ def scan(commands: Commands, server: str, prefix: str, after: str, limit: int) -
 
 
 def prepare(commands: Commands, server: str) -> CommandSteps[None]:
-    """Creates the indexes that are missing. A user who may not is warned: they are a broom and a short cut."""
+    """Creates the indexes that are missing. A user who may not do that is warned: the indexes only save space and time."""
     try:
         yield from _ask(server, commands.indexes())
     except StoreUnavailable as error:
@@ -95,12 +95,14 @@ def _version(server: str, version: list[int], took: float) -> Finding:
 
 def _members(server: str, hello: dict[str, Any]) -> Finding:
     if hello.get("msg") == "isdbgrid":
-        return Finding("ok", server, "a sharded cluster, which tells waiters by change streams")
+        return Finding("ok", server, "a sharded cluster, which notifies waiters through change streams")
     if "setName" not in hello:
         text = "stands alone: no failover, no transactions, and waiters poll; make it a replica set, even of one"
         return Finding("warning", server, text)
     hosts = len(hello.get("hosts", ()))
-    return Finding("ok", server, f"replica set {hello['setName']} of {hosts}, which tells waiters by change streams")
+    return Finding(
+        "ok", server, f"replica set {hello['setName']} of {hosts}, which notifies waiters through change streams"
+    )
 
 
 def _clock(server: str, skew: float) -> Finding:

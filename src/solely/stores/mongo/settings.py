@@ -1,4 +1,4 @@
-"""What a mongodb:// URL tells: where, which database and collection; everything else in it is pymongo's."""
+"""What a mongodb:// URL says: where, which database and collection; everything else in it is pymongo's."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class MongoSettings(NamedTuple):
 
 
 def parse(url: str) -> MongoSettings:
-    """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
+    """The settings in the URL; InvalidInput, which names the invalid part, if it has one."""
     parts = split_url(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
     rest = "&".join(f"{quote(name)}={quote(value)}" for name, value in options if name != "namespace")
@@ -89,4 +89,4 @@ def _validate(url: str, login: str) -> None:
         text = str(error)
         if any(part and part in text for part in (login, *login.split(":"), *map(unquote, login.split(":")))):
             text = "the login is not as it must be; escape what is not a letter or digit, as %40 for @"
-        raise InvalidInput(f"the mongodb:// URL cannot be: {text}") from None
+        raise InvalidInput(f"the mongodb:// URL is invalid: {text}") from None

@@ -2,8 +2,8 @@
 
 One function per op, and one for a batch, decides and writes on the server's clock under advisory locks that end with
 their transaction; leases are rows, so poolers are safe. Read in this order: migrations/, codec.py, batch.py,
-connection.py, blocking.py, aio.py. Everything is committed as the server's synchronous_commit says, leases too; but a plain
-release does not wait for the disk: after a crash the key may be held until its ttl.
+connection.py, blocking.py, aio.py. Everything is committed as the server's synchronous_commit says, leases too; but a
+plain release does not wait for the disk: after a crash the key may be held until its ttl.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = ["PostgresTransaction", "migrate", "open_async", "open_blocking"]
 
 
 def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> PostgresStore:
-    """A blocking store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
+    """A blocking store; nothing is connected before the first op. An invalid URL raises InvalidInput."""
     return PostgresStore(parse(url), clock=clock, timeout=timeout)
 
 
 def open_async(url: str, *, clock: Clock | None, timeout: float) -> AsyncPostgresStore:
-    """An asyncio store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
+    """An asyncio store; nothing is connected before the first op. An invalid URL raises InvalidInput."""
     return AsyncPostgresStore(parse(url), clock=clock, timeout=timeout)
 
 
 def migrate(url: str) -> int:
-    """Brings the schema that the URL names up to date and answers its version; a StoreError if that cannot be done."""
+    """Brings the schema that the URL names up to date and returns its version; raises StoreError if that fails."""
     return _migrate(parse(url))

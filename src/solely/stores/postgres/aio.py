@@ -1,4 +1,4 @@
-"""The asyncio face: batches go out on a few connections, and what waits while all are busy goes out together.
+"""Asyncio: batches go out on a few connections, and what waits while all are busy goes out together.
 
 Nobody's cancellation stops a batch: its answer is read whoever still waits for it, and then the connection is given
 to the next. So the ops of many tasks share a round trip and a commit.
@@ -124,7 +124,7 @@ class AsyncPostgresStore:
         return health.findings(self._settings, row, took=time.monotonic() - sent)
 
     async def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._pool.closed = True
         await self._listener.close()
         for task in list(self._tasks):

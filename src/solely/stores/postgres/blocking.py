@@ -1,4 +1,4 @@
-"""The blocking face: a thread takes a connection, sends, reads the answer itself, and gives the connection back.
+"""Blocking: a thread takes a connection, sends, reads the answer itself, and gives the connection back.
 
 No lock is held while a thread waits for the server. A connection whose conversation was broken off in the middle, for
 whatever reason, is closed: it would give a stranger's answer to the next one.
@@ -91,7 +91,7 @@ class PostgresStore:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
         check_ops(ops)
         if not self._listener.ready and not self.polls and waits(ops):
-            self._converse(lambda connection: None)  # tells soon if the server is away
+            self._converse(lambda connection: None)  # fails soon if the server is unreachable
             self._listener.prepare()
         if len(ops) == 1:
             replies: Answers = [self._alone(ops[0])]
@@ -120,13 +120,13 @@ class PostgresStore:
         return health.findings(self._settings, row, took=time.monotonic() - sent)
 
     def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._closed = True
         self._listener.close()
         self._forget()
 
     def forked(self) -> None:
-        """In the child: new connections and a new name; the parent's are let go of without a word to the server."""
+        """In the child: new connections and a new name; the parent's sockets are closed and nothing is sent on them."""
         on_hint = self._listener.on_hint
         for connection in self._drained():
             connection.abandon()

@@ -32,7 +32,7 @@ class _Failed(Exception):
 
 
 def connect_any(conninfo: str, address: str, timeout: float) -> Any:
-    """A libpq connection to the first address that takes us; else a StoreError that tells what each of them said."""
+    """A libpq connection to the first address that takes us; else a StoreError with the reason of each."""
     ends = time.monotonic() + timeout
     todo = candidates(conninfo)[::-1]
     reasons: list[str] = []
@@ -51,7 +51,7 @@ def connect_any(conninfo: str, address: str, timeout: float) -> Any:
 
 
 def candidates(conninfo: str) -> list[Candidate]:
-    """The hosts in the order in which they are tried. What names none, or cannot be, is left to libpq as it is."""
+    """The hosts in the order in which they are tried. What names none, or is invalid, is left to libpq as it is."""
     given = conninfo_to_dict(conninfo)
     known = {**given, **{name: value for name, value in _defaults(given).items() if name in _DECISIVE}}
     lists = {name: str(known[name]).split(",") for name in ("host", "hostaddr", "port") if known.get(name)}

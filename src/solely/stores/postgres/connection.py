@@ -160,11 +160,11 @@ class PostgresConnection:
         shut(self.made)
 
     def close(self) -> None:
-        """Ends the connection with a word to the server."""
+        """Ends the connection, and says so to the server."""
         self.made.finish()
 
     def abandon(self) -> None:
-        """In the child after a fork: lets go of the socket without a word to the server, which is the parent's."""
+        """In the child after a fork: closes the socket and sends nothing, since the connection is the parent's."""
         abandon(self.made)
 
 

@@ -1,4 +1,4 @@
-"""What a server tells about itself: what should its owner know?"""
+"""What a server reports about itself: what should its owner know?"""
 
 from __future__ import annotations
 

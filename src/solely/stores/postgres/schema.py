@@ -1,4 +1,4 @@
-"""Brings the schema up to date, and looks at each new connection before it is used."""
+"""Brings the schema up to date, and checks each new connection before it is used."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def migrate(settings: PostgresSettings, to: int = NEWEST) -> int:
 
 
 class Connector:
-    """Lets a connection in: to a primary whose schema is up to date."""
+    """Makes connections to a primary whose schema is up to date."""
 
     def __init__(self, settings: PostgresSettings) -> None:
         self._settings = settings
@@ -79,8 +79,8 @@ class Connector:
     def _check_server(self, connection: PostgresConnection) -> tuple[str, int]:
         """The server's life and the schema's version, 0 if there is none."""
         row = connection.ask(self._settings.queries["server_state"])
-        told = (row.get_value(0, column).decode() for column in range(row.nfields))
-        recovering, read_only, life, migrations, isolation, encoding = told
+        state = (row.get_value(0, column).decode() for column in range(row.nfields))
+        recovering, read_only, life, migrations, isolation, encoding = state
         if recovering == "true":
             raise NotPrimary(f"{self._settings} is a replica instead of the primary: it cannot write")
         if read_only == "on":
@@ -114,10 +114,10 @@ class Connector:
 
 
 class SchemaCheck(threading.Thread):
-    """Looks at the server on a connection of its own, which brings the schema up to date. Keeps no process alive."""
+    """Checks the server on a connection of its own, which brings the schema up to date. Keeps no process alive."""
 
     def __init__(self, connector: Connector) -> None:
-        super().__init__(name="solely-looking", daemon=True)
+        super().__init__(name="solely-schema-check", daemon=True)
         self._connector = connector
         self.error: Exception | None = None
 

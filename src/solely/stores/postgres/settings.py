@@ -62,7 +62,7 @@ class PostgresSettings:
 
 
 def parse(url: str) -> PostgresSettings:
-    """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
+    """The settings in the URL; InvalidInput, which names the invalid part, if it has one."""
     parts = split_url(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
     ours = {name: value for name, value in options if name in _OURS}
@@ -72,7 +72,7 @@ def parse(url: str) -> PostgresSettings:
     try:
         given = conninfo_to_dict(parts._replace(query=theirs).geturl())
     except psycopg.ProgrammingError as error:
-        raise InvalidInput(f"the {parts.scheme}:// URL cannot be: {_without_secrets(error, parts.netloc)}") from None
+        raise InvalidInput(f"the {parts.scheme}:// URL is invalid: {_without_secrets(error, parts.netloc)}") from None
     if "application_name" not in given:
         given["fallback_application_name"] = "solely"
     given["client_encoding"] = "UTF8"

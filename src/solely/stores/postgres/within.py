@@ -112,21 +112,21 @@ class PostgresTransaction:
         """Makes sure that the connection leads to the store's database, and that the schema there is up to date.
 
         Yields statements for the caller's connection, and is sent their rows; None at the end. A look on a connection
-        of our own is only yielded if nothing else can tell: behind a pooler the caller's transaction holds one of a
+        of our own is only yielded if nothing else is known: behind a pooler the caller's transaction holds one of a
         few places, and the look would wait for another one, which a caller may hold who waits as we do.
         """
         queries, is_here = self._settings.queries, leads_to(self._settings.conninfo, connection.info)
         if not self._connector.life and not (is_here and (yield queries["find_migrations"]) is not None):
-            yield self._look  # before the greeting: the caller's connection would remember that there is no schema
-        greeting = yield queries["server_state"]
-        if greeting is not None and not self._knows(greeting):
-            migrated = (yield queries["migrated"]) if is_here and greeting[_MIGRATIONS] else None
+            yield self._look  # before that: the caller's connection would remember that there is no schema
+        state = yield queries["server_state"]
+        if state is not None and not self._knows(state):
+            migrated = (yield queries["migrated"]) if is_here and state[_MIGRATIONS] else None
             if migrated is not None and int(migrated[0]) >= NEWEST:
-                self._connector.life = greeting[_LIFE]
+                self._connector.life = state[_LIFE]
             else:
                 yield self._look
-        if not self._knows(greeting):
-            if is_here or (greeting and not greeting[_MIGRATIONS] and (yield queries["find_migrations"]) is not None):
+        if not self._knows(state):
+            if is_here or (state and not state[_MIGRATIONS] and (yield queries["find_migrations"]) is not None):
                 raise MustRepeat(f"the schema of {self._settings} was made after this transaction began; {RUN_AGAIN}")
             raise InvalidInput(
                 f"the connection given to within() leads to another database than the store, {self._settings}: a mark "
@@ -135,8 +135,8 @@ class PostgresTransaction:
         self._met.add(connection)
         yield None
 
-    def _knows(self, greeting: codec.ReplyRow | None) -> bool:
-        return greeting is not None and greeting[_LIFE] == self._connector.life
+    def _knows(self, state: codec.ReplyRow | None) -> bool:
+        return state is not None and state[_LIFE] == self._connector.life
 
     def _look(self) -> None:
         """Brings the schema up to date and learns which database is the store's, on a connection of our own.

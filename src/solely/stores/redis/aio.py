@@ -1,4 +1,4 @@
-"""The asyncio face: all tasks share one connection per server, and a batch is one write and one future.
+"""Asyncio: all tasks share one connection per server, and a batch is one write and one future.
 
 Nobody's cancellation stops a batch: the answer of a cancelled one is taken out of the line when it comes.
 """
@@ -97,7 +97,7 @@ class AsyncRedisStore:
         return await self._drive(check(await self._all_routes(), self._codec))
 
     async def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._closed = True
         for task in [*self._connecting.values(), *self._tasks]:
             task.cancel()

@@ -105,7 +105,7 @@ class AsyncRedisConnection(asyncio.Protocol):
             try:
                 finish(future, kept, answer)
             except Exception as error:  # noqa: BLE001 - it is out of the line: nobody else would ever finish it
-                fail(future, StoreFailed(f"{self.address} answered what cannot be understood: {error!r}"))
+                fail(future, StoreFailed(f"{self.address} sent an answer that is no reply of ours: {error!r}"))
 
     def _look(self) -> None:
         """Ends the connection if the oldest command is not answered in time; one timer serves all commands."""
@@ -131,7 +131,7 @@ class AsyncRedisConnection(asyncio.Protocol):
             fail(self._waiting.popleft()[0], Unanswered(f"{self.address} did not answer: {reason}"))
 
     async def close(self) -> None:
-        """Ends the connection: with a goodbye, which TLS wants answered, or after the timeout without one."""
+        """Ends the connection: with TLS's closing handshake if the server answers it within the timeout."""
         self._transport.close()
         await asyncio.wait([self.lost], timeout=self._timeout)
         if not self.lost.done():

@@ -1,4 +1,4 @@
-"""A batch that goes out in several calls: by portions on one server, by buckets in a cluster. Pure, for both faces."""
+"""A batch that goes out in several calls: by portions on one server, by buckets in a cluster. Pure, for threads and asyncio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocking face: a thread takes a connection, sends, reads the answer itself, and gives the connection back.
+"""Blocking: a thread takes a connection, sends, reads the answer itself, and gives the connection back.
 
 No lock is held while a thread waits for the server. A connection whose conversation was broken off in the middle, for
 whatever reason, is closed: it would give a stranger's answer to the next one.
@@ -60,7 +60,7 @@ class RedisStore:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
         check_ops(ops)
         if not self._listener.ready and waits(ops):
-            self._give(self._take(self._home()))  # tells soon if the server is away
+            self._give(self._take(self._home()))  # fails soon if the server is unreachable
             self._listener.prepare()
         if len(ops) == 1 and (write := self._quick.get(type(op := ops[0]))) and (command := write(op)):
             routes = self._routes  # the usual case, in as few steps as there can be
@@ -69,7 +69,7 @@ class RedisStore:
                 try:
                     return [DECODE[type(op)](op, answer)]
                 except UNREADABLE:
-                    pass  # told below
+                    pass  # decoded, or reported, below
         elif self._cluster or len(ops) > MAX_BATCH:
             return self._in_parts(ops)
         else:
@@ -97,13 +97,13 @@ class RedisStore:
         return self._drive(check(self._all_routes(), self._codec))
 
     def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._closed = True
         self._listener.close()
         self._forget(self._idle)
 
     def forked(self) -> None:
-        """In the child: new connections and a new name; the parent's are let go of without a word to the server."""
+        """In the child: new connections and a new name; the parent's sockets are closed and nothing is sent on them."""
         idle, on_hint = self._idle, self._listener.on_hint
         self._idle = {}
         self._listener.abandon()

@@ -1,4 +1,4 @@
-"""Ops to commands: pure, the same for threads and asyncio. perform.lua tells the wire form."""
+"""Ops to commands: pure, the same for threads and asyncio. perform.lua describes the wire format."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ class Codec:
         return crc32(name.encode()) % BUCKETS
 
     def wake_channel(self, client: str) -> str:
-        """The channel on which this client is told what may be free now."""
+        """The channel on which this client gets its hints."""
         return f"{self.prefix}wake:{client}"
 
 

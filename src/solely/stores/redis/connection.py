@@ -25,7 +25,7 @@ class RedisConnection:
         made = new_connection(redis.connection, settings, address, timeout, seed=seed)
         try:
             made.connect()
-        except (RedisError, OSError, ValueError) as error:  # ValueError: a host whose name cannot be
+        except (RedisError, OSError, ValueError) as error:  # ValueError: an invalid host name
             raise refused(address, error) from None
         self._socket: socket.socket = made._sock
         made._sock = None  # ours from now on: its object would shut it down
@@ -34,9 +34,9 @@ class RedisConnection:
         # Looked up once, since every call of a store needs all of them.
         self._sendall, self._receive = self._socket.sendall, self._socket.recv_into
         self._feed, self._next = self._reader.feed, self._reader.gets
-        self.be_patient(timeout)
+        self.set_timeout(timeout)
 
-    def be_patient(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         """How long to wait for the server from now on."""
         if type(self._socket) is not socket.socket:  # TLS keeps its own time
             self._socket.settimeout(seconds)
@@ -93,5 +93,5 @@ class RedisConnection:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Lets go of the socket, without a word to the server: a forked child may do it too."""
+        """Closes the socket and sends nothing: a forked child may do it too."""
         self._socket.close()

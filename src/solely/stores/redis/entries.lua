@@ -13,8 +13,8 @@ local function next_fence()
   return fence
 end
 
--- True unless it is certain that nobody heard it.
-local function tell(client, name)
+-- True unless it is certain that nobody received it.
+local function notify(client, name)
   local channel = string.gsub(base, '{b%d+}$', '') .. 'wake:' .. client
   return redis.call('PUBLISH', channel, string.sub(name, #base + 1)) > 0 or not skips
 end
@@ -23,7 +23,7 @@ local function offer(r, name)
   r.offered, r.opens = false, 0
   while #r.waiters > 0 and not r.offered do
     local waiter = table.remove(r.waiters, 1)
-    if tell(waiter[1], name) then r.offered, r.opens = waiter, now + OFFER end
+    if notify(waiter[1], name) then r.offered, r.opens = waiter, now + OFFER end
   end
 end
 
@@ -95,7 +95,7 @@ function ops.finish(name, owner, value, keep)
     local waiters = r.waiters
     r.waiters = {}
     save(name, r)
-    for _, waiter in ipairs(waiters) do tell(waiter[1], name) end
+    for _, waiter in ipairs(waiters) do notify(waiter[1], name) end
   end
   return view(r, owner, true)
 end

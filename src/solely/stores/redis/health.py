@@ -1,4 +1,4 @@
-"""What a server tells about itself: may it be used, and what should its owner know?"""
+"""What a server reports about itself: may it be used, and what should its owner know?"""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def findings(address: ServerAddress, info: Info, clock: Any, fence: int, *, loca
     version = info.get("valkey_version") or info.get("redis_version", "of unknown version")
     found = [Finding("ok", at, f"{product} {version} answers in {took * 1000:.2f} ms")]
     if isinstance(clock, ReplyError):
-        found.append(Finding("warning", at, f"the clock cannot be asked: {clock}"))
+        found.append(Finding("warning", at, f"the clock is not readable: {clock}"))
     else:
         found += _clock_findings(at, int(clock[0]) + int(clock[1]) / 1_000_000, fence / 1_000_000, local)
     if info:

@@ -53,7 +53,7 @@ class RedisSubscription:
     def _wait(self, seconds: float) -> None:
         if seconds != self._waits:
             self._waits = seconds
-            self.connection.be_patient(seconds)
+            self.connection.set_timeout(seconds)
 
     def interrupt(self) -> None:
         self.connection.shut()

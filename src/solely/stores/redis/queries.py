@@ -1,7 +1,7 @@
-"""What is asked outside of batches, as generators without I/O: they yield questions and get the answers.
+"""Queries outside of batches, as generators without I/O: they yield queries and get the answers.
 
 The blocking and the asyncio store each perform them in their own way. An answer that is an error of the server comes as
-the ReplyError itself; a server that cannot be reached is thrown in as StoreUnavailable.
+the ReplyError itself; an unreachable server is thrown in as StoreUnavailable.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Query(NamedTuple):
 
 
 def find_routes(settings: RedisSettings, known: set[ServerAddress]) -> Generator[Query, Any, Routes]:
-    """Who serves which bucket now; StoreUnavailable with every reason if nobody can tell."""
+    """Who serves which bucket now; StoreUnavailable with every reason if no server knows."""
     if not (settings.sentinel or settings.cluster):
         return [settings.seeds[0]]
     reasons = []

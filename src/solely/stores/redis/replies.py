@@ -1,4 +1,4 @@
-"""Answers of the script to replies: pure, the same for threads and asyncio. perform.lua tells the wire form."""
+"""Answers of the script to replies: pure, the same for threads and asyncio. perform.lua describes the wire format."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def decode(ops: Sequence[Op], raw: Any, failures: list[StoreError]) -> Answers:
         try:
             return [DECODE[type(ops[0])](ops[0], raw[0])]
         except UNREADABLE:
-            pass  # told below
+            pass  # decoded, or reported, below
     answers: Answers = []
     for part in raw:  # one per op, but one per run of Marks
         op = ops[len(answers)]
@@ -138,7 +138,7 @@ def _not_ours(key: str, why: Exception) -> StoreError:
 
 
 def _add_marks(ops: Sequence[Op], part: Any, answers: Answers, failures: list[StoreError]) -> None:
-    """The answers to one run of Marks: told in one string, or one by one if some failed, or in one error."""
+    """The answers to one run of Marks: in one string, or one by one if some failed, or in one error."""
     if type(part) is bytes:
         answers += [_FIRST[digit] for digit in part]
         return

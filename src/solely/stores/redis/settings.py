@@ -69,7 +69,7 @@ class RedisSettings:
 
 
 def parse(url: str) -> RedisSettings:
-    """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
+    """The settings in the URL; InvalidInput, which names the invalid part, if it has one."""
     parts = split_url(url)
     given = _options(parts)
     _check_tls(given)
@@ -114,7 +114,7 @@ def _options(parts: SplitResult) -> dict[str, Any]:
         try:
             options[name] = _PARSERS.get(name, str)(text)
         except ValueError:
-            raise InvalidInput(f"the option {name} of the {parts.scheme}:// URL has a value that cannot be") from None
+            raise InvalidInput(f"the option {name} of the {parts.scheme}:// URL has an invalid value") from None
     return options
 
 

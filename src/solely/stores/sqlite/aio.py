@@ -1,4 +1,4 @@
-"""The asyncio face: a thread of its own for ops, and one for lists, which so never hold up a renewal."""
+"""Asyncio: a thread of its own for ops, and one for lists, which so never hold up a renewal."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class AsyncSqliteStore:
         self._start_anew()
 
     def _start_anew(self) -> None:
-        # Each is started, with its session, by the first call that needs it, and not in forked(): there the locks of the
-        # shared file may be held.
+        # Each is started, with its session, by the first call that needs it, and not in forked(): the locks of the
+        # shared file may be held there.
         self._ops: Worker | None = None
         self._lists: Worker | None = None
 

@@ -1,4 +1,4 @@
-"""The blocking face: works in the caller's thread, on a connection that no other thread uses meanwhile."""
+"""Blocking: works in the caller's thread, on a connection that no other thread uses meanwhile."""
 
 from __future__ import annotations
 

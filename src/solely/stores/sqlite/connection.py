@@ -32,7 +32,7 @@ def connect(path: str, shared: bool, readings: Readings, timeout: float) -> tupl
     if os.path.isdir(path):
         raise StoreMisconfigured(f"the SQLite store {path} is a folder; give the path of a file")
     if not os.path.isdir(os.path.dirname(path)):
-        raise StoreMisconfigured(f"the SQLite store {path} cannot be made: its folder does not exist; create it")
+        raise StoreMisconfigured(f"the SQLite store {path} has no folder; create it")
     connection = sqlite3.connect(
         path, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=64
     )  # isolation_level: we begin and commit; check_same_thread: a session is used by one thread at a time, not by one
@@ -48,7 +48,7 @@ def connect(path: str, shared: bool, readings: Readings, timeout: float) -> tupl
 
 
 def file_at(path: str) -> tuple[int, int] | None:
-    """Which file is at the path now; None if none is, or it cannot be told. One that is open is never mistaken for it.
+    """Which file is at the path now; None if there is none, or that is unknown. One that is open is never mistaken for it.
 
     The file is not opened for this: to close it again would drop the locks that SQLite has on it.
     """

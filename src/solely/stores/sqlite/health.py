@@ -102,7 +102,7 @@ def _file_system(path: str) -> Finding:
 
 
 def file_system(path: str, mounts: str = "/proc/self/mounts") -> str:
-    """The kind of file system that holds this path; "" where that cannot be told."""
+    """The kind of file system that holds this path; "" where that is unknown."""
     try:
         with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:
             fields = [line.split() for line in lines]

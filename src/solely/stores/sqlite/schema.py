@@ -1,4 +1,4 @@
-"""Whose file it is, and our tables in it: made once, and told of each new boot. Every function works on a connection
+"""Whose file it is, and our tables in it: made once, and updated at each new boot. Every function works on a connection
 that is given, be it our own or, inside a transaction, the caller's; none begins or ends a transaction."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def create(execute: Execute, readings: Readings, shared: bool) -> None:
 
 
 def known_base(execute: Execute, readings: Readings) -> int | None:
-    """The base of this boot's fences; None if the file has not been told of this boot."""
+    """The base of this boot's fences; None if the file does not know this boot."""
     boot_id, base, _, _ = execute(SQL["meta"]).fetchone()
     return int(base) if boot_id == readings.boot_id else None
 

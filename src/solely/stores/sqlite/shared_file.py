@@ -67,8 +67,8 @@ class SharedFile:
         with suppress(RuntimeError):  # it has not
             self.writing.release()
 
-    def tell(self, client: str, key: str) -> None:
-        """Hints to a client of this process; clients of others look for themselves."""
+    def notify(self, client: str, key: str) -> None:
+        """Gives a hint to a client of this process; clients of other processes poll."""
         listener = self.listeners.get(client)
         if listener is not None:
             listener(key)

@@ -123,21 +123,21 @@ def _renew(rows: RowView, op: Renew) -> Entry:
 
 
 def _finish(rows: RowView, op: Finish) -> Entry:
-    (row, record), told = rows.load(op.key), list[str]()
-    t.finish(record, op, rows.now, told)
+    (row, record), notified = rows.load(op.key), list[str]()
+    t.finish(record, op, rows.now, notified)
     rows.save(op.key, row, record)
-    rows.hints.extend((client, op.key) for client in told)
+    rows.hints.extend((client, op.key) for client in notified)
     return t.view(op.key, record, rows.now, op.owner, value=True)
 
 
 def _release(rows: RowView, op: Release) -> Released:
-    (row, record), told = rows.load(op.key), list[str]()
+    (row, record), notified = rows.load(op.key), list[str]()
     was_done = record.state is State.DONE
-    outcome = t.release(record, op, rows.now, told, rows.oldest_hold)
+    outcome = t.release(record, op, rows.now, notified, rows.oldest_hold)
     if was_done and record.state is not State.DONE and not rows.durable:
         raise MustSurvive
     rows.save(op.key, row, record)
-    rows.hints.extend((client, op.key) for client in told)
+    rows.hints.extend((client, op.key) for client in notified)
     return outcome
 
 
@@ -153,10 +153,10 @@ def _read(rows: RowView, op: Read) -> Entry:
 
 
 def _clear(rows: RowView, op: Clear) -> bool:
-    (row, record), told = rows.load(op.key), list[str]()
-    cleared = t.clear(record, op, rows.now, told)
+    (row, record), notified = rows.load(op.key), list[str]()
+    cleared = t.clear(record, op, rows.now, notified)
     rows.save(op.key, row, record)
-    rows.hints.extend((client, op.key) for client in told)
+    rows.hints.extend((client, op.key) for client in notified)
     return cleared
 
 

@@ -1,4 +1,4 @@
-"""The broom: forgets rows that change no answer any more, a few at a time. Never needed for a right answer."""
+"""The sweep: deletes rows that change no answer any more, a few at a time. Never needed for a right answer."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ CREATE FUNCTION {over}(r {entries}, moment bigint) RETURNS boolean LANGUAGE sql 
 $$;
 
 -- True if a row with this key, which is locked, may be inserted: whoever would be refused takes no fence, and so writes
--- nothing. Above READ COMMITTED the snapshot may be older than the lock, and only the insert itself can tell.
+-- nothing. Above READ COMMITTED the snapshot may be older than the lock, and only the insert itself shows it.
 CREATE FUNCTION {absent}(k text) RETURNS boolean LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     RETURN current_setting('transaction_isolation') <> 'read committed'
