@@ -49,7 +49,7 @@ def get_then_set() -> Planted:
     def acquire(self: Memory, op: Acquire, now: t.Now, hints: list[tuple[str, str]]) -> Entry:
         record = self._records.get(op.key)
         if record is not None and record.state is State.HELD and now.wall - record.fence < 5_000:
-            t._let_go(record)
+            t._set_free(record)
         return right(self, op, now, hints)
 
     return patch.object(Memory, "_acquire", acquire)
@@ -221,7 +221,7 @@ def repeat_is_granted_anew() -> Planted:
 
     def acquire(record: t.StoredRecord, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
         if record.state is State.HELD and record.owner == op.owner:
-            t._let_go(record)
+            t._set_free(record)
         right(record, op, now, next_fence)
 
     return patch.object(t, "acquire", acquire)
@@ -264,7 +264,7 @@ def check_then_insert_mark() -> Planted:
 
     def mark(record: t.StoredRecord, op: Mark, now: t.Now, next_fence: Callable[[], int]) -> bool:
         if record.state is State.DONE and now.wall - record.fence < 5_000:
-            t._let_go(record)
+            t._set_free(record)
         return right(record, op, now, next_fence)
 
     return patch.object(t, "mark", mark)

@@ -441,8 +441,8 @@ def test_table_and_schema_are_the_users_choice(server: Postgres) -> None:
 
 @pytest.mark.parametrize(
     "option",
-    ["namespace=a;b", "solely_schema=a", "solely_table=", 'solely_table="x"', "migrate=maybe", "pgbouncer=perhaps", "nonsense=1",
-     "solely_table=" + "t" * 41],
+    ["namespace=a;b", "solely_schema=a", "solely_table=", 'solely_table="x"', "migrate=maybe", "pgbouncer=perhaps",
+     "nonsense=1", "solely_table=" + "t" * 41],
 )  # fmt: skip
 def test_an_option_that_cannot_be_is_refused_before_any_connection(option: str) -> None:
     with pytest.raises(InvalidInput) as caught:

@@ -30,7 +30,7 @@ _NAMESPACE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
 
 
 def read_namespace(options: Sequence[tuple[str, str]], default: str = "solely") -> str:
-    """The value of `?namespace=`, by which applications that share a server are kept apart; `default` if it is not given.
+    """The value of `?namespace=`, which keeps apart applications that share a server; `default` if it is not given.
 
     InvalidInput if it is given twice, or if not every store can have it.
     """

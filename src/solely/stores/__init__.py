@@ -23,7 +23,7 @@ Answers = list[Reply | StoreError]  # one per op, in order
 Clock = Callable[[], float]  # seconds; the injected clock of tests
 
 
-SCANS = 2  # scans at a time on an asyncio store: fewer than it has connections, so that they hold up no renewal
+SCANS = 2  # scans at a time on an asyncio store: fewer than it has connections, so that they delay no renewal
 
 
 class NotPrimary(StoreUnavailable):
@@ -34,7 +34,7 @@ class StoreBase(Protocol):
     """What blocking and asyncio stores have in common."""
 
     client: str  # 128 random bits, as hex: this process's name in the queues of entries and its wake-up channel
-    polls: bool  # True if other processes' releases are seen only by asking again
+    polls: bool  # True if other processes' releases are seen only by polling
     max_limit: int  # the largest limit that a Hit may have here
 
     @property

@@ -1,4 +1,4 @@
-"""What stores ask of a batch before they send it."""
+"""What stores check of a batch before they send it."""
 
 from __future__ import annotations
 

@@ -173,13 +173,13 @@ def _offer(record: StoredRecord, now: Now, notified: list[str]) -> None:
         notified.append(record.offered.client)
 
 
-def _let_go(record: StoredRecord) -> None:
+def _set_free(record: StoredRecord) -> None:
     record.state, record.owner, record.until, record.delay = FREE, "", NEVER, 0
     record.fingerprint = record.info = ""
 
 
 def acquire(record: StoredRecord, op: Acquire, now: Now, next_fence: Callable[[], int]) -> None:
-    """Grants the key to op.owner under the next fence; else queues its client and counts the refusal, as asked."""
+    """Grants the key to op.owner under the next fence; else queues its client and counts the refusal, as it says."""
     live = not _over(record, now)
     if _how(record, op.owner, now) or (live and record.owner == op.owner):
         return  # gone for good; or a repeat: still mine, nothing moves
@@ -205,7 +205,7 @@ def acquire(record: StoredRecord, op: Acquire, now: Now, next_fence: Callable[[]
 
 
 def _queue(record: StoredRecord, waiter: QueuedClient) -> None:
-    """A client stands in the queue once; a newer attempt of it keeps its place."""
+    """A client is in the queue once; a newer attempt of it keeps its place."""
     for place, other in enumerate(record.waiters):
         if other.client == waiter.client:
             record.waiters[place] = waiter
@@ -252,12 +252,12 @@ def release(record: StoredRecord, op: Release, now: Now, notified: list[str], bo
             record.opens = now.lease + us(op.delay)
             record.kept = now.lease + us(op.keep)
         closed = record.opens > now.lease
-        _let_go(record)
+        _set_free(record)
         record.value = None
         if not closed:
             _offer(record, now, notified)
     elif record.state is DONE and record.owner == op.owner and record.value is None:
-        _let_go(record)
+        _set_free(record)
     elif record.offered is not None and record.offered.owner == op.owner and now.lease < record.opens:
         _offer(record, now, notified)
     record.waiters = [w for w in record.waiters if w.owner != op.owner]
@@ -271,7 +271,7 @@ def release(record: StoredRecord, op: Release, now: Now, notified: list[str], bo
 
 
 def mark(record: StoredRecord, op: Mark, now: Now, next_fence: Callable[[], int]) -> bool:
-    """Marks a free key, and extends a mark if asked; answers whether op.owner is the one that marked it."""
+    """Marks a free key, and extends a mark if the op says so; returns whether op.owner is the one that marked it."""
     if _how(record, op.owner, now):
         return False
     if record.state is not FREE and not _over(record, now):
@@ -280,7 +280,7 @@ def mark(record: StoredRecord, op: Mark, now: Now, next_fence: Callable[[], int]
         return record.state is DONE and record.owner == op.owner
     if record.state is HELD:
         _displace(record, record.owner, record.fence, Gone.EXPIRED, now)
-    _let_go(record)
+    _set_free(record)
     record.state, record.owner, record.fence = DONE, op.owner, next_fence()
     record.until, record.value = now.wall + us(op.ttl), None
     record.attempts = record.refused = 0
@@ -295,7 +295,7 @@ def clear(record: StoredRecord, op: Clear, now: Now, notified: list[str]) -> boo
     if record.fence != op.fence or not (record.is_item or not _over(record, now)):
         return False
     _displace(record, record.owner, record.fence, Gone.CLEARED, now)
-    _let_go(record)
+    _set_free(record)
     record.value, record.attempts, record.refused, record.kept = None, 0, 0, 0
     _offer(record, now, notified)
     return True
@@ -305,7 +305,7 @@ def advance(record: StoredRecord, op: Advance, next_fence: Callable[[], int]) ->
     """Moves a watermark forward, never back."""
     if record.state is DONE and record.value is not None and record.value >= op.value:
         return
-    _let_go(record)
+    _set_free(record)
     record.state, record.value, record.fence, record.until = DONE, op.value, next_fence(), NEVER
 
 
@@ -313,7 +313,7 @@ def push(record: StoredRecord, op: Push, now: Now, next_fence: Callable[[], int]
     """Makes the record a queue item unless it is one; answers whether it was put in."""
     if record.is_item:
         return False
-    _let_go(record)
+    _set_free(record)
     record.value, record.fence, record.attempts = op.payload, next_fence(), 0
     record.offered, record.opens = None, now.lease + us(op.delay)
     return True

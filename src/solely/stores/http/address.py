@@ -33,7 +33,7 @@ PAGE = 1000  # entries at once: as many as the service gives
 KEPT_ALIVE = 30.0  # seconds that an idle connection is used again: half of what the service keeps it for
 CONNECTIONS = 200  # at once: more threads than that wait for one another
 SILENCE = 20.0  # seconds of silence after which a stream of hints is dead: twice what the service pauses, and some
-TRY_AGAIN = 5.0  # seconds without hints after a stream could not be had: meanwhile waiters ask again, as they can
+TRY_AGAIN = 5.0  # seconds between tries to open a stream of hints; meanwhile waiters poll
 
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 _DENIED = (401, 403, 421)
@@ -84,9 +84,9 @@ def read_url(url: str, clock: Clock | None = None) -> ServiceAddress:
 
 
 def headers(address: ServiceAddress, what: dict[str, Any]) -> dict[str, str]:
-    """What is said about the body, if there is one, and the time on an injected clock."""
-    said = {"content-type": "application/json"} if "content" in what else {}
-    return said if address.clock is None else said | {"solely-now": repr(address.clock())}
+    """The headers: the type of the body, if there is one, and the time on an injected clock."""
+    about_body = {"content-type": "application/json"} if "content" in what else {}
+    return about_body if address.clock is None else about_body | {"solely-now": repr(address.clock())}
 
 
 def _is_here(host: str) -> bool:
@@ -99,10 +99,10 @@ def _is_here(host: str) -> bool:
 # -- ops
 
 
-def portions(ops: Sequence[Op], client: str, listens_as: str) -> list[codec.Said]:
+def portions(ops: Sequence[Op], client: str, listens_as: str) -> list[codec.EncodedOps]:
     """The ops as bodies that the service takes. What `client` waits for, it waits for under the name that it is
     hinted by, if it has one."""
-    found: list[codec.Said] = []
+    found: list[codec.EncodedOps] = []
     batch: list[Op] = []
     size = 0
     for op in ops:
@@ -150,7 +150,7 @@ def body_of(response: httpx2.Response, address: ServiceAddress) -> bytes:
 
 
 def refusal(status: int, kind: str, text: str) -> StoreError:
-    """What it means if the service refuses so. What no problem of ours comes with was said by a proxy in between."""
+    """The error for a refusal of the service; one without a problem type of ours comes from a proxy in between."""
     if kind == "stopping":
         return StoreUnavailable(text)
     if status == 503 or (status in (502, 504) and not kind):

@@ -36,9 +36,9 @@ class AsyncHttpStore:
         self._timeout = timeout
         self._closed = False
         self._on_hint: OnHint | None = None
-        self._start_anew()
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self.client = os.urandom(16).hex()
         self._opened: httpx2.AsyncClient | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -63,14 +63,14 @@ class AsyncHttpStore:
         going: str | None = after
         while going is not None and len(found) < limit:
             asked = {"prefix": prefix, "after": going, "limit": min(PAGE, limit - len(found)), "values": "true"}
-            page, going = codec.decode_page(await self._ask("GET", "/v1/entries", params=asked))
+            page, going = codec.decode_page(await self._request("GET", "/v1/entries", params=asked))
             found += page
         return found
 
     async def check(self) -> list[Finding]:
-        """Reachable, let in, and is the service's own store well? Raises only StoreError."""
+        """Reachable, permitted, and is the service's own store healthy? Raises only StoreError."""
         started = time.perf_counter()
-        version = await self._ask("GET", "/version")
+        version = await self._request("GET", "/version")
         took = time.perf_counter() - started
         return findings(self._address, version, (await self._send("GET", "/readyz")).content, took)
 
@@ -87,7 +87,7 @@ class AsyncHttpStore:
     def forked(self) -> None:
         """In the child: new connections and a new name; the parent's, and its loop's tasks, are left as they are."""
         _parents.append((self._opened, self._tasks, self._hearing, self._preparing))
-        self._start_anew()
+        self._reset()
 
     # -- requests
 
@@ -104,14 +104,14 @@ class AsyncHttpStore:
         if not self._name and waits(ops):
             await self._prepare()
         replies: list[Reply | StoreError] = []
-        for said in portions(ops, self.client, self._name):
+        for encoded in portions(ops, self.client, self._name):
             try:
-                replies += codec.decode(await self._ask("POST", "/v1/ops", content=said.body), said)
+                replies += codec.decode(await self._request("POST", "/v1/ops", content=encoded.body), encoded)
             except StoreUnavailable as error:
                 raise Unanswered(str(error)) if replies else error from None
         return replies
 
-    async def _ask(self, method: str, path: str, **what: Any) -> bytes:
+    async def _request(self, method: str, path: str, **what: Any) -> bytes:
         return body_of(await self._send(method, path, **what), self._address)
 
     async def _send(self, method: str, path: str, **what: Any) -> httpx2.Response:
@@ -147,7 +147,7 @@ class AsyncHttpStore:
                     async for event in httpx2.EventSource(response):
                         self._heard(event)
         except (httpx2.HTTPError, httpx2.SSEError, httpx2.StreamError, StoreUnavailable):
-            pass  # waiters ask again
+            pass  # waiters poll
         finally:
             self._name = ""
             self._prepared()

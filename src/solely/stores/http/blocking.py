@@ -36,9 +36,9 @@ class HttpStore:
         self._timeout = timeout
         self._closed = False
         self._on_hint: OnHint = _nobody
-        self._start_anew()
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self.client = os.urandom(16).hex()
         self._http = httpx2.Client(**self._address.options(self._timeout))
         self._hints = HintStream(self._http, self._timeout, self._deliver)
@@ -57,9 +57,9 @@ class HttpStore:
         check_ops(ops)
         listens_as = self._hints.name or (self._hints.prepare() if waits(ops) else "")
         replies: list[Reply | StoreError] = []
-        for said in portions(ops, self.client, listens_as):
+        for encoded in portions(ops, self.client, listens_as):
             try:
-                replies += codec.decode(self._ask("POST", "/v1/ops", content=said.body), said)
+                replies += codec.decode(self._request("POST", "/v1/ops", content=encoded.body), encoded)
             except StoreUnavailable as error:
                 raise Unanswered(str(error)) if replies else error from None
         return replies
@@ -70,18 +70,18 @@ class HttpStore:
         going: str | None = after
         while going is not None and len(found) < limit:
             asked = {"prefix": prefix, "after": going, "limit": min(PAGE, limit - len(found)), "values": "true"}
-            page, going = codec.decode_page(self._ask("GET", "/v1/entries", params=asked))
+            page, going = codec.decode_page(self._request("GET", "/v1/entries", params=asked))
             found += page
         return found
 
     def check(self) -> list[Finding]:
-        """Reachable, let in, and is the service's own store well? Raises only StoreError."""
+        """Reachable, permitted, and is the service's own store healthy? Raises only StoreError."""
         started = time.perf_counter()
-        version = self._ask("GET", "/version")
+        version = self._request("GET", "/version")
         took = time.perf_counter() - started
         return findings(self._address, version, self._send("GET", "/readyz").content, took)
 
-    def _ask(self, method: str, path: str, **what: Any) -> bytes:
+    def _request(self, method: str, path: str, **what: Any) -> bytes:
         return body_of(self._send(method, path, **what), self._address)
 
     def _send(self, method: str, path: str, **what: Any) -> httpx2.Response:
@@ -95,7 +95,7 @@ class HttpStore:
     def forked(self) -> None:
         """In the child: new connections and a new name; the parent's are left as they are."""
         _parents.append((self._http, self._hints))
-        self._start_anew()
+        self._reset()
 
     def close(self) -> None:
         """Closes all connections; safe to call twice."""
@@ -109,7 +109,7 @@ def _nobody(key: str) -> None:
 
 
 class HintStream:
-    """Hears what is hinted to this client, in a thread, from when somebody first waits until the stream is cut.
+    """Receives the hints to this client, in a thread, from when somebody first waits until the stream ends.
 
     `name` is what the service calls this client while it listens, else "".
     """
@@ -146,7 +146,7 @@ class HintStream:
                     for event in httpx2.EventSource(response):
                         self._heard(event)
         except (httpx2.HTTPError, httpx2.SSEError, httpx2.StreamError, OSError):
-            pass  # waiters ask again
+            pass  # waiters poll
         finally:
             self.name, self._stream = "", None
             self._began.set()
@@ -159,7 +159,7 @@ class HintStream:
             self._began.set()
 
     def close(self) -> None:
-        """Ends the thread: its connection is shut down, since nothing else wakes who reads from it."""
+        """Ends the thread by shutting its connection down, since nothing else wakes its read."""
         self._closed = True
         stream, thread = self._stream, self._thread
         if stream is not None:

@@ -1,4 +1,4 @@
-"""The two faces of a Memory: who a client is in its queues, and how it is asked."""
+"""A Memory for threads and for asyncio: a client's name in its queues, and its methods."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Handle:
 
 
 class MemoryStore(_Handle):
-    """The blocking face of a Memory."""
+    """A Memory, for threads."""
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         return self.memory.perform(ops)
@@ -51,7 +51,7 @@ class MemoryStore(_Handle):
 
 
 class AsyncMemoryStore(_Handle):
-    """The asyncio face of a Memory."""
+    """A Memory, for asyncio."""
 
     portion = MAX_BATCH
 

@@ -37,7 +37,7 @@ _parents: list[object] = []  # what a forked child must not touch, not even by c
 
 
 class AsyncMongoStore:
-    """A store for one event loop, on one collection of a replica set, a cluster or a server that stands alone."""
+    """A store for one event loop, on one collection of a replica set, a cluster or a standalone server."""
 
     max_limit = MAX_LIMIT
     portion = MAX_BATCH
@@ -49,9 +49,9 @@ class AsyncMongoStore:
         self._timeout = timeout
         self._prepared = False  # the indexes are there
         self._closed = False
-        self._start_anew()
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self.client = os.urandom(16).hex()
         self.polls = True  # until hints come
         self._commands = Commands(self._settings.collection, self.client, clock=self._clock, timeout=self._timeout)
@@ -109,7 +109,7 @@ class AsyncMongoStore:
         """In the child: a new client and a new name; the parent's connections and tasks are left as they are."""
         _parents.append((self._opened, self._listener, self._tasks))
         on_hint = self._listener.on_hint
-        self._start_anew()
+        self._reset()
         self._listener.on_hint = on_hint
 
     # -- batches
@@ -169,7 +169,7 @@ class AsyncMongoStore:
         database: AsyncDatabase[dict[str, Any]] | None = None,
         session: AsyncClientSession | None = None,
     ) -> T:
-        """Sends what a generator asks, and returns what it makes of the answers."""
+        """Sends the commands of a generator, and returns its result."""
         if database is None:
             database = self._database()
         try:

@@ -97,7 +97,7 @@ class MongoBatch:
                 documents = yield from self._documents([op])
                 return plan_of(op).reply(op, documents.get(op.key), "")
             if type(op) is Take:
-                (mine,) = yield from self._ask([self._commands.taken_by(op)])
+                (mine,) = yield from self._send([self._commands.taken_by(op)])
                 if mine["cursor"]["firstBatch"]:
                     return replies.taken(op, mine["cursor"]["firstBatch"][0], "")
             if type(op) is Acquire or type(op) is Release:
@@ -113,7 +113,7 @@ class MongoBatch:
         command = None if op.key in self._commands.contended else self._commands.quick(op)
         if command is not None:
             try:
-                (result,) = yield from self._ask([command])
+                (result,) = yield from self._send([command])
             except KeyRace:
                 pass
             else:
@@ -128,7 +128,7 @@ class MongoBatch:
         command, name = self._commands.alone(op)
         for _ in range(MOST_RACES):
             try:
-                (result,) = yield from self._ask([command])
+                (result,) = yield from self._send([command])
             except KeyRace as race:
                 lost = race
             else:
@@ -148,7 +148,7 @@ class MongoBatch:
     def _together(self, ops: list[Op]) -> CommandSteps[Answers]:
         command, names = self._commands.together(ops)
         try:
-            (result,) = yield from self._ask([command])
+            (result,) = yield from self._send([command])
         except StoreUnavailable:
             raise
         except StoreError as error:
@@ -182,14 +182,14 @@ class MongoBatch:
         """The documents of these ops by key. What is not among them is not there."""
         found: dict[str, dict[str, Any]] = {}
         while ops:
-            (result,) = yield from self._ask([self._commands.documents(ops, after)])
+            (result,) = yield from self._send([self._commands.documents(ops, after)])
             documents = result["cursor"]["firstBatch"]
             found |= {document["_id"]: document for document in documents}
             whole = sum(len(document.get("value") or b"") for document in documents) < WHOLE_BATCH
             ops = [] if whole or not documents else [op for op in ops if key_of(op) not in found]
         return found
 
-    def _ask(self, commands: list[Command]) -> CommandSteps[list[dict[str, Any]]]:
+    def _send(self, commands: list[Command]) -> CommandSteps[list[dict[str, Any]]]:
         """The answers to these commands; raises the first error among them, or in them."""
         results = []
         for answer in (yield commands):
@@ -273,23 +273,23 @@ def _weight(op: Op) -> int:
 
 
 def _side_by_side(parts: list[CommandSteps[T]]) -> CommandSteps[list[T]]:
-    """The results of all parts; what they ask at the same time goes out at the same time."""
+    """The results of all parts; what they send at the same time is sent together."""
     results: dict[int, T] = {}
-    asking: dict[int, list[Command]] = {}
+    pending: dict[int, list[Command]] = {}
 
     def go_on(place: int, answers: list[CommandResult] | None) -> None:
         try:
-            asking[place] = parts[place].send(answers)  # type: ignore[arg-type]
+            pending[place] = parts[place].send(answers)  # type: ignore[arg-type]
         except StopIteration as end:
-            asking.pop(place, None)
+            pending.pop(place, None)
             results[place] = end.value
 
     for place in range(len(parts)):
         go_on(place, None)
-    while asking:
-        asked = list(asking.items())
-        answers = yield [command for _, commands in asked for command in commands]
-        for place, commands in asked:
+    while pending:
+        sent = list(pending.items())
+        answers = yield [command for _, commands in sent for command in commands]
+        for place, commands in sent:
             go_on(place, answers[: len(commands)])
             answers = answers[len(commands) :]
     return [results[place] for place in range(len(parts))]

@@ -34,7 +34,7 @@ _parents: list[object] = []  # what a forked child must not touch, not even by c
 
 
 class MongoStore:
-    """A store for threads, on one collection of a replica set, a sharded cluster or a server that stands alone."""
+    """A store for threads, on one collection of a replica set, a sharded cluster or a standalone server."""
 
     max_limit = MAX_LIMIT
 
@@ -45,9 +45,9 @@ class MongoStore:
         self._timeout = timeout
         self._prepared = False  # the indexes are there
         self._closed = False
-        self._start_anew()
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self.client = os.urandom(16).hex()
         self.polls = True  # until hints come
         self._commands = Commands(self._settings.collection, self.client, clock=self._clock, timeout=self._timeout)
@@ -105,7 +105,7 @@ class MongoStore:
         """In the child: a new client and a new name; the parent's connections are left as they are."""
         _parents.append((self._opened, self._listener))
         on_hint = self._listener.on_hint
-        self._start_anew()
+        self._reset()
         self._listener.on_hint = on_hint
 
     # -- commands
@@ -147,7 +147,7 @@ class MongoStore:
         database: Database[dict[str, Any]] | None = None,
         session: ClientSession | None = None,
     ) -> T:
-        """Sends what a generator asks, and returns what it makes of the answers."""
+        """Sends the commands of a generator, and returns its result."""
         if database is None:
             database = self._database()
         try:

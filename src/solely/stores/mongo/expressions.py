@@ -81,7 +81,7 @@ BLANK: dict[str, Any] = {
 # When this document was made: no smaller fence was ever granted by it. Unknown (0) of one that an older version made.
 BORN = either({"$eq": [{"$type": "$fence"}, "missing"]}, "$$now", {"$ifNull": ["$born", 0]})
 AS_NEW = {"$mergeObjects": [{"_id": "$_id", "fence": {"$ifNull": ["$fence", 0]}, "born": BORN}, {"$literal": BLANK}]}
-LET_GO: dict[str, Expression] = {
+SET_FREE: dict[str, Expression] = {
     "state": State.FREE.value, "owner": "", "until": NEVER, "delay": 0, "fingerprint": "", "info": "",
 }  # fmt: skip
 NO_VALUE: dict[str, Expression] = {"value": None, "queue": None}

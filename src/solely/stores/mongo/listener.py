@@ -1,4 +1,4 @@
-"""How a MongoDB store subscribes to its hints: through a change stream. A server that stands alone has none.
+"""How a MongoDB store subscribes to its hints: through a change stream. A standalone server has none.
 
 No hint is written for its own sake: a Release that offers the key, or a Finish, names in the document's `notified` the
 clients that it wakes, and each client watches for its own name there.

@@ -1,4 +1,4 @@
-"""What is asked outside of batches, as generators without I/O: a page of entries, the indexes, and check()."""
+"""Commands outside of batches, as generators without I/O: a page of entries, the indexes, and check()."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def scan(commands: Commands, server: str, prefix: str, after: str, limit: int) -
     """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
     found: list[Entry] = []
     while len(found) < limit:
-        answer = yield from _ask(server, commands.page(prefix, after, min(limit, MAX_PAGE)))
+        answer = yield from _send(server, commands.page(prefix, after, min(limit, MAX_PAGE)))
         documents = answer["cursor"]["firstBatch"]
         for document in documents:
             after = document["_id"]
@@ -42,9 +42,9 @@ def scan(commands: Commands, server: str, prefix: str, after: str, limit: int) -
 
 
 def prepare(commands: Commands, server: str) -> CommandSteps[None]:
-    """Creates the indexes that are missing. A user who may not do that is warned: the indexes only save space and time."""
+    """Creates the missing indexes. A user who may not do that is warned: they only save space and time."""
     try:
-        yield from _ask(server, commands.indexes())
+        yield from _send(server, commands.indexes())
     except StoreUnavailable as error:
         raise StoreUnavailable(str(error)) from None  # not Unanswered: no op was sent
     except StoreError as error:
@@ -56,9 +56,9 @@ def check(commands: Commands, settings: MongoSettings) -> CommandSteps[list[Find
     """Reachable? Which version, alone or a replica set? Clock, indexes, rights?"""
     server = str(settings)
     began, wall = time.perf_counter(), time.time()
-    hello = yield from _ask(server, {"hello": 1})
+    hello = yield from _send(server, {"hello": 1})
     took = time.perf_counter() - began
-    version = (yield from _ask(server, {"buildInfo": 1})).get("versionArray", [0, 0])
+    version = (yield from _send(server, {"buildInfo": 1})).get("versionArray", [0, 0])
     found = [
         _version(server, version, took),
         _members(server, hello),
@@ -66,7 +66,7 @@ def check(commands: Commands, settings: MongoSettings) -> CommandSteps[list[Find
         Finding("ok", server, "every write waits for the journal of a majority (w: majority, j: true)"),
     ]
     try:
-        listed = yield from _ask(server, {"listIndexes": commands.collection})
+        listed = yield from _send(server, {"listIndexes": commands.collection})
         names = {index["name"] for index in listed["cursor"]["firstBatch"]}
     except StoreUnavailable:
         raise
@@ -77,7 +77,7 @@ def check(commands: Commands, settings: MongoSettings) -> CommandSteps[list[Find
     return [*found, _indexes(server, names, why)]
 
 
-def _ask(server: str, command: Command) -> CommandSteps[dict[str, Any]]:
+def _send(server: str, command: Command) -> CommandSteps[dict[str, Any]]:
     (answer,) = yield [command]
     if not isinstance(answer, dict):
         raise explain(server, answer)

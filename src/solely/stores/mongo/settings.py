@@ -41,10 +41,10 @@ class MongoSettings(NamedTuple):
             "retryReads": False,
             "serverSelectionTimeoutMS": wait,
             "connectTimeoutMS": wait,
-            # The server gives up by itself at `wait`; its word that it did is worth a little more patience.
+            # The server gives up by itself at `wait`; its answer that it did is worth a little more patience.
             "socketTimeoutMS": wait + 250,
             "waitQueueTimeoutMS": wait,
-            # A server that said it could not serve is asked again only at the next heartbeat; usual are 10 s.
+            # A server that could not serve is tried again only at the next heartbeat; the default is 10 s.
             "heartbeatFrequencyMS": 1_000,
             "readPreference": "primary",
             "connect": False,
@@ -70,7 +70,7 @@ def parse(url: str) -> MongoSettings:
     )
     if not hosts:
         raise InvalidInput("the mongodb:// URL names no host; write mongodb://host:27017/database")
-    if parts.scheme == "mongodb":  # one of mongodb+srv:// can be read only by asking the name server
+    if parts.scheme == "mongodb":  # one of mongodb+srv:// is resolved only by the name server
         _validate(settings.url, parts.netloc.rpartition("@")[0])
     return settings
 

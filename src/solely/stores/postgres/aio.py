@@ -71,9 +71,9 @@ class AsyncPostgresStore:
         self._connector = Connector(settings)
         self._within = PostgresTransaction(settings, clock=clock, patience=timeout, connector=self._connector)
         self._sweep = SweepCursor()
-        self._start_anew()
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self.client = os.urandom(16).hex()
         self._patient = 0
         self._scans = asyncio.Semaphore(SCANS)
@@ -120,7 +120,7 @@ class AsyncPostgresStore:
     async def check(self) -> list[Finding]:
         """Reachable? Clock? PostgresSettings that break a promise? Raises only StoreError."""
         sent = time.monotonic()
-        row = await self._pool.converse(lambda connection: connection.ask(self._settings.queries["check"]))
+        row = await self._pool.use_connection(lambda connection: connection.execute(self._settings.queries["check"]))
         return health.findings(self._settings, row, took=time.monotonic() - sent)
 
     async def close(self) -> None:
@@ -136,7 +136,7 @@ class AsyncPostgresStore:
         """In the child: new connections and a new name; the parent's, and its loop's tasks, are left as they are."""
         _parents.append((self._pool, self._tasks, self._listener))
         on_hint = self._listener.on_hint
-        self._start_anew()
+        self._reset()
         self._listener.on_hint = on_hint
 
     # -- batches
@@ -176,7 +176,7 @@ class AsyncPostgresStore:
         together: list[PendingOps],
         done: asyncio.Future[Any],
     ) -> None:
-        error = self._pool.judge(connection, done.exception())
+        error = self._pool.as_store_error(connection, done.exception())
         self._pool.give(connection)
         if error is not None:
             for request in together:
@@ -205,7 +205,7 @@ class AsyncPostgresStore:
     async def _repeat(self, ops: Sequence[Op], replies: Answers, busy: list[int]) -> None:
         """Repeats what was busy until it had its turn: for long only if that harms no stranger."""
         ends = time.monotonic() + (self._timeout * PATIENCE if can_wait(ops) else LINGER)
-        while busy and self._patient >= PATIENT:  # no connection is left to wait on, so it is asked now and then
+        while busy and self._patient >= PATIENT:  # no connection is left to wait on, so it polls
             if time.monotonic() >= ends:
                 give_up(replies, busy)
                 return
@@ -251,7 +251,7 @@ class AsyncPostgresStore:
 
     def _call(self, name: str, values: Values) -> Awaitable[Any]:
         """The result of a statement, on whichever connection is free next."""
-        return self._pool.converse(lambda connection: connection.call(name, values))
+        return self._pool.use_connection(lambda connection: connection.call(name, values))
 
     async def _outcome(self, name: str, values: Values) -> Any:
         """The same, or its StoreError."""

@@ -1,4 +1,4 @@
-"""A few connections on an event loop, and the line of those who wait for one."""
+"""A few connections on an event loop, and the queue of requests for one."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ class ConnectionPool:
             self._idle.append(connection)
         self._dispatch()
 
-    def judge(self, connection: AsyncPostgresConnection, error: BaseException | None) -> StoreError | None:
-        """What went wrong, as one of ours; connections that cannot be used any more are dropped."""
+    def as_store_error(self, connection: AsyncPostgresConnection, error: BaseException | None) -> StoreError | None:
+        """The error as a StoreError; drops connections that are not usable any more."""
         if isinstance(error, NotPrimary | Stale):
             for useless in [connection, *self._idle]:
                 self._drop(useless, str(error))
@@ -109,8 +109,8 @@ class ConnectionPool:
             return Unanswered(f"{self._name} did not answer: {error}")
         return error if isinstance(error, StoreError) or error is None else StoreUnavailable(str(error))
 
-    async def converse(self, talk: Callable[[AsyncPostgresConnection], asyncio.Future[T]]) -> T:
-        """What comes of talking on a connection that nobody else uses meanwhile."""
+    async def use_connection(self, call: Callable[[AsyncPostgresConnection], asyncio.Future[T]]) -> T:
+        """The result of a call on a connection that nobody else uses meanwhile."""
         loan: Loan = asyncio.get_running_loop().create_future()
         self.enqueue(loan)
         try:
@@ -120,7 +120,7 @@ class ConnectionPool:
                 self.give(loan.result())
             raise
         try:
-            answer = talk(connection)
+            answer = call(connection)
         except BaseException:  # it could not be encoded: nothing was sent
             self.give(connection)
             raise
@@ -128,7 +128,7 @@ class ConnectionPool:
         try:
             return await asyncio.shield(answer)
         except (StoreError, ConnectionLost) as caught:
-            raise (self.judge(connection, caught) or caught) from None
+            raise (self.as_store_error(connection, caught) or caught) from None
 
     async def close(self) -> None:
         """Ends all connections, and fails who still waits for one."""

@@ -18,7 +18,7 @@ from .faults import KeyBusy
 MOST_MARKS = 1_000
 FEWEST_MARKS = 8  # from here on a run of marks is worth a statement of its own
 # Seconds that an op of a batch waits for a busy key while strangers wait for the batch: about what a commit to a disk
-# takes, which is what keeps a key busy; a caller's own transaction takes longer, and then the driver asks again.
+# takes, which is what keeps a key busy; a caller's own transaction takes longer, and then the driver tries again.
 LINGER = 0.005
 # Of the timeout: how long an op waits for a busy key if nobody else waits for it; the server answers in any case
 # before the statement's own time is over.

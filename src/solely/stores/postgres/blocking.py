@@ -73,9 +73,9 @@ class PostgresStore:
         self._within = PostgresTransaction(settings, clock=clock, patience=timeout, connector=self._connector)
         self._sweep = SweepCursor()
         self._closed = False
-        self._start_anew()
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self.client = os.urandom(16).hex()
         self._idle: deque[PostgresConnection] = deque()
         self._slots = ThreadSlots(MOST_CONNECTIONS)  # who has one uses an idle connection, or opens one
@@ -91,7 +91,7 @@ class PostgresStore:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
         check_ops(ops)
         if not self._listener.ready and not self.polls and waits(ops):
-            self._converse(lambda connection: None)  # fails soon if the server is unreachable
+            self._use_connection(lambda connection: None)  # fails soon if the server is unreachable
             self._listener.prepare()
         if len(ops) == 1:
             replies: Answers = [self._alone(ops[0])]
@@ -116,7 +116,7 @@ class PostgresStore:
     def check(self) -> list[Finding]:
         """Reachable? Clock? PostgresSettings that break a promise? Raises only StoreError."""
         sent = time.monotonic()
-        row = self._converse(lambda connection: connection.ask(self._settings.queries["check"]))
+        row = self._use_connection(lambda connection: connection.execute(self._settings.queries["check"]))
         return health.findings(self._settings, row, took=time.monotonic() - sent)
 
     def close(self) -> None:
@@ -131,7 +131,7 @@ class PostgresStore:
         for connection in self._drained():
             connection.abandon()
         self._listener.abandon()
-        self._start_anew()
+        self._reset()
         self._listener.on_hint = on_hint
 
     # -- batches
@@ -142,7 +142,7 @@ class PostgresStore:
         try:
             packed = codec.quick(op, packed_patience) if self._clock is None else None
             if packed is not None:
-                result = self._converse(lambda connection: connection.call_packed(*packed))
+                result = self._use_connection(lambda connection: connection.call_packed(*packed))
                 reply = codec.read_quickly(op, result)
                 if reply is not None:
                     return reply
@@ -186,7 +186,7 @@ class PostgresStore:
         return replies
 
     def _repeat(self, ops: Sequence[Op], replies: Answers, busy: list[int]) -> None:
-        """Repeats what was busy: waits for it on the server, or asks now and then while enough others wait there."""
+        """Repeats what was busy: waits for it on the server, or polls while enough others wait there."""
         ends = time.monotonic() + self._timeout * PATIENCE
         rest = LINGER
         with self._turns.join() as place:
@@ -204,7 +204,7 @@ class PostgresStore:
 
     def _call(self, name: str, values: Values) -> Any:
         """The result of a statement, on whichever connection is free."""
-        return self._converse(lambda connection: connection.call(name, values))
+        return self._use_connection(lambda connection: connection.call(name, values))
 
     def _outcome(self, name: str, values: Values) -> Any:
         """The same, or the StoreError that the server answers."""
@@ -228,11 +228,11 @@ class PostgresStore:
 
     # -- conversations
 
-    def _converse(self, talk: Callable[[PostgresConnection], T]) -> T:
-        """What comes of talking on a connection that nobody else uses meanwhile."""
+    def _use_connection(self, call: Callable[[PostgresConnection], T]) -> T:
+        """The result of a call on a connection that nobody else uses meanwhile."""
         connection = self._take()
         try:
-            answer = talk(connection)
+            answer = call(connection)
         except ConnectionLost as error:
             self._end(connection)
             self._forget()

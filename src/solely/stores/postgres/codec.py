@@ -135,9 +135,9 @@ def exchanging(exchange: Exchange, clock: int | None) -> tuple[str, Values]:
     """The statement that performs an exchange, and its values."""
     old, new = exchange
     if len(old) == 1 and old.keys() == new.keys():
-        (let_go,), (take,) = old.values(), new.values()
-        key, owner, ttl, info, client, *_ = take
-        return "handover", (clock, key, let_go.owner, let_go.fence, owner, us(ttl), info, client)
+        (release,), (acquire,) = old.values(), new.values()
+        key, owner, ttl, info, client, *_ = acquire
+        return "handover", (clock, key, release.owner, release.fence, owner, us(ttl), info, client)
     taken = [(owner, us(ttl), info, client) for _, owner, ttl, info, client, *_ in new.values()]
     freed = list(old), [op.owner for op in old.values()], [op.fence for op in old.values()]
     lists: tuple[list[Any], ...] = (*freed, list(new), *map(list, zip(*taken, strict=True)))

@@ -124,19 +124,19 @@ def _allowed(place: Candidate) -> float:
 
 def _attempt(place: Candidate, seconds: float) -> Any:
     ends = time.monotonic() + seconds
-    made = pq.PGconn.connect_start(make_conninfo("", **place).encode())
+    pgconn = pq.PGconn.connect_start(make_conninfo("", **place).encode())
     while True:
-        step = pq.PollingStatus.FAILED if made.status == pq.ConnStatus.BAD else made.connect_poll()
+        step = pq.PollingStatus.FAILED if pgconn.status == pq.ConnStatus.BAD else pgconn.connect_poll()
         if step == pq.PollingStatus.OK:
-            return made
+            return pgconn
         if step == pq.PollingStatus.FAILED:
-            why = made.get_error_message()
-            made.finish()
+            why = pgconn.get_error_message()
+            pgconn.finish()
             raise _Failed(why)
         watch = select.poll()
-        watch.register(made.socket, select.POLLIN if step == pq.PollingStatus.READING else select.POLLOUT)
+        watch.register(pgconn.socket, select.POLLIN if step == pq.PollingStatus.READING else select.POLLOUT)
         if not watch.poll(max(0.0, ends - time.monotonic()) * 1000):
-            made.finish()
+            pgconn.finish()
             raise _Failed(f"{_where(place)}: no answer within {round(seconds, 2):g} s")
 
 

@@ -28,12 +28,12 @@ class PostgresSubscription:
 
     def subscribe(self, on_hint: OnHint) -> None:
         self._on_hint = on_hint
-        self.connection.ask(listen_to(self._client))
+        self.connection.execute(listen_to(self._client))
 
     def deliver(self, silence: float) -> None:
         keys = self.connection.notifications(silence)
         if keys is None:
-            self.connection.ask(PROBE)
+            self.connection.execute(PROBE)
         for key in keys or ():
             self._on_hint(key)
 
@@ -58,11 +58,11 @@ class AsyncPostgresSubscription:
 
     async def subscribe(self, on_hint: OnHint) -> None:
         self.connection.on_hint = on_hint
-        await self.connection.ask(listen_to(self._client))
+        await self.connection.execute(listen_to(self._client))
 
     async def deliver(self, silence: float) -> None:
         await asyncio.wait([self.connection.lost], timeout=silence)
-        await self.connection.ask(PROBE)  # raises if the connection has ended, and ends it if there is no answer
+        await self.connection.execute(PROBE)  # raises if the connection has ended, and ends it if there is no answer
 
     def interrupt(self) -> None:
         self.connection.abort("the listener connects again")

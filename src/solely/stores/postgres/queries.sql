@@ -1,4 +1,4 @@
--- Every statement that the store sends, by name. In braces stand the names that the URL configures.
+-- Every statement that the store sends, by name. Names in braces are configured by the URL.
 -- $1 is the injected clock of tests in µs, else NULL; $2 how many ms to wait for a busy key, or NULL to be answered so.
 
 -- name: acquire

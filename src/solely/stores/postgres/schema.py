@@ -28,16 +28,16 @@ def migrate(settings: PostgresSettings, to: int = NEWEST) -> int:
     connection = PostgresConnection(settings, MIGRATING)
     queries, names = settings.queries, settings.names
     try:
-        connection.ask(queries["begin_migration"])
-        if not connection.ask(queries["find_schema"]).ntuples:
-            connection.ask(queries["create_schema"])
-        done = int(connection.ask(queries["create_migrations"], queries["migrated"]).get_value(0, 0))
+        connection.execute(queries["begin_migration"])
+        if not connection.execute(queries["find_schema"]).ntuples:
+            connection.execute(queries["create_schema"])
+        done = int(connection.execute(queries["create_migrations"], queries["migrated"]).get_value(0, 0))
         for step in MIGRATIONS:
             if done < step.number <= to:
-                connection.ask(step.text.format_map(names).encode())
+                connection.execute(step.text.format_map(names).encode())
                 connection.call("record_migration", (step.number, step.name))
                 done = step.number
-        connection.ask(b"COMMIT")
+        connection.execute(b"COMMIT")
         return done
     except ConnectionLost as error:
         raise StoreUnavailable(f"{settings} did not answer while its schema was migrated: {error}") from None
@@ -78,7 +78,7 @@ class Connector:
 
     def _check_server(self, connection: PostgresConnection) -> tuple[str, int]:
         """The server's life and the schema's version, 0 if there is none."""
-        row = connection.ask(self._settings.queries["server_state"])
+        row = connection.execute(self._settings.queries["server_state"])
         state = (row.get_value(0, column).decode() for column in range(row.nfields))
         recovering, read_only, life, migrations, isolation, encoding = state
         if recovering == "true":
@@ -101,7 +101,7 @@ class Connector:
             )
         if life == self.life or not migrations:
             return life, 0
-        return life, int(connection.ask(self._settings.queries["migrated"]).get_value(0, 0))
+        return life, int(connection.execute(self._settings.queries["migrated"]).get_value(0, 0))
 
     def _bring_up_to_date(self, version: int) -> None:
         if not self._settings.migrates:

@@ -2,10 +2,11 @@
 
 postgresql://user:password@host:5432/database?namespace=solely&migrate=auto
 
-Options of ours: namespace (the schema that the entries are kept in), solely_table (the table there), migrate=auto|never (whether opening brings the schema up to date), pgbouncer=true (a pooler that lends a
-connection per transaction: no prepared statements and no LISTEN, so that waiters poll; nothing is set for a session, so
-that the user's transactions must begin at read committed by themselves). All others are libpq's: sslmode,
-application_name, target_session_attrs, …
+Options of ours: namespace (the schema that the entries are kept in), solely_table (the table there),
+migrate=auto|never (whether opening brings the schema up to date), pgbouncer=true (a pooler that lends a connection per
+transaction: no prepared statements and no LISTEN, so that waiters poll; nothing is set for a session, so that the
+user's transactions must begin at read committed by themselves). All others are libpq's: sslmode, application_name,
+target_session_attrs, …
 """
 
 from __future__ import annotations

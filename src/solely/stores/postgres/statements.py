@@ -38,7 +38,7 @@ NEWEST = MIGRATIONS[-1].number
 
 
 class Names(dict[str, str]):
-    """Whatever stands in braces in a .sql file → what PostgreSQL reads there.
+    """Names in braces in a .sql file → what PostgreSQL reads there.
 
     `entries` is the table; any other name belongs to an object beside it, `<table>_<name>`; `<name>_name` is that
     object's name as a literal.

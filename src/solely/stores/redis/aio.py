@@ -48,9 +48,9 @@ class AsyncRedisStore:
         self._timeout = timeout
         self._codec = Codec(settings.prefix, clock, cluster=settings.cluster)
         self._closed = False
-        self._start_anew()
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self._routes: Routes | None = None
         self._scans = asyncio.Semaphore(SCANS)
         self._home: AsyncRedisConnection | None = (
@@ -111,7 +111,7 @@ class AsyncRedisStore:
         _parents.append((self._home, self._connections, self._connecting, self._tasks, self._listener))
         on_hint = self._listener.on_hint
         self.client = os.urandom(16).hex()
-        self._start_anew()
+        self._reset()
         self._listener.on_hint = on_hint
 
     # -- batches
@@ -141,7 +141,7 @@ class AsyncRedisStore:
             return
         failures: list[StoreError] = []
         answers = decode(ops, raw, failures)
-        error = self._look_at(failures, len(ops)) if failures else None
+        error = self._check_failures(failures, len(ops)) if failures else None
         if error is None:
             future.set_result(answers)
         else:
@@ -166,7 +166,7 @@ class AsyncRedisStore:
             if not batch.open:
                 break
         failures = batch.failures()
-        error = self._look_at(failures, len(ops)) if failures else None
+        error = self._check_failures(failures, len(ops)) if failures else None
         if error is not None:
             raise error
         return batch.answers
@@ -184,7 +184,7 @@ class AsyncRedisStore:
             return [error] * len(parts)
         return answers[-len(parts) :]
 
-    def _look_at(self, failures: list[StoreError], asked: int) -> StoreError | None:
+    def _check_failures(self, failures: list[StoreError], asked: int) -> StoreError | None:
         """Leaves a server that may not write; answers the error of the whole batch if nothing at all was performed."""
         if any(isinstance(failure, NotPrimary) for failure in failures):
             self._routes = None
@@ -198,7 +198,7 @@ class AsyncRedisStore:
     # -- connections
 
     async def _connected(self, address: ServerAddress) -> AsyncRedisConnection:
-        """The connection to this server; those who ask at the same time share one try."""
+        """The connection to this server; callers at the same time share one try."""
         connection = self._connections.get(address)
         if connection is not None and not connection.lost.done():
             return connection
@@ -219,7 +219,7 @@ class AsyncRedisStore:
         try:
             connection = await kind.connect(self._settings, address, self._timeout)
             try:
-                admit(self._settings, address, read_info(await connection.ask("INFO")))
+                admit(self._settings, address, read_info(await connection.execute("INFO")))
             except BaseException:
                 connection.abort("it may not be used")
                 raise
@@ -258,12 +258,12 @@ class AsyncRedisStore:
         return routes
 
     async def _drive(self, asking: Generator[Query, Any, T]) -> T:
-        """Performs the questions of a generator and returns what it makes of the answers."""
+        """Sends the queries of a generator and returns its result."""
         try:
             query = next(asking)
             while True:
                 try:
-                    answer = await self._ask(query)
+                    answer = await self._send_query(query)
                 except StoreUnavailable as error:
                     query = asking.throw(error)
                 else:
@@ -272,13 +272,13 @@ class AsyncRedisStore:
             result: T = end.value
             return result
 
-    async def _ask(self, query: Query) -> Any:
+    async def _send_query(self, query: Query) -> Any:
         if not query.seed:
             connection = await self._connected(query.address)
             return await connection.call(hiredis.pack_command(query.command))
         connection = await AsyncRedisConnection.connect(self._settings, query.address, self._timeout, seed=True)
         try:
-            return await connection.ask(*query.command)
+            return await connection.execute(*query.command)
         finally:
             await connection.close()
 

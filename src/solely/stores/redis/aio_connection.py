@@ -51,21 +51,21 @@ class AsyncRedisConnection(asyncio.Protocol):
         cls, settings: RedisSettings, address: ServerAddress, timeout: float, *, seed: bool = False
     ) -> Self:
         """A connection to this server; StoreUnavailable or StoreMisconfigured if there is none: nothing was sent."""
-        made = new_connection(redis.asyncio.connection, settings, address, timeout, seed=seed)
+        new = new_connection(redis.asyncio.connection, settings, address, timeout, seed=seed)
         try:
-            await made.connect()
+            await new.connect()
         except (RedisError, OSError) as error:
             raise refused(address, error) from None
         except BaseException:
-            made._close()
+            new._close()
             raise
         connection = cls(address, timeout, asyncio.get_running_loop())
-        connection._take_over(made)
+        connection._take_over(new)
         return connection
 
-    def _take_over(self, made: Any) -> None:
-        self._streams = made._reader, made._writer  # kept: a writer that is collected closes its transport
-        made._reader = made._writer = None
+    def _take_over(self, new: Any) -> None:
+        self._streams = new._reader, new._writer  # kept: a writer that is collected closes its transport
+        new._reader = new._writer = None
         self._transport: asyncio.Transport = self._streams[1].transport
         self._transport.set_protocol(self)
 
@@ -87,7 +87,7 @@ class AsyncRedisConnection(asyncio.Protocol):
         first = self.call(b"".join(commands))
         return [first, *(self.call(b"") for _ in commands[1:])]
 
-    def ask(self, *command: Any) -> asyncio.Future[Any]:
+    def execute(self, *command: Any) -> asyncio.Future[Any]:
         return self.call(hiredis.pack_command(command))
 
     def data_received(self, data: bytes) -> None:

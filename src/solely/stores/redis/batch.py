@@ -1,4 +1,4 @@
-"""A batch that goes out in several calls: by portions on one server, by buckets in a cluster. Pure, for threads and asyncio."""
+"""A batch that is sent in several calls: by portions on one server, by buckets in a cluster. Without I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_ROUNDS = 6  # a slot on the move answers ASK, MOVED and ASK again before a 
 
 
 class Part:
-    """Ops of one bucket, and where they stand in the batch."""
+    """Ops of one bucket, and their places in the batch."""
 
     __slots__ = ("asking", "bucket", "ops", "places")
 

@@ -64,7 +64,7 @@ class RedisStore:
             self._listener.prepare()
         if len(ops) == 1 and (write := self._quick.get(type(op := ops[0]))) and (command := write(op)):
             routes = self._routes  # the usual case, in as few steps as there can be
-            raw = self._converse((routes and routes[0]) or self._home(), RedisConnection.call, command)
+            raw = self._use_connection((routes and routes[0]) or self._home(), RedisConnection.call, command)
             if type(raw) is list and type(answer := raw[0]) is not ReplyError:
                 try:
                     return [DECODE[type(op)](op, answer)]
@@ -73,11 +73,11 @@ class RedisStore:
         elif self._cluster or len(ops) > MAX_BATCH:
             return self._in_parts(ops)
         else:
-            raw = self._converse(self._home(), RedisConnection.call, self._codec.command(ops))
+            raw = self._use_connection(self._home(), RedisConnection.call, self._codec.command(ops))
         failures: list[StoreError] = []
         answers = decode(ops, raw, failures)
         if failures:
-            self._look_at(failures, len(ops))
+            self._check_failures(failures, len(ops))
         return answers
 
     def listen(self, on_hint: OnHint) -> None:
@@ -119,7 +119,9 @@ class RedisStore:
         for _ in range(MOST_ROUNDS):
             for address, parts in batch.groups(self._all_routes()):
                 try:
-                    raws = self._converse(address, RedisConnection.call_all, calls(parts, self._codec))[-len(parts) :]
+                    raws = self._use_connection(address, RedisConnection.call_all, calls(parts, self._codec))[
+                        -len(parts) :
+                    ]
                 except StoreUnavailable as error:
                     raws = [error] * len(parts)
                 for part, raw in zip(parts, raws, strict=True):
@@ -129,10 +131,10 @@ class RedisStore:
             if not batch.open:
                 break
         if failures := batch.failures():
-            self._look_at(failures, len(ops))
+            self._check_failures(failures, len(ops))
         return batch.answers
 
-    def _look_at(self, failures: list[StoreError], asked: int) -> None:
+    def _check_failures(self, failures: list[StoreError], asked: int) -> None:
         """Leaves a server that may not write; raises if nothing at all was performed."""
         if any(isinstance(failure, NotPrimary) for failure in failures):
             self._leave()
@@ -141,7 +143,7 @@ class RedisStore:
 
     # -- conversations
 
-    def _converse(self, address: ServerAddress, talk: Callable[[RedisConnection, Q], T], what: Q) -> T:
+    def _use_connection(self, address: ServerAddress, call: Callable[[RedisConnection, Q], T], what: Q) -> T:
         """What the server answers, on a connection that nobody else uses meanwhile."""
         idle = self._idle.get(address)
         try:
@@ -149,7 +151,7 @@ class RedisStore:
         except IndexError:  # another thread took the last one
             connection = self._connect(address)
         try:
-            answer = talk(connection, what)
+            answer = call(connection, what)
         except (OSError, HiredisError) as error:
             connection.close()
             self._leave(address)
@@ -187,7 +189,7 @@ class RedisStore:
         try:
             connection = RedisConnection(self._settings, address, self._timeout)
             try:
-                admit(self._settings, address, read_info(connection.ask("INFO")))
+                admit(self._settings, address, read_info(connection.execute("INFO")))
             except BaseException:
                 connection.close()
                 raise
@@ -237,12 +239,12 @@ class RedisStore:
         )
 
     def _drive(self, asking: Generator[Query, Any, T]) -> T:
-        """Performs the questions of a generator and returns what it makes of the answers."""
+        """Sends the queries of a generator and returns its result."""
         try:
             query = next(asking)
             while True:
                 try:
-                    answer = self._ask(query)
+                    answer = self._send_query(query)
                 except StoreUnavailable as error:
                     query = asking.throw(error)
                 else:
@@ -251,12 +253,12 @@ class RedisStore:
             result: T = end.value
             return result
 
-    def _ask(self, query: Query) -> Any:
+    def _send_query(self, query: Query) -> Any:
         if not query.seed:
-            return self._converse(query.address, RedisConnection.call, packed(*query.command))
+            return self._use_connection(query.address, RedisConnection.call, packed(*query.command))
         connection = RedisConnection(self._settings, query.address, self._timeout, seed=True)
         try:
-            return connection.ask(*query.command)
+            return connection.execute(*query.command)
         except (OSError, HiredisError) as error:
             raise StoreUnavailable(f"{query.address} did not answer: {self._reason(error)}") from None
         finally:

@@ -123,7 +123,7 @@ def in_run(op: Op) -> bool:
 
 
 class Codec:
-    """Encodes for one set of keys: `base` stands before each of them."""
+    """Encodes for one set of keys: `base` comes before each of them."""
 
     def __init__(self, prefix: str, clock: Clock | None, *, cluster: bool) -> None:
         self.prefix = prefix

@@ -22,13 +22,13 @@ class RedisConnection:
 
     def __init__(self, settings: RedisSettings, address: ServerAddress, timeout: float, *, seed: bool = False) -> None:
         self.address = address
-        made = new_connection(redis.connection, settings, address, timeout, seed=seed)
+        new = new_connection(redis.connection, settings, address, timeout, seed=seed)
         try:
-            made.connect()
+            new.connect()
         except (RedisError, OSError, ValueError) as error:  # ValueError: an invalid host name
             raise refused(address, error) from None
-        self._socket: socket.socket = made._sock
-        made._sock = None  # ours from now on: its object would shut it down
+        self._socket: socket.socket = new._sock
+        new._sock = None  # ours from now on: its object would shut it down
         self._reader = hiredis.Reader()
         self._buffer = bytearray(65_536)
         # Looked up once, since every call of a store needs all of them.
@@ -79,7 +79,7 @@ class RedisConnection:
                 answers[place] = self._load_and_repeat(commands[place])
         return answers
 
-    def ask(self, *command: Any) -> Any:
+    def execute(self, *command: Any) -> Any:
         return self.call(packed(*command))
 
     def _load_and_repeat(self, command: bytes) -> Any:

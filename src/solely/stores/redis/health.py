@@ -25,7 +25,7 @@ _warned: set[str] = set()
 
 
 def read_info(answer: Any) -> Info:
-    """The fields of an INFO answer; none if this user may not ask. Raises what else the server says instead."""
+    """The fields of an INFO answer; none if this user has no permission. Raises any other error of the server."""
     if isinstance(answer, ReplyError):
         if str(answer).startswith(("NOPERM", "ERR unknown command")):
             return {}
@@ -60,7 +60,7 @@ def evicts(info: Info) -> str:
         return ""
     return (
         f"maxmemory-policy is {policy}: under memory pressure the server may drop a lock that is held or a "
-        "mark that was made. Set it with: CONFIG SET maxmemory-policy noeviction."
+        "mark that was new. Set it with: CONFIG SET maxmemory-policy noeviction."
     )
 
 

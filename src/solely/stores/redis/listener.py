@@ -36,7 +36,7 @@ class RedisSubscription:
 
     def subscribe(self, on_hint: OnHint) -> None:
         self._on_hint = on_hint
-        _check(self.connection.ask("SUBSCRIBE", self._channel), self.server)
+        _check(self.connection.execute("SUBSCRIBE", self._channel), self.server)
 
     def deliver(self, silence: float) -> None:
         self._wait(silence)
@@ -87,11 +87,11 @@ class AsyncRedisSubscription:
 
     async def subscribe(self, on_hint: OnHint) -> None:
         self.connection.on_hint = on_hint
-        _check(await self.connection.ask("SUBSCRIBE", self._channel), self.server)
+        _check(await self.connection.execute("SUBSCRIBE", self._channel), self.server)
 
     async def deliver(self, silence: float) -> None:
         await asyncio.wait([self.connection.lost], timeout=silence)
-        await self.connection.ask("PING")  # raises if the connection has ended, and ends it if there is no answer
+        await self.connection.execute("PING")  # raises if the connection has ended, and ends it if there is no answer
 
     def interrupt(self) -> None:
         self.connection.abort("another server is the primary now")

@@ -25,7 +25,7 @@ _OPTIONS = {"": False, "shared=false": False, "shared=true": True}  # the query 
 
 
 def path_of(url: str) -> str:
-    """The absolute path that the URL names; InvalidInput if it names none, StoreMisconfigured if there can be no such file."""
+    """The absolute path in the URL; InvalidInput if there is none, StoreMisconfigured if there can be no such file."""
     parts = urlsplit(url)
     path = unquote(parts.path[1:])
     if "namespace=" in parts.query:

@@ -31,9 +31,9 @@ class AsyncSqliteStore:
         self._path, self._shared, self._readings, self._timeout = path, shared, readings, timeout
         self._shared_file = shared_file_of(path)
         self._closed = False
-        self._start_anew()
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         # Each is started, with its session, by the first call that needs it, and not in forked(): the locks of the
         # shared file may be held there.
         self._ops: Worker | None = None
@@ -86,7 +86,7 @@ class AsyncSqliteStore:
         self.client = os.urandom(16).hex()
         if on_hint is not None:
             self.listen(on_hint)
-        self._start_anew()
+        self._reset()
 
     async def close(self) -> None:
         """What was handed in is performed first; waits for that at most the timeout and a little."""

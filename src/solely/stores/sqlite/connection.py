@@ -14,7 +14,7 @@ from .clock import Readings
 from .faults import is_busy
 from .schema import base_of_boot, create, is_there, known_base
 
-# Seconds that SQLite waits for a lock: it asks after 0, 1, 3, 8 and 18 ms, then ever less often, and who asks seldom
+# Seconds that SQLite waits for a lock: it tries after 0, 1, 3, 8 and 18 ms, then ever less often, and who tries seldom
 # starves; so we begin anew after each slice, until the timeout is over.
 BUSY_SLICE = 0.020
 # Bytes of a page, where the file is ours to make: a commit writes and checks whole pages, and an entry is short.
@@ -48,7 +48,7 @@ def connect(path: str, shared: bool, readings: Readings, timeout: float) -> tupl
 
 
 def file_at(path: str) -> tuple[int, int] | None:
-    """Which file is at the path now; None if there is none, or that is unknown. One that is open is never mistaken for it.
+    """Which file is at the path now; None if there is none, or that is unknown. An open file is never mistaken.
 
     The file is not opened for this: to close it again would drop the locks that SQLite has on it.
     """

@@ -78,7 +78,7 @@ class RowView:
         self.now = t.Now(0, 0)
         self.base = 0  # added to the boot clock, it gives the time on which marks, results and hits are kept
         self.latest = 0
-        self.fixed = False  # `now` stands still: inside a transaction or a look
+        self.fixed = False  # `now` does not move: inside a transaction or a look
         self.looking = False  # nothing may change
         self.durable = False  # whether a commit waits for the disk
         self.hints: list[tuple[str, str]] = []
@@ -118,7 +118,7 @@ class RowView:
         return self.fences.reserve(self.execute) if fence is None else fence
 
     def fence_in_hand(self) -> int | None:
-        """A fence for a statement inside a transaction; None where the statement had better ask for it."""
+        """A fence for a statement inside a transaction; None where the statement requests it itself."""
         if not self.fixed or self.readings.tick is None:  # no write lock yet; or a counter, which is not moved in vain
             return None
         return self.fences.next()

@@ -21,7 +21,7 @@ MAX_CONTENDED = 4_096  # keys known to be contended; to forget them costs one lo
 
 
 class SessionLike(Protocol):
-    """What the shared_file must know of a session."""
+    """What a shared file must know of a session."""
 
     lock: threading.Lock
 
@@ -135,7 +135,7 @@ _finding = threading.Lock()
 
 
 def shared_file_of(path: str) -> SharedFile:
-    """The shared_file of this file, shared by all who ask for it while anyone has it."""
+    """The SharedFile of this path: one for all, as long as anyone uses it."""
     with _finding:
         return _shared_files.setdefault(os.path.realpath(path), SharedFile())
 

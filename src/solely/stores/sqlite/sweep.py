@@ -12,7 +12,7 @@ from .statements import SQL
 
 EVERY = 256  # ops: with twice as many rows looked at, garbage cannot outgrow what is alive
 ROWS = 2 * EVERY
-HITS_AFTER = 3_600 * t.US  # a hit is kept an hour beyond its window, should the next Hit ask for a longer one
+HITS_AFTER = 3_600 * t.US  # a hit is kept an hour beyond its window, in case the next Hit has a longer one
 
 
 class Sweep:

@@ -15,7 +15,7 @@ from ..batches import exchange
 from .clock import Readings
 from .connection import BUSY_SLICE, connect, file_at
 from .faults import doubt
-from .fences import asked, fences_for
+from .fences import fence_function, fences_for
 from .rows import MustWrite, RowView, StepFunction
 from .shared_file import SharedFile
 from .steps import ALONE, DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive, NotFree, exchange_clean
@@ -45,7 +45,7 @@ class FileTransactions(RowView):
             connection, self.base = connect(self.path, self.shared, self.readings, self.timeout)
         self._file = there or file_at(self.path)
         self.fences = fences_for(self.readings, self.base)
-        connection.create_function("next_fence", 0, asked(self.fences, self._swallowed))
+        connection.create_function("next_fence", 0, fence_function(self.fences, self._swallowed))
         self.durable = False
         connection.execute("PRAGMA synchronous = NORMAL")
         self.execute, self.execute_many = connection.execute, connection.executemany
@@ -96,7 +96,7 @@ class FileTransactions(RowView):
             writing.release()
 
     def _pass_on(self) -> None:
-        """Raises what a signal handler raised while a statement asked for its fence; it got none, and did nothing."""
+        """Raises what a signal handler raised while a statement requested its fence; it got none, and did nothing."""
         if self._swallowed:
             raise self._swallowed.pop()
 

@@ -48,7 +48,7 @@ class Worker:
         self._others: deque[QueuedOps] = deque()
         self._calls: deque[QueuedCall] = deque()
         self._taking = threading.Lock()  # so that what is given up is never begun as well
-        self._bell: SimpleQueue[bool] = SimpleQueue()  # rings once per thing to do; False: the last ring
+        self._signals: SimpleQueue[bool] = SimpleQueue()  # one per thing to do; False ends the thread
         self._loop: asyncio.AbstractEventLoop | None = None  # where the timer is, which serves all that wait
         self._watch: asyncio.TimerHandle | None = None
         self._ended: Future
@@ -70,7 +70,7 @@ class Worker:
     async def close(self) -> None:
         """What was handed in is performed first; waits for that at most the timeout and a little."""
         self._ended = asyncio.get_running_loop().create_future()
-        self._bell.put(False)
+        self._signals.put(False)
         done, _ = await asyncio.wait([self._ended], timeout=self._timeout + CLOSE_PATIENCE)
         if done:
             self._thread.join()  # it has nothing left to do
@@ -80,7 +80,7 @@ class Worker:
     # -- the queue
 
     def _handed_in(self, future: Future) -> Future:
-        self._bell.put(True)
+        self._signals.put(True)
         loop = future.get_loop()
         if self._watch is None or loop is not self._loop:
             self._loop, self._watch = loop, loop.call_later(self._queued, self._look, loop)
@@ -120,8 +120,8 @@ class Worker:
     # -- in the thread
 
     def _work(self) -> None:
-        """Serves until the last ring; a ring whose work went along with an earlier one finds nothing to do."""
-        while self._bell.get():
+        """Works until the last signal; a signal whose work went along with an earlier one finds nothing to do."""
+        while self._signals.get():
             self._perform_waiting()
             self._answer_call()  # one, and then the ops that came meanwhile
         with self.session.lock:

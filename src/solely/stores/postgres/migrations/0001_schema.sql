@@ -1,6 +1,6 @@
 -- The whole schema: what the store keeps, and one function per op, which decides and writes on the server's clock.
--- Times are µs of the server's clock_timestamp(); durations are µs. In braces stand the names that the URL configures:
--- see statements.py. The functions say what stores/transitions.py says.
+-- Times are µs of the server's clock_timestamp(); durations are µs. Names in braces are configured by the URL: see
+-- statements.py. The functions say what stores/transitions.py says.
 
 -- Tables
 
@@ -229,7 +229,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION {let_go}(r {entries}) RETURNS {entries} LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION {set_free}(r {entries}) RETURNS {entries} LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     r.state := 'f';
     r.owner := '';
@@ -532,13 +532,13 @@ BEGIN
             r.opens := moment + closing;
             r.kept := moment + keep;
         END IF;
-        r := {let_go}(r);
+        r := {set_free}(r);
         r.value := NULL;
         IF r.opens <= moment THEN
             r := {offer}(r, moment);
         END IF;
     ELSIF r.state = 'd' AND r.owner = who AND r.value IS NULL THEN
-        r := {let_go}(r);
+        r := {set_free}(r);
     ELSIF r.offered_owner = who AND moment < r.opens THEN
         r := {offer}(r, moment);
     END IF;
@@ -603,7 +603,7 @@ BEGIN
     IF r.state = 'h' THEN
         r.gone := {displace}(r.gone, r.owner, r.fence, 'expired', moment);
     END IF;
-    r := {let_go}(r);
+    r := {set_free}(r);
     r.state := 'd';
     r.owner := who;
     r.fence := {next_fences}(moment, 1);
@@ -682,7 +682,7 @@ BEGIN
         RETURN a;
     END IF;
     r.gone := {displace}(r.gone, r.owner, r.fence, 'cleared', moment);
-    r := {let_go}(r);
+    r := {set_free}(r);
     r.value := NULL;
     r.attempts := 0;
     r.refused := 0;
@@ -707,7 +707,7 @@ BEGIN
     moment := {moment}(clock);
     r := {load}(k, moment);
     IF NOT (r.state = 'd' AND r.value IS NOT NULL AND r.value >= body) THEN
-        r := {let_go}(r);
+        r := {set_free}(r);
         r.state := 'd';
         r.value := body;
         r.fence := {next_fences}(moment, 1);
@@ -781,7 +781,7 @@ BEGIN
     IF r.value IS NOT NULL AND r.state <> 'd' THEN
         RETURN a;
     END IF;
-    r := {let_go}(r);
+    r := {set_free}(r);
     r.value := body;
     r.fence := {next_fences}(moment, 1);
     r.attempts := 0;
@@ -1155,7 +1155,7 @@ BEGIN
     END IF;
     DELETE FROM {hits} h WHERE (h.key, h.owner) IN (
         SELECT old.key, old.owner FROM {hits} old
-        WHERE old.until <= moment - 3600000000 -- an hour beyond its window, should the next Hit ask for a longer one
+        WHERE old.until <= moment - 3600000000 -- an hour beyond its window, in case the next Hit has a longer one
         ORDER BY old.until LIMIT most FOR UPDATE SKIP LOCKED
     );
     RETURN last;
