@@ -81,7 +81,7 @@ _BATCH: dict[type, Callable[[Any], Values]] = {
         op.info or None, op.client or None, op.fingerprint or None, None,
     ),
     Release: lambda op: (
-        "r", op.key, op.owner, us(op.keep) or None, us(op.delay) or None, op.fence or None,
+        "l", op.key, op.owner, us(op.keep) or None, us(op.delay) or None, op.fence or None,
         "revoke" if op.revoke else None, None, None, None,
     ),
     Mark: lambda op: ("m", op.key, op.owner, us(op.ttl), None, 1 if op.extend else None, *_NOTHING),

@@ -917,7 +917,7 @@ BEGIN
             WHEN 'a' THEN
                 a := {acquire}(clock, NULL, op.k, op.who, op.span, coalesce(op.txt, ''), coalesce(op.client, ''),
                     coalesce(op.delay, 0), coalesce(op.print, ''), coalesce(op.num & 1, 0) = 1, coalesce(op.num & 2, 0) = 2);
-            WHEN 'r' THEN
+            WHEN 'l' THEN
                 a := {release}(clock, NULL, op.k, op.who, op.txt IS NOT NULL, coalesce(op.delay, 0),
                     coalesce(op.span, 0), coalesce(op.num, 0));
             WHEN 'm' THEN
