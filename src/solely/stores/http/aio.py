@@ -17,7 +17,7 @@ from ...ops import MAX_BATCH, MAX_LIMIT, Op, Reply
 from .. import OnHint
 from ..batches import waits
 from . import codec
-from .address import PAGE, SILENCE, TRY_AGAIN, ServiceAddress, body_of, findings, headers, portions, unanswered
+from .settings import PAGE, SILENCE, TRY_AGAIN, ServiceAddress, body_of, findings, headers, portions, unanswered
 
 T = TypeVar("T")
 _parents: list[object] = []  # what a forked child must not touch, not even by collecting it

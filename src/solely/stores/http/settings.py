@@ -63,7 +63,7 @@ class ServiceAddress:
         }
 
 
-def read_url(url: str, clock: Clock | None = None) -> ServiceAddress:
+def parse(url: str, clock: Clock | None = None) -> ServiceAddress:
     """The service that the URL names; an invalid one raises InvalidInput, which never shows the token."""
     parts = urlsplit(url)
     try:
