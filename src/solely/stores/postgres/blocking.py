@@ -78,8 +78,8 @@ class PostgresStore:
     def _reset(self) -> None:
         self.client = os.urandom(16).hex()
         self._idle: deque[PostgresConnection] = deque()
-        self._slots = ThreadSlots(MOST_CONNECTIONS)  # who has one uses an idle connection, or opens one
-        self._turns = ThreadSlots(MOST_PATIENT)
+        self._connection_slots = ThreadSlots(MOST_CONNECTIONS)  # who has one uses an idle connection, or opens one
+        self._waiting_slots = ThreadSlots(MOST_PATIENT)
         self._listener = Listener(lambda: PostgresSubscription(self._connect(), self.client), FAILURES, self._timeout)
 
     def __repr__(self) -> str:
@@ -137,8 +137,8 @@ class PostgresStore:
     # -- batches
 
     def _alone(self, op: Op) -> Reply:
-        has_turn = self._turns.take()
-        patience, packed_patience = self._patience if has_turn else _NO_PATIENCE
+        has_slot = self._waiting_slots.take()
+        patience, packed_patience = self._patience if has_slot else _NO_PATIENCE
         try:
             packed = codec.quick(op, packed_patience) if self._clock is None else None
             if packed is not None:
@@ -150,8 +150,8 @@ class PostgresStore:
                 result = self._call(*codec.alone(op, self._now(), patience))
             row = codec.decode_lone(op, result)
         finally:
-            if has_turn:
-                self._turns.give()
+            if has_slot:
+                self._waiting_slots.give()
         if row[0] != "b":
             return codec.reply(op, row)
         replies: Answers = [None]
@@ -178,7 +178,7 @@ class PostgresStore:
         return replies
 
     def _part(self, part: Sequence[Op]) -> Answers:
-        """The answers to one portion; what was busy is repeated, and waits for its turn."""
+        """The answers to one portion; what was busy is repeated, and waits for its slot."""
         busy: list[int] = []
         replies = answers(part, self._call(*statement(part, self._now())), busy)
         if busy:
@@ -189,7 +189,7 @@ class PostgresStore:
         """Repeats what was busy: waits for it on the server, or polls while enough others wait there."""
         ends = time.monotonic() + self._timeout * PATIENCE
         rest = LINGER
-        with self._turns.join() as place:
+        with self._waiting_slots.join() as place:
             while busy and not place.comes(min(rest, ends - time.monotonic())):
                 if time.monotonic() >= ends:
                     give_up(replies, busy)
@@ -251,7 +251,7 @@ class PostgresStore:
         return answer
 
     def _take(self) -> PostgresConnection:
-        if not self._slots.take() and not self._slots.wait(self._timeout):
+        if not self._connection_slots.take() and not self._connection_slots.wait(self._timeout):
             raise StoreUnavailable(
                 f"all {MOST_CONNECTIONS} connections of this client were busy for {self._timeout:g} s"
             )
@@ -264,7 +264,7 @@ class PostgresStore:
         try:
             return self._connect()
         except BaseException:
-            self._slots.give()
+            self._connection_slots.give()
             raise
 
     def _give(self, connection: PostgresConnection) -> None:
@@ -272,11 +272,11 @@ class PostgresStore:
             self._end(connection)
         else:
             self._idle.append(connection)
-            self._slots.give()
+            self._connection_slots.give()
 
     def _end(self, connection: PostgresConnection) -> None:
         connection.close()
-        self._slots.give()
+        self._connection_slots.give()
 
     def _connect(self) -> PostgresConnection:
         if self._closed:

@@ -38,14 +38,8 @@ Packed = tuple[list[bytes | None], list[int] | None]
 _STATES = {"f": FREE, "h": HELD, "d": DONE, "c": CLOSED}
 _BUSY: ReplyRow = ("b",)
 _ZERO, _B, _BRACE = b"0b{"
-_RELEASED = (
-    Released.UNKNOWN,
-    RELEASED,
-    Released.EXPIRED,
-    Released.CLEARED,
-    ABSENT,
-    LOST,
-)  # by number: see 0001_schema.sql
+# By number: see 0001_schema.sql.
+_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)
 
 
 def _queue(op: Take) -> str:

@@ -1,4 +1,4 @@
-"""ThreadSlots: only so many threads at a time may do something, and the others wait in the order in which they came."""
+"""Slots: only so many threads at a time may do something, and the others wait in the order in which they came."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections import deque
 
 
 class ThreadSlots:
-    """So many turns. To take one that is free, and to give it back, takes no lock: it is done for every op.
+    """A number of slots. Neither taking a free one nor giving it back takes a lock, since every op does it.
 
-    Lists and deques change in one step, so each turn is either free, or taken by one, whoever comes between.
+    Lists and deques change in one step, so each slot is either free or taken once, whatever happens in between.
     """
 
     def __init__(self, count: int) -> None:
         self._free = [True] * count
-        self._line: deque[LockType] = deque()
+        self._queue: deque[LockType] = deque()
 
     def take(self) -> bool:
-        """True if a turn was free and nobody waits for one: it is then to be given back."""
-        if self._line:
+        """True if a slot was free and nobody waits for one: it is then to be given back."""
+        if self._queue:
             return False
         try:
             return self._free.pop()
@@ -26,58 +26,58 @@ class ThreadSlots:
             return False
 
     def give(self) -> None:
-        """Gives a turn back: to the first of the line, if there is one."""
+        """Gives a slot back: to the first of the queue, if there is one."""
         self._free.append(True)
-        if self._line:
+        if self._queue:
             self.hand_out()
 
     def hand_out(self) -> None:
-        """Gives turns that are free to the first of the line."""
-        while self._line:
+        """Gives slots that are free to the first of the queue."""
+        while self._queue:
             try:
                 self._free.pop()
             except IndexError:
                 return
             try:
-                first = self._line.popleft()
+                first = self._queue.popleft()
             except IndexError:  # it has just left; another one may have come
                 self._free.append(True)
             else:
                 first.release()
 
     def wait(self, within: float) -> bool:
-        """True if a turn came in so many seconds: it is then to be given back."""
+        """True if a slot came in so many seconds: it is then to be given back."""
         with self.join() as place:
             place.keeps = place.comes(within)
         return place.keeps
 
-    def join(self) -> PlaceInLine:
-        """A place in the line, which is left with its context; a turn that came is then given back."""
-        return PlaceInLine(self, self._line)
+    def join(self) -> QueuePlace:
+        """A place in the queue, which is left with its context; a slot that came is then given back."""
+        return QueuePlace(self, self._queue)
 
 
-class PlaceInLine:
-    """A place in the line for a turn: a lock that is released when the turn comes."""
+class QueuePlace:
+    """A place in the queue for a slot: a lock that is released when the slot comes."""
 
-    def __init__(self, turns: ThreadSlots, line: deque[LockType]) -> None:
-        self._turns = turns
-        self._line = line
+    def __init__(self, slots: ThreadSlots, queue: deque[LockType]) -> None:
+        self._slots = slots
+        self._queue = queue
         self._lock = allocate_lock()
-        self.keeps = False  # the turn that came, beyond the context
+        self.keeps = False  # the slot that came, beyond the context
 
-    def __enter__(self) -> PlaceInLine:
+    def __enter__(self) -> QueuePlace:
         self._lock.acquire()
-        self._line.append(self._lock)
-        self._turns.hand_out()
+        self._queue.append(self._lock)
+        self._slots.hand_out()
         return self
 
     def comes(self, within: float) -> bool:
-        """True once, when the turn has come; False if it did not in so many seconds."""
+        """True once, when the slot has come; False if it did not in so many seconds."""
         return self._lock.acquire(timeout=max(0.0, within))
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._line.remove(self._lock)
-        except ValueError:  # its turn came
+            self._queue.remove(self._lock)
+        except ValueError:  # its slot came
             if not self.keeps:
-                self._turns.give()
+                self._slots.give()

@@ -53,9 +53,7 @@ class AsyncRedisStore:
     def _reset(self) -> None:
         self._routes: Routes | None = None
         self._scans = asyncio.Semaphore(SCANS)
-        self._home: AsyncRedisConnection | None = (
-            None  # the one connection of a store that is no cluster, while it is up
-        )
+        self._home: AsyncRedisConnection | None = None  # while it is up; in a cluster there is none
         self._connections: dict[ServerAddress, AsyncRedisConnection] = {}
         self._connecting: dict[ServerAddress, asyncio.Task[AsyncRedisConnection]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -36,9 +36,7 @@ class SharedFile:
         self.contended: set[str] = set()  # keys whose last Acquire was refused: look before writing
         self.sessions: weakref.WeakSet[SessionLike] = weakref.WeakSet()
         self.broken = False  # True in a child that was forked while a connection could not be closed
-        self.abandoned: list[
-            SessionLike
-        ] = []  # then its sessions: kept, so that no connection of the parent is finalized
+        self.abandoned: list[SessionLike] = []  # then its sessions: kept, so that nothing of the parent is finalized
         self.free_locks()
 
     def free_locks(self) -> None:
