@@ -121,6 +121,9 @@ class _Loop(Generic[S]):
                 self.unavailable = True
             except self._failures:
                 pass  # those who send ops get the reason; here only the hints are late
+            except GeneratorExit:  # nobody performs calls any more: the loop was closed with this task pending
+                self._subscription = None
+                raise
             finally:  # also if the thread or task ends: the next waiter starts another
                 self.ready = False
                 self._settled.set()
@@ -235,6 +238,8 @@ class AsyncListener(_Loop[AsyncSubscription]):
             while True:
                 try:
                     result = await call()
+                except GeneratorExit:
+                    raise
                 except BaseException as error:  # noqa: BLE001 - as above; a cancellation closes the connection first
                     call = calls.throw(error)
                 else:
