@@ -16,12 +16,10 @@ from ..model import Entry, Finding
 from ..ops import Op, Reply
 from ..urls import split_url
 
-OnHint = Callable[
-    [str], None
-]  # is given the stored key that may be free, or finished, now; safe to call from any thread
+# Called with the stored key that may be free, or finished, now; safe to call from any thread.
+OnHint = Callable[[str], None]
 Answers = list[Reply | StoreError]  # one per op, in order
 Clock = Callable[[], float]  # seconds; the injected clock of tests
-
 
 SCANS = 2  # scans at a time on an asyncio store: fewer than it has connections, so that they delay no renewal
 
