@@ -120,7 +120,7 @@ def promoted_twice() -> Planted:
             record.opens = 0
         right_acquire(record, op, now, next_fence)
 
-    return patch.multiple(t, release=release, acquire=acquire, Record=Remembered)
+    return patch.multiple(t, release=release, acquire=acquire, StoredRecord=Remembered)
 
 
 @bug

@@ -50,6 +50,7 @@ from solely.stores.sqlite import (
     health,
     session,
     shared_file,
+    transactions,
 )
 from solely.stores.sqlite.clock import Readings
 from solely.stores.sqlite.statements import SQL
@@ -1015,7 +1016,7 @@ def test_a_fork_leaves_a_connection_that_it_did_not_wait_for_alone(path: str, mo
         forked.wait(10)
         return connection.connect(*arguments)
 
-    monkeypatch.setattr(session, "connect", connect_slowly)
+    monkeypatch.setattr(transactions, "connect", connect_slowly)
     thread = threading.Thread(target=lambda: answers.extend(store.perform([Mark("mark/a", "o", 60.0)])))
     thread.start()
     connecting.wait(10)
@@ -1179,7 +1180,7 @@ def test_a_file_that_stays_is_looked_at_once_a_second_and_stays_open(
         looks.append(path)
         return connection.file_at(path)
 
-    monkeypatch.setattr(session, "file_at", look)
+    monkeypatch.setattr(transactions, "file_at", look)
     start = now = time.monotonic()
     monkeypatch.setattr(session, "monotonic", lambda: now)
     for passed in (0.0, 0.1, 1.2, 1.3, 2.5):

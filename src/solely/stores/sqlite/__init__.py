@@ -39,7 +39,7 @@ def path_of(url: str) -> str:
     if os.path.isdir(path):
         raise StoreMisconfigured(f"the SQLite store {path} is a folder; give the path of a file")
     if not os.path.isdir(os.path.dirname(path)):
-        raise StoreMisconfigured(f"the SQLite store {path} has no folder; create it")
+        raise StoreMisconfigured(f"the SQLite store {path} cannot be created: its folder does not exist; create it")
     return path
 
 

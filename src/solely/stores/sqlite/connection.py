@@ -32,7 +32,7 @@ def connect(path: str, shared: bool, readings: Readings, timeout: float) -> tupl
     if os.path.isdir(path):
         raise StoreMisconfigured(f"the SQLite store {path} is a folder; give the path of a file")
     if not os.path.isdir(os.path.dirname(path)):
-        raise StoreMisconfigured(f"the SQLite store {path} has no folder; create it")
+        raise StoreMisconfigured(f"the SQLite store {path} cannot be created: its folder does not exist; create it")
     connection = sqlite3.connect(
         path, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=64
     )  # isolation_level: we begin and commit; check_same_thread: a session is used by one thread at a time, not by one
