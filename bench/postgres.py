@@ -18,7 +18,7 @@ import solely
 from solely.errors import Busy, StoreUnavailable
 from solely.model import Entry
 from solely.ops import Acquire
-from solely.stores.postgres import Within
+from solely.stores.postgres import PostgresTransaction
 from tests.postgres_server import PYPI_POSTGRES, Postgres
 
 from .handoffs import FAIRNESS, TASKS, figures, run_tasks
@@ -153,7 +153,9 @@ def _cold_keys(place: Place, effort: Effort) -> Figures:
             return _p95_ms(loop.run(_op_seconds(once, effort.seconds)))
 
         def behind_holder() -> float:
-            (held,) = Within(server.url).perform(caller, [Acquire("lock/key-0", os.urandom(16).hex(), DAY)])
+            (held,) = PostgresTransaction(server.url).perform(
+                caller, [Acquire("lock/key-0", os.urandom(16).hex(), DAY)]
+            )
             assert isinstance(held, Entry)
             assert held.owner
             measured = free()

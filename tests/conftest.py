@@ -109,8 +109,8 @@ def _mongo(request: pytest.FixtureRequest) -> str:
 
 
 def isolated(url: str) -> str:
-    """The same server under a prefix that no other test uses."""
-    return f"{url}{'&' if '?' in url else '?'}prefix={secrets.token_hex(8)}:"
+    """The same server under a namespace that no other test uses."""
+    return f"{url}{'&' if '?' in url else '?'}namespace=t{secrets.token_hex(6)}"
 
 
 def _sqlite(request: pytest.FixtureRequest) -> str:

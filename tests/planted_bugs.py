@@ -49,7 +49,7 @@ def get_then_set() -> Planted:
     def acquire(self: Memory, op: Acquire, now: t.Now, hints: list[tuple[str, str]]) -> Entry:
         record = self._records.get(op.key)
         if record is not None and record.state is State.HELD and now.wall - record.fence < 5_000:
-            t._let_go(record)
+            t._set_free(record)
         return right(self, op, now, hints)
 
     return patch.object(Memory, "_acquire", acquire)
@@ -60,7 +60,9 @@ def release_without_owner() -> Planted:
     """Release deletes the key, whoever holds it."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]) -> Released:
+    def release(
+        record: t.StoredRecord, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]
+    ) -> Released:
         return right(record, op._replace(owner=record.owner or op.owner), now, notified, born)
 
     return patch.object(t, "release", release)
@@ -97,7 +99,9 @@ def no_revoke() -> Planted:
     """A compensating release does not revoke, so a late acquire that it overtook takes the key."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]) -> Released:
+    def release(
+        record: t.StoredRecord, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]
+    ) -> Released:
         return right(record, op._replace(revoke=False), now, notified, born)
 
     return patch.object(t, "release", release)
@@ -108,7 +112,7 @@ def clear_removes_the_successor() -> Planted:
     """Clear compares no fence."""
     right = t.clear
 
-    def clear(record: t.Record, op: Clear, now: t.Now, notified: list[str]) -> bool:
+    def clear(record: t.StoredRecord, op: Clear, now: t.Now, notified: list[str]) -> bool:
         return right(record, op._replace(fence=record.fence), now, notified)
 
     return patch.object(t, "clear", clear)
@@ -119,7 +123,9 @@ def false_release_answer() -> Planted:
     """Release returns "released" although the hold had expired."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]) -> Released:
+    def release(
+        record: t.StoredRecord, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]
+    ) -> Released:
         right(record, op, now, notified, born)
         return Released.RELEASED
 
@@ -131,7 +137,9 @@ def loss_is_reported_as_released() -> Planted:
     """Release returns "released" for every unknown owner, even if the store has lost all data since."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]) -> Released:
+    def release(
+        record: t.StoredRecord, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]
+    ) -> Released:
         return right(record, op._replace(fence=0), now, notified, born)
 
     return patch.object(t, "release", release)
@@ -177,7 +185,7 @@ def error_fails_the_rest_of_the_batch() -> Planted:
 def renewal_revives() -> Planted:
     """Renew extends an expired lease."""
 
-    def renew(record: t.Record, op: Renew, now: t.Now) -> None:
+    def renew(record: t.StoredRecord, op: Renew, now: t.Now) -> None:
         if record.state is State.HELD and record.owner == op.owner:
             record.until = now.lease + t.us(op.ttl)
 
@@ -188,7 +196,7 @@ def renewal_revives() -> Planted:
 def renewal_shortens() -> Planted:
     """Renew sets the expiry, even to an earlier time than the holder relies on."""
 
-    def renew(record: t.Record, op: Renew, now: t.Now) -> None:
+    def renew(record: t.StoredRecord, op: Renew, now: t.Now) -> None:
         if record.state is State.HELD and record.owner == op.owner and now.lease < record.until:
             record.until = now.lease + t.us(op.ttl)
 
@@ -219,9 +227,9 @@ def repeat_is_granted_anew() -> Planted:
     """A repeated acquire of the holder gets a new fence and a new ttl."""
     right = t.acquire
 
-    def acquire(record: t.Record, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
+    def acquire(record: t.StoredRecord, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
         if record.state is State.HELD and record.owner == op.owner:
-            t._let_go(record)
+            t._set_free(record)
         right(record, op, now, next_fence)
 
     return patch.object(t, "acquire", acquire)
@@ -251,7 +259,7 @@ def mark_without_owner() -> Planted:
     """A repeated mark of the first caller returns "seen": nobody does the work."""
     right = t.mark
 
-    def mark(record: t.Record, op: Mark, now: t.Now, next_fence: Callable[[], int]) -> bool:
+    def mark(record: t.StoredRecord, op: Mark, now: t.Now, next_fence: Callable[[], int]) -> bool:
         return t._over(record, now) and right(record, op, now, next_fence)
 
     return patch.object(t, "mark", mark)
@@ -262,9 +270,9 @@ def check_then_insert_mark() -> Planted:
     """Mark checks, then inserts 5 ms later: two callers that check at the same time are both first."""
     right = t.mark
 
-    def mark(record: t.Record, op: Mark, now: t.Now, next_fence: Callable[[], int]) -> bool:
+    def mark(record: t.StoredRecord, op: Mark, now: t.Now, next_fence: Callable[[], int]) -> bool:
         if record.state is State.DONE and now.wall - record.fence < 5_000:
-            t._let_go(record)
+            t._set_free(record)
         return right(record, op, now, next_fence)
 
     return patch.object(t, "mark", mark)

@@ -41,7 +41,7 @@ def unfenced_publish() -> Planted:
     """Publish writes the result under the key, whichever owner holds it."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, notified: list[str]) -> None:
+    def finish(record: t.StoredRecord, op: Finish, now: t.Now, notified: list[str]) -> None:
         right(record, op._replace(owner=record.owner or op.owner), now, notified)
 
     return patch.object(t, "finish", finish)
@@ -52,7 +52,7 @@ def late_publish_overwrites() -> Planted:
     """A displaced owner's publish replaces the result of its successor."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, notified: list[str]) -> None:
+    def finish(record: t.StoredRecord, op: Finish, now: t.Now, notified: list[str]) -> None:
         if record.state is State.DONE and any(displaced.owner == op.owner for displaced in record.gone):
             record.value = op.value
         right(record, op, now, notified)
@@ -65,7 +65,7 @@ def publish_only_while_the_lease_lasts() -> Planted:
     """A result that arrives after its lease expired is discarded, although nobody else took the claim."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, notified: list[str]) -> None:
+    def finish(record: t.StoredRecord, op: Finish, now: t.Now, notified: list[str]) -> None:
         if not t._over(record, now):
             right(record, op, now, notified)
 
@@ -104,23 +104,25 @@ def promoted_twice() -> Planted:
     right_release, right_acquire = t.release, t.acquire
     promoted: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
-    class Remembered(t.Record):
+    class Remembered(t.StoredRecord):
         __slots__ = ("__weakref__",)
 
-    def release(record: t.Record, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]) -> Released:
+    def release(
+        record: t.StoredRecord, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]
+    ) -> Released:
         if record.state is State.HELD and record.owner == op.owner:
             promoted[record] = {waiter.client for waiter in record.waiters}
             notified.extend(promoted[record])
         return right_release(record, op, now, notified, born)
 
-    def acquire(record: t.Record, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
+    def acquire(record: t.StoredRecord, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
         if op.client in promoted.get(record, ()) and record.owner != op.owner:
             promoted[record].discard(op.client)
             record.state = State.FREE
             record.opens = 0
         right_acquire(record, op, now, next_fence)
 
-    return patch.multiple(t, release=release, acquire=acquire, Record=Remembered)
+    return patch.multiple(t, release=release, acquire=acquire, StoredRecord=Remembered)
 
 
 @bug
@@ -193,7 +195,7 @@ def attempts_are_not_counted() -> Planted:
     """The successor of a dead winner is counted as the first attempt."""
     right = t.acquire
 
-    def acquire(record: t.Record, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
+    def acquire(record: t.StoredRecord, op: Acquire, now: t.Now, next_fence: Callable[[], int]) -> None:
         if t._over(record, now):
             record.attempts = 0
         right(record, op, now, next_fence)
@@ -206,7 +208,7 @@ def only_the_first_waiter_gets_a_hint_of_the_result() -> Planted:
     """Publish wakes only the first waiter; the others notice when they poll."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, notified: list[str]) -> None:
+    def finish(record: t.StoredRecord, op: Finish, now: t.Now, notified: list[str]) -> None:
         everyone: list[str] = []
         right(record, op, now, everyone)
         notified.extend(everyone[:1])
@@ -225,7 +227,9 @@ def retry_after_is_ignored() -> Planted:
     """A failure with a delay releases the key at once."""
     right = t.release
 
-    def release(record: t.Record, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]) -> Released:
+    def release(
+        record: t.StoredRecord, op: Release, now: t.Now, notified: list[str], born: Callable[[], int]
+    ) -> Released:
         return right(record, op._replace(delay=0.0), now, notified, born)
 
     return patch.object(t, "release", release)

@@ -143,7 +143,7 @@ def record_by_bare_key() -> Planted:
     """Recording finishes the current reservation, even that of another owner."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, notified: list[str]) -> None:
+    def finish(record: t.StoredRecord, op: Finish, now: t.Now, notified: list[str]) -> None:
         right(record, op._replace(owner=record.owner or op.owner), now, notified)
 
     return patch.object(t, "finish", finish)
@@ -163,7 +163,7 @@ def quiet_is_forgotten_by_expiry_of_the_hold() -> Planted:
     """The quiet window ends when the hold would have expired."""
     right = t.finish
 
-    def finish(record: t.Record, op: Finish, now: t.Now, notified: list[str]) -> None:
+    def finish(record: t.StoredRecord, op: Finish, now: t.Now, notified: list[str]) -> None:
         until = record.until
         right(record, op, now, notified)
         if record.state is State.DONE and record.owner == op.owner:

@@ -460,7 +460,7 @@ def test_a_store_that_stays_away_stops_the_copy(
     ("source_url", "target_url"),
     [
         ("memory://a", "memory://a"),
-        ("redis://h:1/0?prefix=a", "redis://H:1/0/?prefix=a"),
+        ("redis://h:1/0?namespace=a", "redis://H:1/0/?namespace=a"),
         ("postgres://h/d", "postgresql://h/d"),
         ("memory://", "memory://a"),
         ("memory://a", "memory://"),

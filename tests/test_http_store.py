@@ -24,8 +24,8 @@ from solely.errors import (
 from solely.ops import Acquire, Mark, Push, Read, Release
 from solely.rules import MAX_KEPT
 from solely.stores import open_async_store, open_store
-from solely.stores.http.address import portions, read_url, refusal
 from solely.stores.http.blocking import HttpStore
+from solely.stores.http.settings import parse, portions, refusal
 from solely.testing.harness import HintRecorder, fresh
 from solely.testing.proxy import FaultProxy
 from tests.conftest import STORES
@@ -75,7 +75,7 @@ def opened() -> Iterator[Callable[[str], HttpStore]]:
 )
 def test_addresses(url: str, address: str, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SOLELY_TOKEN", raising=False)
-    told = read_url(url)
+    told = parse(url)
     assert (told.url, told.token) == (address, token)
     assert "secret" not in f"{told} {told!r} {open_store(url)!r}"
 

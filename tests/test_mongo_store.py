@@ -29,7 +29,7 @@ from solely.model import Entry, Finding, Released, State, item_key
 from solely.ops import Ack, Acquire, Clear, Finish, Hit, Mark, Op, Push, Read, Release, Renew, Take
 from solely.stores import Store
 from solely.stores.mongo import open_async, open_blocking
-from solely.stores.mongo.batches import MAX_LIMIT, levels
+from solely.stores.mongo.batch import MAX_LIMIT, levels
 from solely.stores.mongo.blocking import MongoStore
 from solely.stores.mongo.faults import explain
 from solely.stores.mongo.settings import parse
@@ -97,10 +97,11 @@ def test_the_asyncio_store_answers_as_the_model(url: str) -> None:
         "mongodb:///database",
         "mongodb://host:port/database",
         "mongodb://host/data$base",
-        "mongodb://host/database?solely_collection=",
-        "mongodb://host/database?solely_collection=a$b",
-        "mongodb://host/database?solely_collection=system.users",
-        "mongodb://host/database?solely_collection=a&solely_collection=b",
+        "mongodb://host/database?solely_collection=a",
+        "mongodb://host/database?namespace=",
+        "mongodb://host/database?namespace=a$b",
+        "mongodb://host/database?namespace=system.users",
+        "mongodb://host/database?namespace=a&namespace=b",
         "mongodb://host/database?w=%00&connectTimeoutMS=soon",
         "mongodb://host/database?no_such_option=1",
         "mongodb://me:se@cret@host/database",
@@ -113,7 +114,7 @@ def test_a_url_that_cannot_be_is_refused_before_anything_is_sent(url: str) -> No
 
 
 def test_the_url_names_database_and_collection() -> None:
-    settings = parse("mongodb://me:secret@a:1,b:2/data?replicaSet=rs&solely_collection=L0CK")
+    settings = parse("mongodb://me:secret@a:1,b:2/data?replicaSet=rs&namespace=L0CK")
     assert (settings.database, settings.collection, settings.hosts) == ("data", "L0CK", "a:1,b:2")
     assert settings.url == "mongodb://me:secret@a:1,b:2/data?replicaSet=rs"
     assert parse("mongodb://a").database == parse("mongodb://a").collection == "solely"
@@ -460,7 +461,7 @@ def test_a_server_that_stands_alone_is_polled(standalone: Mongod) -> None:
         one(store, Acquire("lock/a", "o", 10))
         one(store, Acquire("lock/a", "p", 10, client=store.client))
         assert store.polls
-        assert store._ear.deaf
+        assert store._listener.unavailable
 
 
 # -- outages, each a clear error and never a grant
@@ -511,7 +512,7 @@ def test_a_failure_after_a_part_was_performed_leaves_the_batch_unanswered(
 
 
 def test_a_document_that_is_too_large_is_refused(store: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("solely.stores.mongo.batches.check_ops", lambda ops: None)  # which refuses it before
+    monkeypatch.setattr("solely.stores.mongo.batch.check_ops", lambda ops: None)  # which refuses it before
     one(store, Acquire("claim/huge", "o", 10))
     with pytest.raises(StoreFailed, match="16 MiB"):
         one(store, Finish("claim/huge", "o", b"x" * (17 * 1024 * 1024), 10))

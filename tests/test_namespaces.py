@@ -20,7 +20,7 @@ SHARED: dict[str, Callable[[pytest.FixtureRequest], str]] = {
     "postgres": lambda request: str(request.getfixturevalue("postgres").url),
     "mongo": lambda request: str(request.getfixturevalue("replica_set").url_of("solely")),
 }
-OLDER = {"redis": "prefix", "postgresql": "solely_schema", "mongodb": "solely_collection"}
+SCHEMES = ["memory", "redis", "postgresql", "mongodb"]
 CANNOT_BE = ["", "a b", "1a", "a:b", "a{b}", 'a"b', "a$b", "a/b", "system.users", "ä", "x" * 41]
 
 
@@ -51,30 +51,25 @@ def test_namespaces_of_one_server_share_nothing(shared_url: str) -> None:
         assert held.release() == "released"
 
 
-@pytest.mark.parametrize("scheme", ["memory", *OLDER])
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("name", CANNOT_BE)
 def test_a_name_that_not_every_store_can_have_is_refused(scheme: str, name: str) -> None:
     with pytest.raises(solely.InvalidInput, match=r"namespace must be 1 to 40 letters"):
         open_store(f"{scheme}://host/1?namespace={name}")
 
 
-@pytest.mark.parametrize("scheme", ["memory", *OLDER])
+@pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_namespace_is_given_once(scheme: str) -> None:
     with pytest.raises(solely.InvalidInput, match="namespace"):
         open_store(f"{scheme}://host/1?namespace=a&namespace=b")
 
 
-@pytest.mark.parametrize(("scheme", "older"), OLDER.items())
-def test_the_older_name_of_the_option_is_not_given_beside_it(scheme: str, older: str) -> None:
-    with pytest.raises(solely.InvalidInput, match=f"namespace and {older}"):
-        open_store(f"{scheme}://host/1?namespace=a&{older}=b")
-
-
-def test_the_older_names_mean_the_same() -> None:
+def test_what_the_namespace_is_in_each_store() -> None:
     assert redis("redis://h").prefix == redis("redis://h?namespace=solely").prefix == "solely:"
-    assert redis("redis://h?namespace=a").prefix == redis("redis://h?prefix=a:").prefix == "a:"
-    assert postgres("postgresql://h/d?namespace=a").schema == postgres("postgresql://h/d?solely_schema=a").schema == "a"
-    assert mongo("mongodb://h/d?namespace=a").collection == mongo("mongodb://h/d?solely_collection=a").collection == "a"
+    assert redis("redis://h?namespace=a").prefix == "a:"
+    assert postgres("postgresql://h/d").schema == mongo("mongodb://h/d").collection == "solely"
+    assert postgres("postgresql://h/d?namespace=a").schema == "a"
+    assert mongo("mongodb://h/d?namespace=a").collection == "a"
     assert "namespace" not in mongo("mongodb://h/d?namespace=a&replicaSet=x").url
 
 

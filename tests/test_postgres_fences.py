@@ -19,7 +19,7 @@ from solely.errors import StoreDenied, StoreError, StoreUnavailable
 from solely.model import Entry
 from solely.ops import Acquire, Mark, Read, Release
 from solely.stores import Store
-from solely.stores.postgres import Within, migrate, open_async, open_blocking
+from solely.stores.postgres import PostgresTransaction, migrate, open_async, open_blocking
 from solely.stores.postgres.settings import parse
 from solely.testing.harness import BlockingAdapter, fresh
 from tests.conftest import in_schema
@@ -161,7 +161,7 @@ class Callers:
 
     def __init__(self, address: str, url: str, level: IsolationLevel) -> None:
         self._address, self._level = address, level
-        self._within = Within(url)
+        self._within = PostgresTransaction(url)
         self._idle: list[psycopg.Connection[Any]] = []
 
     def act(self, store: Store, watch: Watch, keys: list[str]) -> None:
@@ -268,7 +268,7 @@ def test_the_privileges_that_the_error_names_are_enough(server: Postgres) -> Non
     url, user = in_schema(server.url), f"u{secrets.token_hex(6)}"
     migrate(url)
     names = parse(url).names
-    own = f"postgresql://{user}:x@{server.host}:{server.port}/postgres?solely_schema={parse(url).schema}"
+    own = f"postgresql://{user}:x@{server.host}:{server.port}/postgres?namespace={parse(url).schema}"
     server.ask(f"CREATE ROLE {user} LOGIN PASSWORD 'x'")
     server.ask(f"GRANT USAGE ON SCHEMA {names['schema']} TO {user}")
     server.ask(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {names['schema']} TO {user}")

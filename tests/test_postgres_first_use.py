@@ -138,7 +138,7 @@ def test_a_user_who_may_make_no_schema_uses_the_one_that_is_there(server: Postgr
     url, user = in_schema(server.url), f"u{secrets.token_hex(6)}"
     schema = parse(url).names["schema"]
     server.ask(f"CREATE ROLE {user} LOGIN PASSWORD 'x'")
-    own = f"postgresql://{user}:x@{server.host}:{server.port}/postgres?solely_schema={parse(url).schema}"
+    own = f"postgresql://{user}:x@{server.host}:{server.port}/postgres?namespace={parse(url).schema}"
     with pytest.raises(StoreDenied, match="privilege"):
         migrate(own)
     server.ask(f"CREATE SCHEMA {schema} AUTHORIZATION {user}")

@@ -11,9 +11,8 @@ import pytest
 from solely.errors import StoreMisconfigured, StoreUnavailable
 from solely.model import Entry
 from solely.ops import Acquire, Read
-from solely.stores import Store
-from solely.stores.postgres import dial, open_async, open_blocking
-from solely.stores.postgres.faults import NotPrimary
+from solely.stores import NotPrimary, Store
+from solely.stores.postgres import connect, open_async, open_blocking
 from solely.testing.harness import BlockingAdapter, fresh
 from tests.postgres_server import URL_PASSWORD, Postgres, replica_of
 
@@ -146,7 +145,7 @@ def test_names_and_unix_sockets() -> None:
 
 
 def hosts_of(conninfo: str) -> list[tuple[str | None, ...]]:
-    return [tuple(place.get(name) for name in ("host", "hostaddr", "port")) for place in dial.places(conninfo)]
+    return [tuple(place.get(name) for name in ("host", "hostaddr", "port")) for place in connect.candidates(conninfo)]
 
 
 def test_hosts_are_paired_with_their_addresses_and_ports(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,5 +158,7 @@ def test_hosts_are_paired_with_their_addresses_and_ports(monkeypatch: pytest.Mon
     monkeypatch.setenv("PGPORT", "8,9")
     assert hosts_of("dbname=x") == [("a", None, "8"), ("b", None, "9")]
     assert hosts_of("service=x") == [(None, None, None)]
-    roles = [place["target_session_attrs"] for place in dial.places("host=a,b target_session_attrs=prefer-standby")]
+    roles = [
+        place["target_session_attrs"] for place in connect.candidates("host=a,b target_session_attrs=prefer-standby")
+    ]
     assert roles == ["standby", "standby", "any", "any"]

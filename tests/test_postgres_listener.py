@@ -6,8 +6,8 @@ import pytest
 
 from solely.ops import Acquire, Release
 from solely.stores import Store
+from solely.stores import listener as loop
 from solely.stores import postgres as postgres_store
-from solely.stores.postgres import aio_ear, ear
 from solely.testing.harness import HintRecorder, fresh
 from tests.both_faces import FACES
 from tests.both_stores import opening_stores, underlying
@@ -28,15 +28,14 @@ def open_store(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Store
 def test_the_listener_leaves_a_server_that_hangs_and_hears_again_when_it_answers(
     postgres: Postgres, open_store: Callable[[str], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ear, "SILENCE", 0.1)
-    monkeypatch.setattr(aio_ear, "SILENCE", 0.1)
+    monkeypatch.setattr(loop, "SILENCE", 0.1)
     url = in_schema(postgres.url)
     with before(url) as proxy:
         store, beside = open_store(through(proxy, url)), open_store(url)
         heard = HintRecorder()
         store.listen(heard)
         store.perform([Acquire("lock/a", "me", 300, client=store.client)])
-        listener = underlying(store)._ear
+        listener = underlying(store)._listener
         until(lambda: listener.ready, "the listener")
         proxy.delay("to_client", None, n=1_000_000)
         until(lambda: not listener.ready, "the end of the connection")

@@ -31,11 +31,11 @@ from solely.model import Entry, Item, Released, State
 from solely.ops import Acquire, Advance, Clear, Finish, Hit, Mark, Op, Push, Read, Release, Renew, Take
 from solely.stores import AsyncStore, Store
 from solely.stores.memory import Memory, MemoryStore
-from solely.stores.postgres import Within, migrate, open_async, open_blocking
-from solely.stores.postgres.faults import Contended, MustRepeat
+from solely.stores.postgres import PostgresTransaction, migrate, open_async, open_blocking, schema
+from solely.stores.postgres.faults import KeyBusy, MustRepeat
 from solely.stores.postgres.schema import migrate as migrate_settings
 from solely.stores.postgres.settings import parse
-from solely.stores.postgres.statements import MIGRATIONS, NEWEST
+from solely.stores.postgres.statements import MIGRATIONS, NEWEST, SchemaStep
 from solely.testing.clock import ManualClock
 from solely.testing.harness import BlockingAdapter, Harness, fresh
 from solely.testing.machine import run_machine
@@ -240,10 +240,10 @@ async def test_in_an_exchange_what_is_taken_after_a_release_that_is_busy_is_busy
     batch: list[Op] = [Release(busy, "me"), Release(free, "me"), Acquire(busy, "you", 100), Acquire(free, "you", 100)]
     with lock_of(server, shared_url, busy):
         replies = await many.perform(batch)
-        assert [isinstance(reply, Contended) for reply in replies] == [True, False, True, False]
+        assert [isinstance(reply, KeyBusy) for reply in replies] == [True, False, True, False]
         assert (replies[1], replies[3].owner) == (Released.RELEASED, "you")  # type: ignore[union-attr]
         passed_on = await many.perform([Release(busy, "me"), Acquire(busy, "you", 100)])
-        assert [type(reply) for reply in passed_on] == [Contended, Contended]
+        assert [type(reply) for reply in passed_on] == [KeyBusy, KeyBusy]
     [still] = await many.perform([Renew(busy, "me", 100)])
     assert isinstance(still, Entry)
     assert still.owner == "me"
@@ -294,7 +294,7 @@ def test_a_key_held_by_a_slow_transaction_holds_up_no_strangers(shared_url: str,
         many = open_async(shared_url, clock=None, timeout=5.0)
         await many.perform([Read(keys[0])])
         mixed = await many.perform([Acquire(key, f"o{n}", 10) for n, key in enumerate(keys)])
-        assert isinstance(mixed[7], Contended)
+        assert isinstance(mixed[7], KeyBusy)
         assert all(isinstance(r, Entry) and r.owner for n, r in enumerate(mixed) if n != 7)
         alone = asyncio.ensure_future(many.perform([Acquire(keys[7], "alone", 10)]))
         others = [many.perform([Acquire(fresh("lock/cold"), "me", 10)]) for _ in range(20)]
@@ -365,14 +365,44 @@ def test_batches_in_opposite_orders_do_not_deadlock(shared_url: str) -> None:
 # -- the schema
 
 
-def test_a_database_migrated_step_by_step_equals_a_fresh_one(server: Postgres) -> None:
+PLANTED = (
+    SchemaStep(NEWEST + 1, "planted_table", "CREATE TABLE {planted} (id integer PRIMARY KEY)"),
+    SchemaStep(NEWEST + 2, "planted_column", "ALTER TABLE {planted} ADD COLUMN note text"),
+)
+BROKEN = SchemaStep(NEWEST + 3, "broken", "CREATE TABLE {broken} (id integer); SELECT 1 / 0")
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> int:
+    """A later version of the schema, two steps further, and its number."""
+    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, *PLANTED))
+    monkeypatch.setattr(schema, "NEWEST", PLANTED[-1].number)
+    return PLANTED[-1].number
+
+
+def test_a_database_migrated_step_by_step_equals_a_fresh_one(server: Postgres, planted: int) -> None:
     fresh_url, stepped_url = in_schema(server.url), in_schema(server.url)
-    assert migrate(fresh_url) == NEWEST
-    for step in MIGRATIONS:
+    assert migrate_settings(parse(fresh_url), planted) == planted
+    for step in (*MIGRATIONS, *PLANTED):
         assert migrate_settings(parse(stepped_url), step.number) == step.number
         assert migrate_settings(parse(stepped_url), step.number) == step.number  # again changes nothing
     assert described(server, fresh_url) == described(server, stepped_url)
     assert any("perform" in text for text in described(server, fresh_url))
+    assert any("planted" in text and "note" in text for text in described(server, fresh_url))
+
+
+def test_steps_are_applied_together_or_not_at_all(
+    server: Postgres, planted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = in_schema(server.url)
+    assert migrate(url) == NEWEST
+    before = described(server, url)
+    with monkeypatch.context() as broken:
+        broken.setattr(schema, "MIGRATIONS", (*MIGRATIONS, *PLANTED, BROKEN))
+        with pytest.raises(StoreFailed, match="division by zero"):
+            migrate_settings(parse(url), BROKEN.number)
+    assert described(server, url) == before
+    assert migrate_settings(parse(url), planted) == planted
 
 
 def test_many_processes_may_open_an_empty_database_at_once(server: Postgres) -> None:
@@ -385,15 +415,15 @@ def test_many_processes_may_open_an_empty_database_at_once(server: Postgres) -> 
         store.close()
 
 
-def test_migrate_never_names_what_is_missing_and_what_to_do(server: Postgres) -> None:
+def test_migrate_never_names_what_is_missing_and_what_to_do(server: Postgres, planted: int) -> None:
     url = in_schema(server.url)
     store = open_blocking(f"{url}&migrate=never", clock=None, timeout=5.0)
     with pytest.raises(StoreMisconfigured, match=r"is missing.*migrate\(url\)"):
         store.perform([Acquire("lock/a", "me", 10)])
-    migrate_settings(parse(url), 2)
-    with pytest.raises(StoreMisconfigured, match="at version 2"):
+    assert migrate(url) == NEWEST
+    with pytest.raises(StoreMisconfigured, match=f"at version {NEWEST}, {planted} is needed"):
         store.perform([Acquire("lock/a", "me", 10)])
-    migrate(url)
+    migrate_settings(parse(url), planted)
     [entry] = store.perform([Acquire("lock/a", "me", 10)])
     assert isinstance(entry, Entry)
     assert entry.owner == "me"
@@ -411,8 +441,8 @@ def test_table_and_schema_are_the_users_choice(server: Postgres) -> None:
 
 @pytest.mark.parametrize(
     "option",
-    ["solely_schema=a;b", "solely_table=", 'solely_table="x"', "migrate=maybe", "pgbouncer=perhaps", "nonsense=1",
-     "solely_table=" + "t" * 41],
+    ["namespace=a;b", "solely_schema=a", "solely_table=", 'solely_table="x"', "migrate=maybe", "pgbouncer=perhaps",
+     "nonsense=1", "solely_table=" + "t" * 41],
 )  # fmt: skip
 def test_an_option_that_cannot_be_is_refused_before_any_connection(option: str) -> None:
     with pytest.raises(InvalidInput) as caught:
@@ -455,7 +485,7 @@ def orders(server: Postgres) -> Iterator[str]:
 def test_a_mark_commits_or_rolls_back_with_the_callers_rows(
     store: Store, shared_url: str, server: Postgres, orders: str, clock: ManualClock
 ) -> None:
-    key, within = fresh("mark/order"), Within(shared_url, clock=clock)
+    key, within = fresh("mark/order"), PostgresTransaction(shared_url, clock=clock)
     migrate(shared_url)
     with psycopg.connect(server.conninfo(), row_factory=dict_row) as connection:
         assert within.perform(connection, [Mark(key, "one", 100)]) == [True]
@@ -475,7 +505,11 @@ def test_a_mark_commits_or_rolls_back_with_the_callers_rows(
 async def test_a_claim_is_won_and_published_in_an_asyncio_transaction(
     shared_url: str, server: Postgres, orders: str
 ) -> None:
-    store, key, within = open_async(shared_url, clock=None, timeout=5.0), fresh("claim/order"), Within(shared_url)
+    store, key, within = (
+        open_async(shared_url, clock=None, timeout=5.0),
+        fresh("claim/order"),
+        PostgresTransaction(shared_url),
+    )
     await store.perform([Read(key)])
     async with await psycopg.AsyncConnection.connect(server.conninfo()) as connection:
         claim, done = await within.perform_async(connection, [Acquire(key, "me", 10), Finish(key, "me", b"j42", 100)])
@@ -494,7 +528,7 @@ async def test_a_claim_is_won_and_published_in_an_asyncio_transaction(
 
 def test_whoever_decides_on_the_key_waits_for_the_callers_transaction(shared_url: str, server: Postgres) -> None:
     key = fresh("mark/waits")
-    store, within = open_blocking(shared_url, clock=None, timeout=20.0), Within(shared_url, patience=20.0)
+    store, within = open_blocking(shared_url, clock=None, timeout=20.0), PostgresTransaction(shared_url, patience=20.0)
     store.perform([Read(key)])
     with psycopg.connect(server.conninfo()) as first, psycopg.connect(server.conninfo()) as second:
         assert within.perform(first, [Mark(key, "first", 100)]) == [True]
@@ -513,7 +547,7 @@ def test_whoever_decides_on_the_key_waits_for_the_callers_transaction(shared_url
 def test_a_serialisation_failure_is_a_clear_error_that_may_be_repeated(
     store: Store, shared_url: str, server: Postgres, level: IsolationLevel, clock: ManualClock
 ) -> None:
-    within = Within(shared_url, clock=clock)
+    within = PostgresTransaction(shared_url, clock=clock)
     key, free = fresh("lock/serial"), fresh("mark/serial")
     store.perform([Acquire(key, "me", 100)])
     with psycopg.connect(server.conninfo()) as connection:
@@ -536,7 +570,7 @@ def test_a_serialisation_failure_is_a_clear_error_that_may_be_repeated(
 def test_a_mark_that_was_taken_back_after_the_snapshot_is_such_a_failure(
     store: Store, shared_url: str, server: Postgres, level: IsolationLevel, many: int, clock: ManualClock
 ) -> None:
-    within = Within(shared_url, clock=clock)
+    within = PostgresTransaction(shared_url, clock=clock)
     keys = [fresh("mark/back") for _ in range(many)]
     marks = [Mark(key, "me", 100) for key in keys]
     store.perform([Mark(key, "you", 100) for key in keys[:2]])
@@ -559,14 +593,16 @@ def test_under_read_committed_a_mark_that_was_taken_back_is_made_anew(
     with psycopg.connect(server.conninfo()) as connection:
         connection.execute("SELECT count(*) FROM pg_class")
         store.perform([Release(keys[0], "you")])
-        firsts = Within(shared_url, clock=clock).perform(connection, [Mark(key, "me", 100) for key in keys])
+        firsts = PostgresTransaction(shared_url, clock=clock).perform(
+            connection, [Mark(key, "me", 100) for key in keys]
+        )
     assert firsts == [place != 1 for place in range(10)]
 
 
 def test_a_look_sees_what_was_taken_in_the_place_of_what_the_snapshot_still_shows(
     store: Store, shared_url: str, server: Postgres, clock: ManualClock
 ) -> None:
-    within, keys = Within(shared_url, clock=clock), [fresh("lock/look") for _ in range(5)]
+    within, keys = PostgresTransaction(shared_url, clock=clock), [fresh("lock/look") for _ in range(5)]
     store.perform([Acquire(key, "you", 100) for key in keys])
     with psycopg.connect(server.conninfo()) as connection:
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
@@ -582,7 +618,7 @@ def test_a_look_sees_what_was_taken_in_the_place_of_what_the_snapshot_still_show
 def test_items_alone_are_put_into_a_queue_and_taken_in_the_callers_transaction(
     store: Store, shared_url: str, server: Postgres, clock: ManualClock
 ) -> None:
-    queue, within = fresh("queue"), Within(shared_url, clock=clock)
+    queue, within = fresh("queue"), PostgresTransaction(shared_url, clock=clock)
     with psycopg.connect(server.conninfo()) as connection:
         assert within.perform(connection, [Push(queue, "1", b"a"), Push(queue, "2", b"b")]) == [True, True]
     with psycopg.connect(server.conninfo()) as connection:
@@ -598,7 +634,7 @@ def test_marks_that_are_not_all_answered_are_a_failure(server: Postgres) -> None
         "RETURNS text LANGUAGE sql AS $$ SELECT repeat('1', cardinality(ks) + 1) $$"
     )
     with psycopg.connect(server.conninfo()) as connection, pytest.raises(StoreFailed, match="11 of 10 marks"):
-        Within(url).perform(connection, [Mark(fresh("mark/a"), "me", 100) for _ in range(10)])
+        PostgresTransaction(url).perform(connection, [Mark(fresh("mark/a"), "me", 100) for _ in range(10)])
 
 
 # -- errors: each names its cause and grants nothing
@@ -640,7 +676,7 @@ def role(server: Postgres, options: str = "") -> str:
 
 
 def test_a_user_who_may_only_read_or_nothing_at_all_is_told_so(server: Postgres, shared_url: str) -> None:
-    schema = f"?solely_schema={parse(shared_url).schema}"
+    schema = f"?namespace={parse(shared_url).schema}"
     open_blocking(shared_url, clock=None, timeout=5.0).perform([Read("lock/a")])
     reader = role(server)
     name = reader.split("/")[2].split(":")[0]
@@ -648,7 +684,7 @@ def test_a_user_who_may_only_read_or_nothing_at_all_is_told_so(server: Postgres,
     server.ask(f"GRANT USAGE ON SCHEMA {parse(shared_url).schema} TO {name}")
     with pytest.raises(StoreMisconfigured, match="default_transaction_read_only"):
         open_blocking(reader + schema, clock=None, timeout=5.0).perform([Mark("mark/a", "me", 10)])
-    for options in (schema, "?solely_schema=his_own"):
+    for options in (schema, "?namespace=his_own"):
         with pytest.raises(StoreMisconfigured, match="privilege"):
             open_blocking(role(server) + options, clock=None, timeout=5.0).perform([Mark("mark/a", "me", 10)])
 
@@ -709,7 +745,7 @@ def test_a_database_of_another_encoding_is_refused(
         psycopg.connect(server.conninfo(name)) as connection,
         pytest.raises((StoreMisconfigured, InvalidInput), match="has not every character"),
     ):
-        Within(url).perform(connection, [Mark("mark/a", "me", 10)])
+        PostgresTransaction(url).perform(connection, [Mark("mark/a", "me", 10)])
     assert server.ask("SELECT to_regnamespace('solely')::text", database=name) == [(None,)]  # nothing was made
 
 
@@ -1010,7 +1046,7 @@ if PGBOUNCER is not None:
         with closing(open_blocking(url, clock=None, timeout=5.0)) as store:
             before = entry_of(store, "lock/a", Acquire("lock/a", "me", 10)).fence
             with psycopg.connect(address, prepare_threshold=None) as connection:
-                within = Within(url)
+                within = PostgresTransaction(url)
                 within.perform(connection, [Read("lock/a")])
                 connection.commit()
                 lag(server, url)

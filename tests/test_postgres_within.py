@@ -15,8 +15,8 @@ from solely import AsyncClient, Client, InvalidInput, StoreUnavailable
 from solely.data import open_database
 from solely.errors import DataUnavailable
 from solely.stores.postgres import migrate
-from solely.stores.postgres.dial import leads_to
-from solely.stores.postgres.schema import Doorkeeper
+from solely.stores.postgres.connect import leads_to
+from solely.stores.postgres.schema import Connector
 from solely.stores.postgres.settings import parse
 from tests.conftest import in_schema
 from tests.postgres_server import PGBOUNCER, PYPI_POSTGRES, Postgres, pooler_of
@@ -160,7 +160,7 @@ def test_no_connection_beside_the_callers_is_opened(
     with Client(url) as once, psycopg.connect(server.conninfo()) as connection:
         connection.isolation_level = level
         with monkeypatch.context() as patched:
-            patched.setattr(Doorkeeper, "connect", lambda *_: pytest.fail("a second connection"))
+            patched.setattr(Connector, "connect", lambda *_: pytest.fail("a second connection"))
             assert once.within(connection).first("a")
         connection.commit()
         assert not once.first("a")

@@ -9,8 +9,10 @@ import pytest
 from solely.errors import StoreUnavailable
 from solely.ops import Acquire, Release
 from solely.stores import Store
+from solely.stores import listener as loop
 from solely.stores import redis as redis_store
-from solely.stores.redis import aio_ear, ear
+from solely.stores.redis.listener import RedisSubscription
+from solely.stores.redis.settings import ServerAddress
 from solely.testing.harness import HintRecorder, fresh
 from tests.both_faces import FACES
 from tests.both_stores import opening_stores, underlying
@@ -49,8 +51,7 @@ def test_the_listener_follows_the_requests_to_the_new_primary(
     open_store: Callable[[str], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old primary hangs: it ends no connection, so that only the requests can tell the listener."""
-    monkeypatch.setattr(ear, "SILENCE", NEVER)
-    monkeypatch.setattr(aio_ear, "SILENCE", NEVER)
+    monkeypatch.setattr(loop, "SILENCE", NEVER)
     with ValkeySentinel() as servers:
         store, other = open_store(servers.url), open_store(servers.url)
         heard = HintRecorder()
@@ -73,12 +74,11 @@ def test_the_listener_follows_the_requests_to_the_new_primary(
 def test_a_server_that_hangs_is_left_and_found_again(
     open_store: Callable[[str], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ear, "SILENCE", 0.1)
-    monkeypatch.setattr(aio_ear, "SILENCE", 0.1)
+    monkeypatch.setattr(loop, "SILENCE", 0.1)
     with Valkey() as server:
         store = open_store(server.url)
         insist(store, Acquire("lock/a", "me", 300, "", store.client))
-        listener = underlying(store)._ear
+        listener = underlying(store)._listener
         until(lambda: listener.ready, "the subscription")
         server.pause()
         until(lambda: not listener.ready, "the end of the subscription")
@@ -87,13 +87,15 @@ def test_a_server_that_hangs_is_left_and_found_again(
         assert listeners(server, store) == 1
 
 
-class SilentWire:
+class SilentConnection:
     """A connection on which nothing ever comes."""
+
+    address = ServerAddress("localhost", 6379)
 
     def __init__(self) -> None:
         self.waits: list[float | str] = []
 
-    def be_patient(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         self.waits.append(seconds)
 
     def send(self, payload: bytes) -> None:
@@ -103,7 +105,8 @@ class SilentWire:
         raise TimeoutError
 
 
-def test_a_listener_waits_for_the_answer_to_its_question_no_longer_than_the_stores_timeout() -> None:
-    listener, wire = ear.Ear(lambda: None, "channel", TIMEOUT), SilentWire()  # type: ignore[arg-type,return-value]
-    listener._hear(wire)  # type: ignore[arg-type]
-    assert wire.waits == [TIMEOUT, "PING"]
+def test_a_listener_waits_for_the_answer_to_its_probe_no_longer_than_the_stores_timeout() -> None:
+    connection = SilentConnection()
+    with pytest.raises(TimeoutError):
+        RedisSubscription(connection, "channel", TIMEOUT).deliver(NEVER)  # type: ignore[arg-type]
+    assert connection.waits == [NEVER, TIMEOUT, "PING"]

@@ -150,7 +150,7 @@ def test_an_exception_while_a_connection_is_made_leaves_none_half_made(
 
     session_of(store).disconnect()
     with monkeypatch.context() as patch:
-        patch.setattr("solely.stores.sqlite.session.connect", connect_interrupted)
+        patch.setattr("solely.stores.sqlite.transactions.connect", connect_interrupted)
         with pytest.raises(Soft):
             store.perform([Read("lock/a")])
     assert is_whole(store)
@@ -204,7 +204,7 @@ def test_an_exception_behind_the_lock_of_writers_leaves_it_free_for_other_thread
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, ops: list[Op]
 ) -> None:
     """On the way of one op alone, of a transaction, and of the broom."""
-    monkeypatch.setattr(store._hub, "writing", lock := InterruptedLock(store._hub.writing))
+    monkeypatch.setattr(store._shared_file, "writing", lock := InterruptedLock(store._shared_file.writing))
     with pytest.raises(Soft):
         store.perform(ops)
     assert lock.taken == 1
@@ -218,7 +218,7 @@ def in_thread(work: Callable[[], Any]) -> None:
 
 
 def test_a_writer_that_hangs_holds_up_other_threads_no_longer_than_their_timeout(store: SqliteStore) -> None:
-    with store._hub.writing, pytest.raises(StoreUnavailable, match="other threads write"):
+    with store._shared_file.writing, pytest.raises(StoreUnavailable, match="other threads write"):
         in_thread(lambda: store.perform([Mark("mark/b", "other", 60.0)]))
     in_thread(lambda: store.perform([Mark("mark/b", "other", 60.0)]))
 

@@ -48,8 +48,9 @@ from solely.stores.sqlite import (
     connection,
     faults,
     health,
-    hub,
     session,
+    shared_file,
+    transactions,
 )
 from solely.stores.sqlite.clock import Readings
 from solely.stores.sqlite.statements import SQL
@@ -189,7 +190,7 @@ class Twins:
 
     def listen(self, client: str) -> None:
         self.memory.listeners[client] = lambda key: self.told[0].append((client, key))
-        self.store._hub.listeners[client] = lambda key: self.told[1].append((client, key))
+        self.store._shared_file.listeners[client] = lambda key: self.told[1].append((client, key))
 
     def translated(self, op: Op) -> Op:
         return op._replace(fence=self.fences[op.fence]) if isinstance(op, Clear) and op.fence in self.fences else op
@@ -1006,7 +1007,7 @@ def test_a_fork_closes_the_connections_and_lets_the_parent_go_on(path: str) -> N
 def test_a_fork_leaves_a_connection_that_it_did_not_wait_for_alone(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`opening` stays with the thread that connects, which releases it itself. The child may not open the file, and
     nor may it after a fork of its own."""
-    monkeypatch.setattr(hub, "FORK_PATIENCE", 0.05)
+    monkeypatch.setattr(shared_file, "FORK_PATIENCE", 0.05)
     store = SqliteStore(path, clock.readings(), 5.0)
     connecting, forked, answers = threading.Event(), threading.Event(), list[Any]()
 
@@ -1015,7 +1016,7 @@ def test_a_fork_leaves_a_connection_that_it_did_not_wait_for_alone(path: str, mo
         forked.wait(10)
         return connection.connect(*arguments)
 
-    monkeypatch.setattr(session, "connect", connect_slowly)
+    monkeypatch.setattr(transactions, "connect", connect_slowly)
     thread = threading.Thread(target=lambda: answers.extend(store.perform([Mark("mark/a", "o", 60.0)])))
     thread.start()
     connecting.wait(10)
@@ -1179,7 +1180,7 @@ def test_a_file_that_stays_is_looked_at_once_a_second_and_stays_open(
         looks.append(path)
         return connection.file_at(path)
 
-    monkeypatch.setattr(session, "file_at", look)
+    monkeypatch.setattr(transactions, "file_at", look)
     start = now = time.monotonic()
     monkeypatch.setattr(session, "monotonic", lambda: now)
     for passed in (0.0, 0.1, 1.2, 1.3, 2.5):

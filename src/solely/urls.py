@@ -29,18 +29,16 @@ def split_url(url: str) -> SplitResult:
 _NAMESPACE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
 
 
-def read_namespace(options: Sequence[tuple[str, str]], older: str = "") -> str:
-    """The value of `?namespace=`, by which applications that share a server are kept apart; "" if it is not given.
+def read_namespace(options: Sequence[tuple[str, str]], default: str = "solely") -> str:
+    """The value of `?namespace=`, which keeps apart applications that share a server; `default` if it is not given.
 
-    InvalidInput if it is given twice, or beside the older name of the option, or if not every store can have it.
+    InvalidInput if it is given twice, or if not every store can have it.
     """
     given = [value for name, value in options if name == "namespace"]
     if not given:
-        return ""
+        return default
     if len(given) > 1:
         raise InvalidInput("namespace is given twice in the URL; give it once")
-    if any(name == older for name, _ in options):
-        raise InvalidInput(f"the URL has both namespace and {older}, which mean the same; give namespace alone")
     if not _NAMESPACE.fullmatch(given[0]):
         raise InvalidInput(
             f"namespace must be 1 to 40 letters, digits, _ or -, not beginning with a digit: {given[0]!r:.60}"

@@ -7,15 +7,17 @@ from typing import Any
 
 from solely.model import Entry, Finding
 from solely.ops import Op
-from solely.stores import Tell
+from solely.stores import OnHint
 
 
 class _Untouched:
     client = "0" * 32
     polls = False
     max_limit = 10_000
+    portion = 128
+    perform_within = None
 
-    def listen(self, tell: Tell) -> None:
+    def listen(self, on_hint: OnHint) -> None:
         pass
 
     def forked(self) -> None:

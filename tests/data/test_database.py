@@ -202,7 +202,7 @@ async def test_a_closed_database_says_so(database: Database) -> None:
         ("sqlite://", "names no file"),
         ("sqlite:///data.db?x=1", "names no file"),
         ("sqlite:////nowhere/at/all/data.db", "folder must exist"),
-        ("postgresql://user:swordfish@host/db?sslmode=nonsense&solely_schema=1", "solely_schema"),
+        ("postgresql://user:swordfish@host/db?sslmode=nonsense&namespace=1", "namespace"),
         ("postgresql://user:swordfish@host/db?pgbouncer=true", "pooler"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 import solely
 from solely.names import AUDIT
 from solely.ops import OPS
-from solely.stores.http import wire
+from solely.stores.http import codec
 from solely.testing.harness import fresh
 from tests.service.serving import LINES, TOKENS, Running, bearer, running
 
@@ -125,9 +125,9 @@ def test_while_the_service_stops_what_is_held_is_let_go_and_nothing_is_granted()
 
 def test_what_both_ends_of_the_wire_say_is_the_same() -> None:
     ops = [op(*(_sample(kind) for kind in get_type_hints(op).values())) for op in OPS]
-    said = wire.encode(ops)
-    batch = msgspec.json.decode(said.body, type=wire.Batch)
-    assert [wire.op_of(each) for each in batch.ops] == ops
+    encoded = codec.encode(ops)
+    batch = msgspec.json.decode(encoded.body, type=codec.Batch)
+    assert [codec.op_of(each) for each in batch.ops] == ops
 
 
 def _sample(kind: type) -> Any:

@@ -158,7 +158,7 @@ def test_unready_while_the_store_is_full_and_507_says_when_to_come_again(
 @pytest.mark.parametrize("code", [10107, 14031])  # not the primary; out of disk space
 def test_unready_while_mongo_refuses_writes(replica_set: Mongod, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "FRESH", 0.0)
-    url = f"{replica_set.url_of('solely')}&solely_collection=t{secrets.token_hex(6)}"
+    url = f"{replica_set.url_of('solely')}&namespace=t{secrets.token_hex(6)}"
     names = {"failCommands": ["findAndModify", "update", "insert", "bulkWrite"], "failInternalCommands": False}
     with running(url=url) as it:
         until(lambda: it.get("/readyz").status_code == 200)

@@ -7,14 +7,14 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from ..leases.context import AsyncMethods, Methods, keys_of
-from ..rules import Seconds, stored_key
+from ..rules import DAY, Seconds, stored_key
 from .arguments import CallArguments, Key
 from .calls import agreement, claiming, claiming_many, digest, recalled, resetting, resumed
 from .claim import Agreement
 from .flights import Flights
 from .flow import Result
 from .handle import AsyncClaim, Claim
-from .policy import DAY, Policy
+from .policy import Policy
 
 P = ParamSpec("P")
 T = TypeVar("T")

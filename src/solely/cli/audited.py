@@ -10,8 +10,7 @@ import socket
 from ..audit import KEPT, PREFIX, QUEUE, dropping, new_record
 from ..errors import StoreError
 from ..ops import MAX_BATCH, Op, Push
-from ..stores import Store
-from ..urls import split_url
+from ..stores import Store, capabilities
 
 _HOST = 64  # characters of a host's name: as many as Linux allows
 
@@ -24,7 +23,7 @@ class Audit:
 
     def __init__(self, url: str, store: Store) -> None:
         self._store = store
-        self._by_service = split_url(url).scheme in ("http", "https")
+        self._by_service = capabilities(url).audits
         self._trimmed = False
 
     def record(self, action: str, key: str, reason: str) -> None:

@@ -11,22 +11,10 @@ import click
 from .. import __version__
 from ..errors import SolelyError
 from ..model import Finding
-from ..urls import split_url
+from ..stores import capabilities
 from .exits import Exit, code_of, leave
 from .options import Place, at_store, in_form
 from .output import Form
-
-# What a store of this scheme needs, besides ourselves.
-DRIVERS = {
-    "redis": ("redis", "hiredis"),
-    "rediss": ("redis", "hiredis"),
-    "postgresql": ("psycopg",),
-    "postgres": ("psycopg",),
-    "mongodb": ("pymongo",),
-    "mongodb+srv": ("pymongo",),
-    "http": ("httpx2",),
-    "https": ("httpx2",),
-}
 
 
 @click.command()
@@ -37,7 +25,7 @@ def command(place: Place, form: Form) -> None:
 
     Exits with 0 if nothing is wrong, 1 if there is an error, 4 if the store denies, 75 if it gives no answer.
     """
-    findings = versions(split_url(place.url).scheme)
+    findings = versions(place.url)
     code = Exit.OK
     try:
         with place.client() as once:
@@ -52,11 +40,11 @@ def command(place: Place, form: Form) -> None:
     leave(code)
 
 
-def versions(scheme: str) -> list[Finding]:
+def versions(url: str) -> list[Finding]:
     """What runs here."""
     found = [Finding("ok", "Python", f"{platform.python_version()} on {sys.platform}")]
     found.append(Finding("ok", "solely", __version__))
-    for name in ("click", "rich", *DRIVERS.get(scheme.partition("+")[0], ())):
+    for name in ("click", "rich", *capabilities(url).packages):
         try:
             found.append(Finding("ok", name, version(name)))
         except PackageNotFoundError:

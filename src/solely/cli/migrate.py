@@ -8,6 +8,7 @@ import click
 
 from ..apps import APPS
 from ..errors import StoreMisconfigured
+from ..stores import capabilities
 from ..urls import split_url
 from .options import Place, at_store
 from .output import talk
@@ -34,10 +35,9 @@ def command(place: Place, data_url: str | None, dry_run: bool) -> None:
 
 
 def _migrate_store(place: Place, dry_run: bool) -> None:
-    scheme = split_url(place.url).scheme
-    if scheme not in ("postgresql", "postgres"):
-        place.store().close()  # InvalidInput if it cannot be
-        talk(f"{scheme}:// has no schema to migrate")
+    if not capabilities(place.url).has_schema:
+        place.store().close()  # InvalidInput if the URL is invalid
+        talk(f"{split_url(place.url).scheme}:// has no schema to migrate")
     elif dry_run:
         _look(place)
     else:

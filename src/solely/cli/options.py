@@ -15,8 +15,7 @@ from ..drivers.trying import ONE_TRY
 from ..errors import InvalidInput
 from ..events import Hook
 from ..rules import duration
-from ..stores import Store, open_store
-from ..urls import split_url
+from ..stores import Store, capabilities, open_store
 from .output import FORMS, Form
 
 REASON = (3, 500)  # characters of a reason: as the service has it, a word at least and no more than a paragraph
@@ -46,7 +45,7 @@ class Place:
 
     def store(self) -> Store:
         """The store itself, for looks at many entries; close it, or the client that has it."""
-        if split_url(self.url).scheme == "memory":
+        if not capabilities(self.url).shared:
             raise InvalidInput("memory:// is seen by one process only; give the --url of a store that is shared")
         return open_store(self.url, timeout=self.timeout * ONE_TRY)
 

@@ -16,7 +16,7 @@ from contextlib import closing
 from urllib.parse import parse_qsl, unquote
 
 from ..errors import InvalidInput
-from ..stores import SCHEMES, open_store
+from ..stores import capabilities, open_store
 from ..urls import split_url
 from .porter import OnProgress, copy_stores
 from .report import CopyReport, Failure, LeftBehind, Progress
@@ -50,19 +50,19 @@ def _refuse_impossible(source_url: str, target_url: str) -> None:
     for url in (source_url, target_url):
         if not isinstance(url, str):
             raise InvalidInput(f"a store URL must be a str, not {type(url).__name__}")
-        if split_url(url).scheme == "memory" and not split_url(url).netloc:
+        if not capabilities(url).shared and not split_url(url).netloc:
             raise InvalidInput("memory:// without a name is a new, empty store each time; name one: memory://name")
     if _place(source_url) == _place(target_url):
         raise InvalidInput("source and target are the same store; give two")
-    if split_url(source_url).scheme == "sqlite" and not os.path.exists(_file(source_url)):
+    if capabilities(source_url).embedded_file and not os.path.exists(_file(source_url)):
         raise InvalidInput(f"there is no file {_file(source_url)} to copy from")  # opening it would make an empty one
 
 
 def _place(url: str) -> tuple[object, ...]:
     """What two spellings of one URL have in common. A copy of a store onto itself, if missed here, changes nothing."""
     parts = split_url(url)
-    module = SCHEMES.get(parts.scheme, (parts.scheme, ""))[0]
-    if module == "sqlite":
+    module = capabilities(url).module or parts.scheme
+    if capabilities(url).embedded_file:
         return module, _file(url)
     return module, parts.netloc.lower(), parts.path.rstrip("/"), sorted(parse_qsl(parts.query, keep_blank_values=True))
 

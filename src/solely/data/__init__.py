@@ -7,6 +7,7 @@ and tables are written in the subset that both know (TEXT, BIGINT, INTEGER, DOUB
 from __future__ import annotations
 
 from ..errors import InvalidInput, MissingExtra
+from ..stores import capabilities
 from ..urls import split_url
 from .database import Database, Row
 from .migrations import migrate, pending
@@ -23,12 +24,12 @@ def open_database(url: str, *, timeout: float = TIMEOUT) -> Database:
     sqlite:///relative/path, sqlite:////absolute/path, sqlite:///:memory: or postgresql://…; InvalidInput for all else,
     MissingExtra if its driver is not installed. To be used by one event loop, and not across a fork.
     """
-    scheme = split_url(url).scheme
-    if scheme == "sqlite":
+    scheme, dialect = split_url(url).scheme, capabilities(url).sql_dialect
+    if dialect == "sqlite":
         from .sqlite import open_sqlite
 
         return open_sqlite(url, timeout)
-    if scheme in ("postgresql", "postgres"):
+    if dialect == "postgres":
         try:
             from .postgres import open_postgres
         except ImportError as error:

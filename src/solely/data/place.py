@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from ..folder import data_folder
+from ..stores import capabilities
 from ..urls import split_url
 
 NAME = "data.db"  # in the user's data folder, with a store that is no file
@@ -19,11 +20,11 @@ def beside(store_url: str) -> str:
 
     Services on several hosts need one that they share, and must name it.
     """
-    parts = split_url(store_url)
-    if parts.scheme == "memory":
+    store = capabilities(store_url)
+    if not store.shared:
         return f"sqlite:///{MEMORY}"
-    if parts.scheme == "sqlite":
-        file = Path(os.path.abspath(unquote(parts.path[1:])))
+    if store.embedded_file:
+        file = Path(os.path.abspath(unquote(split_url(store_url).path[1:])))
         return _url(file.parent / f"{file.stem}-data{file.suffix or '.db'}")
     return _url(data_folder() / NAME)
 

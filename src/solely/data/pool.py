@@ -16,9 +16,9 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
 from ..errors import DataUnavailable
+from ..stores.postgres.connection import conninfo, reason
 from ..stores.postgres.faults import refused
-from ..stores.postgres.settings import Settings
-from ..stores.postgres.wire import conninfo, reason
+from ..stores.postgres.settings import PostgresSettings
 from .database import Row, failed
 
 Connection = psycopg.AsyncConnection[Row]
@@ -29,7 +29,7 @@ MOST = 8  # connections per worker: enough to keep a server of some cores busy, 
 class Pool:
     """Lends connections. One that the server has ended meanwhile, as in a restart, is noticed and not lent."""
 
-    def __init__(self, settings: Settings, timeout: float) -> None:
+    def __init__(self, settings: PostgresSettings, timeout: float) -> None:
         self.where = f"the database {settings}"
         self._settings, self._timeout = settings, timeout
         given = conninfo(settings, timeout)

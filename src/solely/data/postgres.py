@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import psycopg
 
 from ..errors import DataError, DataUnavailable, InvalidInput
-from ..stores.postgres.settings import Settings, parse
-from ..stores.postgres.wire import shut
+from ..stores.postgres.connection import shut
+from ..stores.postgres.settings import PostgresSettings, parse
 from .database import NESTED, Database, Row, Speaker, Transaction, failed
 from .dialect import for_psycopg
 from .pool import Connection, Pool
@@ -49,7 +49,7 @@ class PostgresDatabase(Speaker):
 
     dialect = "postgresql"
 
-    def __init__(self, pool: Pool, settings: Settings, timeout: float) -> None:
+    def __init__(self, pool: Pool, settings: PostgresSettings, timeout: float) -> None:
         self._pool, self._settings, self._timeout = pool, settings, timeout
         self._owners: set[asyncio.Task[Any] | None] = set()  # tasks in a transaction
 

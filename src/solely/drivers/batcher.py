@@ -68,7 +68,7 @@ class Batcher:
         self._pending: list[Asked] = []
         self._heavy = False  # True if one of them carries a body
         self._due = False  # True if a flush at the end of this turn is arranged
-        self._portion: int = getattr(store, "portion", MAX_BATCH)
+        self._portion = store.portion
         self._room = self._portion  # for so many more, until these are sent
         self._flying: set[asyncio.Future[Any]] = set()
         self._awaited: dict[asyncio.Future[Any], tuple[float, float, Then]] = {}  # of those: until when, since, by whom

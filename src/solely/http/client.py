@@ -22,7 +22,7 @@ from ..errors import (
 from ..service import problems
 from ..service.feed import Told
 from ..service.problems import OF_ERRORS, ProblemDocument
-from ..stores.http.address import SILENCE, read_url, unanswered
+from ..stores.http.settings import SILENCE, parse, unanswered
 from .nouns import Claims, DeadLetters, Entries, Limits, Locks, Marks, Reservations, Watermarks
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Client:
     """
 
     def __init__(self, url: str, *, token: str = "", timeout: float = 10.0) -> None:
-        self._address = read_url(url)
+        self._address = parse(url)
         self._timeout = timeout
         options = self._address.options(timeout)
         if token:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UnknownReservation
 from ..service.api import claims, deadletters, entries, limits, locks, marks, reservations, watermarks
-from ..stores.http.address import PAGE
-from ..stores.http.wire import Page, WireEntry
+from ..stores.http.codec import Page, WireEntry
+from ..stores.http.settings import PAGE
 
 if TYPE_CHECKING:
     from .client import Client

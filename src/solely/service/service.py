@@ -22,7 +22,7 @@ from ..drivers.trying import ONE_TRY
 from ..errors import InvalidInput, SolelyError
 from ..events import Hook
 from ..names import owner_of_queue
-from ..stores import AsyncStore, open_async_store
+from ..stores import AsyncStore, capabilities, open_async_store
 from ..urls import split_url
 from .audit import Audit
 from .connections import Connections
@@ -181,8 +181,8 @@ class Service:
 def _shareable(url: str) -> str:
     """The URL of a store of which one can have more than one handle: memory needs a name for that."""
     parts = split_url(url)
-    nameless = parts.scheme == "memory" and not parts.netloc
-    return f"memory://{secrets.token_hex(8)}?{parts.query}" if nameless else url
+    nameless = not capabilities(url).shared and not parts.netloc
+    return f"{parts.scheme}://{secrets.token_hex(8)}?{parts.query}" if nameless else url
 
 
 def _ended(companion: asyncio.Task[None]) -> None:

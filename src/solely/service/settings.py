@@ -17,6 +17,7 @@ from ..apps import APPS, find
 from ..client import default_url
 from ..data.place import MEMORY, beside
 from ..errors import InvalidInput
+from ..stores import capabilities
 from ..urls import split_url
 from .masking import masked
 from .reading import ENVIRONMENT, by_section, checked, read_environment, read_file
@@ -188,13 +189,13 @@ def _complaints(settings: Settings) -> Iterator[str]:
             f"host {settings.host!r} can be reached by others, and there are no tokens: anybody could release every "
             "lock; bind 127.0.0.1, or give tokens or tokens_file"
         )
-    if settings.workers > 1 and split_url(settings.store_url).scheme == "memory":
+    if settings.workers > 1 and not capabilities(settings.store_url).shared:
         yield f"{settings.workers} workers cannot share memory://; use sqlite:// or a server, or one worker"
     if settings.workers > 1 and settings.data_url.endswith(f"/{MEMORY}"):
         yield f"{settings.workers} workers cannot share a data_url in memory; give a file, a server, or one worker"
-    if settings.data_url and split_url(settings.data_url).scheme not in ("sqlite", "postgresql", "postgres"):
+    if settings.data_url and not capabilities(settings.data_url).sql_dialect:
         yield "data_url must begin with sqlite:/// or postgresql://"
-    if settings.data_url == settings.url and settings.url.startswith("sqlite:"):
+    if settings.data_url == settings.url and capabilities(settings.url).embedded_file:
         yield "data_url and url name one file: give the data of applications a file of their own"
     if settings.max_unauthenticated >= settings.max_connections:
         yield (

@@ -7,30 +7,41 @@ blocking and once asyncio. To add one: a folder or module here, a line in SCHEME
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
-from ..errors import MissingExtra, StoreError, UnknownScheme
+from ..errors import MissingExtra, StoreError, StoreUnavailable, UnknownScheme
 from ..model import Entry, Finding
 from ..ops import Op, Reply
 from ..urls import split_url
 
-Tell = Callable[[str], None]  # is given the stored key that may be free, or finished, now; safe to call from any thread
+# Called with the stored key that may be free, or finished, now; safe to call from any thread.
+OnHint = Callable[[str], None]
+Answers = list[Reply | StoreError]  # one per op, in order
 Clock = Callable[[], float]  # seconds; the injected clock of tests
 
+SCANS = 2  # scans at a time on an asyncio store: fewer than it has connections, so that they delay no renewal
 
-SCANS = 2  # scans at a time on an asyncio store: fewer than it has connections, so that they hold up no renewal
+
+class NotPrimary(StoreUnavailable):
+    """The connection leads to a server that may not write: it must be dropped, and the primary found anew."""
 
 
 class StoreBase(Protocol):
     """What blocking and asyncio stores have in common."""
 
     client: str  # 128 random bits, as hex: this process's name in the queues of entries and its wake-up channel
-    polls: bool  # True if other processes' releases are seen only by asking again
+    polls: bool  # True if other processes' releases are seen only by polling
     max_limit: int  # the largest limit that a Hit may have here
 
-    def listen(self, tell: Tell) -> None:
-        """From now on `tell` is called with each key that is hinted to this client. Hints may be lost, not invented."""
+    @property
+    def perform_within(self) -> Callable[[Any, Sequence[Op]], Any] | None:
+        """Performs ops in the transaction of a connection or session that the caller gives, with which they commit or
+        roll back; None if this store cannot."""
+
+    def listen(self, on_hint: OnHint) -> None:
+        """From now on `on_hint` gets each key that is hinted to this client. Hints may be lost, never invented."""
 
     def forked(self) -> None:
         """Called in the child after a fork: takes a new client id and leaves the parent's connections alone."""
@@ -39,7 +50,7 @@ class StoreBase(Protocol):
 class Store(StoreBase, Protocol):
     """A store for threads. Every method may be called from any thread."""
 
-    def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
+    def perform(self, ops: Sequence[Op]) -> Answers:
         """One reply per op, in order. Raises Unanswered if it may have happened, StoreUnavailable if it did not; and,
         before anything is performed, InvalidInput if an op is not meant for its key (`kinds.check_ops`)."""
 
@@ -50,15 +61,15 @@ class Store(StoreBase, Protocol):
         """Reachable? Clock? Settings that break a promise? Raises only StoreError."""
 
     def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
 
 
 class AsyncStore(StoreBase, Protocol):
     """A store for one event loop. What perform returns is complete even if nobody awaits it any more."""
 
-    # A store may also have `portion`: so many ops are sent at once, without waiting for more of the same turn.
+    portion: int  # so many ops are sent at once, without waiting for more of the same turn of the loop
 
-    def perform(self, ops: Sequence[Op]) -> Awaitable[list[Reply | StoreError]]:
+    def perform(self, ops: Sequence[Op]) -> Awaitable[Answers]:
         """As that of a Store; whatever it raises, it raises to who awaits it."""
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]: ...
@@ -68,22 +79,46 @@ class AsyncStore(StoreBase, Protocol):
     async def close(self) -> None: ...
 
 
-# scheme → (module, extra that installs what it needs). Each module has open_blocking(url, **) and open_async(url, **).
-SCHEMES: dict[str, tuple[str, str]] = {
-    "memory": ("memory", ""),
-    "sqlite": ("sqlite", ""),
-    "redis": ("redis", "redis"),
-    "rediss": ("redis", "redis"),
-    "unix": ("redis", "redis"),
-    "redis+sentinel": ("redis", "redis"),
-    "redis+cluster": ("redis", "redis"),
-    "postgresql": ("postgres", "postgres"),
-    "postgres": ("postgres", "postgres"),
-    "mongodb": ("mongo", "mongo"),
-    "mongodb+srv": ("mongo", "mongo"),
-    "http": ("http", "http"),
-    "https": ("http", "http"),
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What the stores of a URL scheme can do, and need: all that may be known of one before it is opened."""
+
+    module: str = ""  # of this folder; it has open_blocking(url, **) and open_async(url, **)
+    extra: str = ""  # of solely, which installs what it needs
+    packages: tuple[str, ...] = ()  # whose versions matter
+    shared: bool = True  # all processes that are given the URL see the same entries
+    embedded_file: bool = False  # the URL names a file on this host
+    sql_dialect: str = ""  # in which applications can keep tables in a database of this scheme
+    has_schema: bool = False  # somebody may have to migrate it
+    audits: bool = False  # keeps the audit log itself
+
+
+_REDIS = Capabilities("redis", "redis", ("redis", "hiredis"))
+_POSTGRES = Capabilities("postgres", "postgres", ("psycopg",), sql_dialect="postgres", has_schema=True)
+_MONGO = Capabilities("mongo", "mongo", ("pymongo",))
+_HTTP = Capabilities("http", "http", ("httpx2",), audits=True)
+
+SCHEMES: dict[str, Capabilities] = {
+    "memory": Capabilities("memory", shared=False),
+    "sqlite": Capabilities("sqlite", embedded_file=True, sql_dialect="sqlite"),
+    "redis": _REDIS,
+    "rediss": _REDIS,
+    "unix": _REDIS,
+    "redis+sentinel": _REDIS,
+    "redis+cluster": _REDIS,
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
+    "mongodb": _MONGO,
+    "mongodb+srv": _MONGO,
+    "http": _HTTP,
+    "https": _HTTP,
 }
+_UNKNOWN = Capabilities()
+
+
+def capabilities(url: str) -> Capabilities:
+    """What a store of this URL can do; of an unknown scheme nothing, since only opening it raises UnknownScheme."""
+    return SCHEMES.get(split_url(str(url)).scheme, _UNKNOWN)
 
 
 def open_store(url: str, *, clock: Clock | None = None, timeout: float = 2.0) -> Store:
@@ -99,15 +134,15 @@ def open_async_store(url: str, *, clock: Clock | None = None, timeout: float = 2
 
 
 def _module(url: str) -> Any:
-    scheme = split_url(str(url)).scheme
-    if scheme not in SCHEMES:
+    found, scheme = capabilities(url), split_url(str(url)).scheme
+    if not found.module:
         known = ", ".join(f"{name}://" for name in SCHEMES)
         shown = f"{scheme}://…" if scheme else "a URL without a scheme"  # the rest may hold a password
         raise UnknownScheme(f"no store serves {shown}; the URL must begin with one of {known}")
-    name, extra = SCHEMES[scheme]
     try:
-        return import_module(f"{__name__}.{name}")
+        return import_module(f"{__name__}.{found.module}")
     except ImportError as error:
-        if not extra:
+        if not found.extra:
             raise
-        raise MissingExtra(f"{scheme}:// needs {error.name}; install it with: pip install 'solely[{extra}]'") from error
+        need = f"{scheme}:// needs {error.name}; install it with: pip install 'solely[{found.extra}]'"
+        raise MissingExtra(need) from error

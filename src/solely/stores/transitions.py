@@ -35,7 +35,7 @@ class Now(NamedTuple):
     wall: int
 
 
-class Waiter(NamedTuple):
+class QueuedClient(NamedTuple):
     """A client that waits, and which of its attempts is at the head of its local line."""
 
     client: str
@@ -51,8 +51,8 @@ class Displaced(NamedTuple):
     until: int
 
 
-class Record:
-    """What a store keeps under one key. `state` is FREE, HELD or DONE as last written; `view` tells what it is now."""
+class StoredRecord:
+    """What a store keeps under one key. `state` is FREE, HELD or DONE as last written; `view` shows what it is now."""
 
     __slots__ = (
         "attempts", "delay", "fence", "fingerprint", "gone", "info", "kept", "offered", "opens",
@@ -66,14 +66,14 @@ class Record:
         self.until = NEVER  # HELD: lease clock; DONE: wall clock; NEVER for a watermark
         self.delay = 0  # HELD: closed for that long after an expiry
         self.opens = 0  # FREE: closed until then (lease clock), but for the client it is offered to
-        self.offered: Waiter | None = None
+        self.offered: QueuedClient | None = None
         self.attempts = 0
         self.kept = 0  # FREE: the attempts are remembered until then (lease clock)
         self.refused = 0
         self.fingerprint = ""
         self.info = ""
         self.value: bytes | None = None  # DONE: the result (None for a mark); an item's payload in any state
-        self.waiters: list[Waiter] = []
+        self.waiters: list[QueuedClient] = []
         self.gone: list[Displaced] = []
 
     @property
@@ -98,19 +98,19 @@ class Record:
         return self.forget_at(now) <= now.lease
 
 
-def current(record: Record | None, now: Now) -> Record:
+def current(record: StoredRecord | None, now: Now) -> StoredRecord:
     """The record that ops work on: a new one where there is none that still matters."""
-    return Record() if record is None or record.useless(now) else record
+    return StoredRecord() if record is None or record.useless(now) else record
 
 
-def _over(record: Record, now: Now) -> bool:
+def _over(record: StoredRecord, now: Now) -> bool:
     """True if the hold or the finished entry has run out."""
     if record.state is HELD:
         return now.lease >= record.until
     return record.state is FREE or (record.until != NEVER and now.wall >= record.until)
 
 
-def _how(record: Record, owner: str, now: Now) -> str:
+def _how(record: StoredRecord, owner: str, now: Now) -> str:
     """How this owner is gone, or "" if it is not known to be."""
     for displaced in record.gone:
         if displaced.owner == owner and displaced.until > now.lease:
@@ -118,22 +118,22 @@ def _how(record: Record, owner: str, now: Now) -> str:
     return Gone.EXPIRED if record.state is HELD and record.owner == owner and _over(record, now) else ""
 
 
-def _was_held(record: Record, owner: str, fence: int) -> bool:
+def _was_held(record: StoredRecord, owner: str, fence: int) -> bool:
     """True if this owner, which is gone, held the key under this fence when it was revoked."""
     return any(d.owner == owner and d.fence == fence for d in record.gone)
 
 
-def _displace(record: Record, owner: str, fence: int, how: str, now: Now) -> None:
+def _displace(record: StoredRecord, owner: str, fence: int, how: str, now: Now) -> None:
     kept = [d for d in record.gone if d.until > now.lease and (d.owner != owner or not owner)]
     record.gone = [*kept, Displaced(owner, fence, how, now.lease + _REMEMBER)][-MAX_GONE:]
 
 
-def view(key: str, record: Record | None, now: Now, asker: str = "", *, value: bool = False) -> Entry:
+def view(key: str, record: StoredRecord | None, now: Now, asker: str = "", *, value: bool = False) -> Entry:
     """The entry as `asker` may see it now."""
     return Entry(key, FREE) if record is None or record.useless(now) else shown(key, record, now, asker, value=value)
 
 
-def shown(key: str, record: Record, now: Now, asker: str = "", *, value: bool = False) -> Entry:
+def shown(key: str, record: StoredRecord, now: Now, asker: str = "", *, value: bool = False) -> Entry:
     """The same of a record that is known to matter still."""
     state, left = record.state, 0
     if state is HELD and _over(record, now):
@@ -164,22 +164,22 @@ def shown(key: str, record: Record, now: Now, asker: str = "", *, value: bool = 
     )
 
 
-def _offer(record: Record, now: Now, told: list[str]) -> None:
-    """Offers a key that was just let go to the first waiter, and tells only that one."""
+def _offer(record: StoredRecord, now: Now, notified: list[str]) -> None:
+    """Offers a key that was just released to the first waiter, and notifies only that one."""
     record.offered, record.opens = None, 0
     if record.waiters:
         record.offered = record.waiters.pop(0)
         record.opens = now.lease + _OFFER
-        told.append(record.offered.client)
+        notified.append(record.offered.client)
 
 
-def _let_go(record: Record) -> None:
+def _set_free(record: StoredRecord) -> None:
     record.state, record.owner, record.until, record.delay = FREE, "", NEVER, 0
     record.fingerprint = record.info = ""
 
 
-def acquire(record: Record, op: Acquire, now: Now, next_fence: Callable[[], int]) -> None:
-    """Grants the key to op.owner under the next fence; else queues its client and counts the refusal, as asked."""
+def acquire(record: StoredRecord, op: Acquire, now: Now, next_fence: Callable[[], int]) -> None:
+    """Grants the key to op.owner under the next fence; else queues its client and counts the refusal, as it says."""
     live = not _over(record, now)
     if _how(record, op.owner, now) or (live and record.owner == op.owner):
         return  # gone for good; or a repeat: still mine, nothing moves
@@ -190,7 +190,7 @@ def acquire(record: Record, op: Acquire, now: Now, next_fence: Callable[[], int]
         if op.counted:
             record.refused += 1
         if op.client and record.state is not DONE:
-            _queue(record, Waiter(op.client, op.owner))
+            _queue(record, QueuedClient(op.client, op.owner))
         return
     if record.state is HELD:
         _displace(record, record.owner, record.fence, Gone.EXPIRED, now)
@@ -204,8 +204,8 @@ def acquire(record: Record, op: Acquire, now: Now, next_fence: Callable[[], int]
     record.waiters = [w for w in record.waiters if w.client != op.client]
 
 
-def _queue(record: Record, waiter: Waiter) -> None:
-    """A client stands in the queue once; a newer attempt of it keeps its place."""
+def _queue(record: StoredRecord, waiter: QueuedClient) -> None:
+    """A client is in the queue once; a newer attempt of it keeps its place."""
     for place, other in enumerate(record.waiters):
         if other.client == waiter.client:
             record.waiters[place] = waiter
@@ -214,19 +214,19 @@ def _queue(record: Record, waiter: Waiter) -> None:
         record.waiters.append(waiter)
 
 
-def renew(record: Record, op: Renew, now: Now) -> None:
+def renew(record: StoredRecord, op: Renew, now: Now) -> None:
     """Extends the hold if it is op.owner's and has not run out; never shortens it: the holder of a late, overtaken or
     interrupted renewal may rely on a longer one."""
     if record.state is HELD and record.owner == op.owner and not _over(record, now):
         record.until = max(record.until, now.lease + us(op.ttl))
 
 
-def finish(record: Record, op: Finish, now: Now, told: list[str]) -> None:
-    """Finishes the hold if op.owner is its last owner, even after its time ran out; tells all waiters."""
+def finish(record: StoredRecord, op: Finish, now: Now, notified: list[str]) -> None:
+    """Finishes the hold if op.owner is its last owner, even after its time ran out; notifies all waiters."""
     if record.state is HELD and record.owner == op.owner:
         record.state, record.value, record.delay = DONE, op.value, 0
         record.until = now.wall + us(op.keep)
-        told.extend(w.client for w in record.waiters)
+        notified.extend(w.client for w in record.waiters)
         record.waiters = []
 
 
@@ -236,7 +236,7 @@ def is_lost(fence: int, born: int) -> bool:
     return fence > 0 and not 0 < born <= fence
 
 
-def release(record: Record, op: Release, now: Now, told: list[str], born: Callable[[], int]) -> Released:
+def release(record: StoredRecord, op: Release, now: Now, notified: list[str], born: Callable[[], int]) -> Released:
     """Lets go of the hold, the place in the queue, or the mark of op.owner; answers the same when repeated, as far as
     that is remembered."""
     how = _how(record, op.owner, now)
@@ -252,14 +252,14 @@ def release(record: Record, op: Release, now: Now, told: list[str], born: Callab
             record.opens = now.lease + us(op.delay)
             record.kept = now.lease + us(op.keep)
         closed = record.opens > now.lease
-        _let_go(record)
+        _set_free(record)
         record.value = None
         if not closed:
-            _offer(record, now, told)
+            _offer(record, now, notified)
     elif record.state is DONE and record.owner == op.owner and record.value is None:
-        _let_go(record)
+        _set_free(record)
     elif record.offered is not None and record.offered.owner == op.owner and now.lease < record.opens:
-        _offer(record, now, told)
+        _offer(record, now, notified)
     record.waiters = [w for w in record.waiters if w.owner != op.owner]
     if op.revoke and not how:
         _displace(record, op.owner, fence, Gone.REVOKED, now)
@@ -270,8 +270,8 @@ def release(record: Record, op: Release, now: Now, told: list[str], born: Callab
     return LOST if is_lost(op.fence, born()) else ABSENT
 
 
-def mark(record: Record, op: Mark, now: Now, next_fence: Callable[[], int]) -> bool:
-    """Marks a free key, and extends a mark if asked; answers whether op.owner is the one that marked it."""
+def mark(record: StoredRecord, op: Mark, now: Now, next_fence: Callable[[], int]) -> bool:
+    """Marks a free key, and extends a mark if the op says so; returns whether op.owner is the one that marked it."""
     if _how(record, op.owner, now):
         return False
     if record.state is not FREE and not _over(record, now):
@@ -280,7 +280,7 @@ def mark(record: Record, op: Mark, now: Now, next_fence: Callable[[], int]) -> b
         return record.state is DONE and record.owner == op.owner
     if record.state is HELD:
         _displace(record, record.owner, record.fence, Gone.EXPIRED, now)
-    _let_go(record)
+    _set_free(record)
     record.state, record.owner, record.fence = DONE, op.owner, next_fence()
     record.until, record.value = now.wall + us(op.ttl), None
     record.attempts = record.refused = 0
@@ -288,59 +288,59 @@ def mark(record: Record, op: Mark, now: Now, next_fence: Callable[[], int]) -> b
     return True
 
 
-def clear(record: Record, op: Clear, now: Now, told: list[str]) -> bool:
+def clear(record: StoredRecord, op: Clear, now: Now, notified: list[str]) -> bool:
     """Removes what carries op.fence, and nothing that came after it."""
     if any(d.fence == op.fence and d.how == Gone.CLEARED and d.until > now.lease for d in record.gone):
         return True
     if record.fence != op.fence or not (record.is_item or not _over(record, now)):
         return False
     _displace(record, record.owner, record.fence, Gone.CLEARED, now)
-    _let_go(record)
+    _set_free(record)
     record.value, record.attempts, record.refused, record.kept = None, 0, 0, 0
-    _offer(record, now, told)
+    _offer(record, now, notified)
     return True
 
 
-def advance(record: Record, op: Advance, next_fence: Callable[[], int]) -> None:
+def advance(record: StoredRecord, op: Advance, next_fence: Callable[[], int]) -> None:
     """Moves a watermark forward, never back."""
     if record.state is DONE and record.value is not None and record.value >= op.value:
         return
-    _let_go(record)
+    _set_free(record)
     record.state, record.value, record.fence, record.until = DONE, op.value, next_fence(), NEVER
 
 
-def push(record: Record, op: Push, now: Now, next_fence: Callable[[], int]) -> bool:
+def push(record: StoredRecord, op: Push, now: Now, next_fence: Callable[[], int]) -> bool:
     """Makes the record a queue item unless it is one; answers whether it was put in."""
     if record.is_item:
         return False
-    _let_go(record)
+    _set_free(record)
     record.value, record.fence, record.attempts = op.payload, next_fence(), 0
     record.offered, record.opens = None, now.lease + us(op.delay)
     return True
 
 
-def available(record: Record) -> int:
+def available(record: StoredRecord) -> int:
     """Since when (or from when) an item may be taken, on the lease clock: the order of a queue."""
     return record.until if record.state is HELD else record.opens
 
 
-def take(record: Record, op: Take, now: Now) -> None:
+def take(record: StoredRecord, op: Take, now: Now) -> None:
     """Leases the item to op.owner if it may be taken; a repeat by its holder changes nothing."""
     if available(record) <= now.lease:
         record.state, record.owner, record.until = HELD, op.owner, now.lease + us(op.ttl)
         record.attempts += 1
 
 
-def taken(id: str, record: Record, now: Now) -> Item:
+def taken(id: str, record: StoredRecord, now: Now) -> Item:
     """The item as its taker sees it."""
     return Item(id, record.value or b"", record.attempts, max(0, record.until - now.lease) / US, record.fence)
 
 
-def has(record: Record, owner: str) -> bool:
+def has(record: StoredRecord, owner: str) -> bool:
     """True if this owner was the last to take the item, even if its time ran out since."""
     return record.state is HELD and record.owner == owner
 
 
-def give_back(record: Record, op: Return, now: Now) -> None:
+def give_back(record: StoredRecord, op: Return, now: Now) -> None:
     """Puts the item back for anyone, from op.delay on."""
     record.state, record.owner, record.until, record.opens = FREE, "", NEVER, now.lease + us(op.delay)

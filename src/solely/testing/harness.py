@@ -28,7 +28,7 @@ from ..ops import (
     Take,
     Unhit,
 )
-from ..stores import AsyncStore, Store, Tell
+from ..stores import AsyncStore, OnHint, Store
 
 TICK = 0.001  # seconds: the resolution of a store's clock
 _REPLY_TIMEOUT = 20.0  # seconds for one reply of an asyncio store: a store that needs more has hung
@@ -116,6 +116,8 @@ class HintRecorder:
 class BlockingAdapter:
     """Makes an AsyncStore a Store: each call runs on an event loop in a thread that belong to this adapter."""
 
+    perform_within = None
+
     def __init__(self, open: Callable[[], AsyncStore]) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -140,8 +142,8 @@ class BlockingAdapter:
     def check(self) -> list[Finding]:
         return self._run(self._store.check)
 
-    def listen(self, tell: Tell) -> None:
-        self._run(lambda: _call(lambda: self._store.listen(tell)))
+    def listen(self, on_hint: OnHint) -> None:
+        self._run(lambda: _call(lambda: self._store.listen(on_hint)))
 
     def forked(self) -> None:
         self._store.forked()

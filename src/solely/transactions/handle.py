@@ -17,7 +17,7 @@ from ..stores import StoreBase
 
 
 def _perform_within(store: StoreBase) -> Any:
-    perform = getattr(store, "perform_within", None)
+    perform = store.perform_within
     if perform is None:
         raise InvalidInput(
             f"within() needs a store whose transactions your rows can share: postgresql://, sqlite:// or mongodb://; "

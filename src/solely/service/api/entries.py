@@ -11,7 +11,7 @@ from ...errors import StoreError
 from ...explanations.flow import Explanation, Side
 from ...model import State
 from ...ops import Clear
-from ...stores.http.wire import MAX_STORED_KEY
+from ...stores.http.codec import MAX_STORED_KEY
 from ..problems import RESERVED_NAME
 from ..reserved import clearing
 from ..routes import ADMIN, READ, Answer, Body, Call, Key, Reason, Route

@@ -17,7 +17,7 @@ from ...names import owner_of_op
 from ...ops import Ack, Acquire, Clear, Finish, Hit, Op, Push, Read, Release, Renew, Reply, Return, Take
 from ...owner import fresh_owner
 from ...stores import AsyncStore
-from ...stores.http.wire import GRANTING, MAX_STORED_KEY, Batch, Page, Replies, op_of, reply_of, wire_entry
+from ...stores.http.codec import GRANTING, MAX_STORED_KEY, Batch, Page, Replies, op_of, reply_of, wire_entry
 from ..problems import RESERVED_NAME, SCOPE, STOPPING, TOO_MANY, Problem, problem_of
 from ..reserved import clearing
 from ..routes import KIB, READ, WRITE, Body, Call, PageSize, Route

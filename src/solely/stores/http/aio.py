@@ -1,4 +1,4 @@
-"""The asyncio face: each batch is a request of its own task, which goes on whoever still awaits it."""
+"""Asyncio: each batch is a request of its own task, which goes on whoever still awaits it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import httpx2
 from ...errors import StoreError, StoreUnavailable, Unanswered
 from ...kinds import check_ops
 from ...model import Entry, Finding
-from ...ops import MAX_LIMIT, Op, Reply
-from .. import Tell
-from . import wire
-from .address import PAGE, SILENCE, TRY_AGAIN, Address, body_of, findings, headers, portions, unanswered, waits
+from ...ops import MAX_BATCH, MAX_LIMIT, Op, Reply
+from .. import OnHint
+from ..batches import waits
+from . import codec
+from .settings import PAGE, SILENCE, TRY_AGAIN, ServiceAddress, body_of, findings, headers, portions, unanswered
 
 T = TypeVar("T")
 _parents: list[object] = []  # what a forked child must not touch, not even by collecting it
@@ -27,15 +28,17 @@ class AsyncHttpStore:
 
     polls = False  # where hints are cut off, waiters look again every second: gentle with a service far away
     max_limit = MAX_LIMIT
+    portion = MAX_BATCH
+    perform_within = None
 
-    def __init__(self, address: Address, timeout: float) -> None:
+    def __init__(self, address: ServiceAddress, timeout: float) -> None:
         self._address = address
         self._timeout = timeout
         self._closed = False
-        self._tell: Tell | None = None
-        self._start_anew()
+        self._on_hint: OnHint | None = None
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self.client = os.urandom(16).hex()
         self._opened: httpx2.AsyncClient | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -47,8 +50,8 @@ class AsyncHttpStore:
     def __repr__(self) -> str:
         return f"<AsyncHttpStore {self._address}>"
 
-    def listen(self, tell: Tell) -> None:
-        self._tell = tell
+    def listen(self, on_hint: OnHint) -> None:
+        self._on_hint = on_hint
 
     def perform(self, ops: Sequence[Op]) -> Awaitable[list[Reply | StoreError]]:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
@@ -60,19 +63,19 @@ class AsyncHttpStore:
         going: str | None = after
         while going is not None and len(found) < limit:
             asked = {"prefix": prefix, "after": going, "limit": min(PAGE, limit - len(found)), "values": "true"}
-            page, going = wire.decode_page(await self._ask("GET", "/v1/entries", params=asked))
+            page, going = codec.decode_page(await self._request("GET", "/v1/entries", params=asked))
             found += page
         return found
 
     async def check(self) -> list[Finding]:
-        """Reachable, let in, and is the service's own store well? Raises only StoreError."""
+        """Reachable, permitted, and is the service's own store healthy? Raises only StoreError."""
         started = time.perf_counter()
-        version = await self._ask("GET", "/version")
+        version = await self._request("GET", "/version")
         took = time.perf_counter() - started
         return findings(self._address, version, (await self._send("GET", "/readyz")).content, took)
 
     async def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._closed = True
         tasks = [*self._tasks, *([self._hearing] if self._hearing is not None else [])]
         for task in tasks:
@@ -84,7 +87,7 @@ class AsyncHttpStore:
     def forked(self) -> None:
         """In the child: new connections and a new name; the parent's, and its loop's tasks, are left as they are."""
         _parents.append((self._opened, self._tasks, self._hearing, self._preparing))
-        self._start_anew()
+        self._reset()
 
     # -- requests
 
@@ -101,14 +104,14 @@ class AsyncHttpStore:
         if not self._name and waits(ops):
             await self._prepare()
         replies: list[Reply | StoreError] = []
-        for said in portions(ops, self.client, self._name):
+        for encoded in portions(ops, self.client, self._name):
             try:
-                replies += wire.decode(await self._ask("POST", "/v1/ops", content=said.body), said)
+                replies += codec.decode(await self._request("POST", "/v1/ops", content=encoded.body), encoded)
             except StoreUnavailable as error:
                 raise Unanswered(str(error)) if replies else error from None
         return replies
 
-    async def _ask(self, method: str, path: str, **what: Any) -> bytes:
+    async def _request(self, method: str, path: str, **what: Any) -> bytes:
         return body_of(await self._send(method, path, **what), self._address)
 
     async def _send(self, method: str, path: str, **what: Any) -> httpx2.Response:
@@ -127,7 +130,7 @@ class AsyncHttpStore:
     # -- hints
 
     async def _prepare(self) -> None:
-        """Returns when hints come, or cannot be had: then it is not tried for a while, and waiters ask again."""
+        """Returns when hints come, or are unavailable: then they are not tried for a while, and waiters poll."""
         loop = asyncio.get_running_loop()
         if self._preparing is None and loop.time() >= self._again:
             self._again = loop.time() + TRY_AGAIN
@@ -144,14 +147,14 @@ class AsyncHttpStore:
                     async for event in httpx2.EventSource(response):
                         self._heard(event)
         except (httpx2.HTTPError, httpx2.SSEError, httpx2.StreamError, StoreUnavailable):
-            pass  # waiters ask again
+            pass  # waiters poll
         finally:
             self._name = ""
             self._prepared()
 
     def _heard(self, event: httpx2.ServerSentEvent) -> None:
-        if event.event == "hint" and self._tell is not None:
-            self._tell(str(event.json()))
+        if event.event == "hint" and self._on_hint is not None:
+            self._on_hint(str(event.json()))
         elif event.event == "client":
             self._name, self._again = str(event.json()), 0.0
             self._prepared()

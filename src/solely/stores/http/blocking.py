@@ -1,4 +1,4 @@
-"""The blocking face: each call is a request on a connection that is kept for the next."""
+"""Blocking: each call is a request on a connection that is kept for the next."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from ...errors import StoreError, StoreUnavailable, Unanswered
 from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_LIMIT, Op, Reply
-from .. import Tell
-from . import wire
-from .address import PAGE, SILENCE, TRY_AGAIN, Address, body_of, findings, headers, portions, unanswered, waits
+from .. import OnHint
+from ..batches import waits
+from . import codec
+from .settings import PAGE, SILENCE, TRY_AGAIN, ServiceAddress, body_of, findings, headers, portions, unanswered
 
 _parents: list[object] = []  # what a forked child must not touch, not even by collecting it
 
@@ -28,36 +29,37 @@ class HttpStore:
 
     polls = False  # where hints are cut off, waiters look again every second: gentle with a service far away
     max_limit = MAX_LIMIT
+    perform_within = None
 
-    def __init__(self, address: Address, timeout: float) -> None:
+    def __init__(self, address: ServiceAddress, timeout: float) -> None:
         self._address = address
         self._timeout = timeout
         self._closed = False
-        self._tell: Tell = _nobody
-        self._start_anew()
+        self._on_hint: OnHint = _nobody
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self.client = os.urandom(16).hex()
         self._http = httpx2.Client(**self._address.options(self._timeout))
-        self._ear = Ear(self._http, self._timeout, self._told)
+        self._hints = HintStream(self._http, self._timeout, self._deliver)
 
     def __repr__(self) -> str:
         return f"<HttpStore {self._address}>"
 
-    def listen(self, tell: Tell) -> None:
-        self._tell = tell
+    def listen(self, on_hint: OnHint) -> None:
+        self._on_hint = on_hint
 
-    def _told(self, key: str) -> None:
-        self._tell(key)
+    def _deliver(self, key: str) -> None:
+        self._on_hint(key)
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
         check_ops(ops)
-        heard_as = self._ear.name or (self._ear.prepare() if waits(ops) else "")
+        listens_as = self._hints.name or (self._hints.prepare() if waits(ops) else "")
         replies: list[Reply | StoreError] = []
-        for said in portions(ops, self.client, heard_as):
+        for encoded in portions(ops, self.client, listens_as):
             try:
-                replies += wire.decode(self._ask("POST", "/v1/ops", content=said.body), said)
+                replies += codec.decode(self._request("POST", "/v1/ops", content=encoded.body), encoded)
             except StoreUnavailable as error:
                 raise Unanswered(str(error)) if replies else error from None
         return replies
@@ -68,18 +70,18 @@ class HttpStore:
         going: str | None = after
         while going is not None and len(found) < limit:
             asked = {"prefix": prefix, "after": going, "limit": min(PAGE, limit - len(found)), "values": "true"}
-            page, going = wire.decode_page(self._ask("GET", "/v1/entries", params=asked))
+            page, going = codec.decode_page(self._request("GET", "/v1/entries", params=asked))
             found += page
         return found
 
     def check(self) -> list[Finding]:
-        """Reachable, let in, and is the service's own store well? Raises only StoreError."""
+        """Reachable, permitted, and is the service's own store healthy? Raises only StoreError."""
         started = time.perf_counter()
-        version = self._ask("GET", "/version")
+        version = self._request("GET", "/version")
         took = time.perf_counter() - started
         return findings(self._address, version, self._send("GET", "/readyz").content, took)
 
-    def _ask(self, method: str, path: str, **what: Any) -> bytes:
+    def _request(self, method: str, path: str, **what: Any) -> bytes:
         return body_of(self._send(method, path, **what), self._address)
 
     def _send(self, method: str, path: str, **what: Any) -> httpx2.Response:
@@ -92,13 +94,13 @@ class HttpStore:
 
     def forked(self) -> None:
         """In the child: new connections and a new name; the parent's are left as they are."""
-        _parents.append((self._http, self._ear))
-        self._start_anew()
+        _parents.append((self._http, self._hints))
+        self._reset()
 
     def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._closed = True
-        self._ear.close()
+        self._hints.close()
         self._http.close()
 
 
@@ -106,17 +108,17 @@ def _nobody(key: str) -> None:
     """Nobody listens yet."""
 
 
-class Ear:
-    """Hears what is hinted to this client, in a thread, from when somebody first waits until the stream is cut.
+class HintStream:
+    """Receives the hints to this client, in a thread, from when somebody first waits until the stream ends.
 
     `name` is what the service calls this client while it listens, else "".
     """
 
-    def __init__(self, http: httpx2.Client, timeout: float, tell: Tell) -> None:
+    def __init__(self, http: httpx2.Client, timeout: float, on_hint: OnHint) -> None:
         self.name = ""
         self._http = http
         self._timeout = timeout
-        self._tell = tell
+        self._on_hint = on_hint
         self._mutex = threading.Lock()
         self._began = threading.Event()
         self._again = 0.0
@@ -144,20 +146,20 @@ class Ear:
                     for event in httpx2.EventSource(response):
                         self._heard(event)
         except (httpx2.HTTPError, httpx2.SSEError, httpx2.StreamError, OSError):
-            pass  # waiters ask again
+            pass  # waiters poll
         finally:
             self.name, self._stream = "", None
             self._began.set()
 
     def _heard(self, event: httpx2.ServerSentEvent) -> None:
         if event.event == "hint":
-            self._tell(str(event.json()))
+            self._on_hint(str(event.json()))
         elif event.event == "client":
             self.name, self._again = str(event.json()), 0.0
             self._began.set()
 
     def close(self) -> None:
-        """Ends the thread: its connection is shut down, since nothing else wakes who reads from it."""
+        """Ends the thread by shutting its connection down, since nothing else wakes its read."""
         self._closed = True
         stream, thread = self._stream, self._thread
         if stream is not None:

@@ -24,7 +24,7 @@ _sharing = threading.Lock()
 
 def _open(url: str, clock: Clock | None) -> Memory:
     parts = urlsplit(url)
-    namespace = read_namespace(parse_qsl(parts.query, keep_blank_values=True))
+    namespace = read_namespace(parse_qsl(parts.query, keep_blank_values=True), default="")
     options = parse_qs(parts.query, keep_blank_values=True)
     options.pop("namespace", None)
     size = options.pop("max_size", [str(DEFAULT_MAX_SIZE)])[0]

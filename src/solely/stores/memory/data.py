@@ -17,7 +17,7 @@ from ...kinds import check_ops
 from ...model import DONE, FREE, Allowance, Entry, Item, item_key
 from ...ops import Op, Reply
 from ...rules import local_clock
-from .. import Clock, Tell
+from .. import Clock, OnHint
 from .. import transitions as t
 from .expiries import Expiries
 
@@ -27,19 +27,19 @@ DEFAULT_MAX_SIZE = 10_000
 
 
 class Memory:
-    """The data and the mutex. Performs a batch of ops atomically and tells the clients that wait."""
+    """The data and the mutex. Performs a batch of ops atomically and notifies the clients that wait."""
 
     def __init__(self, *, clock: Clock | None = None, max_size: int = DEFAULT_MAX_SIZE) -> None:
         self.clock = clock
         self.max_size = max_size
-        self.listeners: dict[str, Tell] = {}
+        self.listeners: dict[str, OnHint] = {}
         self._mutex = threading.Lock()
         self._fence = 0
         self._born = 0  # the first fence
-        self._records: dict[str, t.Record] = {}
+        self._records: dict[str, t.StoredRecord] = {}
         self._finished: OrderedDict[str, None] = OrderedDict()  # evictable keys, oldest first
         self._useless = Expiries()  # when to see whether a record can be forgotten
-        self._queues: dict[str, dict[str, t.Record]] = {}
+        self._queues: dict[str, dict[str, t.StoredRecord]] = {}
         self._hits: dict[str, dict[str, int]] = {}  # owner → wall time of its hit
         self._quiet = Expiries()  # when the last hit of a key is over
         self._evicted = 0
@@ -75,9 +75,9 @@ class Memory:
             now = self.now()
             replies = [self._one(op, now, hints) for op in batch]
         for client, key in hints:
-            tell = self.listeners.get(client)
-            if tell is not None:
-                tell(key)
+            on_hint = self.listeners.get(client)
+            if on_hint is not None:
+                on_hint(key)
         return replies
 
     def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
@@ -105,10 +105,10 @@ class Memory:
 
     # -- keeping records within bounds
 
-    def _get(self, key: str, now: t.Now) -> t.Record:
+    def _get(self, key: str, now: t.Now) -> t.StoredRecord:
         return t.current(self._records.get(key), now)
 
-    def _keep(self, key: str, record: t.Record, now: t.Now) -> None:
+    def _keep(self, key: str, record: t.StoredRecord, now: t.Now) -> None:
         """Stores the record, or forgets it if it answers nothing more."""
         forget_at = record.forget_at(now)
         if forget_at <= now.lease:
@@ -172,17 +172,17 @@ class Memory:
         return t.view(op.key, record, now, op.owner)
 
     def _finish(self, op: op_types.Finish, now: t.Now, hints: list[tuple[str, str]]) -> Entry:
-        record, told = self._get(op.key, now), list[str]()
-        t.finish(record, op, now, told)
+        record, notified = self._get(op.key, now), list[str]()
+        t.finish(record, op, now, notified)
         self._keep(op.key, record, now)
-        hints.extend((client, op.key) for client in told)
+        hints.extend((client, op.key) for client in notified)
         return t.view(op.key, record, now, op.owner, value=True)
 
     def _release(self, op: op_types.Release, now: t.Now, hints: list[tuple[str, str]]) -> Reply:
-        record, told = self._get(op.key, now), list[str]()
-        outcome = t.release(record, op, now, told, lambda: self._born)
+        record, notified = self._get(op.key, now), list[str]()
+        outcome = t.release(record, op, now, notified, lambda: self._born)
         self._keep(op.key, record, now)
-        hints.extend((client, op.key) for client in told)
+        hints.extend((client, op.key) for client in notified)
         return outcome
 
     def _mark(self, op: op_types.Mark, now: t.Now, hints: list[tuple[str, str]]) -> bool:
@@ -195,13 +195,13 @@ class Memory:
         return t.view(op.key, self._records.get(op.key), now, value=True)
 
     def _clear(self, op: op_types.Clear, now: t.Now, hints: list[tuple[str, str]]) -> bool:
-        record, told = self._get(op.key, now), list[str]()
+        record, notified = self._get(op.key, now), list[str]()
         was_item = record.is_item
-        cleared = t.clear(record, op, now, told)
+        cleared = t.clear(record, op, now, notified)
         self._keep(op.key, record, now)
         if was_item and not record.is_item:
             self._drop_item(op.key)
-        hints.extend((client, op.key) for client in told)
+        hints.extend((client, op.key) for client in notified)
         return cleared
 
     def _advance(self, op: op_types.Advance, now: t.Now, hints: list[tuple[str, str]]) -> Entry:

@@ -13,7 +13,7 @@ class Expiries:
 
     def __init__(self) -> None:
         self._at: dict[str, float] = {}
-        self._row: dict[str, float] = {}  # the time under which the key stands in the heap: at or before its own
+        self._row: dict[str, float] = {}  # the time under which the key is in the heap: at or before its own
         self._heap: list[tuple[float, str]] = []
 
     def schedule(self, key: str, at: float) -> None:

@@ -1,4 +1,4 @@
-"""The two faces of a Memory: who a client is in its queues, and how it is asked."""
+"""A Memory for threads and for asyncio: a client's name in its queues, and its methods."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from collections.abc import Sequence
 
 from ...errors import InvalidInput, StoreError
 from ...model import Entry, Finding
-from ...ops import MAX_LIMIT, Op, Reply
+from ...ops import MAX_BATCH, MAX_LIMIT, Op, Reply
 from ...owner import fresh_owner
-from .. import Tell
+from .. import OnHint
 from .data import Memory
 
 
 class _Handle:
-    """One client's view of a Memory: its name in the queues, and its ear."""
+    """One client's view of a Memory: its name in the queues, and its listener."""
 
     polls = False
     max_limit = MAX_LIMIT
+    perform_within = None
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
         self.client = fresh_owner()
 
-    def listen(self, tell: Tell) -> None:
-        self.memory.listeners[self.client] = tell
+    def listen(self, on_hint: OnHint) -> None:
+        self.memory.listeners[self.client] = on_hint
 
     def forked(self) -> None:
         """The child has a copy of the data under a mutex of its own."""
@@ -34,7 +35,7 @@ class _Handle:
 
 
 class MemoryStore(_Handle):
-    """The blocking face of a Memory."""
+    """A Memory, for threads."""
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         return self.memory.perform(ops)
@@ -50,7 +51,9 @@ class MemoryStore(_Handle):
 
 
 class AsyncMemoryStore(_Handle):
-    """The asyncio face of a Memory."""
+    """A Memory, for asyncio."""
+
+    portion = MAX_BATCH
 
     def perform(self, ops: Sequence[Op]) -> asyncio.Future[list[Reply | StoreError]]:
         answer: asyncio.Future[list[Reply | StoreError]] = asyncio.get_running_loop().create_future()

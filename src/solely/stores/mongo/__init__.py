@@ -18,10 +18,10 @@ from .settings import parse
 
 
 def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> MongoStore:
-    """A blocking store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
+    """A blocking store; nothing is connected before the first op. An invalid URL raises InvalidInput."""
     return MongoStore(parse(url), clock=clock, timeout=timeout)
 
 
 def open_async(url: str, *, clock: Clock | None, timeout: float) -> AsyncMongoStore:
-    """An asyncio store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
+    """An asyncio store; nothing is connected before the first op. An invalid URL raises InvalidInput."""
     return AsyncMongoStore(parse(url), clock=clock, timeout=timeout)

@@ -1,4 +1,4 @@
-"""The asyncio face: performs the commands of a batch side by side, on pymongo's own AsyncMongoClient.
+"""Asyncio: performs the commands of a batch side by side, on pymongo's own AsyncMongoClient.
 
 Nobody's cancellation stops a batch: it runs in a task that is kept until it ends.
 """
@@ -17,16 +17,19 @@ from pymongo.errors import ConfigurationError
 
 from ...errors import ClientClosed, StoreMisconfigured, Unanswered
 from ...model import Entry, Finding
-from ...ops import Op, Reply
-from .. import SCANS, Clock, Tell
-from . import questions
-from .aio_pool import AsyncSteadyPool
-from .batches import MAX_LIMIT, Answer, Answers, Batch, Steps, waits
-from .commands import Command, Commands
-from .ear import AsyncEar
+from ...ops import MAX_BATCH, Op, Reply
+from .. import SCANS, Answers, Clock, OnHint
+from ..batches import waits
+from ..listener import AsyncListener
+from . import queries
+from .batch import MAX_LIMIT, CommandResult, CommandSteps, MongoBatch
+from .commands import Commands
 from .faults import ANY_FAULT
-from .settings import CODEC, Settings
-from .transactions import InTransaction, repeatable
+from .listener import FAILURES, AsyncMongoSubscription
+from .pool import AsyncSteadyPool
+from .quick import Command
+from .settings import CODEC, MongoSettings
+from .within import InTransaction, repeatable
 
 T = TypeVar("T")
 
@@ -34,24 +37,25 @@ _parents: list[object] = []  # what a forked child must not touch, not even by c
 
 
 class AsyncMongoStore:
-    """A store for one event loop, on one collection of a replica set, a cluster or a server that stands alone."""
+    """A store for one event loop, on one collection of a replica set, a cluster or a standalone server."""
 
     max_limit = MAX_LIMIT
+    portion = MAX_BATCH
 
-    def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
+    def __init__(self, settings: MongoSettings, *, clock: Clock | None, timeout: float) -> None:
         self._settings = settings
         self._server = str(settings)
         self._clock = clock
         self._timeout = timeout
         self._prepared = False  # the indexes are there
         self._closed = False
-        self._start_anew()
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self.client = os.urandom(16).hex()
         self.polls = True  # until hints come
         self._commands = Commands(self._settings.collection, self.client, clock=self._clock, timeout=self._timeout)
-        self._ear = AsyncEar(lambda: self._database()[self._settings.collection], self.client, self._timeout)
+        self._listener = AsyncListener(self._subscription, FAILURES, self._timeout)
         self._opened: AsyncDatabase[dict[str, Any]] | None = None
         self._scans = asyncio.Semaphore(SCANS)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -79,22 +83,22 @@ class AsyncMongoStore:
                 await self._prepare()
             return await self._drive(batch.perform_all(ops), session.client[self._settings.database], session)
 
-    def listen(self, tell: Tell) -> None:
-        self._ear.tell = tell
+    def listen(self, on_hint: OnHint) -> None:
+        self._listener.on_hint = on_hint
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
         async with self._scans:
-            return await self._kept(self._drive(questions.scan(self._commands, self._server, prefix, after, limit)))
+            return await self._kept(self._drive(queries.scan(self._commands, self._server, prefix, after, limit)))
 
     async def check(self) -> list[Finding]:
-        """Reachable? Clock? Settings that break a promise? Raises only StoreError."""
-        return await self._kept(self._drive(questions.check(self._commands, self._settings)))
+        """Reachable? Clock? MongoSettings that break a promise? Raises only StoreError."""
+        return await self._kept(self._drive(queries.check(self._commands, self._settings)))
 
     async def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._closed = True
-        await self._ear.close()
+        await self._listener.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -103,10 +107,10 @@ class AsyncMongoStore:
 
     def forked(self) -> None:
         """In the child: a new client and a new name; the parent's connections and tasks are left as they are."""
-        _parents.append((self._opened, self._ear, self._tasks))
-        tell = self._ear.tell
-        self._start_anew()
-        self._ear.tell = tell
+        _parents.append((self._opened, self._listener, self._tasks))
+        on_hint = self._listener.on_hint
+        self._reset()
+        self._listener.on_hint = on_hint
 
     # -- batches
 
@@ -115,7 +119,7 @@ class AsyncMongoStore:
         return asyncio.shield(self._start(work))
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.get_running_loop().create_task(_told_if_closed(work))
+        task = asyncio.get_running_loop().create_task(_unanswered_if_closed(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -125,17 +129,17 @@ class AsyncMongoStore:
         if not self._prepared:
             await self._prepare()
         if waits(ops):
-            if not self._ear.ready and not self._ear.deaf:
-                await self._ear.prepare()
-            self.polls = not self._ear.ready
-        return await self._drive(Batch(self._commands, self._server, self._ear.tell).perform(ops))
+            if not self._listener.ready:
+                await self._listener.prepare()
+            self.polls = not self._listener.ready
+        return await self._drive(MongoBatch(self._commands, self._server, self._listener.on_hint).perform(ops))
 
     # -- commands
 
     async def _prepare(self) -> None:
         """Those who come at the same time share one try: to make the same indexes many times at once takes seconds."""
         if self._preparing is None:
-            self._preparing = self._start(self._drive(questions.prepare(self._commands, self._server)))
+            self._preparing = self._start(self._drive(queries.prepare(self._commands, self._server)))
         trying = self._preparing
         try:
             await asyncio.shield(trying)
@@ -143,6 +147,9 @@ class AsyncMongoStore:
         finally:
             if self._preparing is trying and trying.done():
                 self._preparing = None
+
+    async def _subscription(self) -> AsyncMongoSubscription:
+        return AsyncMongoSubscription(self._database()[self._settings.collection], self.client)
 
     def _database(self) -> AsyncDatabase[dict[str, Any]]:
         if self._closed:
@@ -158,11 +165,11 @@ class AsyncMongoStore:
 
     async def _drive(
         self,
-        steps: Steps[T],
+        steps: CommandSteps[T],
         database: AsyncDatabase[dict[str, Any]] | None = None,
         session: AsyncClientSession | None = None,
     ) -> T:
-        """Sends what a generator asks, and returns what it makes of the answers."""
+        """Sends the commands of a generator, and returns its result."""
         if database is None:
             database = self._database()
         try:
@@ -180,14 +187,14 @@ class AsyncMongoStore:
 
 async def _send(
     command: Command, database: AsyncDatabase[dict[str, Any]], session: AsyncClientSession | None
-) -> Answer:
+) -> CommandResult:
     try:
         return await database.command(command, session=session, codec_options=CODEC)
     except ANY_FAULT as error:
         return error
 
 
-async def _told_if_closed(work: Coroutine[Any, Any, T]) -> T:
+async def _unanswered_if_closed(work: Coroutine[Any, Any, T]) -> T:
     """The result; Unanswered if close() did not wait for it."""
     try:
         return await work

@@ -1,4 +1,4 @@
-"""The blocking face: performs the commands of a batch in the caller's thread, on pymongo's MongoClient."""
+"""Blocking: performs the commands of a batch in the caller's thread, on pymongo's MongoClient."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from pymongo.errors import ConfigurationError, ConnectionFailure
 from ...errors import ClientClosed, StoreMisconfigured
 from ...model import Entry, Finding
 from ...ops import Op, Reply
-from .. import Clock, Tell
-from . import questions
-from .batches import MAX_LIMIT, Answer, Answers, Batch, Steps, waits
-from .commands import Command, Commands
-from .ear import Ear
+from .. import Answers, Clock, OnHint
+from ..batches import waits
+from ..listener import Listener
+from . import queries
+from .batch import MAX_LIMIT, CommandResult, CommandSteps, MongoBatch
+from .commands import Commands
 from .faults import ANY_FAULT
+from .listener import FAILURES, MongoSubscription
 from .pool import SteadyPool
-from .settings import CODEC, Settings
-from .transactions import InTransaction, repeatable
+from .quick import Command
+from .settings import CODEC, MongoSettings
+from .within import InTransaction, repeatable
 
 T = TypeVar("T")
 
@@ -31,24 +34,24 @@ _parents: list[object] = []  # what a forked child must not touch, not even by c
 
 
 class MongoStore:
-    """A store for threads, on one collection of a replica set, a sharded cluster or a server that stands alone."""
+    """A store for threads, on one collection of a replica set, a sharded cluster or a standalone server."""
 
     max_limit = MAX_LIMIT
 
-    def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
+    def __init__(self, settings: MongoSettings, *, clock: Clock | None, timeout: float) -> None:
         self._settings = settings
         self._server = str(settings)
         self._clock = clock
         self._timeout = timeout
         self._prepared = False  # the indexes are there
         self._closed = False
-        self._start_anew()
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self.client = os.urandom(16).hex()
         self.polls = True  # until hints come
         self._commands = Commands(self._settings.collection, self.client, clock=self._clock, timeout=self._timeout)
-        self._ear = Ear(lambda: self._database()[self._settings.collection], self.client, self._timeout)
+        self._listener = Listener(self._subscription, FAILURES, self._timeout)
         self._opening = threading.Lock()
         self._preparing = threading.Lock()
         self._opened: Database[dict[str, Any]] | None = None
@@ -63,10 +66,10 @@ class MongoStore:
         if not self._prepared:
             self._prepare()
         if waits(ops):
-            if not self._ear.ready and not self._ear.deaf:
-                self._ear.prepare()
-            self.polls = not self._ear.ready
-        return self._drive(Batch(self._commands, self._server, self._ear.tell).perform(ops))
+            if not self._listener.ready:
+                self._listener.prepare()
+            self.polls = not self._listener.ready
+        return self._drive(MongoBatch(self._commands, self._server, self._listener.on_hint).perform(ops))
 
     def perform_within(self, session: ClientSession, ops: Sequence[Op]) -> list[Reply]:
         """Performs the ops in the session's transaction, with which they commit or abort.
@@ -80,30 +83,30 @@ class MongoStore:
                 self._prepare()
             return self._drive(batch.perform_all(ops), session.client[self._settings.database], session)
 
-    def listen(self, tell: Tell) -> None:
-        self._ear.tell = tell
+    def listen(self, on_hint: OnHint) -> None:
+        self._listener.on_hint = on_hint
 
     def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
-        return self._drive(questions.scan(self._commands, self._server, prefix, after, limit))
+        return self._drive(queries.scan(self._commands, self._server, prefix, after, limit))
 
     def check(self) -> list[Finding]:
-        """Reachable? Clock? Settings that break a promise? Raises only StoreError."""
-        return self._drive(questions.check(self._commands, self._settings))
+        """Reachable? Clock? MongoSettings that break a promise? Raises only StoreError."""
+        return self._drive(queries.check(self._commands, self._settings))
 
     def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._closed = True
-        self._ear.close()
+        self._listener.close(wait=False)  # it reads on until the server answers, or its client is closed
         if self._opened is not None:
             self._opened.client.close()
 
     def forked(self) -> None:
         """In the child: a new client and a new name; the parent's connections are left as they are."""
-        _parents.append((self._opened, self._ear))
-        tell = self._ear.tell
-        self._start_anew()
-        self._ear.tell = tell
+        _parents.append((self._opened, self._listener))
+        on_hint = self._listener.on_hint
+        self._reset()
+        self._listener.on_hint = on_hint
 
     # -- commands
 
@@ -112,11 +115,14 @@ class MongoStore:
         in_turn = self._preparing.acquire(timeout=self._timeout)
         try:
             if not self._prepared:
-                self._drive(questions.prepare(self._commands, self._server))
+                self._drive(queries.prepare(self._commands, self._server))
                 self._prepared = True
         finally:
             if in_turn:
                 self._preparing.release()
+
+    def _subscription(self) -> MongoSubscription:
+        return MongoSubscription(self._database()[self._settings.collection], self.client)
 
     def _database(self) -> Database[dict[str, Any]]:
         opened = self._opened
@@ -136,9 +142,12 @@ class MongoStore:
             raise StoreMisconfigured(f"{self._server} cannot be used: {error}") from None
 
     def _drive(
-        self, steps: Steps[T], database: Database[dict[str, Any]] | None = None, session: ClientSession | None = None
+        self,
+        steps: CommandSteps[T],
+        database: Database[dict[str, Any]] | None = None,
+        session: ClientSession | None = None,
     ) -> T:
-        """Sends what a generator asks, and returns what it makes of the answers."""
+        """Sends the commands of a generator, and returns its result."""
         if database is None:
             database = self._database()
         try:
@@ -150,9 +159,11 @@ class MongoStore:
             return result
 
 
-def _send(commands: list[Command], database: Database[dict[str, Any]], session: ClientSession | None) -> list[Answer]:
+def _send(
+    commands: list[Command], database: Database[dict[str, Any]], session: ClientSession | None
+) -> list[CommandResult]:
     """An answer or error for each command; after a lost connection the others are not tried in vain."""
-    answers: list[Answer] = []
+    answers: list[CommandResult] = []
     for command in commands:
         try:
             answers.append(database.command(command, session=session, codec_options=CODEC))

@@ -11,15 +11,13 @@ from bson.int64 import Int64
 from ...model import State
 from ...ops import Acquire, Mark, Op, Push, Release, Take
 from .. import Clock
+from ..batches import key_of, queue_of
 from ..transitions import US
 from . import quick
 from .expressions import NOW, Pipeline
 from .pipelines import MARK_INSIDE
 from .plans import ENTRY, Variables, plan_of
-from .queues import key_of, queue_of
-from .quick import Contended
-
-Command = dict[str, Any]
+from .quick import Command, ContendedKeys
 
 INDEXES = ("solely_purge", "solely_queue", "solely_taken")
 _IN_TURN = {"available": 1, "pushed": 1, "serial": 1}  # the order of a queue
@@ -31,14 +29,14 @@ class Commands:
     def __init__(self, collection: str, client: str, *, clock: Clock | None, timeout: float) -> None:
         self.collection = collection
         self.client = client
-        self.contended = Contended()
+        self.contended = ContendedKeys()
         self._clock = clock
         self._transaction = False
         self._numbers = count(1)
         wait = max(1, round(timeout * 1_000))  # ms; the server gives up when nobody waits for its answer any more
         # What is answered survives the loss of any minority of the servers, and a power cut on all of them.
         self._writing: Command = {"writeConcern": {"w": "majority", "j": True, "wtimeout": wait}, "maxTimeMS": wait}
-        # Never shows what a failover may take back. A primary that was deposed and has not heard of it yet may still
+        # Never shows what a failover may take back. A primary that was deposed and does not know it yet may still
         # show an older state for a moment: Read is for looking, and only ops that write decide.
         self._reading: Command = {"readConcern": {"level": "majority"}, "maxTimeMS": wait}
 
@@ -136,7 +134,7 @@ class Commands:
         if not plan.named:
             return variables, ""
         number = next(self._numbers)
-        # A client is not told again of what it told itself, unless that happens only at the commit.
+        # A client gets no hint of what it did itself, unless that happens only at the commit.
         variables["by"] = name = f"{self.client}{'+' if self._transaction else ''}/{number}"
         if type(op) is Push:
             variables["serial"] = Int64(number)  # the order of those that one client pushes in one ms
@@ -145,7 +143,7 @@ class Commands:
     # -- what is there besides documents
 
     def indexes(self) -> Command:
-        """Creates what is not there yet: the broom, and two ways to look into a queue."""
+        """Creates what is missing: the TTL index, and two for queues."""
         items = {"partialFilterExpression": {"queue": {"$gt": ""}}}
         purge, queue, taken = INDEXES
         return {

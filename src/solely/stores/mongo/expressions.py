@@ -1,10 +1,10 @@
 """What update pipelines are made of: what a document is now, parts of a change, the first and the last stages.
 
 An op that changes nothing leaves the document byte for byte as it was, and then the server writes nothing. Beside the
-fields of a Record a document has: `born`, when it was made; `forget`, from when on it answers nothing more; `purge`,
-when the TTL index may remove it; `told`, which op told which waiting clients; `seen_by`, the last that saw a mark in a
-transaction; a watermark's `height`; and, if it is a queue item, its `queue`, `available` (since when), `pushed` and
-`serial` (its turn), and `pusher` (which op pushed it).
+fields of a StoredRecord a document has: `born`, when it was made; `forget`, from when on it is treated as absent;
+`purge`, when the TTL index may remove it; `notified`, which op notified which waiting clients; `seen_by`, the last that
+saw a mark in a transaction; a watermark's `height`; and, if it is a queue item, its `queue`, `available` (since when),
+`pushed` and `serial` (its turn), and `pusher` (which op pushed it).
 """
 
 from __future__ import annotations
@@ -76,27 +76,27 @@ GONE = {"$or": [_AMONG_THE_GONE, EXPIRED_UNDER_ME]}
 NEXT_FENCE = {"$max": [{"$add": ["$fence", 1]}, "$$now"]}
 BLANK: dict[str, Any] = {
     "state": State.FREE.value, "owner": "", "until": NEVER, "delay": 0, "opens": 0, "offered": None, "attempts": 0,
-    "kept": 0, "refused": 0, "fingerprint": "", "info": "", "value": None, "waiters": [], "gone": [], "told": "",
+    "kept": 0, "refused": 0, "fingerprint": "", "info": "", "value": None, "waiters": [], "gone": [], "notified": "",
 }  # fmt: skip
 # When this document was made: no smaller fence was ever granted by it. Unknown (0) of one that an older version made.
 BORN = either({"$eq": [{"$type": "$fence"}, "missing"]}, "$$now", {"$ifNull": ["$born", 0]})
 AS_NEW = {"$mergeObjects": [{"_id": "$_id", "fence": {"$ifNull": ["$fence", 0]}, "born": BORN}, {"$literal": BLANK}]}
-LET_GO: dict[str, Expression] = {
+SET_FREE: dict[str, Expression] = {
     "state": State.FREE.value, "owner": "", "until": NEVER, "delay": 0, "fingerprint": "", "info": "",
 }  # fmt: skip
 NO_VALUE: dict[str, Expression] = {"value": None, "queue": None}
 NO_OFFER: dict[str, Expression] = {"offered": None, "opens": 0}
 
-# Offers a key that was just let go to the first waiter, and tells only that one.
+# Offers a key that was just released to the first waiter, and notifies only that one.
 OFFERED: dict[str, Expression] = {
     "offered": {"$ifNull": [{"$first": "$waiters"}, None]},
     "opens": either(_HAS_WAITERS, {"$add": ["$$now", _OFFER]}, 0),
     "waiters": {"$slice": ["$waiters", 1, MAX_WAITERS]},
-    "told": either(_HAS_WAITERS, {"$concat": ["$$by", " ", {"$first": "$waiters.client"}]}, "$told"),
+    "notified": either(_HAS_WAITERS, {"$concat": ["$$by", " ", {"$first": "$waiters.client"}]}, "$notified"),
 }
-ALL_TOLD: dict[str, Expression] = {
+ALL_NOTIFIED: dict[str, Expression] = {
     "waiters": [],
-    "told": either(
+    "notified": either(
         _HAS_WAITERS,
         {
             "$reduce": {
@@ -105,7 +105,7 @@ ALL_TOLD: dict[str, Expression] = {
                 "in": {"$concat": ["$$value", " ", "$$this.client"]},
             }
         },
-        "$told",
+        "$notified",
     ),
 }
 

@@ -38,7 +38,7 @@ class KeyRace(StoreUnavailable):
     """Another made the document of this key at the same instant: nothing was performed, so it is tried again."""
 
 
-NO_CHANGE_STREAMS = 40573  # a server that stands alone
+NO_CHANGE_STREAMS = 40573  # of a standalone server
 
 _CAUSES: dict[int, tuple[type[StoreError], str]] = {
     13: (StoreDenied, "does not allow this user to write here; grant the role readWrite on the database"),
@@ -68,11 +68,11 @@ ANY_FAULT = (PyMongoError, BSONError)  # the second: it could not even be sent
 
 
 def explain(server: str, error: PyMongoError | BSONError) -> SolelyError:
-    """The error that stands for this one of pymongo. Not raised."""
+    """Our error for this one of pymongo. Not raised."""
     if isinstance(error, OperationFailure) or getattr(error, "code", None) in _CAUSES:
         return answered(server, getattr(error, "code", None), str(getattr(error, "details", None) or error))
     if isinstance(error, ServerSelectionTimeoutError) and "AuthenticationFailed" in str(error):
-        return answered(server, 18, _short(error))  # pymongo asks a server that refused the login no more for a while
+        return answered(server, 18, _short(error))  # pymongo does not retry a server that refused the login for a while
     if isinstance(error, ServerSelectionTimeoutError | WaitQueueTimeoutError) or _never_connected(error):
         return StoreUnavailable(f"{server} cannot be reached: {_short(error)}")
     if isinstance(error, AutoReconnect | ConnectionFailure):
@@ -90,7 +90,7 @@ def explain(server: str, error: PyMongoError | BSONError) -> SolelyError:
 
 
 def answered(server: str, code: int | None, text: str) -> StoreError:
-    """The error that stands for an error code in an answer of the server."""
+    """Our error for an error code of the server."""
     kind, cause = _CAUSES.get(code or 0, (StoreFailed, "failed"))
     return kind(f"{server} {cause} (code {code}: {text[:300]})")
 

@@ -10,7 +10,7 @@ from ...model import Gone, State
 from ...rules import MAX_WAITERS
 from ..transitions import NEVER
 from .expressions import (
-    ALL_TOLD,
+    ALL_NOTIFIED,
     AS_NEW,
     BEFORE_END,
     CURRENT,
@@ -22,7 +22,6 @@ from .expressions import (
     HOLDER_DISPLACED,
     IS_ITEM,
     KEEP,
-    LET_GO,
     LIVE,
     MINE,
     NEXT_FENCE,
@@ -31,6 +30,7 @@ from .expressions import (
     OFFERED,
     PURGE,
     REMEMBERED_US,
+    SET_FREE,
     Expression,
     Pipeline,
     become,
@@ -45,7 +45,7 @@ from .expressions import (
 
 
 def _acquire() -> Pipeline:
-    """Grants the key under the next fence; else queues the client and counts the refusal, as asked."""
+    """Grants the key under the next fence; else queues the client and counts the refusal, as the op says."""
     offered_to_me = every({"$ne": ["$$client", ""]}, {"$eq": ["$offered.client", "$$client"]})
     closed = every(FREE, {"$lt": ["$$now", "$opens"]}, {"$not": [offered_to_me]})
     delayed = every(HELD, {"$lt": ["$$now", {"$add": ["$until", "$delay"]}]})
@@ -92,14 +92,14 @@ def _renew() -> Pipeline:
 
 
 def _finish() -> Pipeline:
-    """Finishes the hold if this owner is its last, even after its time ran out; tells all waiters."""
+    """Finishes the hold if this owner is its last, even after its time ran out; notifies all waiters."""
     until = {"$add": ["$$now", "$$keep"]}
-    done = changed(state=State.DONE.value, value="$$value", delay=0, until=until, queue=None, **ALL_TOLD)
+    done = changed(state=State.DONE.value, value="$$value", delay=0, until=until, queue=None, **ALL_NOTIFIED)
     return [become((every(HELD, MINE, {"$lt": ["$$now", "$forget"]}), done)), *KEEP]
 
 
 def _release() -> Pipeline:
-    """Lets go of the hold, the place in the queue, or the mark of this owner; changes nothing when repeated."""
+    """Releases the hold, the place in the queue, or the mark of this owner; changes nothing when repeated."""
     mine, over = every(HELD, MINE), {"$gte": ["$$now", "$until"]}
     opens = either(over, {"$add": ["$until", "$delay"]}, {"$add": ["$$now", "$$delay"]})
     kept = {"$add": ["$$now", either(over, REMEMBERED_US, "$$keep")]}
@@ -114,22 +114,22 @@ def _release() -> Pipeline:
             "default": "$gone",
         }
     }
-    let_go = become(
-        (every(mine, {"$gt": [opens, "$$now"]}), changed(**LET_GO, **NO_VALUE, kept=kept, opens=opens)),
-        (mine, changed(**LET_GO, **NO_VALUE, **OFFERED, kept=kept)),
-        (every(DONE, MINE, {"$eq": ["$value", None]}), changed(**LET_GO)),
+    released = become(
+        (every(mine, {"$gt": [opens, "$$now"]}), changed(**SET_FREE, **NO_VALUE, kept=kept, opens=opens)),
+        (mine, changed(**SET_FREE, **NO_VALUE, **OFFERED, kept=kept)),
+        (every(DONE, MINE, {"$eq": ["$value", None]}), changed(**SET_FREE)),
         (offer_is_mine, changed(**OFFERED)),
     )
-    return [CURRENT, {"$set": {"gone": gone}}, let_go, {"$set": {"waiters": without("$waiters", "owner")}}, *KEEP]
+    return [CURRENT, {"$set": {"gone": gone}}, released, {"$set": {"waiters": without("$waiters", "owner")}}, *KEEP]
 
 
 def _mark(**seen: Expression) -> Pipeline:
-    """Marks a free key; any other gets the fields of `seen`, and a mark lasts longer if that is asked."""
+    """Marks a free key; any other gets the fields of `seen`, and a mark is extended if the op says so."""
     extends = every("$$extend", DONE, LIVE, {"$eq": ["$value", None]})
     longer = {"$max": ["$until", {"$add": ["$$now", "$$ttl"]}]}
     same = changed(**seen) if seen else "$$ROOT"
     marked = changed(
-        **(LET_GO | {"state": State.DONE.value, "owner": "$$owner", "until": {"$add": ["$$now", "$$ttl"]}}),
+        **(SET_FREE | {"state": State.DONE.value, "owner": "$$owner", "until": {"$add": ["$$now", "$$ttl"]}}),
         **NO_VALUE,
         **NO_OFFER,
         fence=NEXT_FENCE,
@@ -146,7 +146,7 @@ def _clear() -> Pipeline:
     """Removes what carries the fence, and nothing that came after it."""
     this = every({"$eq": ["$fence", "$$fence"]}, {"$or": [IS_ITEM, LIVE]})
     cleared = changed(
-        **LET_GO,
+        **SET_FREE,
         **NO_VALUE,
         **OFFERED,
         attempts=0,
@@ -161,7 +161,7 @@ def _advance() -> Pipeline:
     """Moves a watermark forward, never back. Compared by `height`, the value in hex: binaries compare by length."""
     not_less = every(DONE, {"$gte": ["$height", "$$height"]})
     higher = changed(
-        **(LET_GO | {"state": State.DONE.value}), fence=NEXT_FENCE, value="$$value", height="$$height", queue=None
+        **(SET_FREE | {"state": State.DONE.value}), fence=NEXT_FENCE, value="$$value", height="$$height", queue=None
     )
     return [CURRENT, become((not_less, "$$ROOT"), otherwise=higher), *KEEP]
 
@@ -193,9 +193,9 @@ def _unhit() -> Pipeline:
 
 
 def _push() -> Pipeline:
-    """Makes the document a queue item unless it is one. `pusher` tells afterwards whose push it was."""
+    """Makes the document a queue item unless it is one. `pusher` shows afterwards whose push it was."""
     item = changed(
-        **LET_GO,
+        **SET_FREE,
         value="$$value",
         fence=NEXT_FENCE,
         attempts=0,

@@ -26,10 +26,10 @@ from ...ops import (
     Unhit,
 )
 from .. import transitions as t
+from ..batches import queue_of
 from . import pipelines as p
 from . import replies
 from .expressions import Pipeline
-from .queues import queue_of
 from .replies import Document
 
 Variables = dict[str, Any]
@@ -40,8 +40,8 @@ _ENTRY: dict[str, Any] = {
     "now": "$$now",
 }  # fmt: skip
 ENTRY = _ENTRY | {"value": 1}
-_FINISHED = ENTRY | {"told": 1}
-_GONE = {"gone": 1, "told": 1, "now": "$$now"}
+_FINISHED = ENTRY | {"notified": 1}
+_GONE = {"gone": 1, "notified": 1, "now": "$$now"}
 _LIFE = {"fence": 1, "born": 1}
 _HITS = {"hits": 1, "now": "$$now"}
 
@@ -55,7 +55,7 @@ class Plan(NamedTuple):
     fields: dict[str, Any] = _ENTRY  # what the reply needs
     upsert: bool = False
     before: bool = False  # the reply is read from the document as it was before, which only findAndModify can show
-    named: bool = False  # leaves its name in the document, because it tells others or must be known again
+    named: bool = False  # leaves its name in the document, because it notifies others or must be known again
 
 
 def us(seconds: float) -> Int64:

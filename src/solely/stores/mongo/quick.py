@@ -1,4 +1,4 @@
-"""The common case, cheaply: to take a key that nobody has to do with, and to let it go when nobody waits.
+"""The common case, cheaply: acquiring a key that nobody uses, and releasing it when nobody waits.
 
 MongoDB spends more time on reading a pipeline than on performing it, so these two say only what this case needs. Their
 filters match nothing else: then nothing is performed, and the op goes the long way, by its pipeline.
@@ -66,7 +66,7 @@ def release(op: Release, collection: str, let: dict[str, Any]) -> Command:
     return {"update": collection, "updates": [{"q": mine, "u": {"$set": _FREE}}], "let": {"now": let["now"]}}
 
 
-class Contended:
+class ContendedKeys:
     """Keys for which the long way was needed of late. Only a guess: it saves a try, and decides nothing."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Contended:
         return key in self._keys
 
     def learn(self, key: str, reply: Reply) -> None:
-        """What the reply to an op on this key tells: whoever took it while nobody waits may let it go quickly."""
+        """Learns from the reply to an op on this key: whoever acquired it while nobody waits may release it quickly."""
         if isinstance(reply, Entry) and reply.owner and not reply.waiters:
             self._keys.discard(key)
             return

@@ -7,16 +7,16 @@ from typing import Any
 from ...model import DONE, FREE, LOST, RELEASED, Allowance, Entry, Gone, Item, Released, State
 from ...ops import Ack, Acquire, Clear, Finish, Hit, Mark, Push, Release, Renew, Return, Take, Unhit
 from .. import transitions as t
-from .queues import queue_of
+from ..batches import queue_of
 
 Document = dict[str, Any]
 
-_SOMEBODY = t.Waiter("", "")
+_SOMEBODY = t.QueuedClient("", "")
 
 
-def _record(document: Document) -> t.Record:
+def _record(document: Document) -> t.StoredRecord:
     """The record that the document keeps. Its waiters are only counted; an item's payload may have been left out."""
-    record = t.Record()
+    record = t.StoredRecord()
     record.state = State(document["state"])
     record.owner = document["owner"]
     record.fence = int(document["fence"])  # a plain int, not the bson type that remembers its width
@@ -127,7 +127,7 @@ def returned(op: Return, before: Document | None, by: str) -> bool:
     return before is not None and bool(before.get("queue")) and t.has(_record(before), op.owner)
 
 
-def told(document: Document | None, by: str) -> list[str]:
-    """The clients that the op of this name told."""
-    names = document.get("told", "").split(" ") if document is not None and by else [""]
+def notified(document: Document | None, by: str) -> list[str]:
+    """The clients that the op of this name notified."""
+    names = document.get("notified", "").split(" ") if document is not None and by else [""]
     return names[1:] if names[0] == by else []

@@ -1,4 +1,4 @@
-"""What a mongodb:// URL tells: where, which database and collection; everything else in it is pymongo's."""
+"""What a mongodb:// URL says: where, which database and collection; everything else in it is pymongo's."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from pymongo.uri_parser import parse_uri
 from ...errors import InvalidInput
 from ...urls import read_namespace, split_url
 
-DATABASE = COLLECTION = "solely"
+DATABASE = "solely"
 # How answers are read. The server quotes a key in some of its errors and cuts it off in the middle of a letter: such an
 # error must be readable, too. No text that we keep is changed by this, since all of it is valid.
 CODEC: CodecOptions[dict[str, Any]] = CodecOptions(tz_aware=True, unicode_decode_error_handler="replace")
-_OURS = ("namespace", "solely_collection")  # the older name of the same
 _MAX_NAME = 120  # bytes: all that MongoDB allows for database and collection together, less the longest database name
 
 
-class Settings(NamedTuple):
+class MongoSettings(NamedTuple):
     """Where the entries are. Its text has no login."""
 
     url: str  # as pymongo takes it
@@ -42,10 +41,10 @@ class Settings(NamedTuple):
             "retryReads": False,
             "serverSelectionTimeoutMS": wait,
             "connectTimeoutMS": wait,
-            # The server gives up by itself at `wait`; its word that it did is worth a little more patience.
+            # The server gives up by itself at `wait`; its answer that it did is worth a little more patience.
             "socketTimeoutMS": wait + 250,
             "waitQueueTimeoutMS": wait,
-            # A server that said it could not serve is asked again only at the next heartbeat; usual are 10 s.
+            # A server that could not serve is tried again only at the next heartbeat; the default is 10 s.
             "heartbeatFrequencyMS": 1_000,
             "readPreference": "primary",
             "connect": False,
@@ -55,39 +54,31 @@ class Settings(NamedTuple):
         }
 
 
-def parse(url: str) -> Settings:
-    """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
+def parse(url: str) -> MongoSettings:
+    """The settings in the URL; InvalidInput, which names the invalid part, if it has one."""
     parts = split_url(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
-    rest = "&".join(f"{quote(name)}={quote(value)}" for name, value in options if name not in _OURS)
+    rest = "&".join(f"{quote(name)}={quote(value)}" for name, value in options if name != "namespace")
     database = unquote(parts.path.strip("/")) or DATABASE
     hosts = parts.netloc.rpartition("@")[2]
     # The path of a MongoDB URL is also where the login is looked up, so it is left as it was.
-    settings = Settings(
+    settings = MongoSettings(
         url=urlunsplit((parts.scheme, parts.netloc, parts.path or "/", rest, "")),
-        database=_name(database, "database", ' ."$*<>:|?\\/'),
-        collection=_collection(options),
+        database=_database(database),
+        collection=read_namespace(options),
         hosts=hosts,
     )
     if not hosts:
         raise InvalidInput("the mongodb:// URL names no host; write mongodb://host:27017/database")
-    if parts.scheme == "mongodb":  # one of mongodb+srv:// can be read only by asking the name server
+    if parts.scheme == "mongodb":  # one of mongodb+srv:// is resolved only by the name server
         _validate(settings.url, parts.netloc.rpartition("@")[0])
     return settings
 
 
-def _collection(options: list[tuple[str, str]]) -> str:
-    namespace = read_namespace(options, "solely_collection")
-    given = [value for name, value in options if name == "solely_collection"]
-    if len(given) > 1:
-        raise InvalidInput("solely_collection is given twice in the mongodb:// URL")
-    return namespace or _name(given[0] if given else COLLECTION, "solely_collection", "$")
-
-
-def _name(name: str, what: str, forbidden: str) -> str:
+def _database(name: str) -> str:
     bad = not name or "\0" in name or len(name.encode()) > _MAX_NAME or name.startswith("system.")
-    if bad or any(letter in name for letter in forbidden):
-        raise InvalidInput(f"{what} {name!r:.40} cannot be a name in MongoDB")
+    if bad or any(letter in name for letter in ' ."$*<>:|?\\/'):
+        raise InvalidInput(f"{name!r:.40} is no valid name of a database in MongoDB")
     return name
 
 
@@ -98,4 +89,4 @@ def _validate(url: str, login: str) -> None:
         text = str(error)
         if any(part and part in text for part in (login, *login.split(":"), *map(unquote, login.split(":")))):
             text = "the login is not as it must be; escape what is not a letter or digit, as %40 for @"
-        raise InvalidInput(f"the mongodb:// URL cannot be: {text}") from None
+        raise InvalidInput(f"the mongodb:// URL is invalid: {text}") from None

@@ -1,9 +1,9 @@
 """postgresql:// — PostgreSQL 15 or later: many hosts, durable, and marks within the caller's own transaction.
 
 One function per op, and one for a batch, decides and writes on the server's clock under advisory locks that end with
-their transaction; leases are rows, so poolers are safe. Read in this order: migrations/, codec.py, parts.py, wire.py,
-blocking.py, aio.py. Everything is committed as the server's synchronous_commit says, leases too; but a plain
-release does not wait for the disk: after a crash the key may be held until its ttl.
+their transaction; leases are rows, so poolers are safe. Read in this order: migrations/, codec.py, batch.py,
+connection.py, blocking.py, aio.py. Everything is committed as the server's synchronous_commit says, leases too; but a
+plain release does not wait for the disk: after a crash the key may be held until its ttl.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from .aio import AsyncPostgresStore
 from .blocking import PostgresStore
 from .schema import migrate as _migrate
 from .settings import parse
-from .within import Within
+from .within import PostgresTransaction
 
-__all__ = ["Within", "migrate", "open_async", "open_blocking"]
+__all__ = ["PostgresTransaction", "migrate", "open_async", "open_blocking"]
 
 
 def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> PostgresStore:
-    """A blocking store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
+    """A blocking store; nothing is connected before the first op. An invalid URL raises InvalidInput."""
     return PostgresStore(parse(url), clock=clock, timeout=timeout)
 
 
 def open_async(url: str, *, clock: Clock | None, timeout: float) -> AsyncPostgresStore:
-    """An asyncio store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
+    """An asyncio store; nothing is connected before the first op. An invalid URL raises InvalidInput."""
     return AsyncPostgresStore(parse(url), clock=clock, timeout=timeout)
 
 
 def migrate(url: str) -> int:
-    """Brings the schema that the URL names up to date and answers its version; a StoreError if that cannot be done."""
+    """Brings the schema that the URL names up to date and returns its version; raises StoreError if that fails."""
     return _migrate(parse(url))

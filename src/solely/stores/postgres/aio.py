@@ -1,4 +1,4 @@
-"""The asyncio face: batches go out on a few connections, and what waits while all are busy goes out together.
+"""Asyncio: batches go out on a few connections, and what waits while all are busy goes out together.
 
 Nobody's cancellation stops a batch: its answer is read whoever still waits for it, and then the connection is given
 to the next. So the ops of many tasks share a round trip and a commit.
@@ -18,19 +18,33 @@ from ...errors import ClientClosed, InvalidInput, StoreError, StoreFailed, Store
 from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Release, Reply
-from .. import SCANS, Clock, Tell
+from .. import SCANS, Answers, Clock, OnHint
+from ..batches import waits
+from ..listener import AsyncListener
 from . import codec, health
-from .aio_ear import AsyncEar
-from .aio_pool import Pool, Request, close_late, fail
-from .aio_wire import AsyncWire
-from .codec import Answers, Values
+from .aio_connection import AsyncPostgresConnection
+from .aio_pool import ConnectionPool, PendingOps, close_late, fail
+from .batch import (
+    LINGER,
+    PATIENCE,
+    SWEEP_ROWS,
+    SweepCursor,
+    answers,
+    can_wait,
+    fill_in,
+    give_up,
+    parts,
+    repeat,
+    repeats,
+    statement,
+)
+from .codec import Values
+from .connection import PostgresConnection
 from .faults import OutOfLocks
-from .parts import LINGER, PATIENCE, answers, can_wait, fill_in, give_up, parts, repeat, repeats, statement, waits
-from .schema import Doorkeeper
-from .settings import Settings
-from .sweep import ROWS, Sweep
-from .wire import Wire
-from .within import Within
+from .listener import FAILURES, AsyncPostgresSubscription
+from .schema import Connector
+from .settings import PostgresSettings
+from .within import PostgresTransaction
 
 T = TypeVar("T")
 
@@ -46,25 +60,26 @@ class AsyncPostgresStore:
     """A store for one event loop."""
 
     max_limit = MAX_LIMIT
+    portion = MAX_BATCH
 
-    def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
+    def __init__(self, settings: PostgresSettings, *, clock: Clock | None, timeout: float) -> None:
         self.polls = settings.pgbouncer
         self._settings = settings
         self._clock = clock
         self._timeout = timeout
         self._patience = max(1, int(timeout * PATIENCE * 1000))
-        self._doorkeeper = Doorkeeper(settings)
-        self._within = Within(settings, clock=clock, patience=timeout, doorkeeper=self._doorkeeper)
-        self._sweep = Sweep()
-        self._start_anew()
+        self._connector = Connector(settings)
+        self._within = PostgresTransaction(settings, clock=clock, patience=timeout, connector=self._connector)
+        self._sweep = SweepCursor()
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self.client = os.urandom(16).hex()
         self._patient = 0
         self._scans = asyncio.Semaphore(SCANS)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._pool = Pool(self._connect, self._serve, str(self._settings))
-        self._ear = AsyncEar(self._connect_ear, self.client, self._timeout)
+        self._pool = ConnectionPool(self._connect, self._serve, str(self._settings))
+        self._listener = AsyncListener(self._subscription, FAILURES, self._timeout)
 
     def __repr__(self) -> str:
         return f"<AsyncPostgresStore {self._settings}>"
@@ -73,7 +88,7 @@ class AsyncPostgresStore:
 
     def perform(self, ops: Sequence[Op]) -> Awaitable[Answers]:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
-        request = Request(ops, asyncio.get_running_loop().create_future())
+        request = PendingOps(ops, asyncio.get_running_loop().create_future())
         try:
             check_ops(ops)
         except InvalidInput as error:
@@ -81,7 +96,7 @@ class AsyncPostgresStore:
             return request.future
         if not ops:
             request.future.set_result([])
-        elif not self._ear.ready and not self.polls and waits(ops):
+        elif not self._listener.ready and not self.polls and waits(ops):
             self._start(self._after_listening(request))
         else:
             self._enqueue(request)
@@ -93,8 +108,8 @@ class AsyncPostgresStore:
         """Performs the ops in the connection's transaction, with which they commit or roll back: see within.py."""
         return self._within.perform_async(connection, ops)
 
-    def listen(self, tell: Tell) -> None:
-        self._ear.tell = tell
+    def listen(self, on_hint: OnHint) -> None:
+        self._listener.on_hint = on_hint
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
@@ -103,15 +118,15 @@ class AsyncPostgresStore:
             return codec.page(await self._call("page", page))
 
     async def check(self) -> list[Finding]:
-        """Reachable? Clock? Settings that break a promise? Raises only StoreError."""
+        """Reachable? Clock? PostgresSettings that break a promise? Raises only StoreError."""
         sent = time.monotonic()
-        row = await self._pool.converse(lambda wire: wire.ask(self._settings.queries["check"]))
+        row = await self._pool.use_connection(lambda connection: connection.execute(self._settings.queries["check"]))
         return health.findings(self._settings, row, took=time.monotonic() - sent)
 
     async def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._pool.closed = True
-        await self._ear.close()
+        await self._listener.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -119,44 +134,50 @@ class AsyncPostgresStore:
 
     def forked(self) -> None:
         """In the child: new connections and a new name; the parent's, and its loop's tasks, are left as they are."""
-        _parents.append((self._pool, self._tasks, self._ear))
-        tell = self._ear.tell
-        self._start_anew()
-        self._ear.tell = tell
+        _parents.append((self._pool, self._tasks, self._listener))
+        on_hint = self._listener.on_hint
+        self._reset()
+        self._listener.on_hint = on_hint
 
     # -- batches
 
-    def _enqueue(self, request: Request) -> None:
+    def _enqueue(self, request: PendingOps) -> None:
         if request.mixes:
             self._pool.enqueue(request, turns=AWAIT_NEXT if type(request.ops[0]) is Release else 0)
         else:
             self._start(self._perform_parts(request))
 
-    def _serve(self, wire: AsyncWire, request: Request) -> None:
+    def _serve(self, connection: AsyncPostgresConnection, request: PendingOps) -> None:
         """A connection is free, and this request is the first in the line."""
         together = self._pool.company(request)
         ops = request.ops if len(together) == 1 else [op for each in together for op in each.ops]
         alone = len(ops) == 1 and self._patient < PATIENT
         try:
             if alone:  # nobody else waits for this statement, so it may wait for a busy key at once
-                answer = wire.call(*codec.alone(ops[0], self._now(), self._patience))
+                answer = connection.call(*codec.alone(ops[0], self._now(), self._patience))
                 self._patient += 1
                 answer.add_done_callback(self._be_done_waiting)
             else:
-                answer = wire.call(*statement(ops, self._now()))
+                answer = connection.call(*statement(ops, self._now()))
         except ValueError as error:  # text that is no Unicode: each op is then repeated alone, and only that one fails
-            self._pool.give(wire)
+            self._pool.give(connection)
             for each in together:
                 fail(each, StoreFailed(f"an op cannot be encoded: {error}"))
             return
-        answer.add_done_callback(lambda done: self._answered(wire, ops, together, done))
+        answer.add_done_callback(lambda done: self._answered(connection, ops, together, done))
 
     def _be_done_waiting(self, _: object) -> None:
         self._patient -= 1
 
-    def _answered(self, wire: AsyncWire, ops: Sequence[Op], together: list[Request], done: asyncio.Future[Any]) -> None:
-        error = self._pool.judge(wire, done.exception())
-        self._pool.give(wire)
+    def _answered(
+        self,
+        connection: AsyncPostgresConnection,
+        ops: Sequence[Op],
+        together: list[PendingOps],
+        done: asyncio.Future[Any],
+    ) -> None:
+        error = self._pool.as_store_error(connection, done.exception())
+        self._pool.give(connection)
         if error is not None:
             for request in together:
                 fail(request, error)
@@ -173,7 +194,7 @@ class AsyncPostgresStore:
                 request.future.set_result(replies if len(together) == 1 else replies[start:end])
             start = end
 
-    async def _repeat_and_settle(self, request: Request, replies: Answers, busy: list[int]) -> None:
+    async def _repeat_and_settle(self, request: PendingOps, replies: Answers, busy: list[int]) -> None:
         try:
             await self._repeat(request.ops, replies, busy)
             if not request.future.done():
@@ -184,7 +205,7 @@ class AsyncPostgresStore:
     async def _repeat(self, ops: Sequence[Op], replies: Answers, busy: list[int]) -> None:
         """Repeats what was busy until it had its turn: for long only if that harms no stranger."""
         ends = time.monotonic() + (self._timeout * PATIENCE if can_wait(ops) else LINGER)
-        while busy and self._patient >= PATIENT:  # no connection is left to wait on, so it is asked now and then
+        while busy and self._patient >= PATIENT:  # no connection is left to wait on, so it polls
             if time.monotonic() >= ends:
                 give_up(replies, busy)
                 return
@@ -201,7 +222,7 @@ class AsyncPostgresStore:
         finally:
             self._patient -= 1
 
-    async def _perform_parts(self, request: Request) -> None:
+    async def _perform_parts(self, request: PendingOps) -> None:
         """Performs a request that takes several statements, or one of many marks."""
         replies: Answers = []
         todo = list(parts(request.ops))[::-1]
@@ -230,7 +251,7 @@ class AsyncPostgresStore:
 
     def _call(self, name: str, values: Values) -> Awaitable[Any]:
         """The result of a statement, on whichever connection is free next."""
-        return self._pool.converse(lambda wire: wire.call(name, values))
+        return self._pool.use_connection(lambda connection: connection.call(name, values))
 
     async def _outcome(self, name: str, values: Values) -> Any:
         """The same, or its StoreError."""
@@ -247,32 +268,33 @@ class AsyncPostgresStore:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _after_listening(self, request: Request) -> None:
+    async def _after_listening(self, request: PendingOps) -> None:
         try:
-            await self._ear.prepare()
+            await self._listener.prepare()
         finally:
             self._enqueue(request)
 
     async def _sweep_some(self) -> None:
         """Forgets a few rows that no longer matter. What hinders it hinders no op: the next sweep tries again."""
-        stretch = (self._now(), self._sweep.after, ROWS)
+        stretch = (self._now(), self._sweep.after, SWEEP_ROWS)
         try:
             result = await self._call("sweep", stretch)
         except (StoreError, ClientClosed):
             return
         self._sweep.after = (result.get_value(0, 0) or b"").decode()
 
-    def _connect(self) -> Wire:
-        return self._doorkeeper.connect(self._timeout)
+    def _connect(self) -> PostgresConnection:
+        return self._connector.connect(self._timeout)
 
-    async def _connect_ear(self) -> AsyncWire:
+    async def _subscription(self) -> AsyncPostgresSubscription:
         loop = asyncio.get_running_loop()
         opening = loop.run_in_executor(None, self._connect)
         try:
-            return AsyncWire(await asyncio.shield(opening), loop)
+            connection = AsyncPostgresConnection(await asyncio.shield(opening), loop)
         except asyncio.CancelledError:
             opening.add_done_callback(close_late)
             raise
+        return AsyncPostgresSubscription(connection, self.client)
 
     def _now(self) -> int | None:
         return None if self._clock is None else round(self._clock() * 1_000_000)

@@ -1,4 +1,4 @@
-"""A few connections on an event loop, and the line of those who wait for one."""
+"""A few connections on an event loop, and the queue of requests for one."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...ops import MAX_BATCH, URGENT, Mark, Op
-from .aio_wire import AsyncWire
-from .codec import Answers
-from .faults import NotPrimary, Stale
-from .parts import FEWEST_MARKS
-from .wire import Lost, Wire
+from .. import Answers, NotPrimary
+from .aio_connection import AsyncPostgresConnection
+from .batch import FEWEST_MARKS
+from .connection import ConnectionLost, PostgresConnection
+from .faults import Stale
 
 T = TypeVar("T")
 
 CONNECTIONS = 4  # while one commit waits for the disk others go on; with more, batches would be smaller and dearer
 
 
-class Request(NamedTuple):
+class PendingOps(NamedTuple):
     """Ops that somebody awaits the answers of."""
 
     ops: Sequence[Op]
@@ -33,25 +33,30 @@ class Request(NamedTuple):
         return len(self.ops) <= MAX_BATCH and not many_marks
 
 
-Loan = asyncio.Future[AsyncWire]
+Loan = asyncio.Future[AsyncPostgresConnection]
 
 
-class Pool:
+class ConnectionPool:
     """Gives connections to those who renew or release, then to those who wait longest: requests are handed to `serve`,
     loans are given out."""
 
-    def __init__(self, connect: Callable[[], Wire], serve: Callable[[AsyncWire, Request], None], name: str) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], PostgresConnection],
+        serve: Callable[[AsyncPostgresConnection, PendingOps], None],
+        name: str,
+    ) -> None:
         self.closed = False
         self._connect = connect
         self._serve = serve
         self._name = name
-        self._urgent: deque[Request] = deque()  # goes before the line
-        self._line: deque[Request | Loan] = deque()
-        self._wires: set[AsyncWire] = set()
-        self._idle: list[AsyncWire] = []
-        self._connecting: set[asyncio.Future[Wire]] = set()
+        self._urgent: deque[PendingOps] = deque()  # goes before the line
+        self._line: deque[PendingOps | Loan] = deque()
+        self._connections: set[AsyncPostgresConnection] = set()
+        self._idle: list[AsyncPostgresConnection] = []
+        self._connecting: set[asyncio.Future[PostgresConnection]] = set()
 
-    def enqueue(self, wanted: Request | Loan, turns: int = 0) -> None:
+    def enqueue(self, wanted: PendingOps | Loan, turns: int = 0) -> None:
         """Puts a request or a loan into the line; it fails if there is no connection to be had.
 
         With `turns`, it waits for so many turns of the loop, unless another one comes and takes it along.
@@ -59,7 +64,7 @@ class Pool:
         if self.closed:
             fail(wanted, ClientClosed("the client was closed; open a new one"))
             return
-        if isinstance(wanted, Request) and type(wanted.ops[0]) in URGENT:
+        if isinstance(wanted, PendingOps) and type(wanted.ops[0]) in URGENT:
             self._urgent.append(wanted)
         else:
             self._line.append(wanted)
@@ -74,83 +79,83 @@ class Pool:
         else:
             self._dispatch()
 
-    def company(self, first: Request) -> list[Request]:
+    def company(self, first: PendingOps) -> list[PendingOps]:
         """The request and those right behind it in the line that fit into the same batch."""
         together, size = [first], len(first.ops)
         for line in (self._urgent, self._line):
             while line:
                 following = line[0]
-                if not isinstance(following, Request) or size + len(following.ops) > MAX_BATCH:
+                if not isinstance(following, PendingOps) or size + len(following.ops) > MAX_BATCH:
                     return together
                 together.append(following)
                 size += len(following.ops)
                 line.popleft()
         return together
 
-    def give(self, wire: AsyncWire) -> None:
+    def give(self, connection: AsyncPostgresConnection) -> None:
         """Takes back a connection on which everything was answered."""
-        if wire in self._wires and not wire.lost.done():
-            self._idle.append(wire)
+        if connection in self._connections and not connection.lost.done():
+            self._idle.append(connection)
         self._dispatch()
 
-    def judge(self, wire: AsyncWire, error: BaseException | None) -> StoreError | None:
-        """What went wrong, as one of ours; connections that cannot be used any more are dropped."""
+    def as_store_error(self, connection: AsyncPostgresConnection, error: BaseException | None) -> StoreError | None:
+        """The error as a StoreError; drops connections that are not usable any more."""
         if isinstance(error, NotPrimary | Stale):
-            for useless in [wire, *self._idle]:
+            for useless in [connection, *self._idle]:
                 self._drop(useless, str(error))
-        elif isinstance(error, Lost):
+        elif isinstance(error, ConnectionLost):
             for suspect in list(self._idle):
                 self._drop(suspect, str(error))
             return Unanswered(f"{self._name} did not answer: {error}")
         return error if isinstance(error, StoreError) or error is None else StoreUnavailable(str(error))
 
-    async def converse(self, talk: Callable[[AsyncWire], asyncio.Future[T]]) -> T:
-        """What comes of talking on a connection that nobody else uses meanwhile."""
+    async def use_connection(self, call: Callable[[AsyncPostgresConnection], asyncio.Future[T]]) -> T:
+        """The result of a call on a connection that nobody else uses meanwhile."""
         loan: Loan = asyncio.get_running_loop().create_future()
         self.enqueue(loan)
         try:
-            wire = await loan
+            connection = await loan
         except asyncio.CancelledError:
             if loan.done() and not loan.cancelled() and loan.exception() is None:
                 self.give(loan.result())
             raise
         try:
-            answer = talk(wire)
+            answer = call(connection)
         except BaseException:  # it could not be encoded: nothing was sent
-            self.give(wire)
+            self.give(connection)
             raise
-        answer.add_done_callback(lambda _: self.give(wire))  # only once it is read, whoever still waits for it
+        answer.add_done_callback(lambda _: self.give(connection))  # only once it is read, whoever still waits for it
         try:
             return await asyncio.shield(answer)
-        except (StoreError, Lost) as caught:
-            raise (self.judge(wire, caught) or caught) from None
+        except (StoreError, ConnectionLost) as caught:
+            raise (self.as_store_error(connection, caught) or caught) from None
 
     async def close(self) -> None:
         """Ends all connections, and fails who still waits for one."""
         self.closed = True
         await asyncio.gather(*self._connecting, return_exceptions=True)
         self._fail_line(ClientClosed("the client was closed; open a new one"))
-        for wire in list(self._wires):
-            self._drop(wire, "the client was closed")
+        for connection in list(self._connections):
+            self._drop(connection, "the client was closed")
 
     def _dispatch(self) -> None:
         """Serves the line with the free connections; opens one more if all are busy."""
         if self.closed:
             return
         while (line := self._urgent or self._line) and self._idle:
-            wire, wanted = self._idle.pop(), line.popleft()
-            if isinstance(wanted, Request):
-                self._serve(wire, wanted)
+            connection, wanted = self._idle.pop(), line.popleft()
+            if isinstance(wanted, PendingOps):
+                self._serve(connection, wanted)
             elif wanted.done():  # its task was cancelled
-                self._idle.append(wire)
+                self._idle.append(connection)
             else:
-                wanted.set_result(wire)
-        if line and len(self._wires) + len(self._connecting) < CONNECTIONS:
+                wanted.set_result(connection)
+        if line and len(self._connections) + len(self._connecting) < CONNECTIONS:
             opening = asyncio.get_running_loop().run_in_executor(None, self._connect)
             self._connecting.add(opening)
             opening.add_done_callback(self._opened)
 
-    def _opened(self, opening: asyncio.Future[Wire]) -> None:
+    def _opened(self, opening: asyncio.Future[PostgresConnection]) -> None:
         self._connecting.discard(opening)
         if opening.cancelled():  # the loop is being closed
             return
@@ -158,21 +163,21 @@ class Pool:
         if self.closed:
             close_late(opening)
         elif error is None:
-            wire = AsyncWire(opening.result(), asyncio.get_running_loop())
-            self._wires.add(wire)
-            wire.lost.add_done_callback(lambda _: self._forget(wire))
-            self.give(wire)
-        elif not self._wires:  # else those that are open serve the line
+            connection = AsyncPostgresConnection(opening.result(), asyncio.get_running_loop())
+            self._connections.add(connection)
+            connection.lost.add_done_callback(lambda _: self._forget(connection))
+            self.give(connection)
+        elif not self._connections:  # else those that are open serve the line
             self._fail_line(error if isinstance(error, StoreError) else StoreUnavailable(f"{self._name}: {error}"))
 
-    def _drop(self, wire: AsyncWire, why: str) -> None:
-        wire.abort(why)
-        self._forget(wire)
+    def _drop(self, connection: AsyncPostgresConnection, why: str) -> None:
+        connection.abort(why)
+        self._forget(connection)
 
-    def _forget(self, wire: AsyncWire) -> None:
-        self._wires.discard(wire)
-        if wire in self._idle:
-            self._idle.remove(wire)
+    def _forget(self, connection: AsyncPostgresConnection) -> None:
+        self._connections.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
         self._dispatch()
 
     def _fail_line(self, error: Exception) -> None:
@@ -183,15 +188,15 @@ class Pool:
             fail(wanted, error)
 
 
-def close_late(opening: asyncio.Future[Wire]) -> None:
+def close_late(opening: asyncio.Future[PostgresConnection]) -> None:
     """Nobody wants this connection any more."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
 
 
-def fail(wanted: Request | Loan, error: BaseException) -> None:
+def fail(wanted: PendingOps | Loan, error: BaseException) -> None:
     """Fails what is still open; not reported as forgotten if nobody awaits it any more."""
-    future: asyncio.Future[Any] = wanted.future if isinstance(wanted, Request) else wanted
+    future: asyncio.Future[Any] = wanted.future if isinstance(wanted, PendingOps) else wanted
     if not future.done():
         future.set_exception(error)
         future.exception()

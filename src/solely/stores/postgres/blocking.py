@@ -1,4 +1,4 @@
-"""The blocking face: a thread takes a connection, sends, reads the answer itself, and gives the connection back.
+"""Blocking: a thread takes a connection, sends, reads the answer itself, and gives the connection back.
 
 No lock is held while a thread waits for the server. A connection whose conversation was broken off in the middle, for
 whatever reason, is closed: it would give a stranger's answer to the next one.
@@ -19,18 +19,31 @@ from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Reply
-from .. import Clock, Tell
+from .. import Answers, Clock, NotPrimary, OnHint
+from ..batches import waits
+from ..listener import Listener
 from . import codec, health
-from .codec import Answers, Values
-from .ear import Ear
-from .faults import NotPrimary, OutOfLocks, Stale
-from .parts import LINGER, PATIENCE, answers, fill_in, give_up, parts, repeat, repeats, statement, waits
-from .schema import Doorkeeper
-from .settings import Settings
-from .sweep import ROWS, Sweep
-from .turns import Turns
-from .wire import Lost, Wire
-from .within import Within
+from .batch import (
+    LINGER,
+    PATIENCE,
+    SWEEP_ROWS,
+    SweepCursor,
+    answers,
+    fill_in,
+    give_up,
+    parts,
+    repeat,
+    repeats,
+    statement,
+)
+from .codec import Values
+from .connection import ConnectionLost, PostgresConnection
+from .faults import OutOfLocks, Stale
+from .listener import FAILURES, PostgresSubscription
+from .schema import Connector
+from .settings import PostgresSettings
+from .slots import ThreadSlots
+from .within import PostgresTransaction
 
 T = TypeVar("T")
 
@@ -49,25 +62,25 @@ class PostgresStore:
 
     max_limit = MAX_LIMIT
 
-    def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
+    def __init__(self, settings: PostgresSettings, *, clock: Clock | None, timeout: float) -> None:
         self.polls = settings.pgbouncer
         self._settings = settings
         self._clock = clock
         self._timeout = timeout
         patience = max(1, int(timeout * PATIENCE * 1000))
         self._patience: tuple[Any, Any] = (patience, b"%d" % patience)
-        self._doorkeeper = Doorkeeper(settings)
-        self._within = Within(settings, clock=clock, patience=timeout, doorkeeper=self._doorkeeper)
-        self._sweep = Sweep()
+        self._connector = Connector(settings)
+        self._within = PostgresTransaction(settings, clock=clock, patience=timeout, connector=self._connector)
+        self._sweep = SweepCursor()
         self._closed = False
-        self._start_anew()
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self.client = os.urandom(16).hex()
-        self._idle: deque[Wire] = deque()
-        self._slots = Turns(MOST_CONNECTIONS)  # who has one uses an idle connection, or opens one
-        self._turns = Turns(MOST_PATIENT)
-        self._ear = Ear(self._connect, self.client, self._timeout)
+        self._idle: deque[PostgresConnection] = deque()
+        self._connection_slots = ThreadSlots(MOST_CONNECTIONS)  # who has one uses an idle connection, or opens one
+        self._waiting_slots = ThreadSlots(MOST_PATIENT)
+        self._listener = Listener(lambda: PostgresSubscription(self._connect(), self.client), FAILURES, self._timeout)
 
     def __repr__(self) -> str:
         return f"<PostgresStore {self._settings}>"
@@ -77,9 +90,9 @@ class PostgresStore:
     def perform(self, ops: Sequence[Op]) -> Answers:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
         check_ops(ops)
-        if not self._ear.ready and not self.polls and waits(ops):
-            self._converse(lambda wire: None)  # tells soon if the server is away
-            self._ear.prepare()
+        if not self._listener.ready and not self.polls and waits(ops):
+            self._use_connection(lambda connection: None)  # fails soon if the server is unreachable
+            self._listener.prepare()
         if len(ops) == 1:
             replies: Answers = [self._alone(ops[0])]
         else:
@@ -92,8 +105,8 @@ class PostgresStore:
         """Performs the ops in the connection's transaction, with which they commit or roll back: see within.py."""
         return self._within.perform(connection, ops)
 
-    def listen(self, tell: Tell) -> None:
-        self._ear.tell = tell
+    def listen(self, on_hint: OnHint) -> None:
+        self._listener.on_hint = on_hint
 
     def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
@@ -101,35 +114,35 @@ class PostgresStore:
         return codec.page(page)
 
     def check(self) -> list[Finding]:
-        """Reachable? Clock? Settings that break a promise? Raises only StoreError."""
+        """Reachable? Clock? PostgresSettings that break a promise? Raises only StoreError."""
         sent = time.monotonic()
-        row = self._converse(lambda wire: wire.ask(self._settings.queries["check"]))
+        row = self._use_connection(lambda connection: connection.execute(self._settings.queries["check"]))
         return health.findings(self._settings, row, took=time.monotonic() - sent)
 
     def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._closed = True
-        self._ear.close()
+        self._listener.close()
         self._forget()
 
     def forked(self) -> None:
-        """In the child: new connections and a new name; the parent's are let go of without a word to the server."""
-        tell = self._ear.tell
-        for wire in self._drained():
-            wire.abandon()
-        self._ear.abandon()
-        self._start_anew()
-        self._ear.tell = tell
+        """In the child: new connections and a new name; the parent's sockets are closed and nothing is sent on them."""
+        on_hint = self._listener.on_hint
+        for connection in self._drained():
+            connection.abandon()
+        self._listener.abandon()
+        self._reset()
+        self._listener.on_hint = on_hint
 
     # -- batches
 
     def _alone(self, op: Op) -> Reply:
-        has_turn = self._turns.take()
-        patience, packed_patience = self._patience if has_turn else _NO_PATIENCE
+        has_slot = self._waiting_slots.take()
+        patience, packed_patience = self._patience if has_slot else _NO_PATIENCE
         try:
             packed = codec.quick(op, packed_patience) if self._clock is None else None
             if packed is not None:
-                result = self._converse(lambda wire: wire.call_packed(*packed))
+                result = self._use_connection(lambda connection: connection.call_packed(*packed))
                 reply = codec.read_quickly(op, result)
                 if reply is not None:
                     return reply
@@ -137,8 +150,8 @@ class PostgresStore:
                 result = self._call(*codec.alone(op, self._now(), patience))
             row = codec.decode_lone(op, result)
         finally:
-            if has_turn:
-                self._turns.give()
+            if has_slot:
+                self._waiting_slots.give()
         if row[0] != "b":
             return codec.reply(op, row)
         replies: Answers = [None]
@@ -165,7 +178,7 @@ class PostgresStore:
         return replies
 
     def _part(self, part: Sequence[Op]) -> Answers:
-        """The answers to one portion; what was busy is repeated, and waits for its turn."""
+        """The answers to one portion; what was busy is repeated, and waits for its slot."""
         busy: list[int] = []
         replies = answers(part, self._call(*statement(part, self._now())), busy)
         if busy:
@@ -173,10 +186,10 @@ class PostgresStore:
         return replies
 
     def _repeat(self, ops: Sequence[Op], replies: Answers, busy: list[int]) -> None:
-        """Repeats what was busy: waits for it on the server, or asks now and then while enough others wait there."""
+        """Repeats what was busy: waits for it on the server, or polls while enough others wait there."""
         ends = time.monotonic() + self._timeout * PATIENCE
         rest = LINGER
-        with self._turns.join() as place:
+        with self._waiting_slots.join() as place:
             while busy and not place.comes(min(rest, ends - time.monotonic())):
                 if time.monotonic() >= ends:
                     give_up(replies, busy)
@@ -191,7 +204,7 @@ class PostgresStore:
 
     def _call(self, name: str, values: Values) -> Any:
         """The result of a statement, on whichever connection is free."""
-        return self._converse(lambda wire: wire.call(name, values))
+        return self._use_connection(lambda connection: connection.call(name, values))
 
     def _outcome(self, name: str, values: Values) -> Any:
         """The same, or the StoreError that the server answers."""
@@ -208,37 +221,37 @@ class PostgresStore:
     def _sweep_some(self) -> None:
         """Forgets a few rows that no longer matter. What hinders it hinders no op: the next sweep tries again."""
         try:
-            result = self._call("sweep", (self._now(), self._sweep.after, ROWS))
+            result = self._call("sweep", (self._now(), self._sweep.after, SWEEP_ROWS))
         except StoreError:
             return
         self._sweep.after = (result.get_value(0, 0) or b"").decode()
 
     # -- conversations
 
-    def _converse(self, talk: Callable[[Wire], T]) -> T:
-        """What comes of talking on a connection that nobody else uses meanwhile."""
-        wire = self._take()
+    def _use_connection(self, call: Callable[[PostgresConnection], T]) -> T:
+        """The result of a call on a connection that nobody else uses meanwhile."""
+        connection = self._take()
         try:
-            answer = talk(wire)
-        except Lost as error:
-            self._end(wire)
+            answer = call(connection)
+        except ConnectionLost as error:
+            self._end(connection)
             self._forget()
             raise Unanswered(f"{self._settings} did not answer: {error}") from None
         except StoreError as error:
             if isinstance(error, NotPrimary | Stale):
-                self._end(wire)
+                self._end(connection)
                 self._forget()
             else:
-                self._give(wire)
+                self._give(connection)
             raise
         except BaseException:  # KeyboardInterrupt, …: the answer is still to come, and nobody's
-            self._end(wire)
+            self._end(connection)
             raise
-        self._give(wire)
+        self._give(connection)
         return answer
 
-    def _take(self) -> Wire:
-        if not self._slots.take() and not self._slots.wait(self._timeout):
+    def _take(self) -> PostgresConnection:
+        if not self._connection_slots.take() and not self._connection_slots.wait(self._timeout):
             raise StoreUnavailable(
                 f"all {MOST_CONNECTIONS} connections of this client were busy for {self._timeout:g} s"
             )
@@ -247,37 +260,37 @@ class PostgresStore:
         except IndexError:
             return self._connect_in_slot()
 
-    def _connect_in_slot(self) -> Wire:
+    def _connect_in_slot(self) -> PostgresConnection:
         try:
             return self._connect()
         except BaseException:
-            self._slots.give()
+            self._connection_slots.give()
             raise
 
-    def _give(self, wire: Wire) -> None:
+    def _give(self, connection: PostgresConnection) -> None:
         if self._closed:
-            self._end(wire)
+            self._end(connection)
         else:
-            self._idle.append(wire)
-            self._slots.give()
+            self._idle.append(connection)
+            self._connection_slots.give()
 
-    def _end(self, wire: Wire) -> None:
-        wire.close()
-        self._slots.give()
+    def _end(self, connection: PostgresConnection) -> None:
+        connection.close()
+        self._connection_slots.give()
 
-    def _connect(self) -> Wire:
+    def _connect(self) -> PostgresConnection:
         if self._closed:
             raise ClientClosed("the client was closed; open a new one")
-        return self._doorkeeper.connect(self._timeout)
+        return self._connector.connect(self._timeout)
 
     def _forget(self) -> None:
         """Closes what nobody uses: after one connection broke, the others are suspect."""
-        for wire in self._drained():
-            wire.close()
+        for connection in self._drained():
+            connection.close()
 
-    def _drained(self) -> list[Wire]:
-        wires = []
+    def _drained(self) -> list[PostgresConnection]:
+        connections = []
         with suppress(IndexError):
             while True:
-                wires.append(self._idle.popleft())
-        return wires
+                connections.append(self._idle.popleft())
+        return connections

@@ -8,7 +8,6 @@ from struct import Struct, unpack_from
 from typing import Any
 from urllib.parse import quote
 
-from ...errors import StoreError
 from ...model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, Item, Released, item_key
 from ...ops import (
     Ack,
@@ -29,18 +28,18 @@ from ...ops import (
     Unhit,
     make,
 )
-from ..exchange import Exchange
+from ..batches import Exchange
 from ..transitions import us
 
 Values = tuple[Any, ...]
-Row = tuple[Any, ...]  # the fields of the type `reply` in 0002_records.sql
-Answers = list[Reply | StoreError]
+ReplyRow = tuple[Any, ...]  # the fields of the type `reply` in 0001_schema.sql
 Packed = tuple[list[bytes | None], list[int] | None]
 
 _STATES = {"f": FREE, "h": HELD, "d": DONE, "c": CLOSED}
-_BUSY: Row = ("b",)
+_BUSY: ReplyRow = ("b",)
 _ZERO, _B, _BRACE = b"0b{"
-_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)  # by number: see 0011
+# By number: see 0001_schema.sql.
+_RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)
 
 
 def _queue(op: Take) -> str:
@@ -130,9 +129,9 @@ def exchanging(exchange: Exchange, clock: int | None) -> tuple[str, Values]:
     """The statement that performs an exchange, and its values."""
     old, new = exchange
     if len(old) == 1 and old.keys() == new.keys():
-        (let_go,), (take,) = old.values(), new.values()
-        key, owner, ttl, info, client, *_ = take
-        return "handover", (clock, key, let_go.owner, let_go.fence, owner, us(ttl), info, client)
+        (release,), (acquire,) = old.values(), new.values()
+        key, owner, ttl, info, client, *_ = acquire
+        return "handover", (clock, key, release.owner, release.fence, owner, us(ttl), info, client)
     taken = [(owner, us(ttl), info, client) for _, owner, ttl, info, client, *_ in new.values()]
     freed = list(old), [op.owner for op in old.values()], [op.fence for op in old.values()]
     lists: tuple[list[Any], ...] = (*freed, list(new), *map(list, zip(*taken, strict=True)))
@@ -147,7 +146,7 @@ def marks(ops: Sequence[Mark], clock: int | None) -> tuple[str, Values]:
 # -- replies
 
 
-def entry(key: str, asker: str, row: Row) -> Entry:
+def entry(key: str, asker: str, row: ReplyRow) -> Entry:
     """The entry that the row shows."""
     state, fence, remaining, mine, attempts, refused, waiters, fingerprint, info, value, gone = row
     left = (remaining or 0) / 1_000_000 if remaining != -1 else float("inf")
@@ -157,16 +156,16 @@ def entry(key: str, asker: str, row: Row) -> Entry:
     )  # fmt: skip
 
 
-def _item(op: Take, row: Row) -> Item | None:
+def _item(op: Take, row: ReplyRow) -> Item | None:
     state, fence, remaining, _, attempts, _, _, _, id, payload, _ = row
     return None if state is None else Item(id, payload, attempts, remaining / 1_000_000, fence)
 
 
-def _yes(op: Op, row: Row) -> bool:
+def _yes(op: Op, row: ReplyRow) -> bool:
     return bool(row[1] == 1)
 
 
-def widened(op: Op, row: Row) -> Row:
+def widened(op: Op, row: ReplyRow) -> ReplyRow:
     """The row of a lone op as a reply: a lone column is the fence of one, or a whole one as JSON."""
     if len(row) > 1:
         return row
@@ -180,8 +179,8 @@ def widened(op: Op, row: Row) -> Row:
     return ("h", int(answer), us(op.ttl), True, 1, 0, 0, "", op.info, None, "")  # type: ignore[union-attr]
 
 
-def handed_over(ops: Sequence[Op], result: Any) -> list[Row]:
-    """The rows that answer a Release and an Acquire of one key: see 0007_handover.sql."""
+def handed_over(ops: Sequence[Op], result: Any) -> list[ReplyRow]:
+    """The rows that answer a Release and an Acquire of one key: see `handover` in 0001_schema.sql."""
     raw = result.get_value(0, 0)
     if raw is None:
         return [_BUSY, _BUSY]
@@ -189,13 +188,13 @@ def handed_over(ops: Sequence[Op], result: Any) -> list[Row]:
     return [(None, how["outcome"]), widened(ops[1], (how["granted"],))]
 
 
-def exchanged(ops: Sequence[Op], result: Any) -> list[Row]:
-    """The rows that answer an exchange: see 0006_exchange.sql."""
+def exchanged(ops: Sequence[Op], result: Any) -> list[ReplyRow]:
+    """The rows that answer an exchange: see `exchange` in 0001_schema.sql."""
     outcomes, fences, others = (result.get_value(0, column) for column in range(3))
     released = iter(outcomes)
     granted = iter(_bigints(fences) if fences is not None else ())
     refused = iter(json.loads(others) if others is not None else ())
-    rows: list[Row] = []
+    rows: list[ReplyRow] = []
     for op in ops:
         if type(op) is Release:
             digit = next(released)
@@ -209,7 +208,7 @@ def exchanged(ops: Sequence[Op], result: Any) -> list[Row]:
     return rows
 
 
-_REPLIES: dict[type, Callable[[Any, Row], Reply]] = {
+_REPLIES: dict[type, Callable[[Any, ReplyRow], Reply]] = {
     Acquire: lambda op, row: entry(op.key, op.owner, row),
     Release: lambda op, row: _RELEASED[row[1]],
     Renew: lambda op, row: entry(op.key, op.owner, row),
@@ -222,7 +221,7 @@ _REPLIES: dict[type, Callable[[Any, Row], Reply]] = {
 }
 
 
-def reply(op: Op, row: Row) -> Reply:
+def reply(op: Op, row: ReplyRow) -> Reply:
     """What the row answers to the op."""
     return _REPLIES[type(op)](op, row)
 
@@ -316,7 +315,7 @@ _FIELDS: tuple[Callable[[bytes], Any], ...] = (
 )  # fmt: skip
 
 
-def decode(result: Any, place: int, first: int = 0) -> Row:
+def decode(result: Any, place: int, first: int = 0) -> ReplyRow:
     """A row of the type `reply` out of a result in binary form, from column `first` on."""
     get = result.get_value
     return tuple(
@@ -324,7 +323,7 @@ def decode(result: Any, place: int, first: int = 0) -> Row:
     )
 
 
-def decode_lone(op: Op, result: Any) -> Row:
+def decode_lone(op: Op, result: Any) -> ReplyRow:
     """The row that answers a lone op, out of a result in binary form."""
     if result.nfields > 1:
         return decode(result, 0)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from ...errors import StoreDenied, StoreError, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable
+from .. import NotPrimary
 
 
-class NotPrimary(StoreUnavailable):
-    """The connection leads to a server that may not write: it must be dropped, and the primary found anew."""
-
-
-class Contended(StoreUnavailable):
+class KeyBusy(StoreUnavailable):
     """Another transaction decides on this key and has not ended; nothing was performed."""
 
 
@@ -46,7 +43,7 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "3F000": (StoreMisconfigured, _MIGRATE),
     "42501": (StoreDenied, _PRIVILEGES),
     "57014": (StoreUnavailable, "the server broke the statement off: it took longer than the timeout"),
-    "55P03": (Contended, "another transaction that has not ended decides on this key"),
+    "55P03": (KeyBusy, "another transaction that has not ended decides on this key"),
     "40": (MustRepeat, _REPEAT),
     "25P02": (MustRepeat, "an earlier statement of this transaction failed: roll it back, and repeat it as a whole"),
     "25P03": (MustRepeat, _ENDED),
@@ -60,7 +57,7 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "57P03": (StoreUnavailable, "the server is starting or stopping"),
 }
 
-# libpq tells why a connection failed in words only; these are the server's, in English.
+# libpq reports why a connection failed as text only; these are the server's words, in English.
 _REFUSALS: tuple[tuple[str, type[StoreError], str], ...] = (
     ("password authentication failed", StoreDenied, "the user name or the password is wrong"),
     ("no password supplied", StoreDenied, "the server wants a password; give postgresql://user:password@host"),
@@ -84,14 +81,14 @@ def fault(sqlstate: str, text: str, key: str = "") -> StoreError:
 
 
 def ended(sqlstate: str, text: str) -> StoreError:
-    """The last word of a server, or a pooler, that ended a connection which was in a transaction. Not raised."""
+    """The last error of a server, or a pooler, that ended a connection which was in a transaction. Not raised."""
     return MustRepeat(f"{_ENDED} ({text.strip()}, SQLSTATE {sqlstate})")
 
 
 def refused(address: str, text: str) -> StoreError:
     """Why there is no connection: nothing was sent. Not raised."""
-    told = " ".join(text.split())
-    for words, kind, meaning in _REFUSALS:
-        if words in told:
-            return kind(f"{address}: {meaning} ({told})")
-    return StoreUnavailable(f"{address} cannot be reached: {told}")
+    words = " ".join(text.split())
+    for part, kind, meaning in _REFUSALS:
+        if part in words:
+            return kind(f"{address}: {meaning} ({words})")
+    return StoreUnavailable(f"{address} cannot be reached: {words}")

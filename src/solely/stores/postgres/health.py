@@ -1,4 +1,4 @@
-"""What a server tells about itself: what should its owner know?"""
+"""What a server reports about itself: what should its owner know?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from ...model import Finding
-from .settings import Settings
+from .settings import PostgresSettings
 from .statements import NEWEST
 
 TESTED = (15, 18)
@@ -14,7 +14,7 @@ SKEW = 1.0  # seconds between two clocks that NTP keeps: usually milliseconds, s
 AHEAD = 86_400.0  # seconds that fences may be ahead of the clock: more is a clock that was set back, not a leap
 
 
-def findings(settings: Settings, result: Any, *, took: float) -> list[Finding]:
+def findings(settings: PostgresSettings, result: Any, *, took: float) -> list[Finding]:
     """What check() says of a server that answered the query `check`."""
     at = settings.address
     version, number, recovering, clock, fence, commit, fsync, full_pages, schema, locks = (

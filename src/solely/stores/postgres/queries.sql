@@ -1,5 +1,5 @@
--- Every statement that the store sends, by name. In braces stand the names that the URL configures.
--- $1 is the injected clock of tests in µs, else NULL; $2 how many ms to wait for a busy key, or NULL to be told so.
+-- Every statement that the store sends, by name. Names in braces are configured by the URL.
+-- $1 is the injected clock of tests in µs, else NULL; $2 how many ms to wait for a busy key, or NULL to be answered so.
 
 -- name: acquire
 SELECT * FROM {acquire}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint, $6::text, $7::text, $8::bigint,
@@ -76,7 +76,7 @@ SELECT * FROM {page}($1::bigint, $2::text, $3::text, $4::integer)
 -- name: sweep
 SELECT {sweep}($1::bigint, $2::text, $3::integer)
 
--- name: greet
+-- name: server_state
 -- The life of the server: it begins with its start, and with the sequence, should a dump have been restored.
 SELECT pg_is_in_recovery()::text, current_setting('transaction_read_only'),
     (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text || ' ' || coalesce(to_regclass({fence_name})::oid::text, ''),

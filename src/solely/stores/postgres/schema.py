@@ -1,4 +1,4 @@
-"""Brings the schema up to date, and looks at each new connection before it is used."""
+"""Brings the schema up to date, and checks each new connection before it is used."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import threading
 from dataclasses import replace
 
 from ...errors import StoreMisconfigured, StoreUnavailable
-from .faults import NotPrimary
-from .settings import Settings
+from .. import NotPrimary
+from .connection import ConnectionLost, PostgresConnection
+from .settings import PostgresSettings
 from .statements import MIGRATIONS, NEWEST
-from .wire import Lost, Wire
 
 log = logging.getLogger("solely")
 
@@ -19,68 +19,68 @@ log = logging.getLogger("solely")
 MIGRATING = 60.0
 
 
-def migrate(settings: Settings, to: int = NEWEST) -> int:
+def migrate(settings: PostgresSettings, to: int = NEWEST) -> int:
     """The number of the newest migration once all up to `to` are applied, together or not at all.
 
     Under an advisory lock, so that any number of processes may do it at once. A StoreError, and nothing changed, if
     the user lacks a privilege or the server does not answer.
     """
-    wire = Wire(settings, MIGRATING)
+    connection = PostgresConnection(settings, MIGRATING)
     queries, names = settings.queries, settings.names
     try:
-        wire.ask(queries["begin_migration"])
-        if not wire.ask(queries["find_schema"]).ntuples:
-            wire.ask(queries["create_schema"])
-        done = int(wire.ask(queries["create_migrations"], queries["migrated"]).get_value(0, 0))
+        connection.execute(queries["begin_migration"])
+        if not connection.execute(queries["find_schema"]).ntuples:
+            connection.execute(queries["create_schema"])
+        done = int(connection.execute(queries["create_migrations"], queries["migrated"]).get_value(0, 0))
         for step in MIGRATIONS:
             if done < step.number <= to:
-                wire.ask(step.text.format_map(names).encode())
-                wire.call("record_migration", (step.number, step.name))
+                connection.execute(step.text.format_map(names).encode())
+                connection.call("record_migration", (step.number, step.name))
                 done = step.number
-        wire.ask(b"COMMIT")
+        connection.execute(b"COMMIT")
         return done
-    except Lost as error:
+    except ConnectionLost as error:
         raise StoreUnavailable(f"{settings} did not answer while its schema was migrated: {error}") from None
     finally:
-        wire.close()
+        connection.close()
 
 
-class Doorkeeper:
-    """Lets a connection in: to a primary whose schema is up to date."""
+class Connector:
+    """Makes connections to a primary whose schema is up to date."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PostgresSettings) -> None:
         self._settings = settings
         self.life = ""  # of the server in which the schema is known to be up to date
 
-    def connect(self, timeout: float) -> Wire:
+    def connect(self, timeout: float) -> PostgresConnection:
         """A connection that may be used; StoreUnavailable or StoreMisconfigured, naming the cause, if there is none."""
-        wire = Wire(self._settings, timeout)
+        connection = PostgresConnection(self._settings, timeout)
         try:
-            life, version = self._greet(wire)
+            life, version = self._check_server(connection)
             if life != self.life:
                 if version < NEWEST:
                     self._bring_up_to_date(version)
-                    life, version = self._greet(wire)
+                    life, version = self._check_server(connection)
                 elif version > NEWEST:
                     facts = {"schema_version": version, "known_version": NEWEST}
                     text = "newer_schema: version %(schema_version)d is of a later Solely than this (%(known_version)d)"
                     log.warning(text, facts, extra=facts)
                 self.life = life
             if self._settings.pgbouncer:  # there this connection outlives the server
-                wire.settings = replace(self._settings, queries=self._settings.queries_in(life))
-        except Lost as error:
-            wire.close()
+                connection.settings = replace(self._settings, queries=self._settings.queries_in(life))
+        except ConnectionLost as error:
+            connection.close()
             raise StoreUnavailable(f"{self._settings} did not answer: {error}") from None
         except BaseException:
-            wire.close()
+            connection.close()
             raise
-        return wire
+        return connection
 
-    def _greet(self, wire: Wire) -> tuple[str, int]:
+    def _check_server(self, connection: PostgresConnection) -> tuple[str, int]:
         """The server's life and the schema's version, 0 if there is none."""
-        row = wire.ask(self._settings.queries["greet"])
-        told = (row.get_value(0, column).decode() for column in range(row.nfields))
-        recovering, read_only, life, migrations, isolation, encoding = told
+        row = connection.execute(self._settings.queries["server_state"])
+        state = (row.get_value(0, column).decode() for column in range(row.nfields))
+        recovering, read_only, life, migrations, isolation, encoding = state
         if recovering == "true":
             raise NotPrimary(f"{self._settings} is a replica instead of the primary: it cannot write")
         if read_only == "on":
@@ -101,7 +101,7 @@ class Doorkeeper:
             )
         if life == self.life or not migrations:
             return life, 0
-        return life, int(wire.ask(self._settings.queries["migrated"]).get_value(0, 0))
+        return life, int(connection.execute(self._settings.queries["migrated"]).get_value(0, 0))
 
     def _bring_up_to_date(self, version: int) -> None:
         if not self._settings.migrates:
@@ -113,16 +113,16 @@ class Doorkeeper:
         migrate(self._settings)
 
 
-class Looking(threading.Thread):
-    """Looks at the server on a connection of its own, which brings the schema up to date. Keeps no process alive."""
+class SchemaCheck(threading.Thread):
+    """Checks the server on a connection of its own, which brings the schema up to date. Keeps no process alive."""
 
-    def __init__(self, doorkeeper: Doorkeeper) -> None:
-        super().__init__(name="solely-looking", daemon=True)
-        self._doorkeeper = doorkeeper
+    def __init__(self, connector: Connector) -> None:
+        super().__init__(name="solely-schema-check", daemon=True)
+        self._connector = connector
         self.error: Exception | None = None
 
     def run(self) -> None:
         try:
-            self._doorkeeper.connect(MIGRATING).close()
+            self._connector.connect(MIGRATING).close()
         except Exception as error:  # noqa: BLE001 - whoever waits for it raises it
             self.error = error

@@ -2,11 +2,11 @@
 
 postgresql://user:password@host:5432/database?namespace=solely&migrate=auto
 
-Options of ours: namespace (the schema that the entries are kept in; its older name is solely_schema), solely_table (the
-table there), migrate=auto|never (whether opening brings the schema up to date), pgbouncer=true (a pooler that lends a
-connection per transaction: no prepared statements and no LISTEN, so that waiters poll; nothing is set for a session, so
-that the user's transactions must begin at read committed by themselves). All others are libpq's: sslmode,
-application_name, target_session_attrs, …
+Options of ours: namespace (the schema that the entries are kept in), solely_table (the table there),
+migrate=auto|never (whether opening brings the schema up to date), pgbouncer=true (a pooler that lends a connection per
+transaction: no prepared statements and no LISTEN, so that waiters poll; nothing is set for a session, so that the
+user's transactions must begin at read committed by themselves). All others are libpq's: sslmode, application_name,
+target_session_attrs, …
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ...errors import InvalidInput
 from ...urls import read_namespace, split_url
 from .statements import QUERIES, Names, lock_id
 
-_OURS = ("namespace", "solely_schema", "solely_table", "migrate", "pgbouncer")
+_OURS = ("namespace", "solely_table", "migrate", "pgbouncer")
 # 40: the longest name of an object beside the table then still fits PostgreSQL's 63 bytes.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
 
 
 @dataclass(frozen=True)
-class Settings:
+class PostgresSettings:
     """A parsed URL."""
 
     schema: str
@@ -62,24 +62,23 @@ class Settings:
         }
 
 
-def parse(url: str) -> Settings:
-    """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
+def parse(url: str) -> PostgresSettings:
+    """The settings in the URL; InvalidInput, which names the invalid part, if it has one."""
     parts = split_url(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
     ours = {name: value for name, value in options if name in _OURS}
     theirs = urlencode([(name, value) for name, value in options if name not in _OURS], quote_via=quote)
-    namespace = read_namespace(options, "solely_schema")
-    schema = namespace or _name("solely_schema", ours.get("solely_schema", "solely"))
+    schema = read_namespace(options)
     table = _name("solely_table", ours.get("solely_table", "entries"))
     try:
         given = conninfo_to_dict(parts._replace(query=theirs).geturl())
     except psycopg.ProgrammingError as error:
-        raise InvalidInput(f"the {parts.scheme}:// URL cannot be: {_without_secrets(error, parts.netloc)}") from None
+        raise InvalidInput(f"the {parts.scheme}:// URL is invalid: {_without_secrets(error, parts.netloc)}") from None
     if "application_name" not in given:
         given["fallback_application_name"] = "solely"
     given["client_encoding"] = "UTF8"
     names = Names(schema, table)
-    return Settings(
+    return PostgresSettings(
         schema=schema,
         table=table,
         migrates=_choice("migrate", ours.get("migrate", "auto"), ("auto", "never")) == "auto",

@@ -14,7 +14,7 @@ _NAMED = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 
 
-class Migration(NamedTuple):
+class SchemaStep(NamedTuple):
     """One forward step of the schema."""
 
     number: int
@@ -27,9 +27,9 @@ def _queries() -> dict[str, str]:
     return {name: _COMMENT.sub("", body).strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def _migrations() -> tuple[Migration, ...]:
+def _migrations() -> tuple[SchemaStep, ...]:
     found = sorted((_FOLDER / "migrations").iterdir(), key=lambda file: file.name)
-    return tuple(Migration(int(file.name[:4]), file.name[5:-4], file.read_text(encoding="utf-8")) for file in found)
+    return tuple(SchemaStep(int(file.name[:4]), file.name[5:-4], file.read_text(encoding="utf-8")) for file in found)
 
 
 QUERIES = _queries()
@@ -38,7 +38,7 @@ NEWEST = MIGRATIONS[-1].number
 
 
 class Names(dict[str, str]):
-    """Whatever stands in braces in a .sql file → what PostgreSQL reads there.
+    """Names in braces in a .sql file → what PostgreSQL reads there.
 
     `entries` is the table; any other name belongs to an object beside it, `<table>_<name>`; `<name>_name` is that
     object's name as a literal.

@@ -21,25 +21,25 @@ from ...kinds import check_ops
 from ...ops import Ack, Op, Push, Reply, Return, Take
 from .. import Clock
 from . import codec
-from .dial import leads_to
+from .batch import parts, statement
+from .connect import leads_to
 from .faults import MustRepeat, Stale, ended, fault
-from .parts import parts, statement
-from .schema import Doorkeeper, Looking
-from .settings import Settings, parse
+from .schema import Connector, SchemaCheck
+from .settings import PostgresSettings, parse
 from .statements import NEWEST
 
 _QUEUE_OPS = (Push, Take, Ack, Return)
 _MANY = "mark_many"
-# Columns of `greet`: which life of which database this is, and the name of the table of migrations, if there is one.
+# Columns of `server_state`: which life of which database this is, and the name of the table of migrations, if any.
 _LIFE, _MIGRATIONS = 2, 3
 
 RUN_AGAIN = "roll the transaction back and run all of it again"
 
 Look = Callable[[], None]
-Call = tuple[str, codec.Values, Sequence[Op]]  # a statement, its values, and the ops that its row answers
+BoundStatement = tuple[str, codec.Values, Sequence[Op]]  # a statement, its values, and the ops that its row answers
 
 
-class Within:
+class PostgresTransaction:
     """Performs ops on connections of psycopg that the caller gives, blocking or asyncio.
 
     A StoreError if the server answers so: the caller's transaction is then broken, as after any error, and is to be
@@ -49,17 +49,17 @@ class Within:
 
     def __init__(
         self,
-        url: str | Settings,
+        url: str | PostgresSettings,
         *,
         clock: Clock | None = None,
         patience: float = 2.0,
-        doorkeeper: Doorkeeper | None = None,
+        connector: Connector | None = None,
     ) -> None:
-        self._settings = url if isinstance(url, Settings) else parse(url)
+        self._settings = url if isinstance(url, PostgresSettings) else parse(url)
         self._clock = clock
         self._patience = patience
-        self._doorkeeper = doorkeeper or Doorkeeper(self._settings)
-        self._looking: Looking | None = None
+        self._connector = connector or Connector(self._settings)
+        self._looking: SchemaCheck | None = None
         self._met: WeakSet[Any] = WeakSet()  # connections to a server whose schema is known to be up to date
         self._guarded: tuple[str, dict[str, bytes]] = ("", {})  # a life of the server, and the statements for it alone
 
@@ -108,25 +108,25 @@ class Within:
             raise self._fault(connection, error) from error
         return replies
 
-    def _meet(self, connection: Any) -> Generator[bytes | Look | None, codec.Row | None, None]:
+    def _meet(self, connection: Any) -> Generator[bytes | Look | None, codec.ReplyRow | None, None]:
         """Makes sure that the connection leads to the store's database, and that the schema there is up to date.
 
         Yields statements for the caller's connection, and is sent their rows; None at the end. A look on a connection
-        of our own is only yielded if nothing else can tell: behind a pooler the caller's transaction holds one of a
+        of our own is only yielded if nothing else is known: behind a pooler the caller's transaction holds one of a
         few places, and the look would wait for another one, which a caller may hold who waits as we do.
         """
         queries, is_here = self._settings.queries, leads_to(self._settings.conninfo, connection.info)
-        if not self._doorkeeper.life and not (is_here and (yield queries["find_migrations"]) is not None):
-            yield self._look  # before the greeting: the caller's connection would remember that there is no schema
-        greeting = yield queries["greet"]
-        if greeting is not None and not self._knows(greeting):
-            migrated = (yield queries["migrated"]) if is_here and greeting[_MIGRATIONS] else None
+        if not self._connector.life and not (is_here and (yield queries["find_migrations"]) is not None):
+            yield self._look  # before that: the caller's connection would remember that there is no schema
+        state = yield queries["server_state"]
+        if state is not None and not self._knows(state):
+            migrated = (yield queries["migrated"]) if is_here and state[_MIGRATIONS] else None
             if migrated is not None and int(migrated[0]) >= NEWEST:
-                self._doorkeeper.life = greeting[_LIFE]
+                self._connector.life = state[_LIFE]
             else:
                 yield self._look
-        if not self._knows(greeting):
-            if is_here or (greeting and not greeting[_MIGRATIONS] and (yield queries["find_migrations"]) is not None):
+        if not self._knows(state):
+            if is_here or (state and not state[_MIGRATIONS] and (yield queries["find_migrations"]) is not None):
                 raise MustRepeat(f"the schema of {self._settings} was made after this transaction began; {RUN_AGAIN}")
             raise InvalidInput(
                 f"the connection given to within() leads to another database than the store, {self._settings}: a mark "
@@ -135,8 +135,8 @@ class Within:
         self._met.add(connection)
         yield None
 
-    def _knows(self, greeting: codec.Row | None) -> bool:
-        return greeting is not None and greeting[_LIFE] == self._doorkeeper.life
+    def _knows(self, state: codec.ReplyRow | None) -> bool:
+        return state is not None and state[_LIFE] == self._connector.life
 
     def _look(self) -> None:
         """Brings the schema up to date and learns which database is the store's, on a connection of our own.
@@ -146,7 +146,7 @@ class Within:
         """
         looking = self._looking
         if looking is None or not looking.is_alive():  # after a fork the parent's is not
-            looking = self._looking = Looking(self._doorkeeper)
+            looking = self._looking = SchemaCheck(self._connector)
             looking.start()
         looking.join(self._patience)
         if looking.is_alive():
@@ -159,12 +159,12 @@ class Within:
 
     def _first(self) -> dict[str, bytes]:
         """What a call begins with: a pooler may have led the connection to another server since it was met."""
-        life = self._doorkeeper.life
+        life = self._connector.life
         if self._guarded[0] != life:
             self._guarded = life, self._settings.queries_in(life)
         return self._guarded[1]
 
-    def _calls(self, ops: Sequence[Op]) -> Iterator[Call]:
+    def _calls(self, ops: Sequence[Op]) -> Iterator[BoundStatement]:
         """All locks first, in order; then marks together, and other ops one by one."""
         clock = None if self._clock is None else round(self._clock() * 1_000_000)
         patience = max(1, int(self._patience * 1000))
@@ -216,7 +216,7 @@ def _check(connection: Any, kind: type[Any]) -> None:
         )
 
 
-def _replies(name: str, ops: Sequence[Op], row: codec.Row | None) -> list[Reply]:
+def _replies(name: str, ops: Sequence[Op], row: codec.ReplyRow | None) -> list[Reply]:
     if row is None:
         raise StoreFailed("the server answered without a row")
     if name == _MANY:

@@ -2,7 +2,7 @@
 
 One script (perform.lua) performs a batch in one step on the server's clock. Read in this order: perform.lua and its
 parts, codec.py, blocking.py, aio.py. What differs from the reference: a waiter whose client is no longer connected is
-skipped at once (on one server; a cluster cannot tell).
+skipped at once (on one server; a cluster does not know).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from .settings import parse
 
 
 def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> RedisStore:
-    """A blocking store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
+    """A blocking store; nothing is connected before the first op. An invalid URL raises InvalidInput."""
     return RedisStore(parse(url), clock=clock, timeout=timeout)
 
 
 def open_async(url: str, *, clock: Clock | None, timeout: float) -> AsyncRedisStore:
-    """An asyncio store; nothing is connected before the first op. InvalidInput if the URL cannot be."""
+    """An asyncio store; nothing is connected before the first op. An invalid URL raises InvalidInput."""
     return AsyncRedisStore(parse(url), clock=clock, timeout=timeout)

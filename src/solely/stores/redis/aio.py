@@ -1,4 +1,4 @@
-"""The asyncio face: all tasks share one connection per server, and a batch is one write and one future.
+"""Asyncio: all tasks share one connection per server, and a batch is one write and one future.
 
 Nobody's cancellation stops a batch: the answer of a cancelled one is taken out of the line when it comes.
 """
@@ -16,19 +16,20 @@ from ...errors import ClientClosed, InvalidInput, StoreError, StoreUnavailable, 
 from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
-from .. import SCANS, Clock, Tell
-from .aio_ear import AsyncEar, EarWire
-from .aio_wire import AsyncWire, fail
-from .codec import LOAD, Codec, chunks, waits
-from .faults import NotPrimary
+from .. import SCANS, Answers, Clock, NotPrimary, OnHint
+from ..batches import waits
+from ..listener import AsyncListener
+from .aio_connection import AsyncRedisConnection, fail
+from .batch import MOST_ROUNDS, Part, SplitBatch, calls
+from .codec import LOAD, Codec, chunks
 from .health import admit, read_info
-from .parts import MOST_ROUNDS, Batch, Part, calls
-from .questions import Question, Routes, check, find_keys, find_routes, page
-from .replies import Answers, decode, lacks_script
-from .settings import Address, Settings
+from .listener import FAILURES, AsyncRedisSubscription, ListenerConnection
+from .queries import Query, Routes, check, find_keys, find_routes, page
+from .replies import decode, lacks_script
+from .settings import RedisSettings, ServerAddress
 
 T = TypeVar("T")
-W = TypeVar("W", bound=AsyncWire)
+W = TypeVar("W", bound=AsyncRedisConnection)
 
 _parents: list[object] = []  # what a forked child must not touch, not even by collecting it
 
@@ -39,23 +40,24 @@ class AsyncRedisStore:
     polls = False
     portion = 16  # a call of the script costs the server what two ops do; 16 keep it busy while the client goes on
     max_limit = MAX_LIMIT
+    perform_within = None
 
-    def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
+    def __init__(self, settings: RedisSettings, *, clock: Clock | None, timeout: float) -> None:
         self.client = os.urandom(16).hex()
         self._settings = settings
         self._timeout = timeout
         self._codec = Codec(settings.prefix, clock, cluster=settings.cluster)
         self._closed = False
-        self._start_anew()
+        self._reset()
 
-    def _start_anew(self) -> None:
+    def _reset(self) -> None:
         self._routes: Routes | None = None
         self._scans = asyncio.Semaphore(SCANS)
-        self._home: AsyncWire | None = None  # the one wire of a store that is no cluster, while it is up
-        self._wires: dict[Address, AsyncWire] = {}
-        self._connecting: dict[Address, asyncio.Task[AsyncWire]] = {}
+        self._home: AsyncRedisConnection | None = None  # while it is up; in a cluster there is none
+        self._connections: dict[ServerAddress, AsyncRedisConnection] = {}
+        self._connecting: dict[ServerAddress, asyncio.Task[AsyncRedisConnection]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._ear = AsyncEar(self._connect_ear, self._codec.wake_channel(self.client), self._timeout)
+        self._listener = AsyncListener(self._subscription, FAILURES, self._timeout)
 
     def __repr__(self) -> str:
         return f"<AsyncRedisStore {self._settings}>"
@@ -70,13 +72,13 @@ class AsyncRedisStore:
             refused: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
             return refused
-        wire = self._home
-        if wire is None or len(ops) > MAX_BATCH or (not self._ear.ready and waits(ops)):
+        connection = self._home
+        if connection is None or len(ops) > MAX_BATCH or (not self._listener.ready and waits(ops)):
             return self._start(self._perform(ops))
-        return wire.call(self._codec.command(ops), self._finish, ops)
+        return connection.call(self._codec.command(ops), self._finish, ops)
 
-    def listen(self, tell: Tell) -> None:
-        self._ear.tell = tell
+    def listen(self, on_hint: OnHint) -> None:
+        self._listener.on_hint = on_hint
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
@@ -89,24 +91,26 @@ class AsyncRedisStore:
         return found
 
     async def check(self) -> list[Finding]:
-        """Reachable? Clock? Settings that break a promise? Raises only StoreError."""
+        """Reachable? Clock? RedisSettings that break a promise? Raises only StoreError."""
         return await self._drive(check(await self._all_routes(), self._codec))
 
     async def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._closed = True
         for task in [*self._connecting.values(), *self._tasks]:
             task.cancel()
         await asyncio.gather(*self._connecting.values(), *self._tasks, return_exceptions=True)
-        await asyncio.gather(self._ear.close(), *(wire.close() for wire in list(self._wires.values())))
+        await asyncio.gather(
+            self._listener.close(), *(connection.close() for connection in list(self._connections.values()))
+        )
 
     def forked(self) -> None:
         """In the child: new connections and a new name; the parent's, and its loop's tasks, are left as they are."""
-        _parents.append((self._home, self._wires, self._connecting, self._tasks, self._ear))
-        tell = self._ear.tell
+        _parents.append((self._home, self._connections, self._connecting, self._tasks, self._listener))
+        on_hint = self._listener.on_hint
         self.client = os.urandom(16).hex()
-        self._start_anew()
-        self._ear.tell = tell
+        self._reset()
+        self._listener.on_hint = on_hint
 
     # -- batches
 
@@ -120,12 +124,12 @@ class AsyncRedisStore:
 
     async def _perform(self, ops: Sequence[Op]) -> Answers:
         if not self._settings.cluster:
-            wire = await self._connected(await self._primary())
-        if not self._ear.ready and waits(ops):
-            await self._ear.prepare()
+            connection = await self._connected(await self._primary())
+        if not self._listener.ready and waits(ops):
+            await self._listener.prepare()
         if self._settings.cluster or len(ops) > MAX_BATCH:
             return await self._in_parts(ops)
-        answers: Answers = await wire.call(self._codec.command(ops), self._finish, ops)
+        answers: Answers = await connection.call(self._codec.command(ops), self._finish, ops)
         return answers
 
     def _finish(self, future: asyncio.Future[Any], ops: Sequence[Op], raw: Any) -> None:
@@ -135,20 +139,20 @@ class AsyncRedisStore:
             return
         failures: list[StoreError] = []
         answers = decode(ops, raw, failures)
-        error = self._look_at(failures, len(ops)) if failures else None
+        error = self._check_failures(failures, len(ops)) if failures else None
         if error is None:
             future.set_result(answers)
         else:
             fail(future, error)
 
     async def _load_and_repeat(self, ops: Sequence[Op]) -> Answers:
-        wire = await self._connected(await self._primary())
-        wire.call(LOAD)
-        answers: Answers = await wire.call(self._codec.command(ops), self._finish, ops)
+        connection = await self._connected(await self._primary())
+        connection.call(LOAD)
+        answers: Answers = await connection.call(self._codec.command(ops), self._finish, ops)
         return answers
 
     async def _in_parts(self, ops: Sequence[Op]) -> Answers:
-        batch = Batch(ops, self._codec)
+        batch = SplitBatch(ops, self._codec)
         for _ in range(MOST_ROUNDS):
             groups = batch.groups(await self._all_routes())
             results = await asyncio.gather(*(self._send(address, parts) for address, parts in groups))
@@ -160,45 +164,45 @@ class AsyncRedisStore:
             if not batch.open:
                 break
         failures = batch.failures()
-        error = self._look_at(failures, len(ops)) if failures else None
+        error = self._check_failures(failures, len(ops)) if failures else None
         if error is not None:
             raise error
         return batch.answers
 
-    async def _send(self, address: Address, parts: list[Part]) -> list[Any]:
+    async def _send(self, address: ServerAddress, parts: list[Part]) -> list[Any]:
         """The answers to these parts, one each; why there is none in the place of one."""
         try:
-            wire = await self._connected(address)
+            connection = await self._connected(address)
             commands = calls(parts, self._codec)
-            answers = await asyncio.gather(*wire.call_all(commands), return_exceptions=True)
+            answers = await asyncio.gather(*connection.call_all(commands), return_exceptions=True)
             for place in [place for place, answer in enumerate(answers) if lacks_script(answer)]:
-                wire.call(LOAD)
-                answers[place] = await wire.call(commands[place])
+                connection.call(LOAD)
+                answers[place] = await connection.call(commands[place])
         except StoreUnavailable as error:
             return [error] * len(parts)
         return answers[-len(parts) :]
 
-    def _look_at(self, failures: list[StoreError], asked: int) -> StoreError | None:
+    def _check_failures(self, failures: list[StoreError], asked: int) -> StoreError | None:
         """Leaves a server that may not write; answers the error of the whole batch if nothing at all was performed."""
         if any(isinstance(failure, NotPrimary) for failure in failures):
             self._routes = None
-            self._ear.drop()
-            for wire in list(self._wires.values()):
-                wire.abort("another server is the primary now")
+            self._listener.reconnect()
+            for connection in list(self._connections.values()):
+                connection.abort("another server is the primary now")
         if len(failures) == asked and all(isinstance(failure, StoreUnavailable) for failure in failures):
             return failures[0]
         return None
 
     # -- connections
 
-    async def _connected(self, address: Address) -> AsyncWire:
-        """The wire to this server; those who ask at the same time share one try."""
-        wire = self._wires.get(address)
-        if wire is not None and not wire.lost.done():
-            return wire
+    async def _connected(self, address: ServerAddress) -> AsyncRedisConnection:
+        """The connection to this server; callers at the same time share one try."""
+        connection = self._connections.get(address)
+        if connection is not None and not connection.lost.done():
+            return connection
         task = self._connecting.get(address)
         if task is None:
-            task = self._connecting[address] = self._start(self._connect(AsyncWire, address))
+            task = self._connecting[address] = self._start(self._connect(AsyncRedisConnection, address))
             task.add_done_callback(lambda done: self._connecting.pop(address, None))
         try:
             return await asyncio.shield(task)
@@ -207,73 +211,74 @@ class AsyncRedisStore:
                 raise ClientClosed("the client was closed; open a new one") from None
             raise
 
-    async def _connect(self, kind: type[W], address: Address) -> W:
+    async def _connect(self, kind: type[W], address: ServerAddress) -> W:
         if self._closed:
             raise ClientClosed("the client was closed; open a new one")
         try:
-            wire = await kind.connect(self._settings, address, self._timeout)
+            connection = await kind.connect(self._settings, address, self._timeout)
             try:
-                admit(self._settings, address, read_info(await wire.ask("INFO")))
+                admit(self._settings, address, read_info(await connection.execute("INFO")))
             except BaseException:
-                wire.abort("it may not be used")
+                connection.abort("it may not be used")
                 raise
         except StoreUnavailable as error:
             self._routes = None  # perhaps another one is the primary by now
             raise StoreUnavailable(str(error)) from None  # not Unanswered: no op was sent
-        if kind is AsyncWire:
-            self._wires[address] = wire
-            self._home = None if self._settings.cluster else wire
-            wire.lost.add_done_callback(lambda _: self._lost(wire))
-        return wire
+        if kind is AsyncRedisConnection:
+            self._connections[address] = connection
+            self._home = None if self._settings.cluster else connection
+            connection.lost.add_done_callback(lambda _: self._lost(connection))
+        return connection
 
-    async def _connect_ear(self) -> EarWire:
-        return await self._connect(EarWire, await self._primary())
+    async def _subscription(self) -> AsyncRedisSubscription:
+        connection = await self._connect(ListenerConnection, await self._primary())
+        return AsyncRedisSubscription(connection, self._codec.wake_channel(self.client))
 
-    def _lost(self, wire: AsyncWire) -> None:
+    def _lost(self, connection: AsyncRedisConnection) -> None:
         self._routes = None
-        if self._home is wire:
+        if self._home is connection:
             self._home = None
-        if self._wires.get(wire.address) is wire:
-            del self._wires[wire.address]
+        if self._connections.get(connection.address) is connection:
+            del self._connections[connection.address]
 
     # -- who serves what
 
-    async def _primary(self) -> Address:
+    async def _primary(self) -> ServerAddress:
         routes = await self._all_routes()
         return routes[0] or self._settings.seeds[0]
 
     async def _all_routes(self) -> Routes:
         routes = self._routes
         if routes is None:
-            known = set(self._wires) if self._settings.cluster else set[Address]()
+            known = set(self._connections) if self._settings.cluster else set[ServerAddress]()
             self._routes = routes = await self._drive(find_routes(self._settings, known))
-            self._ear.follow(routes[0] or self._settings.seeds[0])
+            self._listener.follow(routes[0] or self._settings.seeds[0])
         return routes
 
-    async def _drive(self, asking: Generator[Question, Any, T]) -> T:
-        """Performs the questions of a generator and returns what it makes of the answers."""
+    async def _drive(self, asking: Generator[Query, Any, T]) -> T:
+        """Sends the queries of a generator and returns its result."""
         try:
-            question = next(asking)
+            query = next(asking)
             while True:
                 try:
-                    answer = await self._ask(question)
+                    answer = await self._send_query(query)
                 except StoreUnavailable as error:
-                    question = asking.throw(error)
+                    query = asking.throw(error)
                 else:
-                    question = asking.send(answer)
+                    query = asking.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result
 
-    async def _ask(self, question: Question) -> Any:
-        if not question.seed:
-            wire = await self._connected(question.address)
-            return await wire.call(hiredis.pack_command(question.command))
-        wire = await AsyncWire.connect(self._settings, question.address, self._timeout, seed=True)
+    async def _send_query(self, query: Query) -> Any:
+        if not query.seed:
+            connection = await self._connected(query.address)
+            return await connection.call(hiredis.pack_command(query.command))
+        connection = await AsyncRedisConnection.connect(self._settings, query.address, self._timeout, seed=True)
         try:
-            return await wire.ask(*question.command)
+            return await connection.execute(*query.command)
         finally:
-            await wire.close()
+            await connection.close()
 
 
 def _pass_on(done: asyncio.Task[Answers], future: asyncio.Future[Any]) -> None:

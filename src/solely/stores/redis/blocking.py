@@ -1,4 +1,4 @@
-"""The blocking face: a thread takes a connection, sends, reads the answer itself, and gives the connection back.
+"""Blocking: a thread takes a connection, sends, reads the answer itself, and gives the connection back.
 
 No lock is held while a thread waits for the server. A connection whose conversation was broken off in the middle, for
 whatever reason, is closed: it would give a stranger's answer to the next one.
@@ -16,16 +16,17 @@ from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...kinds import check_ops
 from ...model import Entry, Finding
 from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
-from .. import Clock, Tell
-from .codec import Codec, chunks, packed, waits
-from .ear import Ear
-from .faults import NotPrimary
+from .. import Answers, Clock, NotPrimary, OnHint
+from ..batches import waits
+from ..listener import Listener
+from .batch import MOST_ROUNDS, SplitBatch, calls
+from .codec import Codec, chunks, packed
+from .connection import RedisConnection
 from .health import admit, read_info
-from .parts import MOST_ROUNDS, Batch, calls
-from .questions import Question, Routes, check, find_keys, find_routes, page
-from .replies import DECODE, UNREADABLE, Answers, decode
-from .settings import Address, Settings
-from .wire import Wire
+from .listener import FAILURES, RedisSubscription
+from .queries import Query, Routes, check, find_keys, find_routes, page
+from .replies import DECODE, UNREADABLE, decode
+from .settings import RedisSettings, ServerAddress
 
 T = TypeVar("T")
 Q = TypeVar("Q")
@@ -36,8 +37,9 @@ class RedisStore:
 
     polls = False
     max_limit = MAX_LIMIT
+    perform_within = None
 
-    def __init__(self, settings: Settings, *, clock: Clock | None, timeout: float) -> None:
+    def __init__(self, settings: RedisSettings, *, clock: Clock | None, timeout: float) -> None:
         self.client = os.urandom(16).hex()
         self._settings = settings
         self._cluster = settings.cluster
@@ -45,8 +47,8 @@ class RedisStore:
         self._codec = Codec(settings.prefix, clock, cluster=settings.cluster)
         self._quick = self._codec.quick
         self._routes: Routes | None = None
-        self._idle: dict[Address, list[Wire]] = {}
-        self._ear = self._new_ear()
+        self._idle: dict[ServerAddress, list[RedisConnection]] = {}
+        self._listener = self._new_listener()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -57,29 +59,29 @@ class RedisStore:
     def perform(self, ops: Sequence[Op]) -> Answers:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
         check_ops(ops)
-        if not self._ear.ready and waits(ops):
-            self._give(self._take(self._home()))  # tells soon if the server is away
-            self._ear.prepare()
+        if not self._listener.ready and waits(ops):
+            self._give(self._take(self._home()))  # fails soon if the server is unreachable
+            self._listener.prepare()
         if len(ops) == 1 and (write := self._quick.get(type(op := ops[0]))) and (command := write(op)):
             routes = self._routes  # the usual case, in as few steps as there can be
-            raw = self._converse((routes and routes[0]) or self._home(), Wire.call, command)
+            raw = self._use_connection((routes and routes[0]) or self._home(), RedisConnection.call, command)
             if type(raw) is list and type(answer := raw[0]) is not ReplyError:
                 try:
                     return [DECODE[type(op)](op, answer)]
                 except UNREADABLE:
-                    pass  # told below
+                    pass  # decoded, or reported, below
         elif self._cluster or len(ops) > MAX_BATCH:
             return self._in_parts(ops)
         else:
-            raw = self._converse(self._home(), Wire.call, self._codec.command(ops))
+            raw = self._use_connection(self._home(), RedisConnection.call, self._codec.command(ops))
         failures: list[StoreError] = []
         answers = decode(ops, raw, failures)
         if failures:
-            self._look_at(failures, len(ops))
+            self._check_failures(failures, len(ops))
         return answers
 
-    def listen(self, tell: Tell) -> None:
-        self._ear.tell = tell
+    def listen(self, on_hint: OnHint) -> None:
+        self._listener.on_hint = on_hint
 
     def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
@@ -91,33 +93,35 @@ class RedisStore:
         return found
 
     def check(self) -> list[Finding]:
-        """Reachable? Clock? Settings that break a promise? Raises only StoreError."""
+        """Reachable? Clock? RedisSettings that break a promise? Raises only StoreError."""
         return self._drive(check(self._all_routes(), self._codec))
 
     def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._closed = True
-        self._ear.close()
+        self._listener.close()
         self._forget(self._idle)
 
     def forked(self) -> None:
-        """In the child: new connections and a new name; the parent's are let go of without a word to the server."""
-        idle, tell = self._idle, self._ear.tell
+        """In the child: new connections and a new name; the parent's sockets are closed and nothing is sent on them."""
+        idle, on_hint = self._idle, self._listener.on_hint
         self._idle = {}
-        self._ear.abandon()
+        self._listener.abandon()
         self._forget(idle)
         self.client = os.urandom(16).hex()
-        self._ear = self._new_ear()
-        self._ear.tell = tell
+        self._listener = self._new_listener()
+        self._listener.on_hint = on_hint
 
     # -- batches in parts
 
     def _in_parts(self, ops: Sequence[Op]) -> Answers:
-        batch = Batch(ops, self._codec)
+        batch = SplitBatch(ops, self._codec)
         for _ in range(MOST_ROUNDS):
             for address, parts in batch.groups(self._all_routes()):
                 try:
-                    raws = self._converse(address, Wire.call_all, calls(parts, self._codec))[-len(parts) :]
+                    raws = self._use_connection(address, RedisConnection.call_all, calls(parts, self._codec))[
+                        -len(parts) :
+                    ]
                 except StoreUnavailable as error:
                     raws = [error] * len(parts)
                 for part, raw in zip(parts, raws, strict=True):
@@ -127,10 +131,10 @@ class RedisStore:
             if not batch.open:
                 break
         if failures := batch.failures():
-            self._look_at(failures, len(ops))
+            self._check_failures(failures, len(ops))
         return batch.answers
 
-    def _look_at(self, failures: list[StoreError], asked: int) -> None:
+    def _check_failures(self, failures: list[StoreError], asked: int) -> None:
         """Leaves a server that may not write; raises if nothing at all was performed."""
         if any(isinstance(failure, NotPrimary) for failure in failures):
             self._leave()
@@ -139,26 +143,26 @@ class RedisStore:
 
     # -- conversations
 
-    def _converse(self, address: Address, talk: Callable[[Wire, Q], T], what: Q) -> T:
+    def _use_connection(self, address: ServerAddress, call: Callable[[RedisConnection, Q], T], what: Q) -> T:
         """What the server answers, on a connection that nobody else uses meanwhile."""
         idle = self._idle.get(address)
         try:
-            wire = idle.pop() if idle else self._connect(address)
+            connection = idle.pop() if idle else self._connect(address)
         except IndexError:  # another thread took the last one
-            wire = self._connect(address)
+            connection = self._connect(address)
         try:
-            answer = talk(wire, what)
+            answer = call(connection, what)
         except (OSError, HiredisError) as error:
-            wire.close()
+            connection.close()
             self._leave(address)
             raise Unanswered(f"{address} did not answer: {self._reason(error)}") from None
         except BaseException:  # KeyboardInterrupt, …: the answer is still to come, and nobody's
-            wire.close()
+            connection.close()
             raise
         if idle is None:
-            self._give(wire)
+            self._give(connection)
         else:
-            idle.append(wire)
+            idle.append(connection)
             if self._closed:  # perhaps just now, by another thread, which did not see this one
                 self._forget(self._idle)
         return answer
@@ -167,27 +171,27 @@ class RedisStore:
         late = isinstance(error, BlockingIOError | TimeoutError)
         return f"nothing within {self._timeout:g} s" if late else str(error)
 
-    def _take(self, address: Address) -> Wire:
+    def _take(self, address: ServerAddress) -> RedisConnection:
         try:
             return self._idle[address].pop()
         except (KeyError, IndexError):
             return self._connect(address)
 
-    def _give(self, wire: Wire) -> None:
+    def _give(self, connection: RedisConnection) -> None:
         if self._closed:
-            wire.close()
+            connection.close()
         else:
-            self._idle.setdefault(wire.address, []).append(wire)
+            self._idle.setdefault(connection.address, []).append(connection)
 
-    def _connect(self, address: Address) -> Wire:
+    def _connect(self, address: ServerAddress) -> RedisConnection:
         if self._closed:
             raise ClientClosed("the client was closed; open a new one")
         try:
-            wire = Wire(self._settings, address, self._timeout)
+            connection = RedisConnection(self._settings, address, self._timeout)
             try:
-                admit(self._settings, address, read_info(wire.ask("INFO")))
+                admit(self._settings, address, read_info(connection.execute("INFO")))
             except BaseException:
-                wire.close()
+                connection.close()
                 raise
         except (OSError, HiredisError) as error:
             self._routes = None
@@ -195,65 +199,67 @@ class RedisStore:
         except StoreUnavailable:  # perhaps another one is the primary by now
             self._routes = None
             raise
-        return wire
+        return connection
 
-    def _leave(self, address: Address | None = None) -> None:
+    def _leave(self, address: ServerAddress | None = None) -> None:
         """This server, or all of them, is away or no primary: its connections are dropped, and it is found anew."""
         left = self._idle if address is None else {address: self._idle.get(address, [])}
         self._routes = None
         self._forget(left)
         if address is None:
-            self._ear.drop()
+            self._listener.reconnect()
 
     @staticmethod
-    def _forget(idle: dict[Address, list[Wire]]) -> None:
-        for wires in list(idle.values()):
-            while wires:
+    def _forget(idle: dict[ServerAddress, list[RedisConnection]]) -> None:
+        for connections in list(idle.values()):
+            while connections:
                 try:
-                    wires.pop().close()
+                    connections.pop().close()
                 except IndexError:  # another thread took the last one
                     break
 
     # -- who serves what
 
-    def _home(self) -> Address:
+    def _home(self) -> ServerAddress:
         routes = self._routes or self._all_routes()
         return routes[0] or self._settings.seeds[0]
 
     def _all_routes(self) -> Routes:
         routes = self._routes
         if routes is None:
-            known = set(self._idle) if self._cluster else set[Address]()
+            known = set(self._idle) if self._cluster else set[ServerAddress]()
             self._routes = routes = self._drive(find_routes(self._settings, known))
-            self._ear.follow(routes[0] or self._settings.seeds[0])
+            self._listener.follow(routes[0] or self._settings.seeds[0])
         return routes
 
-    def _new_ear(self) -> Ear:
+    def _new_listener(self) -> Listener:
         channel = self._codec.wake_channel(self.client)
-        return Ear(lambda: self._connect(self._home()), channel, self._timeout)
+        return Listener(
+            lambda: RedisSubscription(self._connect(self._home()), channel, self._timeout), FAILURES, self._timeout
+        )
 
-    def _drive(self, asking: Generator[Question, Any, T]) -> T:
-        """Performs the questions of a generator and returns what it makes of the answers."""
+    def _drive(self, asking: Generator[Query, Any, T]) -> T:
+        """Sends the queries of a generator and returns its result."""
         try:
-            question = next(asking)
+            query = next(asking)
             while True:
                 try:
-                    answer = self._ask(question)
+                    answer = self._send_query(query)
                 except StoreUnavailable as error:
-                    question = asking.throw(error)
+                    query = asking.throw(error)
                 else:
-                    question = asking.send(answer)
+                    query = asking.send(answer)
         except StopIteration as end:
             result: T = end.value
             return result
 
-    def _ask(self, question: Question) -> Any:
-        if not question.seed:
-            return self._converse(question.address, Wire.call, packed(*question.command))
-        wire = Wire(self._settings, question.address, self._timeout, seed=True)
+    def _send_query(self, query: Query) -> Any:
+        if not query.seed:
+            return self._use_connection(query.address, RedisConnection.call, packed(*query.command))
+        connection = RedisConnection(self._settings, query.address, self._timeout, seed=True)
         try:
-            return wire.ask(*question.command)
+            return connection.execute(*query.command)
         except (OSError, HiredisError) as error:
-            raise StoreUnavailable(f"{question.address} did not answer: {self._reason(error)}") from None
+            raise StoreUnavailable(f"{query.address} did not answer: {self._reason(error)}") from None
         finally:
-            wire.close()
+            connection.close()

@@ -1,10 +1,12 @@
-"""Ops to commands: pure, the same for threads and asyncio. perform.lua tells the wire form."""
+"""Ops to commands: pure, the same for threads and asyncio. perform.lua describes the wire format."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from operator import itemgetter
-from typing import Any, TypeVar, cast
+from hashlib import sha1
+from importlib.resources import files
+from typing import Any, TypeVar
 from urllib.parse import quote
 from zlib import crc32
 
@@ -30,8 +32,18 @@ from ...ops import (
     Unhit,
 )
 from .. import Clock
+from ..batches import run_of_marks
 from ..transitions import us
-from .script import PERFORM, SHA
+
+
+def _read(name: str) -> str:
+    """The text of a script, with its parts in their places."""
+    source = files(__package__).joinpath(name).read_text("utf-8")
+    return re.sub(r"^ *--@ (\S+)$", lambda part: _read(part[1]), source, flags=re.MULTILINE)
+
+
+PERFORM = _read("perform.lua").encode()  # performs a batch
+SHA = sha1(PERFORM, usedforsecurity=False).hexdigest().encode()
 
 
 def packed(*words: Any) -> bytes:
@@ -45,7 +57,6 @@ LOAD: bytes = packed("SCRIPT", "LOAD", PERFORM)
 
 Words = tuple[str, tuple[Any, ...]]
 T = TypeVar("T")
-_MARKS, _WHOSE = {Mark}, itemgetter(1, 2, 3)  # owner, ttl and extend of a Mark
 _KNOWN_SPANS = 256  # durations of which the word is remembered
 _YES, _NO = "$1\r\n1\r\n", "$0\r\n\r\n"
 
@@ -111,21 +122,8 @@ def in_run(op: Op) -> bool:
     return type(op) is Mark and not op.extend
 
 
-def run_of_marks(ops: Sequence[Op], start: int) -> int:
-    """Where the run of Marks that begins at `start` ends: all of one owner and one ttl."""
-    if start == 0 and set(map(type, ops)) == _MARKS and len(set(map(_WHOSE, ops))) == 1:  # the usual case, quickly
-        return len(ops)
-    first = cast(Mark, ops[start])
-    owner, ttl = first.owner, first.ttl
-    for end in range(start + 1, len(ops)):
-        op = ops[end]
-        if type(op) is not Mark or op[1] != owner or op[2] != ttl or op[3]:
-            return end
-    return len(ops)
-
-
 class Codec:
-    """Encodes for one set of keys: `base` stands before each of them."""
+    """Encodes for one set of keys: `base` comes before each of them."""
 
     def __init__(self, prefix: str, clock: Clock | None, *, cluster: bool) -> None:
         self.prefix = prefix
@@ -229,20 +227,10 @@ class Codec:
         return crc32(name.encode()) % BUCKETS
 
     def wake_channel(self, client: str) -> str:
-        """The channel on which this client is told what may be free now."""
+        """The channel on which this client gets its hints."""
         return f"{self.prefix}wake:{client}"
 
 
 def chunks(ops: Sequence[T]) -> list[Sequence[T]]:
     """The ops in portions of MAX_BATCH, so that no call of the script holds up the server for long."""
     return [ops] if len(ops) <= MAX_BATCH else [ops[at : at + MAX_BATCH] for at in range(0, len(ops), MAX_BATCH)]
-
-
-def waits(ops: Sequence[Op]) -> bool:
-    """True if one of the ops queues its client when refused, so that hints will come."""
-    if len(ops) > 1 and Acquire not in set(map(type, ops)):  # as in a thousand marks
-        return False
-    for op in ops:  # noqa: SIM110 - a generator would double the time, and this is asked for each batch
-        if type(op) is Acquire and op.client:
-            return True
-    return False

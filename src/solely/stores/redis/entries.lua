@@ -13,8 +13,8 @@ local function next_fence()
   return fence
 end
 
--- True unless it is certain that nobody heard it.
-local function tell(client, name)
+-- True unless it is certain that nobody received it.
+local function notify(client, name)
   local channel = string.gsub(base, '{b%d+}$', '') .. 'wake:' .. client
   return redis.call('PUBLISH', channel, string.sub(name, #base + 1)) > 0 or not skips
 end
@@ -23,11 +23,11 @@ local function offer(r, name)
   r.offered, r.opens = false, 0
   while #r.waiters > 0 and not r.offered do
     local waiter = table.remove(r.waiters, 1)
-    if tell(waiter[1], name) then r.offered, r.opens = waiter, now + OFFER end
+    if notify(waiter[1], name) then r.offered, r.opens = waiter, now + OFFER end
   end
 end
 
-local function let_go(r)
+local function set_free(r)
   r.state, r.owner, r.ends, r.delay, r.fingerprint, r.info = 'f', '', 0, 0, '', ''
 end
 
@@ -95,7 +95,7 @@ function ops.finish(name, owner, value, keep)
     local waiters = r.waiters
     r.waiters = {}
     save(name, r)
-    for _, waiter in ipairs(waiters) do tell(waiter[1], name) end
+    for _, waiter in ipairs(waiters) do notify(waiter[1], name) end
   end
   return view(r, owner, true)
 end
@@ -131,11 +131,11 @@ function ops.release(name, owner, revoke, delay, keep, granted)
       r.opens, r.kept = now + delay, now + keep
     end
     local closed = r.opens > now
-    let_go(r)
+    set_free(r)
     r.value = false
     if not closed then offer(r, name) end
   elseif r.state == 'd' and r.owner == owner and not r.value then
-    let_go(r)
+    set_free(r)
   elseif r.offered and r.offered[2] == owner and now < r.opens then
     offer(r, name)
   end
@@ -158,7 +158,7 @@ function ops.mark(name, owner, ttl, extend)
     return r.state == 'd' and r.owner == owner and 1 or 0
   end
   if r.state == 'h' then displace(r, r.owner, r.fence, 'expired') end
-  let_go(r)
+  set_free(r)
   r.state, r.owner, r.fence, r.ends, r.value = 'd', owner, next_fence(), now + ttl, false
   r.attempts, r.refused, r.offered, r.opens, r.kept = 0, 0, false, 0, 0
   save(name, r)
@@ -177,7 +177,7 @@ function ops.clear(name, fenced)
   end
   if r.fence ~= fenced or not (is_item(r) or not over(r)) then return 0 end
   displace(r, r.owner, r.fence, 'cleared')
-  let_go(r)
+  set_free(r)
   r.value, r.attempts, r.refused, r.kept = false, 0, 0, 0
   offer(r, name)
   save(name, r, true)
@@ -196,7 +196,7 @@ end
 function ops.advance(name, value)
   local r = load(name)
   if not (r.state == 'd' and r.value and at_least(r.value, value)) then
-    let_go(r)
+    set_free(r)
     r.state, r.value, r.fence, r.ends = 'd', value, next_fence(), 0
     save(name, r)
   end

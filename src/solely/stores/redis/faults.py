@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from ...errors import StoreDenied, StoreError, StoreFailed, StoreFull, StoreUnavailable
-
-
-class NotPrimary(StoreUnavailable):
-    """The connection leads to a server that no longer (or not yet) may write: it must be dropped and found anew."""
+from .. import NotPrimary
 
 
 class Elsewhere(StoreUnavailable):

@@ -1,4 +1,4 @@
-"""What a server tells about itself: may it be used, and what should its owner know?"""
+"""What a server reports about itself: may it be used, and what should its owner know?"""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from hiredis import ReplyError
 
 from ...errors import StoreMisconfigured
 from ...model import Finding
-from .faults import NotPrimary, fault
-from .settings import Address, Settings
+from .. import NotPrimary
+from .faults import fault
+from .settings import RedisSettings, ServerAddress
 
 log = logging.getLogger("solely")
 
@@ -24,7 +25,7 @@ _warned: set[str] = set()
 
 
 def read_info(answer: Any) -> Info:
-    """The fields of an INFO answer; none if this user may not ask. Raises what else the server says instead."""
+    """The fields of an INFO answer; none if this user has no permission. Raises any other error of the server."""
     if isinstance(answer, ReplyError):
         if str(answer).startswith(("NOPERM", "ERR unknown command")):
             return {}
@@ -33,7 +34,7 @@ def read_info(answer: Any) -> Info:
     return {name: value for name, _, value in lines}
 
 
-def admit(settings: Settings, address: Address, info: Info) -> None:
+def admit(settings: RedisSettings, address: ServerAddress, info: Info) -> None:
     """Returns if this server may be used; NotPrimary for a replica, StoreMisconfigured if it may evict our keys."""
     if not info:
         warn_once(f"{address}: INFO is forbidden, so nobody knows whether this server may evict our keys")
@@ -59,7 +60,7 @@ def evicts(info: Info) -> str:
         return ""
     return (
         f"maxmemory-policy is {policy}: under memory pressure the server may drop a lock that is held or a "
-        "mark that was made. Set it with: CONFIG SET maxmemory-policy noeviction."
+        "mark that was new. Set it with: CONFIG SET maxmemory-policy noeviction."
     )
 
 
@@ -69,14 +70,14 @@ def warn_once(text: str) -> None:
         log.warning(text)
 
 
-def findings(address: Address, info: Info, clock: Any, fence: int, *, local: float, took: float) -> list[Finding]:
+def findings(address: ServerAddress, info: Info, clock: Any, fence: int, *, local: float, took: float) -> list[Finding]:
     """What check() says of one server that answered."""
     at = str(address)
     product = "Valkey" if info.get("server_name") == "valkey" else "Redis"
     version = info.get("valkey_version") or info.get("redis_version", "of unknown version")
     found = [Finding("ok", at, f"{product} {version} answers in {took * 1000:.2f} ms")]
     if isinstance(clock, ReplyError):
-        found.append(Finding("warning", at, f"the clock cannot be asked: {clock}"))
+        found.append(Finding("warning", at, f"the clock is not readable: {clock}"))
     else:
         found += _clock_findings(at, int(clock[0]) + int(clock[1]) / 1_000_000, fence / 1_000_000, local)
     if info:

@@ -17,7 +17,7 @@
 -- Times are µs, exact in a Lua number until 2^53 (the year 2255).
 
 local now = ARGV[1]
-local skips = now == '' -- a PUBLISH that reaches nobody tells that the waiter is gone (a cluster counts one node only)
+local skips = now == '' -- a PUBLISH that reaches nobody shows that the waiter is gone (a cluster counts one node only)
 local slack = 2 -- ms that records outlive their use, since PX rounds down
 if skips or now == 'c' then
   local time = redis.call('TIME')

@@ -1,4 +1,4 @@
-"""Answers of the script to replies: pure, the same for threads and asyncio. perform.lua tells the wire form."""
+"""Answers of the script to replies: pure, the same for threads and asyncio. perform.lua describes the wire format."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ from ...ops import (
     Unhit,
     make,
 )
+from .. import Answers
+from ..batches import run_of_marks
 from ..transitions import us
-from .codec import in_run, run_of_marks
+from .codec import in_run
 from .faults import fault
 
-Answers = list[Reply | StoreError]
 _STATES = {b"f": FREE, b"h": HELD, b"d": DONE, b"c": CLOSED}
 _RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)  # by number: see entries.lua
 UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)  # what comes of decoding what is not ours
@@ -114,7 +115,7 @@ def decode(ops: Sequence[Op], raw: Any, failures: list[StoreError]) -> Answers:
         try:
             return [DECODE[type(ops[0])](ops[0], raw[0])]
         except UNREADABLE:
-            pass  # told below
+            pass  # decoded, or reported, below
     answers: Answers = []
     for part in raw:  # one per op, but one per run of Marks
         op = ops[len(answers)]
@@ -137,7 +138,7 @@ def _not_ours(key: str, why: Exception) -> StoreError:
 
 
 def _add_marks(ops: Sequence[Op], part: Any, answers: Answers, failures: list[StoreError]) -> None:
-    """The answers to one run of Marks: told in one string, or one by one if some failed, or in one error."""
+    """The answers to one run of Marks: in one string, or one by one if some failed, or in one error."""
     if type(part) is bytes:
         answers += [_FIRST[digit] for digit in part]
         return

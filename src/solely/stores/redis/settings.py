@@ -6,9 +6,9 @@ redis://user:password@host:6379/0 · rediss:// (TLS) · unix:///path/to/socket?d
 redis+sentinel://user:password@host1:26379,host2:26379/mymaster?db=0
 redis+cluster://user:password@host1:6379,host2:6379
 
-Options: namespace (default "solely"; all keys begin with it and a colon; prefix is its older form, which says the colon
-itself), eviction=warn (go on although the server may evict our keys), ssl=true (TLS with Sentinel and Cluster),
-sentinel_username and sentinel_password, and what redis-py takes for a connection: see OPTIONS.
+Options: namespace (default "solely"; all keys begin with it and a colon), eviction=warn (go on although the server may
+evict our keys), ssl=true (TLS with Sentinel and Cluster), sentinel_username and sentinel_password, and what redis-py
+takes for a connection: see OPTIONS.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ OPTIONS = (
     "ssl_keyfile", "ssl_certfile", "ssl_password", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_path", "ssl_ca_data",
     "ssl_check_hostname", "ssl_include_verify_flags", "ssl_exclude_verify_flags", "ssl_min_version", "ssl_ciphers",
 )  # fmt: skip
-_OURS = ("namespace", "prefix", "eviction", "ssl", "sentinel_username", "sentinel_password")
+_OURS = ("namespace", "eviction", "ssl", "sentinel_username", "sentinel_password")
 _PARSERS: dict[str, Any] = {**URL_QUERY_ARGUMENT_PARSERS, "ssl_min_version": lambda text: TLSVersion(int(text))}
 _PORTS = {"redis": 6379, "rediss": 6379, "redis+sentinel": 26379, "redis+cluster": 6379}
 
 
-class Address(NamedTuple):
+class ServerAddress(NamedTuple):
     """Where a server listens: a host and port, or the path of a socket and port 0."""
 
     host: str
@@ -44,11 +44,11 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
+class RedisSettings:
     """A parsed URL."""
 
     scheme: str
-    seeds: tuple[Address, ...]
+    seeds: tuple[ServerAddress, ...]
     service: str  # the name under which Sentinel knows the primary
     prefix: str
     tls: bool
@@ -68,8 +68,8 @@ class Settings:
         return f"{self.scheme}://{','.join(map(str, self.seeds))}{'/' + self.service if self.service else ''}"
 
 
-def parse(url: str) -> Settings:
-    """The settings that the URL tells; InvalidInput, naming the part that cannot be, if it is wrong."""
+def parse(url: str) -> RedisSettings:
+    """The settings in the URL; InvalidInput, which names the invalid part, if it has one."""
     parts = split_url(url)
     given = _options(parts)
     _check_tls(given)
@@ -79,7 +79,7 @@ def parse(url: str) -> Settings:
     service = ""
     path = unquote(parts.path)
     if parts.scheme == "unix":
-        seeds: tuple[Address, ...] = (Address(path, 0),)
+        seeds: tuple[ServerAddress, ...] = (ServerAddress(path, 0),)
     else:
         seeds = tuple(_address(host, _PORTS[parts.scheme]) for host in hosts.split(","))
         if parts.scheme == "redis+sentinel":
@@ -90,11 +90,11 @@ def parse(url: str) -> Settings:
             login["db"] = _number(path.strip("/"), "the database (the path of the URL)")
     if parts.scheme == "redis+cluster" and login.get("db"):
         raise InvalidInput("a cluster has no databases; use ?namespace= instead of db")
-    return Settings(
+    return RedisSettings(
         scheme=parts.scheme,
         seeds=seeds,
         service=service,
-        prefix=_prefix(parts, given),
+        prefix=f"{read_namespace(parse_qsl(parts.query, keep_blank_values=True))}:",
         tls=parts.scheme == "rediss" or _is_true(given.get("ssl", "")),
         eviction_warns=_eviction(given.get("eviction", "")),
         login=login,
@@ -114,7 +114,7 @@ def _options(parts: SplitResult) -> dict[str, Any]:
         try:
             options[name] = _PARSERS.get(name, str)(text)
         except ValueError:
-            raise InvalidInput(f"the option {name} of the {parts.scheme}:// URL has a value that cannot be") from None
+            raise InvalidInput(f"the option {name} of the {parts.scheme}:// URL has an invalid value") from None
     return options
 
 
@@ -137,11 +137,11 @@ def _user(parts: SplitResult) -> tuple[dict[str, str], str]:
     return {part: text for part, text in login.items() if text}, hosts
 
 
-def _address(text: str, default_port: int) -> Address:
+def _address(text: str, default_port: int) -> ServerAddress:
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(default_port)
-    return Address(unquote(host).strip("[]") or "localhost", _number(port, "the port"))
+    return ServerAddress(unquote(host).strip("[]") or "localhost", _number(port, "the port"))
 
 
 def _number(text: str, what: str) -> int:
@@ -152,15 +152,6 @@ def _number(text: str, what: str) -> int:
 
 def _is_true(text: str) -> bool:
     return text.lower() in ("1", "true", "yes")
-
-
-def _prefix(parts: SplitResult, given: dict[str, Any]) -> str:
-    """What all our keys begin with."""
-    namespace = read_namespace(parse_qsl(parts.query, keep_blank_values=True), "prefix")
-    prefix = f"{namespace}:" if namespace else given.get("prefix", "solely:")
-    if not prefix or "{" in prefix or "}" in prefix:
-        raise InvalidInput(f"prefix must not be empty nor contain braces (they steer a cluster): {prefix!r:.40}")
-    return prefix
 
 
 def _eviction(text: str) -> bool:

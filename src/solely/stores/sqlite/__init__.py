@@ -12,9 +12,8 @@ from __future__ import annotations
 import os
 from urllib.parse import unquote, urlsplit
 
-from solely.errors import InvalidInput, StoreMisconfigured
-from solely.stores import Clock
-
+from ...errors import InvalidInput, StoreMisconfigured
+from .. import Clock
 from .aio import AsyncSqliteStore
 from .blocking import SqliteStore
 from .clock import readings
@@ -26,7 +25,7 @@ _OPTIONS = {"": False, "shared=false": False, "shared=true": True}  # the query 
 
 
 def path_of(url: str) -> str:
-    """The absolute path that the URL names; InvalidInput if it names none, StoreMisconfigured if it cannot be."""
+    """The absolute path in the URL; InvalidInput if there is none, StoreMisconfigured if there can be no such file."""
     parts = urlsplit(url)
     path = unquote(parts.path[1:])
     if "namespace=" in parts.query:
@@ -40,7 +39,7 @@ def path_of(url: str) -> str:
     if os.path.isdir(path):
         raise StoreMisconfigured(f"the SQLite store {path} is a folder; give the path of a file")
     if not os.path.isdir(os.path.dirname(path)):
-        raise StoreMisconfigured(f"the SQLite store {path} cannot be made: its folder does not exist; create it")
+        raise StoreMisconfigured(f"the SQLite store {path} cannot be created: its folder does not exist; create it")
     return path
 
 

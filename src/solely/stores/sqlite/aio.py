@@ -1,4 +1,4 @@
-"""The asyncio face: a thread of its own for ops, and one for lists, which so never hold up a renewal."""
+"""Asyncio: a thread of its own for ops, and one for lists, which so never hold up a renewal."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import os
 import sqlite3
 from collections.abc import Sequence
 
-from solely.errors import InvalidInput, StoreUnavailable
-from solely.kinds import check_ops
-from solely.model import Entry, Finding
-from solely.ops import MAX_LIMIT, Op, Reply
-from solely.stores import Tell
-
+from ...errors import InvalidInput, StoreUnavailable
+from ...kinds import check_ops
+from ...model import Entry, Finding
+from ...ops import MAX_BATCH, MAX_LIMIT, Op, Reply
+from .. import OnHint
 from .clock import Readings
-from .hub import hub_of
 from .session import Session
-from .within import Visit
+from .shared_file import shared_file_of
+from .within import SqliteTransaction
 from .worker import Future, Worker
 
 
@@ -25,21 +24,23 @@ class AsyncSqliteStore:
 
     polls = True
     max_limit = MAX_LIMIT
+    portion = MAX_BATCH
 
     def __init__(self, path: str, readings: Readings, timeout: float, *, shared: bool = False) -> None:
         self.client = os.urandom(16).hex()
         self._path, self._shared, self._readings, self._timeout = path, shared, readings, timeout
-        self._hub = hub_of(path)
+        self._shared_file = shared_file_of(path)
         self._closed = False
-        self._start_anew()
+        self._reset()
 
-    def _start_anew(self) -> None:
-        # Each started, with its session, by the first thing to do, and not in forked(): there the hub may be locked.
+    def _reset(self) -> None:
+        # Each is started, with its session, by the first call that needs it, and not in forked(): the locks of the
+        # shared file may be held there.
         self._ops: Worker | None = None
         self._lists: Worker | None = None
 
-    def listen(self, tell: Tell) -> None:
-        self._hub.listeners[self.client] = tell
+    def listen(self, on_hint: OnHint) -> None:
+        self._shared_file.listeners[self.client] = on_hint
 
     def perform(self, ops: Sequence[Op]) -> Future:
         worker = self._for_ops()
@@ -53,7 +54,7 @@ class AsyncSqliteStore:
 
     async def perform_within(self, connection: sqlite3.Connection, ops: Sequence[Op]) -> list[Reply]:
         """Performs the ops in the connection's transaction; in this thread, like every statement of that connection."""
-        return Visit(connection, self._path, self._shared, self._readings).perform(ops)
+        return SqliteTransaction(connection, self._path, self._shared, self._readings).perform(ops)
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         if self._lists is None:
@@ -76,21 +77,21 @@ class AsyncSqliteStore:
     def _start(self, name: str) -> Worker:
         if self._closed:
             raise StoreUnavailable(f"the SQLite store {self._path} was closed")
-        session = Session(self._path, self._shared, self._hub, self._readings, self._timeout)
+        session = Session(self._path, self._shared, self._shared_file, self._readings, self._timeout)
         return Worker(session, self._timeout, name)
 
     def forked(self) -> None:
         """The threads stayed with the parent; the child starts its own, under a name of its own."""
-        tell = self._hub.listeners.pop(self.client, None)
+        on_hint = self._shared_file.listeners.pop(self.client, None)
         self.client = os.urandom(16).hex()
-        if tell is not None:
-            self.listen(tell)
-        self._start_anew()
+        if on_hint is not None:
+            self.listen(on_hint)
+        self._reset()
 
     async def close(self) -> None:
         """What was handed in is performed first; waits for that at most the timeout and a little."""
         self._closed = True
-        self._hub.listeners.pop(self.client, None)
+        self._shared_file.listeners.pop(self.client, None)
         workers = [worker for worker in (self._ops, self._lists) if worker is not None]
         self._ops = self._lists = None
         await asyncio.gather(*(worker.close() for worker in workers))

@@ -1,4 +1,4 @@
-"""The blocking face: works in the caller's thread, on a connection that no other thread uses meanwhile."""
+"""Blocking: works in the caller's thread, on a connection that no other thread uses meanwhile."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from collections import deque
 from collections.abc import Sequence
 from time import monotonic
 
-from solely.errors import StoreError, StoreUnavailable
-from solely.kinds import check_ops
-from solely.model import Entry, Finding
-from solely.ops import MAX_LIMIT, Op, Reply
-from solely.stores import Tell
-
+from ...errors import StoreError, StoreUnavailable
+from ...kinds import check_ops
+from ...model import Entry, Finding
+from ...ops import MAX_LIMIT, Op, Reply
+from .. import OnHint
 from .clock import Readings
-from .hub import hub_of
 from .session import CLOSE_PATIENCE, Session
-from .within import Visit
+from .shared_file import shared_file_of
+from .within import SqliteTransaction
 
 log = logging.getLogger("solely")
 
@@ -32,13 +31,13 @@ class SqliteStore:
     def __init__(self, path: str, readings: Readings, timeout: float, *, shared: bool = False) -> None:
         self.client = os.urandom(16).hex()
         self._path, self._shared, self._readings, self._timeout = path, shared, readings, timeout
-        self._hub = hub_of(path)
+        self._shared_file = shared_file_of(path)
         self._idle: deque[Session] = deque()
         self._sessions: list[Session] = []
         self._closed = False
 
-    def listen(self, tell: Tell) -> None:
-        self._hub.listeners[self.client] = tell
+    def listen(self, on_hint: OnHint) -> None:
+        self._shared_file.listeners[self.client] = on_hint
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         check_ops(ops)
@@ -53,7 +52,7 @@ class SqliteStore:
 
     def perform_within(self, connection: sqlite3.Connection, ops: Sequence[Op]) -> list[Reply]:
         """Performs the ops in the connection's transaction, with which they commit or roll back."""
-        return Visit(connection, self._path, self._shared, self._readings).perform(ops)
+        return SqliteTransaction(connection, self._path, self._shared, self._readings).perform(ops)
 
     def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         session = self._session()
@@ -75,23 +74,23 @@ class SqliteStore:
         try:
             return self._idle.pop()
         except IndexError:
-            session = Session(self._path, self._shared, self._hub, self._readings, self._timeout)
+            session = Session(self._path, self._shared, self._shared_file, self._readings, self._timeout)
             self._sessions.append(session)
             return session
 
     def forked(self) -> None:
         """The connections were closed before the fork: the child opens its own, under a name of its own."""
-        tell = self._hub.listeners.pop(self.client, None)
+        on_hint = self._shared_file.listeners.pop(self.client, None)
         self.client = os.urandom(16).hex()
-        if tell is not None:
-            self.listen(tell)
+        if on_hint is not None:
+            self.listen(on_hint)
         self._idle, self._sessions = deque(), []
 
     def close(self) -> None:
         """Waits for the transactions under way, at most the timeout and a little; one that lasts longer, as one does
         that was interrupted by the signal handler that closes, keeps its connection, which is logged."""
         self._closed = True
-        self._hub.listeners.pop(self.client, None)
+        self._shared_file.listeners.pop(self.client, None)
         ends = monotonic() + self._timeout + CLOSE_PATIENCE
         for session in self._sessions:
             if session.lock.acquire(timeout=max(0.0, ends - monotonic())):

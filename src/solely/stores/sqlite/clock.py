@@ -1,7 +1,7 @@
 """What time it is, in µs, on a clock that nobody can set.
 
 On Linux that is CLOCK_BOOTTIME: it counts suspend, never goes back, and is the same for all processes of the host once
-the offset of a container's time namespace is taken off. It starts anew at a reboot, which the boot id tells: leases end
+the offset of a container's time namespace is taken off. It starts anew at a reboot, which the boot id shows: leases end
 then. What outlives a reboot (marks, results, hits) runs on the boot clock plus the `base` that the file keeps for this
 boot: the wall clock as it was when the boot first used the file. So whoever sets the wall clock neither prolongs nor
 shortens anything. Where there is no boot clock, all runs on wall time, and the file keeps the latest moment seen.
@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from solely.stores import Clock
-from solely.stores.transitions import US
+from .. import Clock
+from ..transitions import US
 
 Microseconds = Callable[[], int]
 
@@ -39,7 +39,7 @@ def namespace_offset(proc: Path = Path("/proc/self")) -> int:
     """µs by which this process's time namespace shifts its boot clock against the host's; 0 where there is none."""
     try:
         if os.readlink(proc / "ns/time") != os.readlink(proc / "ns/time_for_children"):
-            return 0  # the file tells of the children's namespace, and ours is another: the one we were born in
+            return 0  # the file is about the children's namespace, and ours is another: the one we were born in
         for line in (proc / "timens_offsets").read_text().splitlines():
             name, seconds, nanoseconds = line.split()
             if name in ("boottime", "7"):

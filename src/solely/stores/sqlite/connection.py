@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from solely.errors import StoreMisconfigured
-
+from ...errors import StoreMisconfigured
 from .clock import Readings
 from .faults import is_busy
 from .schema import base_of_boot, create, is_there, known_base
 
-# Seconds that SQLite waits for a lock: it asks after 0, 1, 3, 8 and 18 ms, then ever less often, and who asks seldom
+# Seconds that SQLite waits for a lock: it tries after 0, 1, 3, 8 and 18 ms, then ever less often, and who tries seldom
 # starves; so we begin anew after each slice, until the timeout is over.
 BUSY_SLICE = 0.020
 # Bytes of a page, where the file is ours to make: a commit writes and checks whole pages, and an entry is short.
@@ -33,7 +32,7 @@ def connect(path: str, shared: bool, readings: Readings, timeout: float) -> tupl
     if os.path.isdir(path):
         raise StoreMisconfigured(f"the SQLite store {path} is a folder; give the path of a file")
     if not os.path.isdir(os.path.dirname(path)):
-        raise StoreMisconfigured(f"the SQLite store {path} cannot be made: its folder does not exist; create it")
+        raise StoreMisconfigured(f"the SQLite store {path} cannot be created: its folder does not exist; create it")
     connection = sqlite3.connect(
         path, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=64
     )  # isolation_level: we begin and commit; check_same_thread: a session is used by one thread at a time, not by one
@@ -49,7 +48,7 @@ def connect(path: str, shared: bool, readings: Readings, timeout: float) -> tupl
 
 
 def file_at(path: str) -> tuple[int, int] | None:
-    """Which file is at the path now; None if none is, or it cannot be told. One that is open is never mistaken for it.
+    """Which file is at the path now; None if there is none, or that is unknown. An open file is never mistaken.
 
     The file is not opened for this: to close it again would drop the locks that SQLite has on it.
     """

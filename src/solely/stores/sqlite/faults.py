@@ -4,15 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from solely.errors import (
-    StoreDenied,
-    StoreError,
-    StoreFailed,
-    StoreFull,
-    StoreMisconfigured,
-    StoreUnavailable,
-    Unanswered,
-)
+from ...errors import StoreDenied, StoreError, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
 
 _PRIMARY = 0xFF  # an extended result code carries its primary code in the low byte
 
@@ -46,11 +38,11 @@ def is_busy(error: BaseException) -> bool:
 def doubt(path: str, error: sqlite3.Error) -> None:
     """Raises Unanswered if this error leaves a commit unknown: after a disk error the next recovery may find it."""
     if primary_code(error) == sqlite3.SQLITE_IOERR:
-        text = f"the SQLite store {path} may or may not have kept what was asked: disk error ({error})"
+        text = f"the SQLite store {path} may or may not have stored the change: disk error ({error})"
         raise Unanswered(text) from error
 
 
 def explain(path: str, error: BaseException) -> StoreError:
-    """The StoreError that stands for this error."""
+    """The StoreError for this error."""
     kind, text = _CAUSES.get(primary_code(error), (StoreFailed, "failed"))
     return kind(f"the SQLite store {path} {text} ({error})")

@@ -32,7 +32,7 @@ class Fences(Protocol):
         """The next fence; None if some must be reserved first."""
 
     def several(self, count: int) -> range | None:
-        """The next ones, as many as that; None if some must be reserved first, or each must be asked for."""
+        """The next ones, as many as that; None if some must be reserved first, or each must be requested."""
 
     def reserve(self, execute: Execute) -> int:
         """The next fence, with room for more, inside a transaction."""
@@ -110,7 +110,7 @@ def fences_for(readings: Readings, base: int) -> Fences:
     return CountedFences(readings.wall) if readings.tick is None else ClockFences(readings.tick, base)
 
 
-def asked(fences: Fences, swallowed: list[BaseException]) -> Callable[[], int | None]:
+def fence_function(fences: Fences, swallowed: list[BaseException]) -> Callable[[], int | None]:
     """`fences.next` for use in SQL: what a signal handler raises meanwhile is kept, and the answer is None.
 
     sqlite3 would swallow it, and a signal that comes while a statement waits for other processes is handled here, where

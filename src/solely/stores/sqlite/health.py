@@ -9,9 +9,8 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
-from solely.model import Finding
-from solely.stores.transitions import US
-
+from ...model import Finding
+from ..transitions import US
 from .clock import Readings
 from .fences import RESERVE
 from .statements import SQL
@@ -24,10 +23,10 @@ AHEAD = RESERVE + 60 * US  # µs: what is reserved, and a minute, which no hones
 # WAL needs memory that all processes share, which a file system that spans hosts cannot give.
 _REMOTE = {"nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.glusterfs"}
 
-Version = tuple[int, ...]
+SqliteVersion = tuple[int, ...]
 
 
-def has_wal_reset_bug(version: Version) -> bool:
+def has_wal_reset_bug(version: SqliteVersion) -> bool:
     """True for SQLite 3.7.0 to 3.51.2, but for the corrected 3.44.6 and 3.50.7 and what followed on their branches.
 
     In these a checkpoint that meets another process's write at the wrong instant can lose committed pages
@@ -38,10 +37,10 @@ def has_wal_reset_bug(version: Version) -> bool:
     return not ((3, 44, 6) <= version < (3, 45) or (3, 50, 7) <= version < (3, 51))
 
 
-_logged: set[Version] = set()
+_logged: set[SqliteVersion] = set()
 
 
-def log_wal_reset_bug(version: Version = sqlite3.sqlite_version_info) -> None:
+def log_wal_reset_bug(version: SqliteVersion = sqlite3.sqlite_version_info) -> None:
     """One warning per process and version that has the bug."""
     if has_wal_reset_bug(version) and version not in _logged:
         _logged.add(version)
@@ -103,7 +102,7 @@ def _file_system(path: str) -> Finding:
 
 
 def file_system(path: str, mounts: str = "/proc/self/mounts") -> str:
-    """The kind of file system that holds this path; "" where that cannot be told."""
+    """The kind of file system that holds this path; "" where that is unknown."""
     try:
         with open(mounts, encoding="utf-8", errors="surrogateescape") as lines:
             fields = [line.split() for line in lines]

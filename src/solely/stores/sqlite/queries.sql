@@ -3,12 +3,12 @@
 
 -- name: take_absent
 -- An Acquire of a key that has no row. Changes nothing if there is one: then the long way decides.
--- ?1 key, ?2 owner, ?3 until, ?4 delay, ?5 fingerprint, ?6 info, ?7 fence, or NULL to ask for it → rowcount 1 if granted
+-- ?1 key, ?2 owner, ?3 until, ?4 delay, ?5 fingerprint, ?6 info, ?7 fence, or NULL to request it → rowcount 1 if granted
 INSERT OR IGNORE INTO solely_entries (key, state, owner, fence, until, delay, attempts, fingerprint, info)
 VALUES (?1, 1, ?2, coalesce(?7, next_fence()), ?3, ?4, 1, ?5, ?6)
 
 -- name: mark_absent
--- A Mark of a key that has no row. ?1 key, ?2 owner, ?3 until, ?4 fence, or NULL to ask for it → rowcount 1 if first
+-- A Mark of a key that has no row. ?1 key, ?2 owner, ?3 until, ?4 fence, or NULL to request it → rowcount 1 if first
 INSERT OR IGNORE INTO solely_entries (key, state, owner, fence, until)
 VALUES (?1, 2, ?2, coalesce(?4, next_fence()), ?3)
 

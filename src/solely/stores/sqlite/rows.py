@@ -1,6 +1,6 @@
-"""Row ⇄ Record, and the rows as an op's step sees them.
+"""Rows and records: how one becomes the other, the rows as an op's step sees them, and pages of them.
 
-A row holds every field of a Record; who waits, is offered the key or is gone stands in `lines` as JSON.
+A row holds every field of a StoredRecord; who waits, is offered the key or is gone stands in `lines` as JSON.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import unquote
 
-from solely.model import State
-from solely.ops import Op
-from solely.stores import transitions as t
-
+from ...model import Entry, State
+from ...ops import Op
+from .. import transitions as t
 from .clock import Readings
 from .fences import Fences
 from .statements import SQL
 
-Row = tuple[Any, ...]  # the columns of queries.sql's `read`, in that order
-Steps = Callable[[Sequence[Op]], list[Any]]  # ops → replies, inside a transaction
+EntryRow = tuple[Any, ...]  # the columns of queries.sql's `read`, in that order
+StepFunction = Callable[[Sequence[Op]], list[Any]]  # ops → replies, inside a transaction
 
+PAGE_ROWS = 256  # read at a time: most are shown, so a page of the usual size is one query
 _STATES = (State.FREE, State.HELD, State.DONE)
 _NUMBERS = {state: number for number, state in enumerate(_STATES)}
 _READ, _WRITE, _DELETE = SQL["read"], SQL["write"], SQL["delete"]
 
 
-def decode(row: Row) -> t.Record:
+def decode(row: EntryRow) -> t.StoredRecord:
     """The record that this row holds."""
-    record = t.Record()
+    record = t.StoredRecord()
     (
         number, record.owner, record.fence, record.until, record.delay, record.opens, record.attempts, record.kept,
         record.refused, record.fingerprint, record.info, lines, record.value,
@@ -36,13 +36,13 @@ def decode(row: Row) -> t.Record:
     record.state = _STATES[number]
     if lines is not None:
         waiters, offered, gone = json.loads(lines)
-        record.waiters = [t.Waiter(*waiter) for waiter in waiters]
-        record.offered = t.Waiter(*offered) if offered else None
+        record.waiters = [t.QueuedClient(*waiter) for waiter in waiters]
+        record.offered = t.QueuedClient(*offered) if offered else None
         record.gone = [t.Displaced(*displaced) for displaced in gone]
     return record
 
 
-def encode(record: t.Record) -> Row:
+def encode(record: t.StoredRecord) -> EntryRow:
     """The row that holds this record."""
     lines = None
     if record.waiters or record.gone or record.offered:
@@ -53,7 +53,7 @@ def encode(record: t.Record) -> Row:
     )  # fmt: skip
 
 
-def place(key: str, record: t.Record) -> tuple[str | None, int | None]:
+def place(key: str, record: t.StoredRecord) -> tuple[str | None, int | None]:
     """Queue and availability of a queue item; (None, None) of anything else."""
     if not record.is_item:
         return None, None
@@ -64,7 +64,7 @@ class MustWrite(Exception):
     """A look found that the op changes something."""
 
 
-class Rows:
+class RowView:
     """The rows at one moment, as the steps of an op see them."""
 
     fences: Fences
@@ -78,17 +78,17 @@ class Rows:
         self.now = t.Now(0, 0)
         self.base = 0  # added to the boot clock, it gives the time on which marks, results and hits are kept
         self.latest = 0
-        self.fixed = False  # `now` stands still: inside a transaction or a look
+        self.fixed = False  # `now` does not move: inside a transaction or a look
         self.looking = False  # nothing may change
         self.durable = False  # whether a commit waits for the disk
         self.hints: list[tuple[str, str]] = []
 
-    def load(self, key: str) -> tuple[Row | None, t.Record]:
+    def load(self, key: str) -> tuple[EntryRow | None, t.StoredRecord]:
         """The row, and the record that it holds; a new record where there is no row, or none that still matters."""
         row = self.execute(_READ, (key,)).fetchone()
         return row, t.current(None if row is None else decode(row), self.now)
 
-    def save(self, key: str, row: Row | None, record: t.Record) -> None:
+    def save(self, key: str, row: EntryRow | None, record: t.StoredRecord) -> None:
         """Writes the record if it differs from the row; forgets it if that changes no answer."""
         if record.useless(self.now):
             if row is not None and not self.looking:
@@ -100,7 +100,7 @@ class Rows:
                 raise MustWrite
             self.execute(_WRITE, (key, *place(key, record), *new))
 
-    def decide(self, ops: Sequence[Op], steps: Steps) -> list[Any]:
+    def decide(self, ops: Sequence[Op], steps: StepFunction) -> list[Any]:
         """The replies of one transaction, at one moment; with them it may commit."""
         self.now = self.clocks()
         self.fences.begin(self.execute)
@@ -118,7 +118,7 @@ class Rows:
         return self.fences.reserve(self.execute) if fence is None else fence
 
     def fence_in_hand(self) -> int | None:
-        """A fence for a statement inside a transaction; None where the statement had better ask for it."""
+        """A fence for a statement inside a transaction; None where the statement requests it itself."""
         if not self.fixed or self.readings.tick is None:  # no write lock yet; or a counter, which is not moved in vain
             return None
         return self.fences.next()
@@ -142,3 +142,20 @@ class Rows:
             self.latest = self.execute(SQL["meta"]).fetchone()[3]
             lease = max(lease, self.latest)
         return t.Now(lease, lease if self.readings.tick is None else self.base + lease)
+
+
+def page(execute: Callable[..., Any], now: t.Now, prefix: str, after: str, limit: int) -> list[Entry]:
+    """Entries that are not free, whose key begins with prefix and is greater than `after`; at most `limit`."""
+    found: list[Entry] = []
+    while len(found) < limit:
+        rows = execute(SQL["page"], (prefix, after, PAGE_ROWS)).fetchall()
+        for key, *row in rows:
+            if not key.startswith(prefix) or len(found) == limit:
+                return found
+            entry = t.view(key, decode(tuple(row)), now, value=True)
+            if entry.state is not State.FREE or entry.fence:
+                found.append(entry)
+        if not rows:
+            break
+        after = rows[-1][0]
+    return found

@@ -1,20 +1,15 @@
-"""Whose file it is, and our tables in it: made once, and told of each new boot. Every function works on a connection
+"""Whose file it is, and our tables in it: made once, and updated at each new boot. Every function works on a connection
 that is given, be it our own or, inside a transaction, the caller's; none begins or ends a transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from solely.errors import StoreMisconfigured
-
+from ...errors import StoreMisconfigured
 from .clock import Readings
+from .fences import Execute
 from .statements import SCHEMA, SQL
 
 APPLICATION = 0x534F4C59  # "SOLY" in the header of a file that is ours alone: no other program's is taken for a store
 VERSION = 3
-
-Execute = Callable[..., Any]
 
 
 def is_there(execute: Execute, path: str, shared: bool) -> bool:
@@ -54,7 +49,7 @@ def create(execute: Execute, readings: Readings, shared: bool) -> None:
 
 
 def known_base(execute: Execute, readings: Readings) -> int | None:
-    """The base of this boot's fences; None if the file has not been told of this boot."""
+    """The base of this boot's fences; None if the file does not know this boot."""
     boot_id, base, _, _ = execute(SQL["meta"]).fetchone()
     return int(base) if boot_id == readings.boot_id else None
 

@@ -14,7 +14,7 @@ CREATE TABLE solely_meta (
     latest  INTEGER NOT NULL              -- the latest lease time seen, kept where the lease clock could go back
 );
 
--- WITHOUT ROWID: a key is found, taken and let go in one b-tree, so a lease costs one page.
+-- WITHOUT ROWID: a key is found, acquired and released in one b-tree, so a lease costs one page.
 CREATE TABLE solely_entries (
     key         TEXT    NOT NULL PRIMARY KEY,
     state       INTEGER NOT NULL,         -- 0 free, 1 held, 2 done

@@ -1,74 +1,52 @@
-"""One connection and how it performs ops: a lone op in one statement where it can, else one transaction per batch."""
+"""How a call performs ops on one connection: tries again while others write, lets a fork pass, sweeps now and then."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from solely.errors import StoreError, StoreUnavailable
-from solely.model import Entry, Finding
-from solely.ops import MAX_BATCH, Ack, Acquire, Advance, Finish, Mark, Op, Read, Release, Renew, Reply, Return
-from solely.stores import transitions as t
-from solely.stores.exchange import exchange
-
+from ...errors import StoreError, StoreUnavailable
+from ...model import Entry, Finding
+from ...ops import MAX_BATCH, Ack, Finish, Op, Release, Renew, Reply, Return
 from .clock import Readings
-from .connection import BUSY_SLICE, connect, file_at, fit_log
-from .faults import doubt, explain, is_busy
-from .fences import asked, fences_for
+from .connection import fit_log
+from .faults import explain, is_busy
 from .health import findings, log_replaced
-from .hub import Hub
-from .pages import page
-from .rows import MustWrite, Rows, Steps
-from .steps import ALONE, DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive, NotFree, exchange_clean
+from .rows import page
+from .shared_file import SharedFile
+from .steps import MISS
 from .sweep import EVERY, Sweep
+from .transactions import FileTransactions
 
 # Ops that rest on what was granted before. A file that was taken away must not answer them, so each looks at the path.
 _REST_ON_A_GRANT = frozenset({Ack, Finish, Release, Renew, Return})
-_LOOK_FIRST = frozenset({Mark, Read, Advance})  # often answered without a change: then no writer is waited for
 CLOSE_PATIENCE = 2.0  # seconds beyond the timeout that close() waits for others: a transaction and its checkpoint
-FEWEST = 4  # ops that are worth asking whether they are an exchange
 LOOK_EVERY = 1.0  # seconds that a file which was replaced may go unnoticed; a look takes a tenth of an op's time
 
 Found = TypeVar("Found")
 
 
-class Session(Rows):
+class Session(FileTransactions):
     """Used by one thread at a time. Every failure is a StoreError; what failed was not performed, unless Unanswered."""
 
-    def __init__(self, path: str, shared: bool, hub: Hub, readings: Readings, timeout: float) -> None:
-        super().__init__(readings, t.us(5 * BUSY_SLICE))
-        self.path, self.shared, self.hub, self.timeout = path, shared, hub, timeout
+    def __init__(self, path: str, shared: bool, shared_file: SharedFile, readings: Readings, timeout: float) -> None:
+        super().__init__(path, shared, shared_file, readings, timeout)
         self.lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None  # the file that is open
-        self._look_again = 0.0  # when to look whether that is still the one at the path, and no transaction is open
-        self._shortcuts = ALONE if readings.tick is not None else {}  # a counted fence takes a second statement
-        self._swallowed: list[BaseException] = []  # by sqlite3, in next_fence()
+        self._look_again = 0.0  # when to look whether the open file is still at the path, and no transaction is open
         self._sweep = Sweep()
         self._until_sweep = EVERY
-        with hub.opening:
-            hub.sessions.add(self)
+        with shared_file.opening:
+            shared_file.sessions.add(self)
+
+    def disconnect(self) -> None:
+        """Closes the connection; the next op opens a new one."""
+        self._look_again = 0.0
+        super().disconnect()
 
     # -- the connection
-
-    def _connect(self) -> None:
-        if self.hub.broken:
-            raise StoreUnavailable(f"the SQLite store {self.path} was in use during the fork of this process")
-        with self.hub.opening:
-            there = file_at(self.path)  # before: what takes its place from now on is another one
-            connection, self.base = connect(self.path, self.shared, self.readings, self.timeout)
-        self._file = there or file_at(self.path)
-        self.fences = fences_for(self.readings, self.base)
-        connection.create_function("next_fence", 0, asked(self.fences, self._swallowed))
-        self.durable = False
-        connection.execute("PRAGMA synchronous = NORMAL")
-        self.execute, self.execute_many = connection.execute, connection.executemany
-        self.change = connection.cursor().execute
-        self._connection = connection  # last: what a signal handler's exception left half made is not used
 
     def _make_ready(self) -> None:
         """A connection to the file that is at the path now, and in no transaction."""
@@ -80,30 +58,12 @@ class Session(Rows):
             self._connect()
         self._look_again = monotonic() + LOOK_EVERY
 
-    def _is_replaced(self) -> bool:
-        return file_at(self.path) != self._file
-
-    def disconnect(self) -> None:
-        """Closes the connection; the next op opens a new one."""
-        connection, self._connection = self._connection, None
-        self._look_again = 0.0
-        self.execute = self.execute_many = self.change = None
-        if connection is not None:
-            connection.close()
-
-    def _wait_for_disk(self, durable: bool) -> None:
-        """FULL: a commit is on the disk before it can be seen. NORMAL: it may be lost with the power, never torn."""
-        if durable is not self.durable:
-            self.durable = False  # while it is not known: a signal handler may raise behind the statement
-            self.execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
-            self.durable = durable
-
     # -- performing
 
     def perform(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
-        """One reply per op. Hints go out when what they tell of is committed."""
-        if self.hub.forking:
-            self.hub.wait_for_fork()
+        """One reply per op. Hints are delivered when what they report is committed."""
+        if self.shared_file.forking:
+            self.shared_file.wait_for_fork()
         with self.lock:
             try:
                 looks = monotonic() >= self._look_again or not _REST_ON_A_GRANT.isdisjoint(map(type, ops))
@@ -125,37 +85,8 @@ class Session(Rows):
                 self._roll_back()
                 raise
         for client, key in hints:
-            self.hub.tell(client, key)
+            self.shared_file.notify(client, key)
         return replies
-
-    def _alone(self, op: Any) -> Any:
-        """The reply to one of the commonest ops, in one statement that is its own transaction, under the same lock as
-        BEGIN IMMEDIATE; MISS if the long way must decide."""
-        shortcut = self._shortcuts.get(type(op))
-        hub = self.hub
-        if shortcut is None or op.key in hub.contended:
-            return MISS
-        writing = hub.writing
-        try:  # as Hub.enter(), without its call
-            if not writing.acquire(False):
-                self._enter()
-        except BaseException:
-            hub.stay_out()
-            raise
-        try:
-            if self.durable:
-                self._wait_for_disk(False)
-            return shortcut(self, op)
-        except sqlite3.Error as error:
-            doubt(self.path, error)  # else nothing was performed: the long way tries again, or says why not
-            return MISS
-        finally:
-            writing.release()
-
-    def _pass_on(self) -> None:
-        """Raises what a signal handler raised while a statement asked for its fence; it got none, and did nothing."""
-        if self._swallowed:
-            raise self._swallowed.pop()
 
     def _in_portions(self, ops: Sequence[Op]) -> list[Reply | StoreError]:
         starts = range(0, len(ops), MAX_BATCH)
@@ -193,10 +124,10 @@ class Session(Rows):
 
     def _let_fork_pass(self) -> None:
         """Between two tries, when no transaction is open: a fork need not wait for the processes that keep us busy."""
-        if self.hub.forking:
+        if self.shared_file.forking:
             self.lock.release()
             try:
-                self.hub.wait_for_fork()
+                self.shared_file.wait_for_fork()
             finally:
                 self.lock.acquire()
 
@@ -208,109 +139,11 @@ class Session(Rows):
             return [error for _ in ops]
 
     def _explained(self, error: Exception) -> StoreError:
-        """The StoreError in the op's place; raised if it is that the store cannot be had at all."""
+        """The StoreError in the op's place; raised if the store is unavailable."""
         explained = error if isinstance(error, StoreError) else explain(self.path, error)
         if isinstance(explained, StoreUnavailable):
             raise explained from error
         return explained
-
-    def _lone(self, op: Any) -> Any:
-        kind = type(op)
-        if kind is Acquire or kind in _LOOK_FIRST:
-            try:
-                return self._look([op])[0]
-            except MustWrite:
-                pass
-        return self._transact([op])[0]
-
-    def _batch(self, ops: Sequence[Op]) -> list[Any]:
-        contended = self.hub.contended
-        if all(isinstance(op, Read) or (isinstance(op, Acquire) and op.key in contended) for op in ops):
-            try:
-                return self._look(ops)
-            except MustWrite:
-                pass
-        return self._transact(ops)
-
-    def _look(self, ops: Sequence[Op]) -> list[Any]:
-        """Answers from one snapshot, without the write lock; MustWrite if any op would change something."""
-        self.fixed = self.looking = True
-        try:
-            if len(ops) > 1:
-                self.execute("BEGIN")
-            self.now = self.clocks()
-            return [self._step(op) for op in ops]
-        finally:
-            self.fixed = self.looking = False
-            if len(ops) > 1:
-                self._roll_back()  # nothing was changed
-
-    def _transact(self, ops: Sequence[Op]) -> list[Any]:
-        plain = exchange(ops) if len(ops) >= FEWEST else None
-        self._enter()
-        try:
-            if plain is not None and self.hub.contended.isdisjoint(plain[1]):
-                with suppress(NotFree):
-                    return self._transaction(ops, False, lambda ops: exchange_clean(self, ops, *plain))
-            return self._transaction(ops, not DURABLE.isdisjoint(map(type, ops)), self._steps)
-        except MustSurvive:
-            return self._transaction(ops, True, self._steps)
-        finally:
-            self.hub.writing.release()
-
-    def _enter(self) -> None:
-        if not self.hub.enter(self.timeout):
-            raise StoreUnavailable(f"other threads write to the SQLite store {self.path} for longer than the timeout")
-
-    def _transaction(self, ops: Sequence[Op], durable: bool, steps: Steps) -> list[Any]:
-        self._wait_for_disk(durable)
-        self.fixed = True
-        try:
-            self.execute("BEGIN IMMEDIATE")  # in here: a signal that comes while it waits is raised once it has begun
-            replies = self.decide(ops, steps)
-            self._commit()
-            return replies
-        except BaseException:
-            self.hints.clear()
-            self._roll_back()
-            raise
-        finally:
-            self.fixed = False
-
-    def _roll_back(self) -> None:
-        """Leaves no transaction open."""
-        if self._connection is not None and self._connection.in_transaction:
-            self.execute("ROLLBACK")
-
-    def _commit(self) -> None:
-        try:
-            self.execute("COMMIT")
-        except sqlite3.Error as error:
-            doubt(self.path, error)
-            raise
-
-    def _steps(self, ops: Sequence[Op]) -> list[Any]:
-        return [self._step(op) for op in ops]
-
-    def _step(self, op: Op) -> Any:
-        kind = type(op)
-        shortcut = SHORTCUTS.get(kind)
-        if shortcut is not None and not self.looking:
-            reply = shortcut(self, op)
-            if reply is not MISS:
-                return reply
-            self._pass_on()
-        answer: Any = STEPS[kind](self, op)
-        if isinstance(op, Acquire):
-            self._note(op, answer)
-        return answer
-
-    def _note(self, op: Acquire, entry: Entry) -> None:
-        """Remembers whether the next Acquire of this key had better look before it writes."""
-        if entry.owner != op.owner:
-            self.hub.refused(op.key)
-        elif not entry.waiters:
-            self.hub.contended.discard(op.key)
 
     # -- beside ops
 
@@ -320,14 +153,14 @@ class Session(Rows):
 
     def check(self) -> list[Finding]:
         """What is known of the file, its disk and its clock."""
-        self.hub.wait_for_fork()
+        self.shared_file.wait_for_fork()
         with self.lock:
             replaced = self._connection is not None and self._is_replaced()
         return self._beside(lambda: findings(self.path, replaced, self.execute, self.readings))
 
     def _beside(self, look: Callable[[], Found]) -> Found:
         end = monotonic() + self.timeout
-        self.hub.wait_for_fork()
+        self.shared_file.wait_for_fork()
         with self.lock:
             while True:
                 try:
@@ -341,7 +174,7 @@ class Session(Rows):
     def _sweep_some(self) -> None:
         """Forgets a few rows that no longer matter. What hinders it hinders no op: the next sweep tries again."""
         self._until_sweep = EVERY
-        if not self.hub.enter(0.0):
+        if not self.shared_file.enter(0.0):
             return
         try:
             self._wait_for_disk(False)
@@ -353,4 +186,4 @@ class Session(Rows):
             if not isinstance(error, sqlite3.Error):
                 raise
         finally:
-            self.hub.writing.release()
+            self.shared_file.writing.release()

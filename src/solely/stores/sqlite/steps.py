@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from solely.model import HELD, RELEASED, Allowance, Entry, Item, Released, State, item_key
-from solely.ops import (
+from ...model import HELD, RELEASED, Allowance, Entry, Item, Released, State, item_key
+from ...ops import (
     Ack,
     Acquire,
     Advance,
@@ -26,9 +26,8 @@ from solely.ops import (
     Unhit,
     make,
 )
-from solely.stores import transitions as t
-
-from .rows import Rows
+from .. import transitions as t
+from .rows import RowView
 from .statements import SQL
 
 # Ops whose effect must survive the loss of power: their transaction waits for the disk. The others are leases, which
@@ -55,7 +54,7 @@ _TAKE, _MARK, _RELEASE = SQL["take_absent"], SQL["mark_absent"], SQL["release_cl
 # -- shortcuts
 
 
-def take_absent(rows: Rows, op: Acquire) -> Entry | _Miss:
+def take_absent(rows: RowView, op: Acquire) -> Entry | _Miss:
     key, owner, ttl, info, _, delay, fingerprint, _, _ = op
     span = int(ttl * t.US + 0.5) or 1
     if rows.fixed:
@@ -69,12 +68,12 @@ def take_absent(rows: Rows, op: Acquire) -> Entry | _Miss:
     return make(Entry, (key, HELD, rows.fences.last, span / t.US, owner, 1, 0, 0, fingerprint, info, None, ""))
 
 
-def mark_absent(rows: Rows, op: Mark) -> bool | _Miss:
+def mark_absent(rows: RowView, op: Mark) -> bool | _Miss:
     fields = (op.key, op.owner, rows.now.wall + t.us(op.ttl), rows.fence_in_hand())
     return rows.change(_MARK, fields).rowcount == 1 or MISS
 
 
-def release_clean(rows: Rows, op: Release) -> Released | _Miss:
+def release_clean(rows: RowView, op: Release) -> Released | _Miss:
     key, owner, revoke, delay, keep, fence = op
     if revoke or delay or keep or rows.change(_RELEASE, (key, owner, rows.lease_soon(), fence)).rowcount != 1:
         return MISS
@@ -82,7 +81,7 @@ def release_clean(rows: Rows, op: Release) -> Released | _Miss:
 
 
 def exchange_clean(
-    rows: Rows, ops: Sequence[Op], old: Mapping[str, Release], new: Mapping[str, Acquire]
+    rows: RowView, ops: Sequence[Op], old: Mapping[str, Release], new: Mapping[str, Acquire]
 ) -> list[Released | Entry]:
     """As release_clean and take_absent, many keys in two statements; NotFree if one of them must be looked at."""
     fields = [(key, op.owner, rows.now.lease, op.fence) for key, op in old.items()]
@@ -92,7 +91,7 @@ def exchange_clean(
     return [RELEASED if type(op) is Release else next(entries) for op in ops]
 
 
-def _take_all_absent(rows: Rows, new: Mapping[str, Acquire]) -> list[Entry]:
+def _take_all_absent(rows: RowView, new: Mapping[str, Acquire]) -> list[Entry]:
     fences = rows.fences.several(len(new))
     if fences is None:
         raise NotFree
@@ -109,59 +108,59 @@ def _take_all_absent(rows: Rows, new: Mapping[str, Acquire]) -> list[Entry]:
 # -- entries
 
 
-def _acquire(rows: Rows, op: Acquire) -> Entry:
+def _acquire(rows: RowView, op: Acquire) -> Entry:
     row, record = rows.load(op.key)
     t.acquire(record, op, rows.now, rows.next_fence)
     rows.save(op.key, row, record)
     return t.view(op.key, record, rows.now, op.owner, value=op.value)
 
 
-def _renew(rows: Rows, op: Renew) -> Entry:
+def _renew(rows: RowView, op: Renew) -> Entry:
     row, record = rows.load(op.key)
     t.renew(record, op, rows.now)
     rows.save(op.key, row, record)
     return t.view(op.key, record, rows.now, op.owner)
 
 
-def _finish(rows: Rows, op: Finish) -> Entry:
-    (row, record), told = rows.load(op.key), list[str]()
-    t.finish(record, op, rows.now, told)
+def _finish(rows: RowView, op: Finish) -> Entry:
+    (row, record), notified = rows.load(op.key), list[str]()
+    t.finish(record, op, rows.now, notified)
     rows.save(op.key, row, record)
-    rows.hints.extend((client, op.key) for client in told)
+    rows.hints.extend((client, op.key) for client in notified)
     return t.view(op.key, record, rows.now, op.owner, value=True)
 
 
-def _release(rows: Rows, op: Release) -> Released:
-    (row, record), told = rows.load(op.key), list[str]()
+def _release(rows: RowView, op: Release) -> Released:
+    (row, record), notified = rows.load(op.key), list[str]()
     was_done = record.state is State.DONE
-    outcome = t.release(record, op, rows.now, told, rows.oldest_hold)
+    outcome = t.release(record, op, rows.now, notified, rows.oldest_hold)
     if was_done and record.state is not State.DONE and not rows.durable:
         raise MustSurvive
     rows.save(op.key, row, record)
-    rows.hints.extend((client, op.key) for client in told)
+    rows.hints.extend((client, op.key) for client in notified)
     return outcome
 
 
-def _mark(rows: Rows, op: Mark) -> bool:
+def _mark(rows: RowView, op: Mark) -> bool:
     row, record = rows.load(op.key)
     first = t.mark(record, op, rows.now, rows.next_fence)
     rows.save(op.key, row, record)
     return first
 
 
-def _read(rows: Rows, op: Read) -> Entry:
+def _read(rows: RowView, op: Read) -> Entry:
     return t.view(op.key, rows.load(op.key)[1], rows.now, value=True)
 
 
-def _clear(rows: Rows, op: Clear) -> bool:
-    (row, record), told = rows.load(op.key), list[str]()
-    cleared = t.clear(record, op, rows.now, told)
+def _clear(rows: RowView, op: Clear) -> bool:
+    (row, record), notified = rows.load(op.key), list[str]()
+    cleared = t.clear(record, op, rows.now, notified)
     rows.save(op.key, row, record)
-    rows.hints.extend((client, op.key) for client in told)
+    rows.hints.extend((client, op.key) for client in notified)
     return cleared
 
 
-def _advance(rows: Rows, op: Advance) -> Entry:
+def _advance(rows: RowView, op: Advance) -> Entry:
     row, record = rows.load(op.key)
     t.advance(record, op, rows.next_fence)
     rows.save(op.key, row, record)
@@ -171,7 +170,7 @@ def _advance(rows: Rows, op: Advance) -> Entry:
 # -- limits
 
 
-def _hit(rows: Rows, op: Hit) -> Allowance:
+def _hit(rows: RowView, op: Hit) -> Allowance:
     per, wall = t.us(op.per), rows.now.wall
     rows.execute(SQL["forget_hits"], (op.key, wall - per))
     hits, mine = rows.execute(SQL["count_hits"], (op.key, op.owner)).fetchone()
@@ -184,14 +183,14 @@ def _hit(rows: Rows, op: Hit) -> Allowance:
     return Allowance(False, hits, max(0, frees + per - wall) / t.US)
 
 
-def _unhit(rows: Rows, op: Unhit) -> bool:
+def _unhit(rows: RowView, op: Unhit) -> bool:
     return bool(rows.execute(SQL["unhit"], (op.key, op.owner, rows.now.wall)).rowcount)
 
 
 # -- queues
 
 
-def _push(rows: Rows, op: Push) -> bool:
+def _push(rows: RowView, op: Push) -> bool:
     key = item_key(op.queue, op.id)
     row, record = rows.load(key)
     pushed = t.push(record, op, rows.now, rows.next_fence)
@@ -199,7 +198,7 @@ def _push(rows: Rows, op: Push) -> bool:
     return pushed
 
 
-def _take(rows: Rows, op: Take) -> Item | None:
+def _take(rows: RowView, op: Take) -> Item | None:
     found = rows.execute(SQL["item_of_owner"], (op.queue, op.owner, rows.now.lease)).fetchone()
     repeat = found is not None
     if not repeat and op.id:
@@ -218,7 +217,7 @@ def _take(rows: Rows, op: Take) -> Item | None:
     return t.taken(key.split("/", 2)[2], record, rows.now)
 
 
-def _ack(rows: Rows, op: Ack) -> bool:
+def _ack(rows: RowView, op: Ack) -> bool:
     key = item_key(op.queue, op.id)
     _, record = rows.load(key)
     if not record.is_item:
@@ -229,7 +228,7 @@ def _ack(rows: Rows, op: Ack) -> bool:
     return True
 
 
-def _return(rows: Rows, op: Return) -> bool:
+def _return(rows: RowView, op: Return) -> bool:
     key = item_key(op.queue, op.id)
     row, record = rows.load(key)
     if not record.is_item or not t.has(record, op.owner):

@@ -1,19 +1,18 @@
-"""The broom: forgets rows that change no answer any more, a few at a time. Never needed for a right answer."""
+"""The sweep: deletes rows that change no answer any more, a few at a time. Never needed for a right answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from solely.rules import REMEMBER
-from solely.stores import transitions as t
-
+from ...rules import REMEMBER
+from .. import transitions as t
 from .rows import decode
 from .statements import SQL
 
 EVERY = 256  # ops: with twice as many rows looked at, garbage cannot outgrow what is alive
 ROWS = 2 * EVERY
-HITS_AFTER = 3_600 * t.US  # a hit is kept an hour beyond its window, should the next Hit ask for a longer one
+HITS_AFTER = 3_600 * t.US  # a hit is kept an hour beyond its window, in case the next Hit has a longer one
 
 
 class Sweep:

@@ -11,14 +11,13 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from solely.errors import InvalidInput, StoreError, StoreMisconfigured, StoreUnavailable
-from solely.kinds import check_ops
-from solely.ops import Op, Reply
-
+from ...errors import InvalidInput, StoreError, StoreMisconfigured, StoreUnavailable
+from ...kinds import check_ops
+from ...ops import Op, Reply
 from .clock import Readings
 from .faults import explain, is_busy
 from .fences import fences_for
-from .rows import Rows
+from .rows import RowView
 from .schema import base_of_boot, create, is_there
 from .steps import STEPS
 
@@ -26,7 +25,7 @@ from .steps import STEPS
 _LEGACY = getattr(sqlite3, "LEGACY_TRANSACTION_CONTROL", -1)
 
 
-class Visit(Rows):
+class SqliteTransaction(RowView):
     """One call on the caller's connection. All of its ops are performed, or none and the transaction is as it was.
 
     InvalidInput if the connection is not one to this file or is in no transaction; StoreUnavailable if others were

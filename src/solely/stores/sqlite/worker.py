@@ -12,17 +12,16 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any, NamedTuple
 
-from solely.errors import StoreError, StoreUnavailable
-from solely.ops import MAX_BATCH, URGENT, Op
-from solely.rules import MIN_PATIENCE
-
+from ...errors import StoreError, StoreUnavailable
+from ...ops import MAX_BATCH, URGENT, Op
+from ...rules import MIN_PATIENCE
 from .session import CLOSE_PATIENCE, Session
 
 Future = asyncio.Future[Any]
 QUEUED = 1.5  # of the timeout of one try: who waited so long in the queue has time for one more within the whole call
 
 
-class Batch(NamedTuple):
+class QueuedOps(NamedTuple):
     """Ops, and whose answer it is."""
 
     ops: Sequence[Op]
@@ -30,7 +29,7 @@ class Batch(NamedTuple):
     since: float
 
 
-class Call(NamedTuple):
+class QueuedCall(NamedTuple):
     """What is done beside ops, and whose answer it is."""
 
     function: Callable[[], Any]
@@ -45,11 +44,11 @@ class Worker:
         self.session = session
         self._timeout = timeout
         self._queued = max(MIN_PATIENCE, timeout * QUEUED)
-        self._urgent: deque[Batch] = deque()
-        self._others: deque[Batch] = deque()
-        self._calls: deque[Call] = deque()
+        self._urgent: deque[QueuedOps] = deque()
+        self._others: deque[QueuedOps] = deque()
+        self._calls: deque[QueuedCall] = deque()
         self._taking = threading.Lock()  # so that what is given up is never begun as well
-        self._bell: SimpleQueue[bool] = SimpleQueue()  # rings once per thing to do; False: the last ring
+        self._signals: SimpleQueue[bool] = SimpleQueue()  # one per thing to do; False ends the thread
         self._loop: asyncio.AbstractEventLoop | None = None  # where the timer is, which serves all that wait
         self._watch: asyncio.TimerHandle | None = None
         self._ended: Future
@@ -58,20 +57,20 @@ class Worker:
 
     def perform(self, ops: Sequence[Op]) -> Future:
         """The replies to the ops. In a batch that is urgent, what is urgent comes first."""
-        batch = Batch(ops, asyncio.get_running_loop().create_future(), monotonic())
+        batch = QueuedOps(ops, asyncio.get_running_loop().create_future(), monotonic())
         (self._urgent if ops and type(ops[0]) in URGENT else self._others).append(batch)
         return self._handed_in(batch.future)
 
     def call(self, function: Callable[[], Any]) -> Future:
         """What the function answers; it is not called if its asker has gone by then."""
-        call = Call(function, asyncio.get_running_loop().create_future(), monotonic())
+        call = QueuedCall(function, asyncio.get_running_loop().create_future(), monotonic())
         self._calls.append(call)
         return self._handed_in(call.future)
 
     async def close(self) -> None:
         """What was handed in is performed first; waits for that at most the timeout and a little."""
         self._ended = asyncio.get_running_loop().create_future()
-        self._bell.put(False)
+        self._signals.put(False)
         done, _ = await asyncio.wait([self._ended], timeout=self._timeout + CLOSE_PATIENCE)
         if done:
             self._thread.join()  # it has nothing left to do
@@ -81,7 +80,7 @@ class Worker:
     # -- the queue
 
     def _handed_in(self, future: Future) -> Future:
-        self._bell.put(True)
+        self._signals.put(True)
         loop = future.get_loop()
         if self._watch is None or loop is not self._loop:
             self._loop, self._watch = loop, loop.call_later(self._queued, self._look, loop)
@@ -90,7 +89,7 @@ class Worker:
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         """Gives up what waits for too long."""
         self._watch, now = None, monotonic()
-        late: list[Batch | Call] = []
+        late: list[QueuedOps | QueuedCall] = []
         queues: tuple[deque[Any], ...] = (self._urgent, self._others, self._calls)
         with self._taking:
             for queue in queues:
@@ -104,10 +103,10 @@ class Worker:
         )
         _settle([(each.future, copied(error)) for each in late])
 
-    def _taken(self) -> list[Batch]:
+    def _taken(self) -> list[QueuedOps]:
         """What is to be performed as one: about MAX_BATCH ops, half of them such as are not urgent if so many wait, and
         always the first of those, so that nobody is overtaken for ever."""
-        taken: list[Batch] = []
+        taken: list[QueuedOps] = []
         room = MAX_BATCH
         with self._taking:
             for queue, left in ((self._urgent, MAX_BATCH // 2 if self._others else 0), (self._others, 0)):
@@ -121,8 +120,8 @@ class Worker:
     # -- in the thread
 
     def _work(self) -> None:
-        """Serves until the last ring; a ring whose work went along with an earlier one finds nothing to do."""
-        while self._bell.get():
+        """Works until the last signal; a signal whose work went along with an earlier one finds nothing to do."""
+        while self._signals.get():
             self._perform_waiting()
             self._answer_call()  # one, and then the ops that came meanwhile
         with self.session.lock:

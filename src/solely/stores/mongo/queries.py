@@ -1,4 +1,4 @@
-"""What is asked outside of batches, as generators without I/O: a page of entries, the indexes, and check()."""
+"""Commands outside of batches, as generators without I/O: a page of entries, the indexes, and check()."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 
 from ...errors import StoreError, StoreUnavailable
 from ...model import Entry, Finding, State
-from .batches import Steps
-from .commands import INDEXES, Command, Commands
+from .batch import CommandSteps
+from .commands import INDEXES, Commands
 from .faults import explain
+from .quick import Command
 from .replies import entry
-from .settings import Settings
+from .settings import MongoSettings
 
 log = logging.getLogger("solely")
 
@@ -22,11 +23,11 @@ SKEW = 1.0  # seconds: leases do not depend on our clock, but who reads logs of 
 MAX_PAGE = 1_000  # documents in one look: a page of them stays far below what one answer can carry
 
 
-def scan(commands: Commands, server: str, prefix: str, after: str, limit: int) -> Steps[list[Entry]]:
+def scan(commands: Commands, server: str, prefix: str, after: str, limit: int) -> CommandSteps[list[Entry]]:
     """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
     found: list[Entry] = []
     while len(found) < limit:
-        answer = yield from _ask(server, commands.page(prefix, after, min(limit, MAX_PAGE)))
+        answer = yield from _send(server, commands.page(prefix, after, min(limit, MAX_PAGE)))
         documents = answer["cursor"]["firstBatch"]
         for document in documents:
             after = document["_id"]
@@ -40,10 +41,10 @@ def scan(commands: Commands, server: str, prefix: str, after: str, limit: int) -
     return found[:limit]
 
 
-def prepare(commands: Commands, server: str) -> Steps[None]:
-    """Creates the indexes that are missing. A user who may not is warned: they are a broom and a short cut."""
+def prepare(commands: Commands, server: str) -> CommandSteps[None]:
+    """Creates the missing indexes. A user who may not do that is warned: they only save space and time."""
     try:
-        yield from _ask(server, commands.indexes())
+        yield from _send(server, commands.indexes())
     except StoreUnavailable as error:
         raise StoreUnavailable(str(error)) from None  # not Unanswered: no op was sent
     except StoreError as error:
@@ -51,13 +52,13 @@ def prepare(commands: Commands, server: str) -> Steps[None]:
         log.warning("mongo_indexes_missing: indexes of %(store)s could not be created: %(reason)s", facts, extra=facts)
 
 
-def check(commands: Commands, settings: Settings) -> Steps[list[Finding]]:
+def check(commands: Commands, settings: MongoSettings) -> CommandSteps[list[Finding]]:
     """Reachable? Which version, alone or a replica set? Clock, indexes, rights?"""
     server = str(settings)
     began, wall = time.perf_counter(), time.time()
-    hello = yield from _ask(server, {"hello": 1})
+    hello = yield from _send(server, {"hello": 1})
     took = time.perf_counter() - began
-    version = (yield from _ask(server, {"buildInfo": 1})).get("versionArray", [0, 0])
+    version = (yield from _send(server, {"buildInfo": 1})).get("versionArray", [0, 0])
     found = [
         _version(server, version, took),
         _members(server, hello),
@@ -65,7 +66,7 @@ def check(commands: Commands, settings: Settings) -> Steps[list[Finding]]:
         Finding("ok", server, "every write waits for the journal of a majority (w: majority, j: true)"),
     ]
     try:
-        listed = yield from _ask(server, {"listIndexes": commands.collection})
+        listed = yield from _send(server, {"listIndexes": commands.collection})
         names = {index["name"] for index in listed["cursor"]["firstBatch"]}
     except StoreUnavailable:
         raise
@@ -76,7 +77,7 @@ def check(commands: Commands, settings: Settings) -> Steps[list[Finding]]:
     return [*found, _indexes(server, names, why)]
 
 
-def _ask(server: str, command: Command) -> Steps[dict[str, Any]]:
+def _send(server: str, command: Command) -> CommandSteps[dict[str, Any]]:
     (answer,) = yield [command]
     if not isinstance(answer, dict):
         raise explain(server, answer)
@@ -94,12 +95,14 @@ def _version(server: str, version: list[int], took: float) -> Finding:
 
 def _members(server: str, hello: dict[str, Any]) -> Finding:
     if hello.get("msg") == "isdbgrid":
-        return Finding("ok", server, "a sharded cluster, which tells waiters by change streams")
+        return Finding("ok", server, "a sharded cluster, which notifies waiters through change streams")
     if "setName" not in hello:
         text = "stands alone: no failover, no transactions, and waiters poll; make it a replica set, even of one"
         return Finding("warning", server, text)
     hosts = len(hello.get("hosts", ()))
-    return Finding("ok", server, f"replica set {hello['setName']} of {hosts}, which tells waiters by change streams")
+    return Finding(
+        "ok", server, f"replica set {hello['setName']} of {hosts}, which notifies waiters through change streams"
+    )
 
 
 def _clock(server: str, skew: float) -> Finding:

@@ -12,10 +12,12 @@ from redis.exceptions import AuthenticationError, AuthorizationError, RedisError
 
 from ...errors import StoreDenied, StoreError, StoreUnavailable
 from .faults import fault
-from .settings import Address, Settings
+from .settings import RedisSettings, ServerAddress
 
 
-def link(connections: Any, settings: Settings, address: Address, timeout: float, *, seed: bool) -> Any:
+def new_connection(
+    connections: Any, settings: RedisSettings, address: ServerAddress, timeout: float, *, seed: bool
+) -> Any:
     """A connection, not connected yet, of redis.connection or redis.asyncio.connection."""
     login = settings.sentinel_login if seed and settings.sentinel else settings.login
     tls = {name: value for name, value in settings.login.items() if name.startswith("ssl_")} if settings.tls else {}
@@ -27,7 +29,7 @@ def link(connections: Any, settings: Settings, address: Address, timeout: float,
     return kind(host=address.host, port=address.port, **tls, **arguments)
 
 
-def refused(address: Address, error: Exception) -> StoreError:
+def refused(address: ServerAddress, error: Exception) -> StoreError:
     """Why there is no connection: nothing was sent. Not raised."""
     if isinstance(error, AuthenticationError | AuthorizationError):
         return StoreDenied(f"{address} refuses the login: {error}")

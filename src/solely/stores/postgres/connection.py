@@ -1,4 +1,4 @@
-"""One connection, for one thread at a time: libpq connects and speaks the protocol, we keep the time.
+"""One connection, for one thread at a time: libpq connects and implements the protocol, we keep the timeouts.
 
 Only what psycopg documents as its libpq wrapper (`psycopg.pq`) is used: a statement is one send and one wait, and an
 answer counts only once the server has said that it is ready again, since it commits just before that.
@@ -18,9 +18,9 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from .codec import Packed, Values, pack
-from .dial import dial
+from .connect import connect_any
 from .faults import fault
-from .settings import Settings
+from .settings import PostgresSettings
 
 _OK = (int(pq.ExecStatus.TUPLES_OK), int(pq.ExecStatus.COMMAND_OK))  # plain numbers compare quicker
 _IN, _BOTH = select.POLLIN, select.POLLIN | select.POLLOUT
@@ -28,11 +28,11 @@ _IN, _BOTH = select.POLLIN, select.POLLIN | select.POLLOUT
 SERVER_SHARE = 0.9
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection ended, or no answer came in time: what was sent may or may not have been performed."""
 
 
-def conninfo(settings: Settings, timeout: float) -> str:
+def conninfo(settings: PostgresSettings, timeout: float) -> str:
     """What libpq is given. Behind a pooler nothing is set for a session: it is lent to strangers."""
     if settings.pgbouncer:
         return settings.conninfo
@@ -42,19 +42,19 @@ def conninfo(settings: Settings, timeout: float) -> str:
     return make_conninfo(settings.conninfo, options=f"{ours} {given}".strip())
 
 
-def connect(settings: Settings, timeout: float) -> Any:
+def connect(settings: PostgresSettings, timeout: float) -> Any:
     """A libpq connection; StoreUnavailable or StoreMisconfigured, naming the cause, if there is none in time."""
-    made = dial(conninfo(settings, timeout), settings.address, timeout)
-    made.nonblocking = 1
-    return made
+    pgconn = connect_any(conninfo(settings, timeout), settings.address, timeout)
+    pgconn.nonblocking = 1
+    return pgconn
 
 
-def send(made: Any, settings: Settings, name: str, packed: Packed) -> None:
+def send(pgconn: Any, settings: PostgresSettings, name: str, packed: Packed) -> None:
     """Sends a statement of queries.sql that was prepared on this connection, or needs not be."""
     if settings.pgbouncer:
-        made.send_query_params(settings.queries[name], packed[0], None, packed[1], 1)
+        pgconn.send_query_params(settings.queries[name], packed[0], None, packed[1], 1)
     else:
-        made.send_query_prepared(name.encode(), *packed, 1)
+        pgconn.send_query_prepared(name.encode(), *packed, 1)
 
 
 def reason(error: Exception) -> str:
@@ -62,27 +62,28 @@ def reason(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def judge(result: Any) -> None:
-    """Returns if the server did as asked; Lost if it ended the connection, else its error as one of ours."""
+def check_result(result: Any) -> None:
+    """Returns if the statement succeeded; ConnectionLost if it ended the connection, else its error as one of ours."""
     if result.status in _OK:
         return
     field, kinds = result.error_field, pq.DiagnosticField
     text = (field(kinds.MESSAGE_PRIMARY) or b"no reason given").decode("utf-8", "replace")
     if (field(kinds.SEVERITY_NONLOCALIZED) or b"ERROR") != b"ERROR":
-        raise Lost(text)
+        raise ConnectionLost(text)
     raise fault((field(kinds.SQLSTATE) or b"").decode(), text)
 
 
-class Wire:
-    """Sends and receives. Lost if the connection ends or the time is over; a StoreError if the server answers so."""
+class PostgresConnection:
+    """Sends and receives. ConnectionLost if the connection ends or the timeout passes; a StoreError if the server
+    answers with an error."""
 
-    def __init__(self, settings: Settings, timeout: float) -> None:
+    def __init__(self, settings: PostgresSettings, timeout: float) -> None:
         self.settings = settings
         self.timeout = timeout
-        self.made = connect(settings, timeout)
+        self.pgconn = connect(settings, timeout)
         self.prepared: set[str] = set()
         self._watch = select.poll()
-        self._watch.register(self.made.socket, _IN)
+        self._watch.register(self.pgconn.socket, _IN)
 
     def call(self, name: str, values: Values = ()) -> Any:
         """The result of a statement of queries.sql, in binary form."""
@@ -93,44 +94,44 @@ class Wire:
         ends = time.monotonic() + self.timeout
         try:
             if name not in self.prepared and not self.settings.pgbouncer:
-                self.made.send_prepare(name.encode(), self.settings.queries[name])
+                self.pgconn.send_prepare(name.encode(), self.settings.queries[name])
                 self._receive(ends)
                 self.prepared.add(name)
-            send(self.made, self.settings, name, packed)
+            send(self.pgconn, self.settings, name, packed)
             return self._receive(ends)
         except psycopg.Error as error:
-            raise Lost(reason(error)) from None
+            raise ConnectionLost(reason(error)) from None
 
-    def ask(self, *scripts: bytes) -> Any:
+    def execute(self, *scripts: bytes) -> Any:
         """The result of the last statement of each script in turn, in text form: of the last one."""
         ends = time.monotonic() + self.timeout
         result: Any = None
         try:
             for script in scripts:
-                self.made.send_query(script)
+                self.pgconn.send_query(script)
                 result = self._receive(ends)
         except psycopg.Error as error:
-            raise Lost(reason(error)) from None
+            raise ConnectionLost(reason(error)) from None
         return result
 
     def _receive(self, ends: float) -> Any:
         """The last result, once the server is ready again."""
-        made = self.made
-        while made.flush():
-            self._watch.modify(made.socket, _BOTH)
+        pgconn = self.pgconn
+        while pgconn.flush():
+            self._watch.modify(pgconn.socket, _BOTH)
             try:
                 self._wait(ends)
             finally:
-                self._watch.modify(made.socket, _IN)
+                self._watch.modify(pgconn.socket, _IN)
         last: Any = None
         failure: Any = None
         while True:
-            while made.is_busy():
+            while pgconn.is_busy():
                 self._wait(ends)
-            result = made.get_result()
+            result = pgconn.get_result()
             if result is None:
                 if failure is not None:
-                    judge(failure)
+                    check_result(failure)
                 return last
             last = result
             if failure is None and result.status not in _OK:
@@ -139,50 +140,50 @@ class Wire:
     def _wait(self, ends: float) -> None:
         left = ends - time.monotonic()
         if left <= 0 or not self._watch.poll(left * 1000):
-            raise Lost(f"nothing within {self.timeout:g} s")
-        self.made.consume_input()
+            raise ConnectionLost(f"nothing within {self.timeout:g} s")
+        self.pgconn.consume_input()
 
-    def hear(self, seconds: float) -> list[str] | None:
+    def notifications(self, seconds: float) -> list[str] | None:
         """The payloads of the notifications that came, waiting for the first; None if there was none in time."""
-        if before := heard(self.made):  # they came together with an answer
+        if before := received(self.pgconn):  # they came together with an answer
             return before
         if not self._watch.poll(seconds * 1000):
             return None
         try:
-            self.made.consume_input()
+            self.pgconn.consume_input()
         except psycopg.Error as error:
-            raise Lost(reason(error)) from None
-        return heard(self.made)
+            raise ConnectionLost(reason(error)) from None
+        return received(self.pgconn)
 
     def shut(self) -> None:
         """Makes whoever waits on this connection see its end; that one closes it."""
-        shut(self.made)
+        shut(self.pgconn)
 
     def close(self) -> None:
-        """Ends the connection with a word to the server."""
-        self.made.finish()
+        """Ends the connection, and says so to the server."""
+        self.pgconn.finish()
 
     def abandon(self) -> None:
-        """In the child after a fork: lets go of the socket without a word to the server, which is the parent's."""
-        abandon(self.made)
+        """In the child after a fork: closes the socket and sends nothing, since the connection is the parent's."""
+        abandon(self.pgconn)
 
 
-def heard(made: Any) -> list[str]:
+def received(pgconn: Any) -> list[str]:
     """The payloads of the notifications that have been read."""
     payloads = []
-    while (notice := made.notifies()) is not None:
+    while (notice := pgconn.notifies()) is not None:
         payloads.append(notice.extra.decode())
     return payloads
 
 
-def abandon(made: Any) -> None:
+def abandon(pgconn: Any) -> None:
     """Closes our copy of the socket only; libpq's object, which was made in the parent, then does nothing."""
-    if made.status == pq.ConnStatus.OK:
-        os.close(made.socket)
+    if pgconn.status == pq.ConnStatus.OK:
+        os.close(pgconn.socket)
 
 
-def shut(made: Any) -> None:
+def shut(pgconn: Any) -> None:
     """Ends the connection without freeing it, so that whoever waits on it sees its end."""
-    if made.status == pq.ConnStatus.OK:
-        with socket.socket(fileno=os.dup(made.socket)) as copy, suppress(OSError):
+    if pgconn.status == pq.ConnStatus.OK:
+        with socket.socket(fileno=os.dup(pgconn.socket)) as copy, suppress(OSError):
             copy.shutdown(socket.SHUT_RDWR)

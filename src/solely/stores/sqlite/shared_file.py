@@ -14,29 +14,29 @@ from contextlib import suppress
 from time import monotonic
 from typing import Protocol
 
-from solely.stores import Tell
+from .. import OnHint
 
 FORK_PATIENCE = 10.0  # seconds that a fork waits for calls in progress: twice the default timeout of one
 MAX_CONTENDED = 4_096  # keys known to be contended; to forget them costs one look each
 
 
-class Session(Protocol):
-    """What the hub must know of a session."""
+class SessionLike(Protocol):
+    """What a shared file must know of a session."""
 
     lock: threading.Lock
 
     def disconnect(self) -> None: ...
 
 
-class Hub:
+class SharedFile:
     """One file, in this process."""
 
     def __init__(self) -> None:
-        self.listeners: dict[str, Tell] = {}
+        self.listeners: dict[str, OnHint] = {}
         self.contended: set[str] = set()  # keys whose last Acquire was refused: look before writing
-        self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self.sessions: weakref.WeakSet[SessionLike] = weakref.WeakSet()
         self.broken = False  # True in a child that was forked while a connection could not be closed
-        self.abandoned: list[Session] = []  # then its sessions: kept, so that no connection of the parent is finalized
+        self.abandoned: list[SessionLike] = []  # then its sessions: kept, so that nothing of the parent is finalized
         self.free_locks()
 
     def free_locks(self) -> None:
@@ -46,7 +46,7 @@ class Hub:
         self.gate = threading.Lock()  # held by a fork from its beginning to its end; taken before a session's lock
         self.forking = False  # True while a fork holds `gate`
         self.shut = False  # True while a fork holds `opening`
-        self.stopped: list[Session] = []  # sessions whose locks a fork holds
+        self.stopped: list[SessionLike] = []  # sessions whose locks a fork holds
 
     def enter(self, timeout: float) -> bool:
         """True if this thread may write, until it calls `writing.release()`; False if others did for that long.
@@ -65,8 +65,8 @@ class Hub:
         with suppress(RuntimeError):  # it has not
             self.writing.release()
 
-    def tell(self, client: str, key: str) -> None:
-        """Hints to a client of this process; clients of others look for themselves."""
+    def notify(self, client: str, key: str) -> None:
+        """Gives a hint to a client of this process; clients of other processes poll."""
         listener = self.listeners.get(client)
         if listener is not None:
             listener(key)
@@ -105,7 +105,7 @@ class Hub:
                     self.stopped.append(session)
                     session.disconnect()
 
-    def _in_use(self) -> list[Session]:
+    def _in_use(self) -> list[SessionLike]:
         return [session for session in self.sessions if session not in self.stopped]
 
     def after_in_parent(self) -> None:
@@ -128,33 +128,33 @@ class Hub:
         self.free_locks()
 
 
-_hubs: weakref.WeakValueDictionary[str, Hub] = weakref.WeakValueDictionary()
+_shared_files: weakref.WeakValueDictionary[str, SharedFile] = weakref.WeakValueDictionary()
 _finding = threading.Lock()
 
 
-def hub_of(path: str) -> Hub:
-    """The hub of this file, shared by all who ask for it while anyone has it."""
+def shared_file_of(path: str) -> SharedFile:
+    """The SharedFile of this path: one for all, as long as anyone uses it."""
     with _finding:
-        return _hubs.setdefault(os.path.realpath(path), Hub())
+        return _shared_files.setdefault(os.path.realpath(path), SharedFile())
 
 
 def _before_fork() -> None:
     _finding.acquire()
-    for hub in list(_hubs.values()):
-        hub.before_fork()
+    for shared_file in list(_shared_files.values()):
+        shared_file.before_fork()
 
 
 def _after_in_parent() -> None:
-    for hub in list(_hubs.values()):
-        hub.after_in_parent()
+    for shared_file in list(_shared_files.values()):
+        shared_file.after_in_parent()
     _finding.release()
 
 
 def _after_in_child() -> None:
     global _finding
     _finding = threading.Lock()
-    for hub in list(_hubs.values()):
-        hub.after_in_child()
+    for shared_file in list(_shared_files.values()):
+        shared_file.after_in_child()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

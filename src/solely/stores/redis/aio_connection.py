@@ -15,10 +15,10 @@ import redis.asyncio.connection
 from redis.exceptions import RedisError
 
 from ...errors import StoreFailed, StoreUnavailable, Unanswered
-from .links import link, refused
-from .settings import Address, Settings
+from .connection_args import new_connection, refused
+from .settings import RedisSettings, ServerAddress
 
-Finish = Callable[["asyncio.Future[Any]", Any, Any], None]  # is given the future, what was kept for it, and the answer
+OnReply = Callable[["asyncio.Future[Any]", Any, Any], None]  # is given the future, what was kept for it, and the answer
 
 
 def plain(future: asyncio.Future[Any], _: Any, answer: Any) -> None:
@@ -33,41 +33,43 @@ def fail(future: asyncio.Future[Any], error: BaseException) -> None:
         future.exception()
 
 
-class AsyncWire(asyncio.Protocol):
+class AsyncRedisConnection(asyncio.Protocol):
     """Sends and receives. When the connection ends, all that was sent and not answered becomes Unanswered."""
 
-    def __init__(self, address: Address, timeout: float, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, address: ServerAddress, timeout: float, loop: asyncio.AbstractEventLoop) -> None:
         self.address = address
         self.lost = loop.create_future()  # done when the connection has ended
         self._loop = loop
         self._timeout = timeout
         self._reader = hiredis.Reader()
-        self._waiting: deque[tuple[asyncio.Future[Any], Finish, Any, float]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[Any], OnReply, Any, float]] = deque()
         self._watch: asyncio.TimerHandle | None = None
         self._why = ""
 
     @classmethod
-    async def connect(cls, settings: Settings, address: Address, timeout: float, *, seed: bool = False) -> Self:
-        """A wire to this server; StoreUnavailable or StoreMisconfigured if there is none: nothing was sent."""
-        made = link(redis.asyncio.connection, settings, address, timeout, seed=seed)
+    async def connect(
+        cls, settings: RedisSettings, address: ServerAddress, timeout: float, *, seed: bool = False
+    ) -> Self:
+        """A connection to this server; StoreUnavailable or StoreMisconfigured if there is none: nothing was sent."""
+        new = new_connection(redis.asyncio.connection, settings, address, timeout, seed=seed)
         try:
-            await made.connect()
+            await new.connect()
         except (RedisError, OSError) as error:
             raise refused(address, error) from None
         except BaseException:
-            made._close()
+            new._close()
             raise
-        wire = cls(address, timeout, asyncio.get_running_loop())
-        wire._take_over(made)
-        return wire
+        connection = cls(address, timeout, asyncio.get_running_loop())
+        connection._take_over(new)
+        return connection
 
-    def _take_over(self, made: Any) -> None:
-        self._streams = made._reader, made._writer  # kept: a writer that is collected closes its transport
-        made._reader = made._writer = None
+    def _take_over(self, new: Any) -> None:
+        self._streams = new._reader, new._writer  # kept: a writer that is collected closes its transport
+        new._reader = new._writer = None
         self._transport: asyncio.Transport = self._streams[1].transport
         self._transport.set_protocol(self)
 
-    def call(self, payload: bytes, finish: Finish = plain, kept: Any = None) -> asyncio.Future[Any]:
+    def call(self, payload: bytes, finish: OnReply = plain, kept: Any = None) -> asyncio.Future[Any]:
         """Sends one command; the future is finished by `finish` when its answer is there."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self.lost.done():
@@ -85,7 +87,7 @@ class AsyncWire(asyncio.Protocol):
         first = self.call(b"".join(commands))
         return [first, *(self.call(b"") for _ in commands[1:])]
 
-    def ask(self, *command: Any) -> asyncio.Future[Any]:
+    def execute(self, *command: Any) -> asyncio.Future[Any]:
         return self.call(hiredis.pack_command(command))
 
     def data_received(self, data: bytes) -> None:
@@ -103,7 +105,7 @@ class AsyncWire(asyncio.Protocol):
             try:
                 finish(future, kept, answer)
             except Exception as error:  # noqa: BLE001 - it is out of the line: nobody else would ever finish it
-                fail(future, StoreFailed(f"{self.address} answered what cannot be understood: {error!r}"))
+                fail(future, StoreFailed(f"{self.address} sent an answer that is no reply of ours: {error!r}"))
 
     def _look(self) -> None:
         """Ends the connection if the oldest command is not answered in time; one timer serves all commands."""
@@ -129,7 +131,7 @@ class AsyncWire(asyncio.Protocol):
             fail(self._waiting.popleft()[0], Unanswered(f"{self.address} did not answer: {reason}"))
 
     async def close(self) -> None:
-        """Ends the connection: with a goodbye, which TLS wants answered, or after the timeout without one."""
+        """Ends the connection: with TLS's closing handshake if the server answers it within the timeout."""
         self._transport.close()
         await asyncio.wait([self.lost], timeout=self._timeout)
         if not self.lost.done():

@@ -9,45 +9,45 @@ from typing import Any
 import psycopg
 
 from ...errors import StoreError
-from .. import Tell
+from .. import OnHint
 from .codec import Packed, Values, pack
-from .wire import Lost, Wire, heard, judge, reason, send
+from .connection import ConnectionLost, PostgresConnection, check_result, reason, received, send
 
 
-class AsyncWire:
-    """Sends and receives. When the connection ends, what was sent and not answered becomes Lost."""
+class AsyncPostgresConnection:
+    """Sends and receives. When the connection ends, what was sent and not answered becomes ConnectionLost."""
 
-    def __init__(self, wire: Wire, loop: asyncio.AbstractEventLoop) -> None:
-        self.settings = wire.settings
-        self.timeout = wire.timeout
+    def __init__(self, connection: PostgresConnection, loop: asyncio.AbstractEventLoop) -> None:
+        self.settings = connection.settings
+        self.timeout = connection.timeout
         self.lost: asyncio.Future[None] = loop.create_future()  # done when the connection has ended
-        self.tell: Tell | None = None  # is given the payload of each notification
+        self.on_hint: OnHint | None = None  # is given the payload of each notification
         self._loop = loop
-        self._made = wire.made
-        self._prepared = wire.prepared
+        self._pgconn = connection.pgconn
+        self._prepared = connection.prepared
         self._answer: asyncio.Future[Any] | None = None
         self._next: tuple[str, Packed] | None = None  # what is sent once it is prepared
         self._results: list[Any] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._descriptor: int = self._made.socket
+        self._descriptor: int = self._pgconn.socket
         loop.add_reader(self._descriptor, self._readable)
 
     def call(self, name: str, values: Values = ()) -> asyncio.Future[Any]:
         """The result of a statement of queries.sql, in binary form."""
         packed = pack(name, values)
         if name in self._prepared or self.settings.pgbouncer:
-            return self._start(lambda: send(self._made, self.settings, name, packed))
+            return self._start(lambda: send(self._pgconn, self.settings, name, packed))
         self._next = name, packed
-        return self._start(lambda: self._made.send_prepare(name.encode(), self.settings.queries[name]))
+        return self._start(lambda: self._pgconn.send_prepare(name.encode(), self.settings.queries[name]))
 
-    def ask(self, script: bytes) -> asyncio.Future[Any]:
+    def execute(self, script: bytes) -> asyncio.Future[Any]:
         """The result of the last statement of a script, in text form."""
-        return self._start(lambda: self._made.send_query(script))
+        return self._start(lambda: self._pgconn.send_query(script))
 
     def _start(self, sending: Callable[[], None]) -> asyncio.Future[Any]:
         answer = self._answer = self._loop.create_future()
         if self.lost.done():
-            self._finish(Lost("the connection was closed"))
+            self._finish(ConnectionLost("the connection was closed"))
         else:
             self._timer = self._loop.call_later(self.timeout, self.abort, f"nothing within {self.timeout:g} s")
             self._send(sending)
@@ -56,24 +56,24 @@ class AsyncWire:
     def _send(self, sending: Callable[[], None]) -> None:
         try:
             sending()
-            if self._made.flush():
+            if self._pgconn.flush():
                 self._loop.add_writer(self._descriptor, self._writable)
         except psycopg.Error as error:
             self.abort(reason(error))
 
     def _writable(self) -> None:
         try:
-            if not self._made.flush():
+            if not self._pgconn.flush():
                 self._loop.remove_writer(self._descriptor)
         except psycopg.Error as error:
             self.abort(reason(error))
 
     def _readable(self) -> None:
-        made = self._made
+        pgconn = self._pgconn
         try:
-            made.consume_input()
-            while self._answer is not None and not made.is_busy():
-                result = made.get_result()
+            pgconn.consume_input()
+            while self._answer is not None and not pgconn.is_busy():
+                result = pgconn.get_result()
                 if result is None:
                     self._complete()
                 else:
@@ -81,9 +81,9 @@ class AsyncWire:
         except psycopg.Error as error:
             self.abort(reason(error))
             return
-        if self.tell is not None:
-            for key in heard(made):
-                self.tell(key)
+        if self.on_hint is not None:
+            for key in received(pgconn):
+                self.on_hint(key)
 
     def _complete(self) -> None:
         """The server is ready again: only now what it answered is committed."""
@@ -91,8 +91,8 @@ class AsyncWire:
         following, self._next = self._next, None
         try:
             for result in results:
-                judge(result)
-        except Lost as error:
+                check_result(result)
+        except ConnectionLost as error:
             self.abort(str(error))
         except StoreError as error:
             self._finish(error)
@@ -102,7 +102,7 @@ class AsyncWire:
             else:
                 name, packed = following
                 self._prepared.add(name)
-                self._send(lambda: send(self._made, self.settings, name, packed))
+                self._send(lambda: send(self._pgconn, self.settings, name, packed))
 
     def _finish(self, outcome: Any) -> None:
         answer, self._answer = self._answer, None
@@ -112,15 +112,15 @@ class AsyncWire:
             return
         if isinstance(outcome, Exception):
             answer.set_exception(outcome)
-            answer.exception()  # not reported as forgotten if nobody asks
+            answer.exception()  # not reported as forgotten if nobody awaits it
         else:
             answer.set_result(outcome)
 
     def abort(self, why: str) -> None:
-        """Ends the connection now; what is not answered is Lost."""
+        """Ends the connection now; what is not answered is ConnectionLost."""
         if not self.lost.done():
             self.lost.set_result(None)
             self._loop.remove_reader(self._descriptor)
             self._loop.remove_writer(self._descriptor)
-            self._made.finish()
-            self._finish(Lost(why))
+            self._pgconn.finish()
+            self._finish(ConnectionLost(why))

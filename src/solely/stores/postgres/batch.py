@@ -7,30 +7,34 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any
 
 from ...errors import StoreError
-from ...ops import MAX_BATCH, Acquire, Mark, Op, Release
-from ..exchange import exchange
+from ...ops import MAX_BATCH, Mark, Op, Release
+from .. import Answers
+from ..batches import exchange, run_of_marks
 from . import codec
-from .codec import Answers, Values
-from .faults import Contended
+from .codec import Values
+from .faults import KeyBusy
 
 # Marks in one statement: enough to share one commit, few enough for the server's table of locks (6,400 by default).
 MOST_MARKS = 1_000
 FEWEST_MARKS = 8  # from here on a run of marks is worth a statement of its own
 # Seconds that an op of a batch waits for a busy key while strangers wait for the batch: about what a commit to a disk
-# takes, which is what keeps a key busy; a caller's own transaction takes longer, and then the driver asks again.
+# takes, which is what keeps a key busy; a caller's own transaction takes longer, and then the driver tries again.
 LINGER = 0.005
 # Of the timeout: how long an op waits for a busy key if nobody else waits for it; the server answers in any case
 # before the statement's own time is over.
 PATIENCE = 0.7
 
-_DIGITS: dict[int, codec.Row] = {ord("1"): (None, 1), ord("0"): (None, 0), ord("b"): ("b",)}  # of mark_many
+SWEEP_EVERY = 256  # ops: one short statement more per so many costs each of them about a µs
+SWEEP_ROWS = 2 * SWEEP_EVERY  # so that the sweep goes round faster than ops can add rows
+
+_DIGITS: dict[int, codec.ReplyRow] = {ord("1"): (None, 1), ord("0"): (None, 0), ord("b"): ("b",)}  # of mark_many
 
 
 def parts(ops: Sequence[Op]) -> Iterator[Sequence[Op]]:
     """The ops in the same order, in portions of one statement each."""
     start = 0
     while start < len(ops):
-        end = min(_run_of_marks(ops, start), start + MOST_MARKS)
+        end = min(run_of_marks(ops, start), start + MOST_MARKS)
         if end - start < FEWEST_MARKS:
             end = start + 1
             while end < len(ops) and end - start < MAX_BATCH and not _begins_run(ops, end):
@@ -41,28 +45,14 @@ def parts(ops: Sequence[Op]) -> Iterator[Sequence[Op]]:
 
 def _begins_run(ops: Sequence[Op], at: int) -> bool:
     last = at + FEWEST_MARKS - 1
-    return type(ops[at]) is Mark and last < len(ops) and type(ops[last]) is Mark and _run_of_marks(ops, at) > last
-
-
-def _run_of_marks(ops: Sequence[Op], start: int) -> int:
-    """Where the Marks of one owner and one ttl that begin at `start`, and extend nothing, end; `start` if there are
-    none."""
-    first = ops[start]
-    if type(first) is not Mark or first.extend:
-        return start
-    same = first[1:]
-    for end in range(start + 1, len(ops)):
-        op = ops[end]
-        if type(op) is not Mark or op[1:] != same:
-            return end
-    return len(ops)
+    return type(ops[at]) is Mark and last < len(ops) and type(ops[last]) is Mark and run_of_marks(ops, at) > last
 
 
 def statement(part: Sequence[Op], clock: int | None) -> tuple[str, Values]:
     """What performs one portion; an op whose key is busy is answered so."""
     if len(part) == 1:
         return codec.lone(part[0], clock, None)
-    if _run_of_marks(part, 0) == len(part):
+    if run_of_marks(part, 0) == len(part):
         return codec.marks(part, clock)  # type: ignore[arg-type]
     plain = exchange(part)
     return codec.exchanging(plain, clock) if plain is not None else codec.batch(part, clock)
@@ -90,7 +80,7 @@ def repeats(
     """Completes the replies of ops whose keys were busy; is sent each statement's result, or its StoreError.
 
     The first waits for its turn, alone. Then the transaction that was in the way has ended, so the rest is tried again
-    as one batch. What is still busy after `patience` seconds is answered Contended.
+    as one batch. What is still busy after `patience` seconds is answered KeyBusy.
     """
     ends = time.monotonic() + patience
     while busy:
@@ -121,15 +111,7 @@ def fill_in(ops: Sequence[Op], replies: Answers, places: list[int], result: Any)
 def give_up(replies: Answers, busy: list[int]) -> None:
     """Notes for the ops that are still busy that nothing was performed."""
     for place in busy:
-        replies[place] = Contended("another transaction that has not ended decides on this key")
-
-
-def waits(ops: Sequence[Op]) -> bool:
-    """True if one of the ops queues its client when refused, so that hints will come."""
-    for op in ops:  # noqa: SIM110 - a generator would double the time, and this is asked for each batch
-        if type(op) is Acquire and op.client:
-            return True
-    return False
+        replies[place] = KeyBusy("another transaction that has not ended decides on this key")
 
 
 def can_wait(ops: Sequence[Op]) -> bool:
@@ -142,3 +124,20 @@ def can_wait(ops: Sequence[Op]) -> bool:
     if len(owners) <= 1 or all(type(op) is Release for op in ops):
         return True
     return len({getattr(op, "key", None) or getattr(op, "queue", None) for op in ops}) == 1
+
+
+class SweepCursor:
+    """When to delete what no longer matters, and where to go on: a stretch of keys each time. Never needed for a right
+    answer."""
+
+    def __init__(self) -> None:
+        self._ops = 0
+        self.after = ""
+
+    def due(self, ops: int) -> bool:
+        """Counts these ops; True once in SWEEP_EVERY."""
+        self._ops += ops
+        if self._ops < SWEEP_EVERY:
+            return False
+        self._ops = 0
+        return True

@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from .faults import refused
 
-Place = dict[str, Any]  # what libpq is given
+Candidate = dict[str, Any]  # what libpq is given
 
 # What decides on the attempts; libpq would look for them in the environment too.
 _DECISIVE = ("host", "hostaddr", "port", "target_session_attrs", "load_balance_hosts", "connect_timeout")
@@ -31,10 +31,10 @@ class _Failed(Exception):
     """Why an attempt came to nothing."""
 
 
-def dial(conninfo: str, address: str, timeout: float) -> Any:
-    """A libpq connection to the first address that takes us; else a StoreError that tells what each of them said."""
+def connect_any(conninfo: str, address: str, timeout: float) -> Any:
+    """A libpq connection to the first address that takes us; else a StoreError with the reason of each."""
     ends = time.monotonic() + timeout
-    todo = places(conninfo)[::-1]
+    todo = candidates(conninfo)[::-1]
     reasons: list[str] = []
     while todo:
         place = todo.pop()
@@ -50,8 +50,8 @@ def dial(conninfo: str, address: str, timeout: float) -> Any:
     raise refused(address, "; ".join(reasons))
 
 
-def places(conninfo: str) -> list[Place]:
-    """The hosts in the order in which they are tried. What names none, or cannot be, is left to libpq as it is."""
+def candidates(conninfo: str) -> list[Candidate]:
+    """The hosts in the order in which they are tried. What names none, or is invalid, is left to libpq as it is."""
     given = conninfo_to_dict(conninfo)
     known = {**given, **{name: value for name, value in _defaults(given).items() if name in _DECISIVE}}
     lists = {name: str(known[name]).split(",") for name in ("host", "hostaddr", "port") if known.get(name)}
@@ -79,11 +79,11 @@ def leads_to(conninfo: str, info: ConnectionInfo) -> bool:
     return any(
         (place.get("host") or place.get("hostaddr"), str(place.get("port"))) == (info.host, str(info.port))
         and place.get("hostaddr") in (None, info.hostaddr)
-        for place in places(conninfo)
+        for place in candidates(conninfo)
     )
 
 
-def _defaults(given: Place) -> dict[str, str]:
+def _defaults(given: Candidate) -> dict[str, str]:
     """What libpq would take from the environment; not for a URL that names a service, whose file comes before that."""
     if "service" in given:
         return {}
@@ -91,17 +91,17 @@ def _defaults(given: Place) -> dict[str, str]:
     return {name: value.decode() for name, value in found.items() if value is not None and name not in given}
 
 
-def _mix(same: list[Place]) -> None:
+def _mix(same: list[Candidate]) -> None:
     if same[0].get("load_balance_hosts") == "random":
         random.shuffle(same)
 
 
-def _is_name(place: Place) -> bool:
+def _is_name(place: Candidate) -> bool:
     """True if the host must be looked up; it is not if it is a Unix socket, or libpq's own choice."""
     return not place.get("hostaddr") and str(place.get("host", ""))[:1] not in ("", "/", "@")
 
 
-def _resolved(place: Place) -> list[Place]:
+def _resolved(place: Candidate) -> list[Candidate]:
     """The same for each address of the host, whose name is kept for TLS."""
     host = str(place["host"])
     try:
@@ -113,7 +113,7 @@ def _resolved(place: Place) -> list[Place]:
     return addresses
 
 
-def _allowed(place: Place) -> float:
+def _allowed(place: Candidate) -> float:
     """The seconds that the URL allows for one attempt."""
     try:
         seconds = float(place.get("connect_timeout", 0))
@@ -122,23 +122,23 @@ def _allowed(place: Place) -> float:
     return seconds if seconds > 0 else float("inf")
 
 
-def _attempt(place: Place, seconds: float) -> Any:
+def _attempt(place: Candidate, seconds: float) -> Any:
     ends = time.monotonic() + seconds
-    made = pq.PGconn.connect_start(make_conninfo("", **place).encode())
+    pgconn = pq.PGconn.connect_start(make_conninfo("", **place).encode())
     while True:
-        step = pq.PollingStatus.FAILED if made.status == pq.ConnStatus.BAD else made.connect_poll()
+        step = pq.PollingStatus.FAILED if pgconn.status == pq.ConnStatus.BAD else pgconn.connect_poll()
         if step == pq.PollingStatus.OK:
-            return made
+            return pgconn
         if step == pq.PollingStatus.FAILED:
-            why = made.get_error_message()
-            made.finish()
+            why = pgconn.get_error_message()
+            pgconn.finish()
             raise _Failed(why)
         watch = select.poll()
-        watch.register(made.socket, select.POLLIN if step == pq.PollingStatus.READING else select.POLLOUT)
+        watch.register(pgconn.socket, select.POLLIN if step == pq.PollingStatus.READING else select.POLLOUT)
         if not watch.poll(max(0.0, ends - time.monotonic()) * 1000):
-            made.finish()
+            pgconn.finish()
             raise _Failed(f"{_where(place)}: no answer within {round(seconds, 2):g} s")
 
 
-def _where(place: Place) -> str:
+def _where(place: Candidate) -> str:
     return f"{place.get('host') or place.get('hostaddr') or 'localhost'}:{place.get('port', 5432)}"

@@ -35,20 +35,20 @@ from ...ops import (
     Take,
     Unhit,
 )
-from .. import Tell
+from .. import Answers, OnHint
+from ..batches import key_of, queue_of
 from . import quick, replies
-from .commands import Command, Commands
+from .commands import Commands
 from .faults import KeyRace, answered, explain, not_confirmed
 from .plans import plan_of
-from .queues import key_of, queue_of
+from .quick import Command
 
 T = TypeVar("T")
-Answer = dict[str, Any] | PyMongoError | BSONError
-Steps = Generator[list[Command], list[Answer], T]
-Answers = list[Reply | StoreError]
+CommandResult = dict[str, Any] | PyMongoError | BSONError
+CommandSteps = Generator[list[Command], list[CommandResult], T]
 
 MAX_LIMIT = 1_000  # hits in one document, which is rewritten with each: 60 KiB. A higher limit is a task for a counter
-MOST_RACES = 5  # times that others can make, and the broom remove, a document between two looks: once is rare
+MOST_RACES = 5  # times that others can make, and the TTL index remove, a document between two looks: once is rare
 MAX_COMMAND = 8 * 1024 * 1024  # bytes: half of what MongoDB takes as one command
 WHOLE_BATCH = 4 * 1024 * 1024  # bytes of values: a find that answers less was not cut off at 16 MiB by the server
 
@@ -56,16 +56,16 @@ _ALONE = frozenset((Take, Ack, Return, Unhit))
 _STATEMENT = 8 * 1024  # bytes of an op without its value: twice the longest pipeline
 
 
-class Batch:
+class MongoBatch:
     """One batch under way."""
 
-    def __init__(self, commands: Commands, server: str, tell: Tell | None) -> None:
+    def __init__(self, commands: Commands, server: str, on_hint: OnHint | None) -> None:
         self._commands = commands
         self._server = server
-        self._tell = tell
+        self._on_hint = on_hint
         self._doubt = False  # something of this batch was or may have been performed
 
-    def perform(self, ops: Sequence[Op]) -> Steps[Answers]:
+    def perform(self, ops: Sequence[Op]) -> CommandSteps[Answers]:
         """One reply per op, in order; Unanswered if it may have been performed, StoreUnavailable if it was not."""
         check_ops(ops)
         if len(ops) == 1:
@@ -79,7 +79,7 @@ class Batch:
                 found.update(zip(portion, answers, strict=True))
         return [found[place] for place in range(len(ops))]
 
-    def _part(self, ops: list[Op]) -> Steps[Answers]:
+    def _part(self, ops: list[Op]) -> CommandSteps[Answers]:
         if len(ops) == 1:
             return [(yield from self._one(ops[0]))]
         if type(ops[0]) is Read:
@@ -89,7 +89,7 @@ class Batch:
 
     # -- one op
 
-    def _one(self, op: Op) -> Steps[Reply | StoreError]:
+    def _one(self, op: Op) -> CommandSteps[Reply | StoreError]:
         if type(op) is Hit and op.limit > MAX_LIMIT:
             return StoreFailed(f"MongoDB keeps limits of at most {MAX_LIMIT} hits, not {op.limit}", key=op.key)
         try:
@@ -97,7 +97,7 @@ class Batch:
                 documents = yield from self._documents([op])
                 return plan_of(op).reply(op, documents.get(op.key), "")
             if type(op) is Take:
-                (mine,) = yield from self._ask([self._commands.taken_by(op)])
+                (mine,) = yield from self._send([self._commands.taken_by(op)])
                 if mine["cursor"]["firstBatch"]:
                     return replies.taken(op, mine["cursor"]["firstBatch"][0], "")
             if type(op) is Acquire or type(op) is Release:
@@ -108,12 +108,12 @@ class Batch:
         except StoreError as error:
             return error
 
-    def _quickly(self, op: Acquire | Release) -> Steps[Reply]:
+    def _quickly(self, op: Acquire | Release) -> CommandSteps[Reply]:
         """The cheap command, where it is likely to do; else, or if it did nothing, the one that decides everything."""
         command = None if op.key in self._commands.contended else self._commands.quick(op)
         if command is not None:
             try:
-                (result,) = yield from self._ask([command])
+                (result,) = yield from self._send([command])
             except KeyRace:
                 pass
             else:
@@ -123,12 +123,12 @@ class Batch:
                     return Released.RELEASED
         return (yield from self._modify(op))
 
-    def _modify(self, op: Op) -> Steps[Reply]:
+    def _modify(self, op: Op) -> CommandSteps[Reply]:
         """The reply to one op; when another made the document at the same instant, nothing was performed: again."""
         command, name = self._commands.alone(op)
         for _ in range(MOST_RACES):
             try:
-                (result,) = yield from self._ask([command])
+                (result,) = yield from self._send([command])
             except KeyRace as race:
                 lost = race
             else:
@@ -136,8 +136,8 @@ class Batch:
         raise lost
 
     def _reply(self, op: Op, document: dict[str, Any] | None, name: str) -> Reply:
-        if name and self._tell is not None and self._commands.client in replies.told(document, name):
-            self._tell(key_of(op))
+        if name and self._on_hint is not None and self._commands.client in replies.notified(document, name):
+            self._on_hint(key_of(op))
         reply = plan_of(op).reply(op, document, name)
         if type(op) is Acquire or type(op) is Release or type(op) is Renew:
             self._commands.contended.learn(op.key, reply)
@@ -145,10 +145,10 @@ class Batch:
 
     # -- many
 
-    def _together(self, ops: list[Op]) -> Steps[Answers]:
+    def _together(self, ops: list[Op]) -> CommandSteps[Answers]:
         command, names = self._commands.together(ops)
         try:
-            (result,) = yield from self._ask([command])
+            (result,) = yield from self._send([command])
         except StoreUnavailable:
             raise
         except StoreError as error:
@@ -170,7 +170,7 @@ class Batch:
                 answers.append(reply if not _passed_by(op, reply) else (yield from self._one(op)))
         return answers
 
-    def _failed(self, op: Op, error: dict[str, Any]) -> Steps[Reply | StoreError]:
+    def _failed(self, op: Op, error: dict[str, Any]) -> CommandSteps[Reply | StoreError]:
         fault = answered(self._server, error.get("code"), str(error.get("errmsg", "")))
         if isinstance(fault, KeyRace):
             return (yield from self._one(op))
@@ -178,18 +178,18 @@ class Batch:
             raise Unanswered(str(fault))
         return fault
 
-    def _documents(self, ops: Sequence[Op], after: Any = None) -> Steps[dict[str, dict[str, Any]]]:
+    def _documents(self, ops: Sequence[Op], after: Any = None) -> CommandSteps[dict[str, dict[str, Any]]]:
         """The documents of these ops by key. What is not among them is not there."""
         found: dict[str, dict[str, Any]] = {}
         while ops:
-            (result,) = yield from self._ask([self._commands.documents(ops, after)])
+            (result,) = yield from self._send([self._commands.documents(ops, after)])
             documents = result["cursor"]["firstBatch"]
             found |= {document["_id"]: document for document in documents}
             whole = sum(len(document.get("value") or b"") for document in documents) < WHOLE_BATCH
             ops = [] if whole or not documents else [op for op in ops if key_of(op) not in found]
         return found
 
-    def _ask(self, commands: list[Command]) -> Steps[list[dict[str, Any]]]:
+    def _send(self, commands: list[Command]) -> CommandSteps[list[dict[str, Any]]]:
         """The answers to these commands; raises the first error among them, or in them."""
         results = []
         for answer in (yield commands):
@@ -272,32 +272,24 @@ def _weight(op: Op) -> int:
     return _STATEMENT
 
 
-def _side_by_side(parts: list[Steps[T]]) -> Steps[list[T]]:
-    """The results of all parts; what they ask at the same time goes out at the same time."""
+def _side_by_side(parts: list[CommandSteps[T]]) -> CommandSteps[list[T]]:
+    """The results of all parts; what they send at the same time is sent together."""
     results: dict[int, T] = {}
-    asking: dict[int, list[Command]] = {}
+    pending: dict[int, list[Command]] = {}
 
-    def go_on(place: int, answers: list[Answer] | None) -> None:
+    def go_on(place: int, answers: list[CommandResult] | None) -> None:
         try:
-            asking[place] = parts[place].send(answers)  # type: ignore[arg-type]
+            pending[place] = parts[place].send(answers)  # type: ignore[arg-type]
         except StopIteration as end:
-            asking.pop(place, None)
+            pending.pop(place, None)
             results[place] = end.value
 
     for place in range(len(parts)):
         go_on(place, None)
-    while asking:
-        asked = list(asking.items())
-        answers = yield [command for _, commands in asked for command in commands]
-        for place, commands in asked:
+    while pending:
+        sent = list(pending.items())
+        answers = yield [command for _, commands in sent for command in commands]
+        for place, commands in sent:
             go_on(place, answers[: len(commands)])
             answers = answers[len(commands) :]
     return [results[place] for place in range(len(parts))]
-
-
-def waits(ops: Sequence[Op]) -> bool:
-    """True if one of the ops queues its client when refused, so that hints will come."""
-    for op in ops:  # noqa: SIM110 - a generator would double the time, and this is asked for each batch
-        if type(op) is Acquire and op.client:
-            return True
-    return False

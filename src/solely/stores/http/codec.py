@@ -156,14 +156,14 @@ class Page(msgspec.Struct):
     next: str | None = None
 
 
-class Said(NamedTuple):
+class EncodedOps(NamedTuple):
     """A batch as it is sent, and how many ops are in it."""
 
     ops: int
     body: bytes
 
 
-# What a failed op is told as, and what the other end makes of that. The first that fits.
+# How a failed op is reported, and which error the other end raises for it. The first that fits.
 FAILURES: tuple[tuple[type[StoreError], str], ...] = (
     (Unanswered, "unanswered"),
     (StoreUnavailable, "store-away"),
@@ -180,10 +180,10 @@ _decode_replies = msgspec.json.Decoder(Replies).decode
 _decode_page = msgspec.json.Decoder(Page).decode
 
 
-def encode(batch: list[Op]) -> Said:
+def encode(batch: list[Op]) -> EncodedOps:
     """The batch as a body; InvalidInput if an op cannot be sent."""
     try:
-        return Said(len(batch), _encode(Batch([_STRUCTS[type(op)](*op) for op in batch])))
+        return EncodedOps(len(batch), _encode(Batch([_STRUCTS[type(op)](*op) for op in batch])))
     except UnicodeEncodeError as error:
         raise InvalidInput(f"an op cannot be sent as JSON: {error}") from None
 
@@ -215,7 +215,7 @@ def _fields(entry: Entry) -> dict[str, Any]:
 
 
 def reply_of(reply: Reply | StoreError, detail: str = "") -> AnyReply:
-    """The reply as it is sent; of a failure, `detail` is what may be told."""
+    """The reply as it is sent; of a failure, `detail` is what may be shown."""
     if isinstance(reply, Entry):
         return entry_reply(reply)
     if isinstance(reply, bool):
@@ -231,14 +231,14 @@ def reply_of(reply: Reply | StoreError, detail: str = "") -> AnyReply:
     return FailedReply(next(name for error, name in FAILURES if isinstance(reply, error)), detail)
 
 
-def decode(raw: bytes, said: Said) -> list[Reply | StoreError]:
+def decode(raw: bytes, encoded: EncodedOps) -> list[Reply | StoreError]:
     """The replies to a batch; StoreFailed if this is no answer to it."""
     try:
         replies = _decode_replies(raw).replies
     except msgspec.DecodeError as error:
         raise StoreFailed(f"the service answered something else than replies: {error}") from None
-    if len(replies) != said.ops:
-        raise StoreFailed(f"the service answered {len(replies)} replies to {said.ops} ops")
+    if len(replies) != encoded.ops:
+        raise StoreFailed(f"the service answered {len(replies)} replies to {encoded.ops} ops")
     return [_read(reply) for reply in replies]
 
 

@@ -1,4 +1,4 @@
-"""Where the service is, what is asked of it, and what its refusals mean: what both faces share."""
+"""Where the service is, what is sent to it, and what its refusals mean: shared by threads and asyncio."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from ...errors import (
 from ...model import Finding
 from ...ops import MAX_BATCH, MAX_BATCH_BYTES, Acquire, Advance, Finish, Op, Push
 from .. import Clock
-from . import wire
+from . import codec
 
 TOKEN = "SOLELY_TOKEN"
 PAGE = 1000  # entries at once: as many as the service gives
 KEPT_ALIVE = 30.0  # seconds that an idle connection is used again: half of what the service keeps it for
 CONNECTIONS = 200  # at once: more threads than that wait for one another
-SILENCE = 20.0  # seconds without a word after which a stream of hints is dead: twice what the service pauses, and some
-TRY_AGAIN = 5.0  # seconds without hints after a stream could not be had: meanwhile waiters ask again, as they can
+SILENCE = 20.0  # seconds of silence after which a stream of hints is dead: twice what the service pauses, and some
+TRY_AGAIN = 5.0  # seconds between tries to open a stream of hints; meanwhile waiters poll
 
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 _DENIED = (401, 403, 421)
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServiceAddress:
     """A service: its URL without the token, and the token, which is never shown."""
 
     url: str
@@ -63,8 +63,8 @@ class Address:
         }
 
 
-def read_url(url: str, clock: Clock | None = None) -> Address:
-    """The service that the URL names; InvalidInput, without the token, if it cannot be."""
+def parse(url: str, clock: Clock | None = None) -> ServiceAddress:
+    """The service that the URL names; an invalid one raises InvalidInput, which never shows the token."""
     parts = urlsplit(url)
     try:
         host, port = parts.hostname or "", parts.port
@@ -80,13 +80,13 @@ def read_url(url: str, clock: Clock | None = None) -> Address:
     if not (named.isascii() and named.isprintable()):
         raise InvalidInput(f"the token of {parts.scheme}://{host} is none: tokens are plain ASCII text")
     place = f"[{host}]" if ":" in host else host
-    return Address(f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path.rstrip('/')}", named, clock)
+    return ServiceAddress(f"{parts.scheme}://{place}{f':{port}' if port else ''}{parts.path.rstrip('/')}", named, clock)
 
 
-def headers(address: Address, what: dict[str, Any]) -> dict[str, str]:
-    """What is said about the body, if there is one, and the time on an injected clock."""
-    said = {"content-type": "application/json"} if "content" in what else {}
-    return said if address.clock is None else said | {"solely-now": repr(address.clock())}
+def headers(address: ServiceAddress, what: dict[str, Any]) -> dict[str, str]:
+    """The headers: the type of the body, if there is one, and the time on an injected clock."""
+    about_body = {"content-type": "application/json"} if "content" in what else {}
+    return about_body if address.clock is None else about_body | {"solely-now": repr(address.clock())}
 
 
 def _is_here(host: str) -> bool:
@@ -99,27 +99,22 @@ def _is_here(host: str) -> bool:
 # -- ops
 
 
-def waits(ops: Sequence[Op]) -> bool:
-    """True if one of the ops wants to be told when its key is free."""
-    return any(type(op) is Acquire and op.client for op in ops)
-
-
-def portions(ops: Sequence[Op], client: str, heard_as: str) -> list[wire.Said]:
+def portions(ops: Sequence[Op], client: str, listens_as: str) -> list[codec.EncodedOps]:
     """The ops as bodies that the service takes. What `client` waits for, it waits for under the name that it is
     hinted by, if it has one."""
-    found: list[wire.Said] = []
+    found: list[codec.EncodedOps] = []
     batch: list[Op] = []
     size = 0
     for op in ops:
-        if type(op) is Acquire and heard_as and op.client == client:
-            op = op._replace(client=heard_as)
+        if type(op) is Acquire and listens_as and op.client == client:
+            op = op._replace(client=listens_as)
         more = _weight(op)
         if batch and (len(batch) == MAX_BATCH or size + more > MAX_BATCH_BYTES):
-            found.append(wire.encode(batch))
+            found.append(codec.encode(batch))
             batch, size = [], 0
         batch.append(op)
         size += more
-    return [*found, wire.encode(batch)] if batch else found
+    return [*found, codec.encode(batch)] if batch else found
 
 
 def _weight(op: Op) -> int:
@@ -130,8 +125,8 @@ def _weight(op: Op) -> int:
 # -- answers
 
 
-def unanswered(error: httpx2.HTTPError, address: Address) -> StoreError:
-    """What a request that failed on its way is told as."""
+def unanswered(error: httpx2.HTTPError, address: ServiceAddress) -> StoreError:
+    """The error that a failed request is raised as."""
     text = f"{address}: {str(error) or type(error).__name__}"
     if isinstance(error, _NOT_SENT):
         return StoreUnavailable(text)
@@ -143,7 +138,7 @@ class _Problem(msgspec.Struct):
     detail: str = ""
 
 
-def body_of(response: httpx2.Response, address: Address) -> bytes:
+def body_of(response: httpx2.Response, address: ServiceAddress) -> bytes:
     """The body of a good answer; else the StoreError that the refusal means."""
     if response.status_code == 200:
         return response.content
@@ -155,7 +150,7 @@ def body_of(response: httpx2.Response, address: Address) -> bytes:
 
 
 def refusal(status: int, kind: str, text: str) -> StoreError:
-    """What it means if the service refuses so. What no problem of ours comes with was said by a proxy in between."""
+    """The error for a refusal of the service; one without a problem type of ours comes from a proxy in between."""
     if kind == "stopping":
         return StoreUnavailable(text)
     if status == 503 or (status in (502, 504) and not kind):
@@ -181,7 +176,7 @@ class _Ready(msgspec.Struct):
     checks: dict[str, str]
 
 
-def findings(address: Address, version: bytes, ready: bytes, took: float) -> list[Finding]:
+def findings(address: ServiceAddress, version: bytes, ready: bytes, took: float) -> list[Finding]:
     """What the service says of itself."""
     try:
         runs = msgspec.json.decode(version, type=_Version).version

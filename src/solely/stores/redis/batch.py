@@ -1,4 +1,4 @@
-"""A batch that goes out in several calls: by portions on one server, by buckets in a cluster. Pure, for both faces."""
+"""A batch that is sent in several calls: by portions on one server, by buckets in a cluster. Without I/O."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import Any
 
 from ...errors import StoreError, StoreUnavailable, first_error
 from ...ops import Op
+from .. import Answers
 from .codec import Codec, chunks, packed
 from .faults import Elsewhere
-from .questions import Routes
-from .replies import Answers, decode
-from .settings import Address
+from .queries import Routes
+from .replies import decode
+from .settings import ServerAddress
 
 ASKING = packed("ASKING")
 MOST_ROUNDS = 6  # a slot on the move answers ASK, MOVED and ASK again before a new node knows the script; twice that
 
 
 class Part:
-    """Ops of one bucket, and where they stand in the batch."""
+    """Ops of one bucket, and their places in the batch."""
 
     __slots__ = ("asking", "bucket", "ops", "places")
 
@@ -26,10 +27,10 @@ class Part:
         self.bucket = bucket
         self.ops = ops
         self.places = places
-        self.asking: Address | None = None
+        self.asking: ServerAddress | None = None
 
 
-class Batch:
+class SplitBatch:
     """Collects the answers of all parts, in the order of the ops."""
 
     def __init__(self, ops: Sequence[Op], codec: Codec) -> None:
@@ -51,9 +52,9 @@ class Batch:
         all_places = range(len(ops))
         return [Part(0, own, places) for own, places in zip(chunks(ops), chunks(all_places), strict=True)]
 
-    def groups(self, routes: Routes) -> list[tuple[Address, list[Part]]]:
+    def groups(self, routes: Routes) -> list[tuple[ServerAddress, list[Part]]]:
         """What goes to which server now. Parts that nobody serves are answered so."""
-        groups: dict[tuple[Address, int], list[Part]] = {}
+        groups: dict[tuple[ServerAddress, int], list[Part]] = {}
         for part in self.open:
             address = part.asking or routes[part.bucket]
             if address is None:
@@ -69,7 +70,7 @@ class Batch:
         first = found[0]
         if isinstance(first, Elsewhere):
             host, _, port = first.address.rpartition(":")
-            part.asking = Address(host, int(port)) if first.asking and host else None
+            part.asking = ServerAddress(host, int(port)) if first.asking and host else None
             self.moved = self.moved or not first.asking
             self.open.append(part)
         for place, answer in zip(part.places, found, strict=True):

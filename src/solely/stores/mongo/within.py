@@ -15,7 +15,7 @@ from pymongo.errors import PyMongoError
 
 from ...errors import InvalidInput, SolelyError, StoreError, StoreUnavailable
 from ...ops import Op, Reply
-from .batches import Batch, Steps
+from .batch import CommandSteps, MongoBatch
 from .commands import Commands
 from .faults import ABORTED, aborted
 
@@ -37,7 +37,7 @@ def repeatable() -> Iterator[None]:
         raise Aborted(str(error)) from None
 
 
-class InTransaction(Batch):
+class InTransaction(MongoBatch):
     """A batch whose commands belong to a transaction: an error ends all of it, and then nothing was performed."""
 
     def __init__(self, commands: Commands, server: str, session: Any, kind: type[Any]) -> None:
@@ -50,7 +50,7 @@ class InTransaction(Batch):
         if not session.in_transaction:
             raise InvalidInput("the session is in no transaction; begin one with session.start_transaction()")
 
-    def perform_all(self, ops: Sequence[Op]) -> Steps[list[Reply]]:
+    def perform_all(self, ops: Sequence[Op]) -> CommandSteps[list[Reply]]:
         """One reply per op; raises StoreUnavailable if the transaction was aborted and is to be run again."""
         replies: list[Reply] = []
         for reply in (yield from self.perform(ops)):

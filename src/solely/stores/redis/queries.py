@@ -1,7 +1,7 @@
-"""What is asked outside of batches, as generators without I/O: they yield questions and get the answers.
+"""Queries outside of batches, as generators without I/O: they yield queries and get the answers.
 
 The blocking and the asyncio store each perform them in their own way. An answer that is an error of the server comes as
-the ReplyError itself; a server that cannot be reached is thrown in as StoreUnavailable.
+the ReplyError itself; an unreachable server is thrown in as StoreUnavailable.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from ...model import Entry, Finding, State
 from .codec import Codec
 from .faults import fault
 from .health import findings, read_info
-from .settings import Address, Settings
+from .settings import RedisSettings, ServerAddress
 
-Routes = list[Address | None]  # bucket → who serves it; one bucket unless it is a cluster
+Routes = list[ServerAddress | None]  # bucket → who serves it; one bucket unless it is a cluster
 
 # Keys per step of a SCAN: a step stays under a millisecond, and a million keys need a thousand steps.
 SCAN_STEP = 1_000
 
 
-class Question(NamedTuple):
+class Query(NamedTuple):
     """A command for one server. `seed`: only to find the others, on a connection of its own."""
 
-    address: Address
+    address: ServerAddress
     command: tuple[Any, ...]
     seed: bool = False
 
 
-def find_routes(settings: Settings, known: set[Address]) -> Generator[Question, Any, Routes]:
-    """Who serves which bucket now; StoreUnavailable with every reason if nobody can tell."""
+def find_routes(settings: RedisSettings, known: set[ServerAddress]) -> Generator[Query, Any, Routes]:
+    """Who serves which bucket now; StoreUnavailable with every reason if no server knows."""
     if not (settings.sentinel or settings.cluster):
         return [settings.seeds[0]]
     reasons = []
@@ -47,14 +47,14 @@ def find_routes(settings: Settings, known: set[Address]) -> Generator[Question, 
                 command: tuple[Any, ...] = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", settings.service)
             else:
                 command = ("CLUSTER", "SLOTS")
-            answer = yield Question(seed, command, seed=True)
+            answer = yield Query(seed, command, seed=True)
         except StoreUnavailable as error:
             reasons.append(str(error))
             continue
         if isinstance(answer, ReplyError):
             reasons.append(f"{seed}: {answer}")
         elif settings.sentinel and answer:
-            return [Address(answer[0].decode(), int(answer[1]))]
+            return [ServerAddress(answer[0].decode(), int(answer[1]))]
         elif settings.sentinel:
             reasons.append(f"{seed} knows no primary named {settings.service!r}")
         elif answer:
@@ -64,10 +64,10 @@ def find_routes(settings: Settings, known: set[Address]) -> Generator[Question, 
     raise StoreUnavailable(f"{settings}: nobody says who the primary is: {'; '.join(reasons)}")
 
 
-def _routes(settings: Settings, asked: Address, slots: list[Any]) -> Routes:
-    by_slot: list[tuple[int, int, Address]] = []
+def _routes(settings: RedisSettings, asked: ServerAddress, slots: list[Any]) -> Routes:
+    by_slot: list[tuple[int, int, ServerAddress]] = []
     for first, last, (host, port, *_), *_ in slots:
-        by_slot.append((first, last, Address(host.decode() if host else asked.host, port)))
+        by_slot.append((first, last, ServerAddress(host.decode() if host else asked.host, port)))
     routes: Routes = []
     for base in Codec(settings.prefix, None, cluster=True).bases:
         slot = key_slot(base.encode())
@@ -75,7 +75,7 @@ def _routes(settings: Settings, asked: Address, slots: list[Any]) -> Routes:
     return routes
 
 
-def find_keys(routes: Routes, codec: Codec, prefix: str, after: str) -> Generator[Question, Any, list[str]]:
+def find_keys(routes: Routes, codec: Codec, prefix: str, after: str) -> Generator[Query, Any, list[str]]:
     """All stored keys that begin with `prefix` and come after `after`, in order."""
     found: set[str] = set()
     bucket = "{b*}" if len(codec.bases) > 1 else ""
@@ -83,7 +83,7 @@ def find_keys(routes: Routes, codec: Codec, prefix: str, after: str) -> Generato
     for address in nodes(routes):
         cursor = b"0"
         while True:
-            answer = yield Question(address, ("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_STEP, "TYPE", "string"))
+            answer = yield Query(address, ("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_STEP, "TYPE", "string"))
             if isinstance(answer, ReplyError):
                 raise fault(answer)
             cursor, names = answer
@@ -110,20 +110,20 @@ def page(entries: list[Any], limit: int) -> list[Entry]:
     return [entry for entry in entries if entry.state is not State.FREE or entry.fence][:limit]
 
 
-def check(routes: Routes, codec: Codec) -> Generator[Question, Any, list[Finding]]:
+def check(routes: Routes, codec: Codec) -> Generator[Query, Any, list[Finding]]:
     """What each primary says about itself, judged."""
     found: list[Finding] = []
     for address in nodes(routes):
         try:
             began = time.perf_counter()
-            clock = yield Question(address, ("TIME",))
+            clock = yield Query(address, ("TIME",))
             took = time.perf_counter() - began
             local = time.time() - took / 2
-            info = read_info((yield Question(address, ("INFO",))))
+            info = read_info((yield Query(address, ("INFO",))))
             fence = 0
             for base, served_by in zip(codec.bases, routes, strict=True):
                 if served_by == address:
-                    fence = max(fence, _fence((yield Question(address, ("GET", base + "#fence")))))
+                    fence = max(fence, _fence((yield Query(address, ("GET", base + "#fence")))))
         except StoreError as error:
             found.append(Finding("error", str(address), str(error)))
             continue
@@ -137,7 +137,7 @@ def _fence(answer: Any) -> int:
     return int(answer or 0)
 
 
-def nodes(routes: Routes) -> list[Address]:
+def nodes(routes: Routes) -> list[ServerAddress]:
     """Every server of these routes once; StoreUnavailable if a bucket is served by nobody."""
     if None in routes:
         raise StoreUnavailable("some slots of the cluster are served by no node")

@@ -13,11 +13,11 @@ import pytest
 from solely.model import Entry
 from solely.ops import Acquire, Mark, Op, Read, Release, Renew
 from solely.stores.postgres import open_async, open_blocking
+from solely.stores.postgres.batch import LINGER
 from solely.stores.postgres.blocking import MOST_PATIENT
-from solely.stores.postgres.faults import Contended
-from solely.stores.postgres.parts import LINGER
+from solely.stores.postgres.faults import KeyBusy
 from solely.stores.postgres.settings import parse
-from solely.stores.postgres.turns import Turns
+from solely.stores.postgres.slots import ThreadSlots
 from solely.testing.harness import fresh
 from tests.postgres_server import Postgres
 from tests.servers import until
@@ -71,7 +71,7 @@ def test_a_key_that_stays_busy_is_told_to_each_of_many_in_time(server: Postgres)
     store.perform([Read(busy)])
 
     def told(number: int) -> bool:
-        with pytest.raises(Contended, match="another transaction"):
+        with pytest.raises(KeyBusy, match="another transaction"):
             store.perform([Mark(busy, f"o{number}", 100)])
         return True
 
@@ -123,61 +123,61 @@ def test_more_threads_than_connections_have_their_turns_alike(server: Postgres, 
     store.close()
 
 
-# -- the turns
+# -- the slots
 
 
-def test_turns_come_in_the_order_of_the_line_and_nobody_overtakes() -> None:
-    turns = Turns(1)
-    assert turns.take()
-    assert not turns.take()
-    with turns.join() as first, turns.join() as second:
+def test_slots_come_in_the_order_of_the_queue_and_nobody_overtakes() -> None:
+    slots = ThreadSlots(1)
+    assert slots.take()
+    assert not slots.take()
+    with slots.join() as first, slots.join() as second:
         assert not first.comes(0)
-        turns.give()
-        assert not turns.take()
+        slots.give()
+        assert not slots.take()
         assert not second.comes(0)
         assert first.comes(0)
         assert not first.comes(0)
-    assert turns.take()
-    assert not turns.take()
+    assert slots.take()
+    assert not slots.take()
 
 
 def test_who_leaves_the_line_passes_his_turn_on() -> None:
-    turns, earlier = Turns(1), ExitStack()
-    assert turns.take()
-    earlier.enter_context(turns.join())
-    with pytest.raises(KeyboardInterrupt), turns.join():
+    slots, earlier = ThreadSlots(1), ExitStack()
+    assert slots.take()
+    earlier.enter_context(slots.join())
+    with pytest.raises(KeyboardInterrupt), slots.join():
         raise KeyboardInterrupt
-    assert not turns.wait(0)
-    with turns.join() as later:
-        turns.give()
+    assert not slots.wait(0)
+    with slots.join() as later:
+        slots.give()
         assert not later.comes(0)
         earlier.close()
         assert later.comes(0)
         later.keeps = True
-    assert not turns.take()
-    turns.give()
-    assert turns.wait(0)
+    assert not slots.take()
+    slots.give()
+    assert slots.wait(0)
 
 
 def test_no_turn_is_lost_or_doubled() -> None:
-    turns, at_work, most = Turns(3), [0], [0]
+    slots, at_work, most = ThreadSlots(3), [0], [0]
     guard = threading.Lock()
 
     def work(number: int) -> int:
         had = 0
         for round in range(300):
-            if turns.take() or turns.wait((0.0, 0.0005, 20.0)[(number + round) % 3]):
+            if slots.take() or slots.wait((0.0, 0.0005, 20.0)[(number + round) % 3]):
                 with guard:
                     at_work[0] += 1
                     most[0] = max(most[0], at_work[0])
                 time.sleep(0)
                 with guard:
                     at_work[0] -= 1
-                turns.give()
+                slots.give()
                 had += 1
         return had
 
     with ThreadPoolExecutor(12) as threads:
         assert min(threads.map(work, range(12))) >= 100  # at least those who wait for long
     assert most[0] <= 3
-    assert [turns.take() for _ in range(4)] == [True, True, True, False]
+    assert [slots.take() for _ in range(4)] == [True, True, True, False]

@@ -12,31 +12,31 @@ import redis.connection
 from redis.exceptions import RedisError
 
 from .codec import LOAD, packed
-from .links import link, refused
+from .connection_args import new_connection, refused
 from .replies import lacks_script
-from .settings import Address, Settings
+from .settings import RedisSettings, ServerAddress
 
 
-class Wire:
+class RedisConnection:
     """Sends and receives; OSError if the connection ends or the time is over. For one thread at a time."""
 
-    def __init__(self, settings: Settings, address: Address, timeout: float, *, seed: bool = False) -> None:
+    def __init__(self, settings: RedisSettings, address: ServerAddress, timeout: float, *, seed: bool = False) -> None:
         self.address = address
-        made = link(redis.connection, settings, address, timeout, seed=seed)
+        new = new_connection(redis.connection, settings, address, timeout, seed=seed)
         try:
-            made.connect()
-        except (RedisError, OSError, ValueError) as error:  # ValueError: a host whose name cannot be
+            new.connect()
+        except (RedisError, OSError, ValueError) as error:  # ValueError: an invalid host name
             raise refused(address, error) from None
-        self._socket: socket.socket = made._sock
-        made._sock = None  # ours from now on: its object would shut it down
+        self._socket: socket.socket = new._sock
+        new._sock = None  # ours from now on: its object would shut it down
         self._reader = hiredis.Reader()
         self._buffer = bytearray(65_536)
         # Looked up once, since every call of a store needs all of them.
         self._sendall, self._receive = self._socket.sendall, self._socket.recv_into
         self._feed, self._next = self._reader.feed, self._reader.gets
-        self.be_patient(timeout)
+        self.set_timeout(timeout)
 
-    def be_patient(self, seconds: float) -> None:
+    def set_timeout(self, seconds: float) -> None:
         """How long to wait for the server from now on."""
         if type(self._socket) is not socket.socket:  # TLS keeps its own time
             self._socket.settimeout(seconds)
@@ -79,7 +79,7 @@ class Wire:
                 answers[place] = self._load_and_repeat(commands[place])
         return answers
 
-    def ask(self, *command: Any) -> Any:
+    def execute(self, *command: Any) -> Any:
         return self.call(packed(*command))
 
     def _load_and_repeat(self, command: bytes) -> Any:
@@ -93,5 +93,5 @@ class Wire:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Lets go of the socket, without a word to the server: a forked child may do it too."""
+        """Closes the socket and sends nothing: a forked child may do it too."""
         self._socket.close()
