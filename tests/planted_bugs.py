@@ -11,8 +11,8 @@ from itertools import count
 from typing import Any
 from unittest.mock import patch
 
-from solely.drivers.lines import Lines, Waiter
 from solely.drivers.simulated import SimulatedRun
+from solely.drivers.waiters import Waiter, Waiters
 from solely.errors import StoreError
 from solely.leases import flow as lock
 from solely.leases import hold
@@ -287,7 +287,7 @@ def cancelled_without_undoing() -> Planted:
 def turn_is_not_passed_on() -> Planted:
     """Who leaves the line of a process does not wake the next."""
 
-    def leave(self: Lines, key: str, waiter: Waiter) -> None:
+    def leave(self: Waiters, key: str, waiter: Waiter) -> None:
         others = self._others.get(key)
         if self._first[key] is not waiter and others:
             others.remove(waiter)
@@ -298,7 +298,7 @@ def turn_is_not_passed_on() -> Planted:
         if others is not None and not others:
             del self._others[key]
 
-    return patch.object(Lines, "leave", leave)
+    return patch.object(Waiters, "leave", leave)
 
 
 @bug

@@ -16,8 +16,8 @@ from solely.claims import flights as flight
 from solely.claims import flow as claim
 from solely.claims import publish
 from solely.claims.flights import Done, Flights
-from solely.drivers.lines import Lines
 from solely.drivers.simulated import SimulatedRun
+from solely.drivers.waiters import Waiters
 from solely.errors import Interrupted
 from solely.flow import Ask, Flow, WakeAll
 from solely.leases import flow as lock
@@ -217,7 +217,7 @@ def waiters_are_not_told_of_the_result() -> Planted:
 @bug
 def followers_are_not_told_of_the_result() -> Planted:
     """What the first of a process's line learns stays with it."""
-    return patch.object(Lines, "wake_all", lambda self, key: None)
+    return patch.object(Waiters, "wake_all", lambda self, key: None)
 
 
 @bug

@@ -43,7 +43,7 @@ async def test_a_lock_that_is_held_and_waited_for(
     waiters = [asyncio.ensure_future(_released(wait())) for _ in range(2)]
     perform(Acquire("lock/deploy", "elsewhere", 10, client="another process"))
     async with asyncio.timeout(10):
-        while once._driver.lines.waiting("lock/deploy") < 2:
+        while once._driver.waiters.waiting("lock/deploy") < 2:
             await asyncio.sleep(0.005)
     found = await told(once.explain("deploy"))
     side = found["lock"]

@@ -18,7 +18,7 @@ from .dead_letters.methods import AsyncDeadLetterGroups, DeadLetterGroups
 from .drivers.aio import AsyncDriver, finished
 from .drivers.blocking import BlockingDriver
 from .drivers.permitted import Check, permitted
-from .drivers.trying import ONE_TRY
+from .drivers.retrying import ONE_TRY
 from .errors import InvalidInput
 from .events import Hook, combine
 from .explanations.methods import AsyncExplaining, Explaining
@@ -144,7 +144,7 @@ class Client(
         self.close()
 
     def _wake(self, line: str) -> None:
-        self._driver.lines.wake(line)
+        self._driver.waiters.wake(line)
 
     def _start_keeping(self) -> None:
         with self._starting:  # by several threads at once

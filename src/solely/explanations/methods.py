@@ -38,4 +38,4 @@ class AsyncExplaining(AsyncMethods):
 
 def _explaining(client: Explaining | AsyncExplaining, key: str) -> Flow[Explanation]:
     stored_key("lock", key)  # InvalidInput before anything is sent
-    return explain(key, client._context.keeper.here, client._driver.lines.waiting)
+    return explain(key, client._context.keeper.here, client._driver.waiters.waiting)

@@ -105,7 +105,7 @@ class SimulatedClient:
         self.chance = world.chance.random
         self.context = Context(
             self,  # type: ignore[arg-type]  # asked only for what goes into terms, which the scripts make themselves
-            wake=driver.lines.wake,
+            wake=driver.waiters.wake,
             hook=self._told,
             cache=cache,
             start_keeping=self._start_keeping,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
+from ...drivers.retrying import ONE_TRY
 from ...drivers.simulated import SimulatedDriver, SimulatedRun, Timeline
-from ...drivers.trying import ONE_TRY
 from ...errors import StoreError, StoreFull, StoreUnavailable, Unanswered
 from ...ops import Acquire, Advance, Finish, Hit, Mark, Op, Push, Reply
 from ...rules import REMEMBER
@@ -82,11 +82,11 @@ class Network:
             self.memory.listeners = listeners
 
     def listen(self, driver: SimulatedDriver) -> None:
-        """Hints for this client reach its lines, late or never."""
+        """Hints for this client reach its waiters, late or never."""
 
         def tell(key: str) -> None:
             if not self.weather.deaf or self._chance() >= self.weather.deaf:
-                self.timeline.at(self.timeline.now + self._delay(), driver.deliver, driver.lines.wake, key)
+                self.timeline.at(self.timeline.now + self._delay(), driver.deliver, driver.waiters.wake, key)
 
         self.memory.listeners[driver.name] = tell
 

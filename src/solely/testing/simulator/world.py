@@ -151,5 +151,5 @@ class World:
             self.history.violated("no hang", f"a task of {name} never went on")
         if not all(keeper.over for keeper in client.keepers):
             self.history.violated("no hang", f"a keeper of {name} does not end")
-        if len(client.driver.lines):
-            self.history.violated("no leaked place", f"{name} has lines in which nobody stands")
+        if len(client.driver.waiters):
+            self.history.violated("no leaked place", f"{name} has queues in which no caller waits")
