@@ -279,7 +279,7 @@ class ClaimBase(LeaseBase):
         origin = describe(self._context.info(self._agreed.purpose))
         try:
             return letter(park.group, self.payload, origin=origin, **facts)
-        except InvalidInput:  # not JSON-able, or too large
+        except InvalidInput:  # not JSON-serializable, or too large
             return letter(park.group, repr(self.payload)[:_REPR_CHARS], origin=origin, **facts)
 
     def _leaving(self, error: BaseException | None) -> Flow[None]:

@@ -34,7 +34,7 @@ class Fingerprint:
 def fingerprint(
     payload: Any, *, include: Iterable[str] = (), exclude: Iterable[str] = (), secret: bytes = b""
 ) -> Fingerprint:
-    """A fingerprint of text, bytes or anything JSON-able; equal JSON is equal whatever its order, spaces and 1 or 1.0.
+    """A fingerprint of text, bytes or anything JSON-serializable; equal JSON is equal whatever its order, spaces and 1 or 1.0.
 
     `include` and `exclude` name fields by their path ("customer.id"; through a list, in each of its elements): only
     the included count, less the excluded; text is then read as JSON. InvalidInput if the payload cannot be read so.
@@ -61,7 +61,7 @@ def fingerprint(
         kept = [_pick(plain, path) for path in wanted] if wanted else plain
         text = _to_json(kept)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"a fingerprint needs text, bytes or what is JSON-able: {error}") from None
+        raise InvalidInput(f"a fingerprint needs text, bytes or what is JSON-serializable: {error}") from None
     return Fingerprint(b"j" + text.encode(), secret)
 
 
@@ -79,7 +79,7 @@ def _parsed(text: str | bytes) -> Any:
 
 
 def _canonical(value: Any) -> Any:
-    """A copy of what is JSON-able, in which numbers that are equal look equal (RFC 8785)."""
+    """A copy of what is JSON-serializable, in which numbers that are equal look equal (RFC 8785)."""
     if isinstance(value, dict):
         return {_name(key): _canonical(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -35,7 +35,7 @@ class Claim(ClaimBase, Lease):
         self._answered(key, result, waited, agreed)
 
     def publish(self, value: Any, *, keep: Seconds | None = None, wait: Seconds | None = None) -> Publication:
-        """The result (bytes, or JSON-able) for everyone who waits, and who comes within `keep`; if a later holder took
+        """The result (bytes, or JSON-serializable) for everyone who waits, and who comes within `keep`; if a later holder took
         the claim over, that one's result, waited for within `wait`. Over 256 KiB it leaves a tombstone."""
         return self._run(self._publishing(value, values.encode(value), keep, wait))
 
@@ -83,7 +83,7 @@ class AsyncClaim(ClaimBase, AsyncLease):
         self._answered(key, result, waited, agreed)
 
     async def publish(self, value: Any, *, keep: Seconds | None = None, wait: Seconds | None = None) -> Publication:
-        """The result (bytes, or JSON-able) for everyone who waits, and who comes within `keep`; if a later holder took
+        """The result (bytes, or JSON-serializable) for everyone who waits, and who comes within `keep`; if a later holder took
         the claim over, that one's result, waited for within `wait`. Over 256 KiB it leaves a tombstone."""
         return await self._run(self._publishing(value, values.encode(value), keep, wait))
 

@@ -71,7 +71,7 @@ class Claims(Methods):
         purpose: str = "",
         policy: Policy | None = None,
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-        """Calls of the function with the same key run it once; all get the same result, bytes or what is JSON-able.
+        """Calls of the function with the same key run it once; all get the same result, bytes or what is JSON-serializable.
 
         `key`: a function of the call, or text such as "charge:{order.id}". Raises TimedOut if it still runs after
         `wait`, NotKept if the result could not be kept, WorkFailed if the policy replays a failure.
@@ -179,7 +179,7 @@ class AsyncClaims(AsyncMethods):
         policy: Policy | None = None,
     ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]]:
         """Calls of the coroutine function with the same key run it once; all get the same result, bytes or what is
-        JSON-able.
+        JSON-serializable.
 
         `key`: a function of the call, or text such as "charge:{order.id}". Raises TimedOut if it still runs after
         `wait`, NotKept if the result could not be kept, WorkFailed if the policy replays a failure.

@@ -76,7 +76,7 @@ def letter(
     id: str = "",
     mark: int = 0,
 ) -> Push:
-    """The op that parks the payload (JSON-able, or bytes); InvalidInput if it cannot be kept.
+    """The op that parks the payload (JSON-serializable, or bytes); InvalidInput if it cannot be kept.
 
     The id is the dedup key, or a digest of the payload where there is none: the same failing item is one letter,
     however often it fails.
@@ -95,7 +95,7 @@ def _text(facts: dict[str, Any]) -> bytes:
     try:
         return json.dumps(facts, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"the payload of a dead letter must be JSON-able or bytes: {error}") from None
+        raise InvalidInput(f"the payload of a dead letter must be JSON-serializable or bytes: {error}") from None
 
 
 # -- as it is kept

@@ -120,7 +120,7 @@ class AsyncDriver:
                             elif request is NOW:
                                 argument = local_clock()
                             else:
-                                argument = fresh_owner() if request is Ask.OWNER else random.random()
+                                argument = fresh_owner()
                         elif kind is Join:
                             run.joined += (request.key,)
                             run.arrived = local_clock()

@@ -208,9 +208,7 @@ class SimulatedRun:
     def _answer(self, request: Ask) -> Any:
         if request is Ask.RUN:
             return self
-        if request is Ask.NOW:
-            return self.now()
-        return self.fresh_owner() if request is Ask.OWNER else self.driver.chance.random()
+        return self.now() if request is Ask.NOW else self.fresh_owner()
 
     def now(self) -> float:
         """Seconds on the client's own clock."""

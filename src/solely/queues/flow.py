@@ -63,14 +63,14 @@ def queue_of(name: str) -> str:
 
 
 def body_of(payload: Any) -> bytes:
-    """The payload as it is kept; InvalidInput if it is neither bytes nor JSON-able, or too large."""
+    """The payload as it is kept; InvalidInput if it is neither bytes nor JSON-serializable, or too large."""
     if isinstance(payload, bytes):
         return b"b" + bounded_value(payload)
     try:
         text = json.dumps(payload, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         kind = type(payload).__name__
-        raise InvalidInput(f"the payload of an item must be bytes or JSON-able, not this {kind}: {error}") from None
+        raise InvalidInput(f"the payload of an item must be bytes or JSON-serializable, not this {kind}: {error}") from None
     return b"j" + bounded_value(text.encode())
 
 
