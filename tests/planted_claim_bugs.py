@@ -156,11 +156,11 @@ def flight_is_never_over() -> Planted:
     """Who comes later is told what the callers before it were told, however long ago."""
 
     def settle(self: flight.Flights, key: str, done: Done, left: float) -> bool:
-        under_way = self._under_way.get(key)
-        if under_way is not None:
-            under_way.done = done
-            under_way.callers += 1  # by nobody, who never leaves
-        return under_way is not None
+        flight = self._in_flight.get(key)
+        if flight is not None:
+            flight.done = done
+            flight.callers += 1  # of a caller that never leaves
+        return flight is not None
 
     return patch.object(flight.Flights, "settle", settle)
 

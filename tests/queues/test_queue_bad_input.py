@@ -24,7 +24,10 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "delay is negative": (lambda queue: queue.push("a", 1, delay=-1), "delay=-1 is out of bounds"),
     "delay is a text": (lambda queue: queue.push("a", 1, delay="5"), "delay must be seconds"),
     "held: id is empty": (lambda queue: queue.push_held("", 1, ttl=10), "id: a key must not be empty"),
-    "held: payload is a set": (lambda queue: queue.push_held("a", {1}, ttl=10), "bytes or JSON-serializable, not this set"),
+    "held: payload is a set": (
+        lambda queue: queue.push_held("a", {1}, ttl=10),
+        "bytes or JSON-serializable, not this set",
+    ),
     "held: payload is too large": (lambda queue: queue.push_held("a", b"x" * LARGE, ttl=10), "the most is 262144"),
     "held: ttl 0": (lambda queue: queue.push_held("a", 1, ttl=0), "ttl=0 is out of bounds"),
     "take: ttl 0": (lambda queue: queue.take(ttl=0), "ttl=0 is out of bounds"),

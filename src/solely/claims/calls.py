@@ -1,4 +1,4 @@
-"""Claiming: what blocking and awaited claims do alike, from the caller's words to the claim that answers them."""
+"""Calls of claims, the same for threads and asyncio: checked arguments, cache, outage rule and events."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ Make = Callable[[str, Result, float, Agreement], C]  # the handle of an answered
 def agreement(
     context: Context, ttl: Seconds, wait: Seconds, keep: Seconds, policy: Policy | None, purpose: str, renew: bool
 ) -> Agreement:
-    """What the caller asks for, checked; InvalidInput before anything is sent."""
+    """The checked arguments of a claim; raises InvalidInput before anything is sent."""
     if policy is not None and not isinstance(policy, Policy):
         raise InvalidInput(f"a policy must be a solely.Policy, not {type(policy).__name__}")
     if purpose:
-        context.info(purpose)  # InvalidInput if it is no text
+        context.info(purpose)  # raises InvalidInput if it is not a str
     return Agreement(context.terms(ttl, wait, 0.0), ttl_seconds(keep, "keep"), policy or ALWAYS_RELEASE, purpose, renew)
 
 
 def digest(payload: Any, key: str) -> str:
-    """The fingerprint as it is kept; "" if there is none."""
+    """The fingerprint in its stored form; "" if there is none."""
     if payload is None:
         return ""
     return (payload if isinstance(payload, Fingerprint) else fingerprint(payload)).of(key)
 
 
 def recalled(flights: Flights, key: str, print: str, agreed: Agreement, make: Make[C]) -> C | None:
-    """The claim, if the cache knows that it is finished; Mismatch if that was for another payload."""
+    """The finished claim from the cache, or None; raises Mismatch if it was for another payload."""
     context, done = flights.context, flights.known(key)
     if done is None:
         return None
@@ -62,7 +62,7 @@ def recalled(flights: Flights, key: str, print: str, agreed: Agreement, make: Ma
 
 
 def claiming(flights: Flights, key: str, print: str, agreed: Agreement, make: Make[C]) -> Flow[C]:
-    """The claim: won, and then kept; finished; or timed out. Mismatch if it is another payload's."""
+    """The claim: won (and renewed from now on), finished, or timed out; raises Mismatch if it has another payload."""
     flow = _claiming(flights, key, print, agreed, make)
     return flights.context.or_proceed(key, "claim", flow, lambda: _unguarded(key, agreed, make))
 
@@ -83,7 +83,7 @@ def _claiming(flights: Flights, key: str, print: str, agreed: Agreement, make: M
 def claiming_many(
     context: Context, keys: Sequence[str], payloads: Sequence[Any] | None, agreed: Agreement, make: Make[C]
 ) -> Flow[list[C]]:
-    """The claims in the order of the keys; InvalidInput, at once, if there is not one payload per key."""
+    """The claims in the order of the keys; raises InvalidInput at once if there is not one payload per key."""
     if payloads is not None and len(payloads) != len(keys):
         raise InvalidInput(f"{len(payloads)} fingerprints were given for {len(keys)} keys; give one per key, or none")
     if not keys:
@@ -133,17 +133,17 @@ def _unguarded(key: str, agreed: Agreement, make: Make[C]) -> C:
 
 
 def resumed(token: str, agreed: Agreement, make: Make[C]) -> C:
-    """The claim that the token names, as if it were held still; InvalidInput if it names none."""
-    told = read_token(token)
-    if not told.key.startswith("claim/"):
-        raise InvalidInput("this token is of no claim; give what the claim's hand_over() returned")
-    entry = Entry(told.key, State.HELD, told.fence, told.ttl, fingerprint=told.fingerprint)
-    hold = Hold(told.key, told.owner, told.ttl, entry, local_clock(), True, local_clock)
-    return make(told.key, hold, 0.0, agreed)
+    """The claim of the token, assuming that it is still held; raises InvalidInput if the token is not of a claim."""
+    given = read_token(token)
+    if not given.key.startswith("claim/"):
+        raise InvalidInput("this is not the token of a claim; give what the claim's hand_over() returned")
+    entry = Entry(given.key, State.HELD, given.fence, given.ttl, fingerprint=given.fingerprint)
+    hold = Hold(given.key, given.owner, given.ttl, entry, local_clock(), True, local_clock)
+    return make(given.key, hold, 0.0, agreed)
 
 
 def resetting(flights: Flights, key: str, expected: Any) -> Flow[bool]:
-    """True if the expected outcome was there and is gone; InvalidInput, at once, if it can never have been there."""
+    """Removes the expected outcome; False if there is another. Raises InvalidInput at once if it is invalid."""
     if not isinstance(expected, NotKept | WorkFailed):
         encode(expected)
     flights.forget(key)

@@ -70,7 +70,9 @@ def body_of(payload: Any) -> bytes:
         text = json.dumps(payload, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         kind = type(payload).__name__
-        raise InvalidInput(f"the payload of an item must be bytes or JSON-serializable, not this {kind}: {error}") from None
+        raise InvalidInput(
+            f"the payload of an item must be bytes or JSON-serializable, not this {kind}: {error}"
+        ) from None
     return b"j" + bounded_value(text.encode())
 
 

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 import msgspec
 
 from ...claims.handle import AsyncClaim
-from ...claims.policy import DAY, Failing, Policy, Replay
+from ...claims.policy import Failing, Policy, Replay
 from ...errors import NotKept, WorkFailed
 from ...leases.token import read_token
+from ...rules import DAY
 from ..problems import LOST, MISMATCH, RUNNING, TOO_MANY, UNREADABLE
 from ..routes import ADMIN, KIB, WRITE, Answer, Body, Call, Key, Purpose, Reason, Route, Token, Ttl, Wait
 
