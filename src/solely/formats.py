@@ -22,9 +22,9 @@ MAX_FENCE = 2**63 - 1  # the largest that every guarded resource can store: BIGI
 FENCE_DIGITS = len(str(MAX_FENCE))
 OWNER_BYTES = 32  # of a queue item: the owner of its push, as hex digits
 # Even, so that a breaker at the largest number is closed: even a forged open breaker can still be closed.
-MAX_STANDING = 10**12 - 2
+MAX_BREAKER = 10**12 - 2
 
-_STANDING = re.compile(rb"([0-9]{12})\.([0-9]{4})")
+_BREAKER = re.compile(rb"([0-9]{12})\.([0-9]{4})")
 _FENCE = re.compile(rb"[0-9]{%d}" % FENCE_DIGITS)
 _FAILURE = re.compile(rb"[0-9]{20} [0-9]{10} (\{.*\})", re.DOTALL)
 _NOTE = re.compile(rb"[0-9]{10} (\{.*\})", re.DOTALL)
@@ -99,15 +99,15 @@ def read_watermark(text: bytes) -> WatermarkValue:
     raise ValueError(f"{text!r:.40} is not a watermark")
 
 
-def write_standing(number: int, wins: int) -> bytes:
+def write_breaker(number: int, wins: int) -> bytes:
     """The state of a breaker as bytes that sort like the states."""
     return b"%012d.%04d" % (number, wins)
 
 
-def read_standing(text: bytes) -> tuple[int, int]:
+def read_breaker(text: bytes) -> tuple[int, int]:
     """The number and the wins of a stored breaker state."""
-    found = _STANDING.fullmatch(text)
-    if found is None or int(found[1]) > MAX_STANDING:
+    found = _BREAKER.fullmatch(text)
+    if found is None or int(found[1]) > MAX_BREAKER:
         raise ValueError(f"{text!r:.40} is not the state of a breaker")
     return int(found[1]), int(found[2])
 

@@ -58,7 +58,7 @@ KINDS: dict[str, Kind] = {
     "hits": Kind(_COUNT),  # of a reservation's own limit
     "group": Kind(_COUNT),  # of a limit that several reservations share
     "failures": Kind(_COUNT),  # of what a breaker guards
-    "breaker": Kind((Advance, *_LOOK), formats.read_standing, "12 digits, a dot, 4 digits"),
+    "breaker": Kind((Advance, *_LOOK), formats.read_breaker, "12 digits, a dot, 4 digits"),
     "trial": Kind((*_LEASE, Finish, *_LOOK), formats.read_nothing, _NOTHING),  # of a breaker that is open
     "watermark": Kind((Advance, *_LOOK), formats.read_watermark, "i and 20 digits, or t and a time in UTC"),
     "fence": Kind((Advance, *_LOOK), formats.read_fence, "19 digits"),

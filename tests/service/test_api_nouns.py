@@ -166,7 +166,7 @@ def test_a_late_winner_is_told_whose_result_stands(api: Client, admin: Client) -
 
 def test_a_lease_of_a_lock_is_no_claim(api: Client) -> None:
     token = api.locks.acquire(fresh("lock")).token
-    with pytest.raises(solely.InvalidInput, match="of no claim"):
+    with pytest.raises(solely.InvalidInput, match="not the token of a claim"):
         api.claims.publish(token, JsonResult(value=1))
 
 
@@ -337,7 +337,7 @@ def test_entries_are_listed_explained_and_cleared(api: Client, admin: Client) ->
     assert "deploying" in sides["lock"].holder
     assert "lock() waits" in sides["lock"].why
     assert (sides["watermark"].left, sides["watermark"].since) == (None, None)
-    assert sides["watermark"].value == "it stands at 3"
+    assert sides["watermark"].value == "its value is 3"
     assert key in told.text
     assert not admin.entries.clear(f"lock/{key}", fence=held.fence - 1, reason="it moved on")
     assert admin.entries.clear(f"lock/{key}", fence=held.fence, reason="its host is gone")

@@ -29,7 +29,7 @@ class Trials:
         self._lost = True
 
     def performed(self, op: Op, reply: Reply, now: int) -> None:
-        """The store performed this op on the standing."""
+        """The store performed this op on the state of the breaker."""
         if not isinstance(op, Advance) or self._lost:
             return
         assert isinstance(reply, Entry)
@@ -43,11 +43,11 @@ class Trials:
             self.history.violated("breaker", f"{op} closed it before so many trials worked")
 
     def admitted(self, driver: SimulatedDriver, passed: SharedPass, stood: BreakerState) -> None:
-        """A call was let through: not at an older standing than when it asked, and as the only trial if it is one."""
+        """A call was let through: not at an older state than when it asked, and as the only trial if it is one."""
         if self._lost:
             return
-        if passed.standing < stood:
-            self.history.violated("breaker", f"a call was let through at {passed.standing}; it stood at {stood}")
+        if passed.state < stood:
+            self.history.violated("breaker", f"a call was let through at {passed.state}; it stood at {stood}")
         if passed.trial is None:
             return
         for trial, other in self._under_way.items():
@@ -57,7 +57,7 @@ class Trials:
 
     def ends(self, passed: SharedPass, worked: bool) -> None:
         """A call that was let through is over, and is going to be judged."""
-        number = passed.standing.number
+        number = passed.state.number
         if passed.trial is not None:
             self.dropped(passed.trial)
             self._wins[number] = self._wins.get(number, 0) + worked
@@ -72,8 +72,8 @@ class Trials:
         """It was told that this is counted: then, at the threshold, the breaker is open."""
         if passed.trial is not None or worked or self._lost:
             return
-        told = self._told.setdefault(passed.standing.number, [])
+        told = self._told.setdefault(passed.state.number, [])
         told.append(began)
         recent = [moment for moment in told if moment > self.history.timeline.now - self.rule.per]
-        if len(recent) >= self.rule.threshold and self.stands == passed.standing:
+        if len(recent) >= self.rule.threshold and self.stands == passed.state:
             self.history.violated("breaker", f"{len(recent)} failures were counted, and it is still closed")
