@@ -30,6 +30,7 @@ POLL = 0.001, 0.010  # seconds: first and longest poll interval without push; ha
 COMPENSATE = 2.0  # seconds for the op that undoes an interrupted one: a caller that cancels does not wait longer
 MIN_PATIENCE = 1.0  # seconds to wait for a request in flight, even if the timeout is shorter: a busy machine is slow
 MAX_WAITERS = 1_000  # clients queued at one entry
+MOST_LISTED = 1_000  # entries listed in one call: many pages of an admin's list
 MAX_GONE = 128  # displaced owners remembered per entry: two per second of REMEMBER, more than honest cancels make
 
 DRIFT_RATE = 0.01  # local and store clock may drift apart by 1 %: NTP slews at most 0.05 %, chrony rarely near 1 %
@@ -155,6 +156,13 @@ def checked_limit(limit: Any, most: int) -> int:
         raise InvalidInput(f"limit must be an int, not {limit!r:.80}")
     if not 1 <= limit <= most:
         raise InvalidInput(f"limit={limit} is out of bounds; give 1 to {most}, which this store counts exactly")
+    return limit
+
+
+def page_size(limit: Any) -> int:
+    """The number of entries to list in one call; raises InvalidInput if it is not an int within MOST_LISTED."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_LISTED:
+        raise InvalidInput(f"limit must be an int from 1 to {MOST_LISTED}, not {limit!r:.80}")
     return limit
 
 

@@ -214,7 +214,7 @@ def test_a_reservation_is_renewed_by_its_id(api: Client, guarded: Running) -> No
     api.reservations.record(granted.id)
     with pytest.raises(solely.UnknownReservation, match="recorded"):
         api.reservations.renew(granted.id)
-    with pytest.raises(solely.UnknownReservation, match="no reservation id"):
+    with pytest.raises(solely.UnknownReservation, match="not a reservation id"):
         api.reservations.renew("made-up")
 
 
@@ -315,7 +315,7 @@ def test_a_failure_that_a_claim_had_kept_stands_again_when_the_replay_fails(api:
 
 def test_a_token_that_is_none_is_refused(api: Client) -> None:
     for token in ("x", base64.b64encode(b"[1,2,3,4]").decode(), base64.b64encode(b"[" * 900).decode()):
-        with pytest.raises(solely.InvalidInput, match="no token"):
+        with pytest.raises(solely.InvalidInput, match="not the token"):
             api.dead_letters.ack(fresh("group"), token)
 
 
