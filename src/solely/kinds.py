@@ -44,29 +44,29 @@ class Kind(NamedTuple):
 
 
 _LEASE = (Acquire, Renew, Release)
-_LOOK = (Read, Clear)  # any entry can be read and, by an admin, removed
+_BASE = (Read, Clear)  # for every kind of entry: it can be read and, by an admin, removed
 _COUNT = (Hit, Unhit)  # hits are not entries: a store counts them, and returns the count only to a Hit
 _NOTHING = "nothing (no bytes)"
 
 KINDS: dict[str, Kind] = {
-    "lock": Kind((*_LEASE, *_LOOK)),
-    "mark": Kind((Mark, Release, *_LOOK)),
-    "claim": Kind((*_LEASE, Finish, *_LOOK), values.check, "b and bytes, j and JSON, t and text, or f and a failure"),
-    "reservation": Kind((*_LEASE, Finish, *_LOOK), formats.read_nothing, _NOTHING),
-    "sent": Kind((Acquire, Finish, *_LOOK), formats.read_sent, 'JSON of {"sent": int, "last": ISO 8601, "fence": int}'),
+    "lock": Kind((*_LEASE, *_BASE)),
+    "mark": Kind((Mark, Release, *_BASE)),
+    "claim": Kind((*_LEASE, Finish, *_BASE), values.check, "b and bytes, j and JSON, t and text, or f and a failure"),
+    "reservation": Kind((*_LEASE, Finish, *_BASE), formats.read_nothing, _NOTHING),
+    "sent": Kind((Acquire, Finish, *_BASE), formats.read_sent, 'JSON of {"sent": int, "last": ISO 8601, "fence": int}'),
     "limit": Kind(_COUNT),
     "hits": Kind(_COUNT),  # of a reservation's own limit
     "group": Kind(_COUNT),  # of a limit that several reservations share
     "failures": Kind(_COUNT),  # of what a breaker guards
-    "breaker": Kind((Advance, *_LOOK), formats.read_breaker, "12 digits, a dot, 4 digits"),
-    "trial": Kind((*_LEASE, Finish, *_LOOK), formats.read_nothing, _NOTHING),  # of a breaker that is open
-    "watermark": Kind((Advance, *_LOOK), formats.read_watermark, "i and 20 digits, or t and a time in UTC"),
-    "fence": Kind((Advance, *_LOOK), formats.read_fence, "19 digits"),
-    "item": Kind(_LOOK),  # of a queue: its other ops are in QUEUES
-    "letter": Kind((Advance, *_LOOK), formats.read_failure, "fence, attempts and JSON of a letter's last failure"),
-    "replay": Kind((*_LEASE, *_LOOK)),  # held while a letter without a key is replayed
-    "rerun": Kind((Advance, *_LOOK), formats.read_note, "10 digits, a space, a JSON object"),
-    "hint": Kind((Acquire, Release, *_LOOK)),  # prepares a store to send hints
+    "breaker": Kind((Advance, *_BASE), formats.read_breaker, "12 digits, a dot, 4 digits"),
+    "trial": Kind((*_LEASE, Finish, *_BASE), formats.read_nothing, _NOTHING),  # of a breaker that is open
+    "watermark": Kind((Advance, *_BASE), formats.read_watermark, "i and 20 digits, or t and a time in UTC"),
+    "fence": Kind((Advance, *_BASE), formats.read_fence, "19 digits"),
+    "item": Kind(_BASE),  # of a queue: its other ops are in QUEUES
+    "letter": Kind((Advance, *_BASE), formats.read_failure, "fence, attempts and JSON of a letter's last failure"),
+    "replay": Kind((*_LEASE, *_BASE)),  # held while a letter without a key is replayed
+    "rerun": Kind((Advance, *_BASE), formats.read_note, "10 digits, a space, a JSON object"),
+    "hint": Kind((Acquire, Release, *_BASE)),  # prepares a store to send hints
 }
 
 OF_THE_SERVICE = frozenset(("rerun",))  # kinds that only the service itself may write
@@ -77,7 +77,7 @@ QUEUES: dict[str, Kind] = {
     "dead": Kind((Push,), formats.read_letter, "JSON of a dead letter of this group"),
     "audit": Kind((Push,), formats.read_record, "JSON of a record"),
 }
-_UNKNOWN = Kind(_LOOK)  # an earlier version may have written it: it can be read and removed
+_UNKNOWN = Kind(_BASE)  # an earlier version may have written it: it can be read and removed
 _PLAIN_QUEUE = Kind((Push, Take, Ack, Return))
 _QUEUE_OPS = frozenset(_PLAIN_QUEUE.ops)
 _WRITING: dict[type, str] = {Finish: "value", Advance: "value", Push: "payload"}  # ops that write bytes, and the field
@@ -89,7 +89,7 @@ def allowed(op: type, kind: str) -> bool:
 
 
 # By op, the kinds that need no further check: they allow the op, and it writes no bytes.
-_AT_ONCE = {op: frozenset(kind for kind in KINDS if allowed(op, kind) and op not in _WRITING) for op in OPS}
+_NO_CHECK = {op: frozenset(kind for kind in KINDS if allowed(op, kind) and op not in _WRITING) for op in OPS}
 
 
 def check_ops(ops: Sequence[Op]) -> None:
@@ -98,7 +98,7 @@ def check_ops(ops: Sequence[Op]) -> None:
     Raises InvalidInput for the first op that fails. Stores call it with a whole batch before they perform any of it.
     """
     for op in ops:
-        if op[0].partition("/")[0] not in _AT_ONCE[type(op)]:
+        if op[0].partition("/")[0] not in _NO_CHECK[type(op)]:
             _check(op)
 
 

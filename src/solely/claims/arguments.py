@@ -17,7 +17,7 @@ class CallArguments:
     A text `key` may name arguments and their attributes, as in str.format: "charge:{order.id}".
     """
 
-    def __init__(self, work: Callable[..., Any], key: Any, print: Any, *, awaited: bool) -> None:
+    def __init__(self, work: Callable[..., Any], key: Any, fingerprint: Any, *, awaited: bool) -> None:
         name = getattr(work, "__qualname__", work)
         if isgeneratorfunction(work) or isasyncgenfunction(work):
             raise InvalidInput(f"{name} is a generator: its values are not one result that can be kept")
@@ -30,10 +30,10 @@ class CallArguments:
             raise InvalidInput(
                 f"key must be text such as 'charge:{{order.id}}', or a function of the call, not {key!r}"
             )
-        if print is not None and not callable(print):
-            raise InvalidInput(f"fingerprint must be a function of the call, not {print!r}")
+        if fingerprint is not None and not callable(fingerprint):
+            raise InvalidInput(f"fingerprint must be a function of the call, not {fingerprint!r}")
         self._key: Key = key
-        self._print: Callable[..., Any] | None = print
+        self._fingerprint: Callable[..., Any] | None = fingerprint
         self._signature = signature(work)
         self._places = tuple(self._signature.parameters)
         kinds = {each.kind for each in self._signature.parameters.values()}
@@ -51,7 +51,7 @@ class CallArguments:
 
     def fingerprint(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The payload to compare calls by; None if they are not compared."""
-        return None if self._print is None else self._print(*args, **kwargs)
+        return None if self._fingerprint is None else self._fingerprint(*args, **kwargs)
 
     def payload(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments by name, for a dead letter of this call."""

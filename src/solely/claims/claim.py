@@ -43,7 +43,7 @@ class ClaimOutcome(StrEnum):
 WON, CACHED, TIMED_OUT = ClaimOutcome  # for frequent comparisons, as in `model`
 
 
-class Agreement(NamedTuple):
+class ClaimOptions(NamedTuple):
     """The checked arguments of a claim."""
 
     terms: LeaseTerms
@@ -52,7 +52,7 @@ class Agreement(NamedTuple):
     purpose: str
     renew: bool
 
-    def now(self, context: Context) -> Agreement:
+    def now(self, context: Context) -> ClaimOptions:
         """The same with the client's current terms: after a fork it has another name, and its store may poll."""
         old = self.terms
         terms = context.terms(old.ttl, old.wait, old.delay)
@@ -85,8 +85,8 @@ class ClaimBase(LeaseBase):
     _value: Any = _UNREAD
     _info, retry_after = "", 0.0
 
-    def _answered(self, key: str, result: Result, waited: float, agreed: Agreement) -> None:
-        self._agreed = agreed
+    def _answered(self, key: str, result: Result, waited: float, options: ClaimOptions) -> None:
+        self._options = options
         if isinstance(result, Hold):
             self.outcome = WON
             self._hold = result
@@ -97,7 +97,7 @@ class ClaimBase(LeaseBase):
         else:
             self.outcome = TIMED_OUT
             self._info, self.retry_after = result.info, result.left  # until the hold or the delay ends
-        self._hold = Missed(key, agreed.terms.ttl, result.fence, result.attempts, waited, NOT_WON)
+        self._hold = Missed(key, options.terms.ttl, result.fence, result.attempts, waited, NOT_WON)
 
     @property
     def won(self) -> bool:
@@ -182,9 +182,9 @@ class ClaimBase(LeaseBase):
     ) -> Flow[Publication]:
         """Checks the arguments and returns the flow that publishes; a result that is too large leaves a tombstone."""
         self._check_mine()
-        agreed = self._agreed
-        terms = agreed.terms if wait is None else agreed.terms._replace(wait=wait_seconds(wait))
-        stay = agreed.keep if keep is None else ttl_seconds(keep, "keep")
+        options = self._options
+        terms = options.terms if wait is None else options.terms._replace(wait=wait_seconds(wait))
+        stay = options.keep if keep is None else ttl_seconds(keep, "keep")
         flow = self._recording(value, self._fitting(kept), stay, terms)
         return self._context.or_proceed(self._hold.key, "publish", flow, lambda: self._unrecorded(value))
 
@@ -193,7 +193,7 @@ class ClaimBase(LeaseBase):
         self._check_mine()
         if self.unguarded:
             raise InvalidInput(f"claim {self.key!r} is unguarded (the store was unreachable): nothing can be published")
-        stay = self._agreed.keep if keep is None else ttl_seconds(keep, "keep")
+        stay = self._options.keep if keep is None else ttl_seconds(keep, "keep")
         kept = self._fitting(values.encode(value))
         entry: Entry = yield Finish(self._hold.key, self._hold.owner, kept, stay)
         return entry.owner == self._hold.owner and entry.value == kept
@@ -231,7 +231,7 @@ class ClaimBase(LeaseBase):
         return published, result
 
     def _info_again(self) -> str:
-        return self._context.info(self._agreed.purpose)
+        return self._context.info(self._options.purpose)
 
     def _unrecorded(self, value: Any) -> Publication:
         self._drop("store unreachable")
@@ -248,21 +248,21 @@ class ClaimBase(LeaseBase):
             done = yield from self._or_drop(self._publishing(value, kept))
             return done.value if done.superseded and done.value is not None else value
         self._check_mine()  # the usual case: as `_publishing`, but without a Publication that is not used
-        agreed = self._agreed
-        published, result = yield from self._or_drop(self._publish(self._fitting(kept), agreed.keep, agreed.terms))
+        options = self._options
+        published, result = yield from self._or_drop(self._publish(self._fitting(kept), options.keep, options.terms))
         theirs = None if published or not isinstance(result, Done) else values.decoded(result.kept, self.key)
         return value if theirs is None else theirs
 
     def _failing(self, error: BaseException) -> Flow[Failing]:
         """Ends the claim according to its policy."""
         self._check_won("fail")
-        context, hold, agreed = self._context, self._hold, self._agreed
-        what, kept = agreed.policy.of(error), values.failure(error)
+        context, hold, options = self._context, self._hold, self._options
+        what, kept = options.policy.of(error), values.failure(error)
         if self.unguarded or hold.lost == FORKED:  # nothing is held, or the parent holds it
             self._over = True
             return Failing.RELEASED if self.unguarded else Failing.LOST
         done = yield from publish.fail(
-            hold, what, kept, agreed.keep, self._flights, lambda park: self._letter(park, error)
+            hold, what, kept, options.keep, self._flights, lambda park: self._letter(park, error)
         )
         self._over = True
         if context.hook is not None:
@@ -276,7 +276,7 @@ class ClaimBase(LeaseBase):
 
     def _letter(self, park: Park, error: BaseException) -> Push:
         facts: dict[str, Any] = {"error": error, "at": datetime.now(UTC), "key": self.key, "attempts": self.attempt}
-        origin = describe(self._context.info(self._agreed.purpose))
+        origin = describe(self._context.info(self._options.purpose))
         try:
             return letter(park.group, self.payload, origin=origin, **facts)
         except InvalidInput:  # the payload is not JSON-serializable, or too large

@@ -29,7 +29,7 @@ def claim(
     run: Run = yield RUN
     owner, start = run.fresh_owner(), run.now()
     flight = flights.join(key, fingerprint) if wait else Flight(fingerprint)
-    asked = answered = doubtful = late = False
+    requested = answered = doubtful = late = False
     looks = 0
     try:
         if wait:
@@ -42,7 +42,7 @@ def claim(
                 if blocked is not None:
                     return blocked, run.now() - start
         while flight.done is None:
-            asked = True
+            requested = True
             queued = client if wait else ""
             entry: Entry = yield make(Acquire, (key, owner, ttl, info, queued, 0.0, fingerprint, False, True))
             answered = True
@@ -70,24 +70,24 @@ def claim(
             if left <= 0:
                 if wait or doubtful:
                     yield Release(key, owner, doubtful)  # leaves the entry's queue, or passes the offer on
-                asked = False
+                requested = False
                 return entry, now - start
             yield from note_holder(key, flight, entry.fingerprint)
             yield Wait(key, min(left, look_again(entry, looks, ttl, polls)))
             looks += 1
-        if doubtful or (asked and not 0 < entry.fence <= flight.done.fence):
+        if doubtful or (requested and not 0 < entry.fence <= flight.done.fence):
             # A late copy of an unanswered try must not acquire the key after the outcome is forgotten; and an outcome
             # from another caller of this process may be older than the holder that this one is queued behind.
             yield from undo([Release(key, owner, doubtful)])
-        asked = False
+        requested = False
         refuse_other(key, fingerprint, flight.done.fingerprint)
         return flight.done, run.now() - start
     except Interrupted as why:
-        if asked and (answered or why.unanswered):
+        if requested and (answered or why.unanswered):
             yield Release(key, owner, why.unanswered)
         raise
     except SolelyError:
-        if asked:
+        if requested:
             yield from undo([Release(key, owner, run.doubtful)])
             yield WakeAll(key)  # if that left the entry's queue, the next waiter must join it again
         raise

@@ -10,7 +10,7 @@ from ..leases.context import AsyncRunFlow, RunFlow
 from ..leases.lease import AsyncLease, Lease
 from ..model import RELEASED, Released
 from ..rules import Seconds
-from .claim import Agreement, ClaimBase, Publication
+from .claim import ClaimBase, ClaimOptions, Publication
 from .flights import Flights
 from .flow import Result
 from .policy import Failing
@@ -27,12 +27,12 @@ class Claim(ClaimBase, Lease):
         key: str,
         result: Result,
         waited: float,
-        agreed: Agreement,
+        options: ClaimOptions,
     ) -> None:
         self._flights = flights
         self._context = flights.context
         self._run = run
-        self._answered(key, result, waited, agreed)
+        self._answered(key, result, waited, options)
 
     def publish(self, value: Any, *, keep: Seconds | None = None, wait: Seconds | None = None) -> Publication:
         """Publishes the result (bytes, or JSON-serializable) to every caller, now and within `keep`. If a later holder
@@ -75,13 +75,13 @@ class AsyncClaim(ClaimBase, AsyncLease):
         key: str,
         result: Result,
         waited: float,
-        agreed: Agreement,
+        options: ClaimOptions,
     ) -> None:
         self._flights = flights
         self._context = flights.context
         self._run = run
         self._guard = None
-        self._answered(key, result, waited, agreed)
+        self._answered(key, result, waited, options)
 
     async def publish(self, value: Any, *, keep: Seconds | None = None, wait: Seconds | None = None) -> Publication:
         """Publishes the result (bytes, or JSON-serializable) to every caller, now and within `keep`. If a later holder

@@ -9,8 +9,8 @@ from typing import Any, ParamSpec, TypeVar
 from ..leases.context import AsyncMethods, Methods, keys_of
 from ..rules import DAY, Seconds, stored_key
 from .arguments import CallArguments, Key
-from .calls import agreement, claiming, claiming_many, digest, recalled, resetting, resumed
-from .claim import Agreement
+from .calls import claim_options, claiming, claiming_many, digest_of, recalled, resetting, resumed
+from .claim import ClaimOptions
 from .flights import Flights
 from .flow import Result
 from .handle import AsyncClaim, Claim
@@ -42,7 +42,7 @@ class Claims(Methods):
         A won claim is renewed at half its ttl until it is published or released. If its holder fails or dies, a waiter
         takes over. `fingerprint` is the payload; the same key with another payload raises Mismatch.
         """
-        return self._claim(key, fingerprint, agreement(self._context, ttl, wait, keep, policy, purpose, renew))
+        return self._claim(key, fingerprint, claim_options(self._context, ttl, wait, keep, policy, purpose, renew))
 
     def claim_many(
         self,
@@ -58,8 +58,8 @@ class Claims(Methods):
         """A claim per key, in order, in one round trip and without a wait; raises Mismatch, with none won, if one
         differs in its payload."""
         stored = keys_of("claim", keys)
-        agreed = agreement(self._context, ttl, 0.0, keep, policy, purpose, renew)
-        return self._run(claiming_many(self._context, stored, fingerprints, agreed, self._claimed))
+        options = claim_options(self._context, ttl, 0.0, keep, policy, purpose, renew)
+        return self._run(claiming_many(self._context, stored, fingerprints, options, self._claimed))
 
     def idempotent(
         self,
@@ -77,7 +77,7 @@ class Claims(Methods):
         `key`: a function of the arguments, or text such as "charge:{order.id}". A call raises TimedOut if it still runs
         after `wait`, NotKept if the result was not kept, WorkFailed if the policy replays a failure.
         """
-        agreed = agreement(self._context, ttl, wait, keep, policy, purpose, True)
+        options = claim_options(self._context, ttl, wait, keep, policy, purpose, True)
 
         def guard(work: Callable[P, T]) -> Callable[P, T]:
             arguments = CallArguments(work, key, fingerprint, awaited=False)
@@ -85,7 +85,7 @@ class Claims(Methods):
             @wraps(work)
             def once(*args: P.args, **kwargs: P.kwargs) -> T:
                 claim = self._claim(
-                    arguments.key(args, kwargs), arguments.fingerprint(args, kwargs), agreed.now(self._context)
+                    arguments.key(args, kwargs), arguments.fingerprint(args, kwargs), options.now(self._context)
                 )
                 if not claim.won:
                     return claim.result()  # type: ignore[no-any-return]
@@ -109,7 +109,7 @@ class Claims(Methods):
 
         If another caller has taken it over by then, `publish` returns that it was superseded.
         """
-        return resumed(token, agreement(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
+        return resumed(token, claim_options(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
 
     def reset(self, key: str, *, expected: Any) -> bool:
         """Removes a finished claim, so that it runs again, if its outcome is the expected one; else returns False.
@@ -118,14 +118,14 @@ class Claims(Methods):
         """
         return self._run(resetting(self._flights, stored_key("claim", key), expected))
 
-    def _claim(self, key: str, payload: Any, agreed: Agreement) -> Claim:
+    def _claim(self, key: str, payload: Any, options: ClaimOptions) -> Claim:
         stored = stored_key("claim", key)
-        print = digest(payload, stored)
-        known = recalled(self._flights, stored, print, agreed, self._claimed)
-        return known or self._run(claiming(self._flights, stored, print, agreed, self._claimed))
+        digest = digest_of(payload, stored)
+        known = recalled(self._flights, stored, digest, options, self._claimed)
+        return known or self._run(claiming(self._flights, stored, digest, options, self._claimed))
 
-    def _claimed(self, key: str, result: Result, waited: float, agreed: Agreement) -> Claim:
-        return Claim(self._flights, self._run, key, result, waited, agreed)
+    def _claimed(self, key: str, result: Result, waited: float, options: ClaimOptions) -> Claim:
+        return Claim(self._flights, self._run, key, result, waited, options)
 
 
 class AsyncClaims(AsyncMethods):
@@ -150,7 +150,9 @@ class AsyncClaims(AsyncMethods):
         A won claim is renewed at half its ttl until it is published or released. If its holder fails or dies, a waiter
         takes over. `fingerprint` is the payload; the same key with another payload raises Mismatch.
         """
-        return await self._claim(key, fingerprint, agreement(self._context, ttl, wait, keep, policy, purpose, renew))
+        return await self._claim(
+            key, fingerprint, claim_options(self._context, ttl, wait, keep, policy, purpose, renew)
+        )
 
     async def claim_many(
         self,
@@ -166,8 +168,8 @@ class AsyncClaims(AsyncMethods):
         """A claim per key, in order, in one round trip and without a wait; raises Mismatch, with none won, if one
         differs in its payload."""
         stored = keys_of("claim", keys)
-        agreed = agreement(self._context, ttl, 0.0, keep, policy, purpose, renew)
-        return await self._run(claiming_many(self._context, stored, fingerprints, agreed, self._claimed))
+        options = claim_options(self._context, ttl, 0.0, keep, policy, purpose, renew)
+        return await self._run(claiming_many(self._context, stored, fingerprints, options, self._claimed))
 
     def idempotent(
         self,
@@ -185,7 +187,7 @@ class AsyncClaims(AsyncMethods):
         `key`: a function of the arguments, or text such as "charge:{order.id}". A call raises TimedOut if it still runs
         after `wait`, NotKept if the result was not kept, WorkFailed if the policy replays a failure.
         """
-        agreed = agreement(self._context, ttl, wait, keep, policy, purpose, True)
+        options = claim_options(self._context, ttl, wait, keep, policy, purpose, True)
 
         def guard(work: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
             arguments = CallArguments(work, key, fingerprint, awaited=True)
@@ -193,7 +195,7 @@ class AsyncClaims(AsyncMethods):
             @wraps(work)
             async def once(*args: P.args, **kwargs: P.kwargs) -> T:
                 payload = arguments.fingerprint(args, kwargs)
-                claim = await self._claim(arguments.key(args, kwargs), payload, agreed.now(self._context))
+                claim = await self._claim(arguments.key(args, kwargs), payload, options.now(self._context))
                 if not claim.won:
                     return claim.result()  # type: ignore[no-any-return]
                 if policy is not None:  # it may park the claim
@@ -216,7 +218,7 @@ class AsyncClaims(AsyncMethods):
 
         If another caller has taken it over by then, `publish` returns that it was superseded.
         """
-        return resumed(token, agreement(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
+        return resumed(token, claim_options(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
 
     async def reset(self, key: str, *, expected: Any) -> bool:
         """Removes a finished claim, so that it runs again, if its outcome is the expected one; else returns False.
@@ -225,13 +227,13 @@ class AsyncClaims(AsyncMethods):
         """
         return await self._run(resetting(self._flights, stored_key("claim", key), expected))
 
-    async def _claim(self, key: str, payload: Any, agreed: Agreement) -> AsyncClaim:
+    async def _claim(self, key: str, payload: Any, options: ClaimOptions) -> AsyncClaim:
         stored = stored_key("claim", key)
-        print = digest(payload, stored)
-        known = recalled(self._flights, stored, print, agreed, self._claimed)
+        digest = digest_of(payload, stored)
+        known = recalled(self._flights, stored, digest, options, self._claimed)
         if known is not None:
             return known
-        return await self._run(claiming(self._flights, stored, print, agreed, self._claimed))
+        return await self._run(claiming(self._flights, stored, digest, options, self._claimed))
 
-    def _claimed(self, key: str, result: Result, waited: float, agreed: Agreement) -> AsyncClaim:
-        return AsyncClaim(self._flights, self._run, key, result, waited, agreed)
+    def _claimed(self, key: str, result: Result, waited: float, options: ClaimOptions) -> AsyncClaim:
+        return AsyncClaim(self._flights, self._run, key, result, waited, options)

@@ -100,34 +100,34 @@ def _text(facts: dict[str, Any]) -> bytes:
 # -- stored form
 
 
-def looks(group: str, ids: Sequence[str]) -> list[Read]:
+def reads(group: str, ids: Sequence[str]) -> list[Read]:
     """The reads for each letter: its item, and its last failure."""
     keys = [item_key(queue_of(group), id) for id in ids]
-    return [Read(key) for item in keys for key in (item, _beside(item))]
+    return [Read(key) for item in keys for key in (item, _failure_key(item))]
 
 
-def _beside(item: str) -> str:
+def _failure_key(item: str) -> str:
     return "letter/" + item.partition("/")[2]
 
 
-def found(item: Entry, beside: Entry) -> Letter | None:
+def letter_of(item: Entry, failure: Entry) -> Letter | None:
     """The letter, also if it is unreadable; None if there is none."""
     if item.value is None:
         return None
     _, group, id = _places(item.key)
     try:
-        facts = read_letter(item.value) | _last(beside, item.fence) | {"group": group}
+        facts = read_letter(item.value) | _last(failure, item.fence) | {"group": group}
         return Letter(id=id, fence=item.fence, **facts)
     except ValueError as error:
         return _unreadable(item, not_ours(error))
 
 
-def _last(beside: Entry, fence: int) -> dict[str, Any]:
+def _last(failure: Entry, fence: int) -> dict[str, Any]:
     """The last failure of this letter, if there is one; an unreadable one leaves the rest of the letter intact."""
-    if not _belongs(beside, fence):
+    if not _belongs(failure, fence):
         return {}
     try:
-        return read_failure(beside.value or b"")
+        return read_failure(failure.value or b"")
     except ValueError as error:
         return {"last_error": f"unreadable: {not_ours(error)}"}
 
@@ -155,7 +155,7 @@ def _moment(fence: int) -> datetime:
 def as_pushed(op: Push) -> Letter:
     """The letter that the op parks."""
     key = item_key(op.queue, op.id)
-    known = found(Entry(key, State.FREE, value=op.payload), Entry(key, State.FREE))
+    known = letter_of(Entry(key, State.FREE, value=op.payload), Entry(key, State.FREE))
     assert known is not None, "it has a payload"
     return known
 
@@ -165,9 +165,9 @@ def entries(replies: list[object]) -> list[Entry]:
     return replies_or_raise(replies)
 
 
-def _belongs(beside: Entry, fence: int) -> bool:
+def _belongs(failure: Entry, fence: int) -> bool:
     """True if this is the last failure of this letter, and not of an earlier one with its id."""
-    return beside.value is not None and beside.value.startswith(b"%020d " % fence)
+    return failure.value is not None and failure.value.startswith(b"%020d " % fence)
 
 
 def failed_again(letter: Letter, error: BaseException | str, at: datetime, attempts: int, mark: int) -> Advance:
@@ -175,7 +175,7 @@ def failed_again(letter: Letter, error: BaseException | str, at: datetime, attem
     total = letter.attempts + attempts
     facts = {"attempts": total, "last_error": error_text(error), "last_at": at.isoformat(), "mark": mark}
     text = b"%020d %010d " % (letter.fence, total) + _text(facts)
-    return Advance(_beside(item_key(queue_of(letter.group), letter.id)), text)
+    return Advance(_failure_key(item_key(queue_of(letter.group), letter.id)), text)
 
 
 # -- flows
@@ -187,8 +187,8 @@ def push(group: str, payload: Any, *, key: str, attempts: int, **facts: Any) -> 
     mark = yield from _mark_of(key)
     op = letter(group, payload, key=key, attempts=attempts, mark=mark, **facts) if mark else op
     new: bool = yield op
-    item, beside = entries((yield looks(group, [op.id])))
-    known = found(item, beside)
+    item, failure = entries((yield reads(group, [op.id])))
+    known = letter_of(item, failure)
     if known is None:  # replayed or purged at this very moment
         return as_pushed(op)
     if new or item.value == op.payload:  # an unanswered try pushed it
@@ -206,8 +206,8 @@ def _mark_of(key: str) -> Flow[int]:
 
 def inspect(group: str, id: str) -> Flow[Letter | None]:
     """The letter of this id; None if there is none."""
-    item, beside = entries((yield looks(group, [id])))
-    return found(item, beside)
+    item, failure = entries((yield reads(group, [id])))
+    return letter_of(item, failure)
 
 
 def each(group: str, visit: Where, after: str = "") -> Flow[None]:
@@ -218,9 +218,9 @@ def each(group: str, visit: Where, after: str = "") -> Flow[None]:
         items: list[Entry] = yield Scan(prefix, last, _PAGE)
         if not items:
             return
-        besides = entries((yield [Read(_beside(item.key)) for item in items]))
-        for item, beside in zip(items, besides, strict=True):
-            known = found(item, beside)
+        failures = entries((yield [Read(_failure_key(item.key)) for item in items]))
+        for item, failure in zip(items, failures, strict=True):
+            known = letter_of(item, failure)
             if known is not None and not visit(known):
                 return
         last = items[-1].key
@@ -232,10 +232,10 @@ def remove(letters: Sequence[Letter], reason: str) -> Flow[int]:
     clears = [Clear(key, fence, reason) for key, fence in keys.items()]
     try:
         removed: list[bool] = replies_or_raise((yield clears))
-        besides = entries((yield [Read(_beside(key)) for key in keys]))
-        stale = [beside for beside, fence in zip(besides, keys.values(), strict=True) if _belongs(beside, fence)]
+        failures = entries((yield [Read(_failure_key(key)) for key in keys]))
+        stale = [failure for failure, fence in zip(failures, keys.values(), strict=True) if _belongs(failure, fence)]
         if stale:
-            replies_or_raise((yield [Clear(beside.key, beside.fence, reason) for beside in stale]))
+            replies_or_raise((yield [Clear(failure.key, failure.fence, reason) for failure in stale]))
     except Interrupted:
         yield clears
         raise

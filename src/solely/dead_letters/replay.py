@@ -17,7 +17,7 @@ from ..leases.hold import Hold
 from ..model import DONE, Entry, item_key
 from ..ops import Acquire, Clear, Finish, Mark, Read, Release
 from ..rules import DAY, stored_key
-from .flow import Letter, entries, failed_again, found, inspect, looks, queue_of, remove
+from .flow import Letter, entries, failed_again, inspect, letter_of, queue_of, reads, remove
 
 TTL = 30.0  # seconds, as a claim's; renewed while the handler runs, so a process that died blocks others that long
 KEEP = DAY  # how long the success of a replay is remembered: as long as a claim's result by default
@@ -99,8 +99,8 @@ def _acquire(key: str, owner: str, info: str, fingerprint: str) -> Flow[Hold | E
 def _look(first: Letter, hold: Hold, before: Entry | None, listed: Letter | None) -> Flow[TakenLetter | LetterOutcome]:
     """Checks, now that no other caller runs it, that the letter still exists, is as listed, and was not done."""
     marks = [Read(stored_key("mark", first.key))] if first.key else []
-    item, beside, *seen = entries((yield [*looks(first.group, [first.id]), *marks]))
-    letter = found(item, beside)
+    item, failure, *seen = entries((yield [*reads(first.group, [first.id]), *marks]))
+    letter = letter_of(item, failure)
     taken = TakenLetter(letter or first, hold, before)
     if letter is None:
         yield from give_back(taken)

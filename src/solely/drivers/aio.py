@@ -104,7 +104,7 @@ class AsyncDriver:
                         request, thrown = flow.throw(thrown), None
                     while True:
                         kind = type(request)
-                        if usual and kind in IS_OP and not self.closing and (asked := local_clock()) < run.limited_from:
+                        if usual and kind in IS_OP and not self.closing and (start := local_clock()) < run.limited_from:
                             answer = submit(request)  # the usual case, inlined
                             if kind is Release:
                                 waiters.wake(
@@ -113,7 +113,7 @@ class AsyncDriver:
                             try:
                                 argument, run.sent = await answer
                             except StoreUnavailable as error:
-                                argument = await run.retry(request, asked, error)
+                                argument = await run.retry(request, start, error)
                         elif kind is Ask:
                             if request is RUN:
                                 argument = run
@@ -135,7 +135,7 @@ class AsyncDriver:
                             waiters.wake_all(request.key)
                             argument = None
                         else:
-                            argument = await (run.ask(request) if usual else run.undo(request))
+                            argument = await (run.execute(request) if usual else run.undo(request))
                         request = send(argument)
                 except StopIteration as end:
                     return end.value  # type: ignore[no-any-return]
@@ -233,18 +233,18 @@ class _Run(TimeBudget):
 
     # -- ops
 
-    async def ask(self, request: Any) -> Any:
+    async def execute(self, request: Any) -> Any:
         """The reply to an op or a batch, retried for as long as the timeout allows."""
         if self.driver.closing:
             raise ClientClosed("the client is closed; open a new one")
         if type(request) is Release:
             self.driver.waiters.wake(request.key)
-        asked = local_clock()
-        ends = self.tries_end(asked, request, self.driver.timeout)
+        start = local_clock()
+        ends = self.tries_end(start, request, self.driver.timeout)
         try:
-            return await self.within(self.cutoff(asked, ends) - asked, request)
+            return await self.within(self.cutoff(start, ends) - start, request)
         except StoreUnavailable as error:
-            return await self.retry(request, asked, error)
+            return await self.retry(request, start, error)
 
     async def within(self, seconds: float, request: Any) -> Any:
         """The reply to one try; raises TryTimedOut after `seconds`, and the store goes on with it."""
@@ -264,10 +264,10 @@ class _Run(TimeBudget):
         replies, self.sent = await self.batcher.submit_all(request)
         return answered(replies)
 
-    async def retry(self, request: Any, asked: float, error: StoreUnavailable) -> Any:
+    async def retry(self, request: Any, start: float, error: StoreUnavailable) -> Any:
         """Retries under the same owners for as long as the timeout allows; then raises Interrupted."""
         driver = self.driver
-        ends, began = self.tries_end(asked, request, driver.timeout), asked
+        ends, began = self.tries_end(start, request, driver.timeout), start
         self.doubtful = self.doubtful or isinstance(error, Unanswered)
         for tries in count(1):
             rest, now = pause(tries - 1, random.random()), local_clock()
@@ -278,18 +278,18 @@ class _Run(TimeBudget):
             await asyncio.sleep(rest)
             began = local_clock()
             try:
-                reply = await self.within(self.cutoff(asked, ends) - began, request)
+                reply = await self.within(self.cutoff(start, ends) - began, request)
             except StoreUnavailable as again:
                 self.doubtful = self.doubtful or isinstance(again, Unanswered)
                 if not isinstance(again, TryTimedOut):  # the error before says more
                     error = again
                 continue
-            self.charge(local_clock() - asked)
+            self.charge(local_clock() - start)
             return reply
-        self.charge(now - asked)
+        self.charge(now - start)
         self.stop_trying(ends, driver.timeout)
         raise Interrupted(
-            unavailable(request, tries, now - asked, error, self.doubtful), unanswered=self.doubtful
+            unavailable(request, tries, now - start, error, self.doubtful), unanswered=self.doubtful
         ) from None
 
     async def undo(self, request: Any) -> Any:

@@ -109,7 +109,7 @@ class BlockingDriver:
                             waiters.wake_all(request.key)
                             argument = None
                         else:
-                            argument = run.ask(request) if usual else run.undo(request)
+                            argument = run.execute(request) if usual else run.undo(request)
                         request = send(argument)
                 except StopIteration as end:
                     return end.value  # type: ignore[no-any-return]
@@ -208,18 +208,18 @@ class _Run(TimeBudget):
 
     # -- ops
 
-    def ask(self, request: Any) -> Any:
+    def execute(self, request: Any) -> Any:
         """The reply to an op or a batch, retried for as long as the timeout allows."""
         driver = self.driver
         if driver.closing:
             raise ClientClosed("the client is closed; open a new one")
-        asked = self.sent = local_clock()
+        start = self.sent = local_clock()
         try:
             if driver.up and not self.spent:
                 reply = driver.perform(request)
             else:
-                ends = self.tries_end(asked, request, driver.timeout)
-                reply = self.within(self.cutoff(asked, ends) - asked, request)
+                ends = self.tries_end(start, request, driver.timeout)
+                reply = self.within(self.cutoff(start, ends) - start, request)
         except StoreUnavailable as error:
             return self.retry(request, error)
         driver.up = True
@@ -253,9 +253,9 @@ class _Run(TimeBudget):
 
     def retry(self, request: Any, error: StoreUnavailable) -> Any:
         """Retries under the same owners for as long as the timeout allows; then raises Interrupted."""
-        driver, asked = self.driver, self.sent
+        driver, start = self.driver, self.sent
         driver.up = False
-        ends, began = self.tries_end(asked, request, driver.timeout), asked
+        ends, began = self.tries_end(start, request, driver.timeout), start
         self.doubtful = self.doubtful or isinstance(error, Unanswered)
         for tries in count(1):
             rest, now = pause(tries - 1, random.random()), local_clock()
@@ -266,19 +266,19 @@ class _Run(TimeBudget):
             time.sleep(rest)
             self.sent = began = local_clock()
             try:
-                reply = self.within(self.cutoff(asked, ends) - began, request)
+                reply = self.within(self.cutoff(start, ends) - began, request)
             except StoreUnavailable as again:
                 self.doubtful = self.doubtful or isinstance(again, Unanswered)
                 if not isinstance(again, TryTimedOut):  # the error before says more
                     error = again
                 continue
             driver.up = True
-            self.charge(local_clock() - asked)
+            self.charge(local_clock() - start)
             return reply
-        self.charge(now - asked)
+        self.charge(now - start)
         self.stop_trying(ends, driver.timeout)
         raise Interrupted(
-            unavailable(request, tries, now - asked, error, self.doubtful), unanswered=self.doubtful
+            unavailable(request, tries, now - start, error, self.doubtful), unanswered=self.doubtful
         ) from None
 
     def undo(self, request: Any) -> Any:

@@ -52,15 +52,15 @@ class TimeBudget:
             self.wait_ends = now + max(wait, timeout)
             self.limited_from = self.wait_ends - timeout * (1.0 - TRYING + TWO_STEPS)
 
-    def tries_end(self, asked: float, request: Any, timeout: float) -> float:
-        """When to stop retrying an op requested at `asked`; a long list counts as several requests."""
+    def tries_end(self, start: float, request: Any, timeout: float) -> float:
+        """When to stop retrying an op requested at `start`; a long list counts as several requests."""
         batches = -(-len(request) // MAX_BATCH) if type(request) is list else 1
-        waiting = max(self.wait_ends - timeout * (1.0 - TRYING), asked + timeout * ONE_TRY)
-        return min(asked + timeout * TRYING * max(1, batches) - self.spent, waiting)
+        waiting = max(self.wait_ends - timeout * (1.0 - TRYING), start + timeout * ONE_TRY)
+        return min(start + timeout * TRYING * max(1, batches) - self.spent, waiting)
 
-    def cutoff(self, asked: float, ends: float) -> float:
+    def cutoff(self, start: float, ends: float) -> float:
         """When the caller stops waiting for a try of this op that is in flight."""
-        return max(ends, asked + MIN_PATIENCE)
+        return max(ends, start + MIN_PATIENCE)
 
     def fits(self, began: float, now: float, ends: float, timeout: float) -> bool:
         """True if a try that starts now ends in time, assuming it takes as long as the one that began at `began`.

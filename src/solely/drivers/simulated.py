@@ -136,7 +136,7 @@ class SimulatedRun:
     """One running flow. `turn` grows with each wait, so that a late answer to an earlier one is ignored."""
 
     __slots__ = (
-        "_asked", "_ended", "_ends", "_flow", "_joining", "_request", "_sleeping", "_stopped", "_tries", "_woken",
+        "_ended", "_ends", "_flow", "_joining", "_request", "_sleeping", "_started", "_stopped", "_tries", "_woken",
         "arrived", "doubtful", "driver", "error", "joined", "over", "owner", "result", "sent", "turn", "undone",
     )  # fmt: skip
 
@@ -159,7 +159,7 @@ class SimulatedRun:
         self._sleeping = self._woken = False
         self._request: Any = None
         self._tries = 0
-        self._asked = self._ends = 0.0
+        self._started = self._ends = 0.0
 
     def advance(self, step: Callable[[Any], Any], argument: Any) -> None:
         """Runs the flow until it waits or ends."""
@@ -186,7 +186,7 @@ class SimulatedRun:
                     self.driver.waiters.wake_all(request.key)
                     argument = None
                 else:
-                    self._ask(request)
+                    self._execute(request)
                     return
         except StopIteration as end:
             self._end(end.value, None)
@@ -267,11 +267,11 @@ class SimulatedRun:
 
     # -- ops
 
-    def _ask(self, request: Any) -> None:
+    def _execute(self, request: Any) -> None:
         """Sends the request, and retries under the same owners for as long as the timeout, or COMPENSATE, allows."""
-        self._request, self._tries, self._asked = request, 0, self.driver.clock()
+        self._request, self._tries, self._started = request, 0, self.driver.clock()
         if self._stopped is not None:
-            self._ends = self._asked + COMPENSATE
+            self._ends = self._started + COMPENSATE
             self.driver.after(COMPENSATE, self._give_up_undoing, self._request)
         self._try(self.turn)
         if type(request) is Release:
@@ -309,8 +309,8 @@ class SimulatedRun:
         rest = pause(self._tries - 1, driver.chance.random())
         now = driver.clock()
         self.turn += 1
-        if self._stopped is None and now - self._asked + rest > driver.timeout:
-            error = unavailable(self._request, self._tries, now - self._asked, error, self.doubtful)
+        if self._stopped is None and now - self._started + rest > driver.timeout:
+            error = unavailable(self._request, self._tries, now - self._started, error, self.doubtful)
             self._stopped = Interrupted(error, unanswered=self.doubtful)
             self._go_on(self._flow.throw, self._stopped)
         elif self._stopped is None or now + rest <= self._ends:

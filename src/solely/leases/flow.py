@@ -48,7 +48,7 @@ def acquire(
     holds of this process: while one of them has the key, the caller waits without a request to the store.
     """
     ttl, wait, delay, client, polls = terms
-    asked = answered = late = False
+    requested = answered = late = False
     looks = 0
     try:
         if wait:
@@ -63,7 +63,7 @@ def acquire(
             start = run.now()
         owner = run.fresh_owner()
         while True:
-            asked = True
+            requested = True
             entry: Entry = yield make(Acquire, (key, owner, ttl, info, client if wait else "", delay, "", False, False))
             answered = True
             doubtful, now = run.doubtful, run.now()
@@ -83,24 +83,24 @@ def acquire(
             if left <= 0:
                 if wait or doubtful:
                     yield Release(key, owner, doubtful)  # leaves the entry's queue, or passes the offer on
-                asked = False
+                requested = False
                 raise busy(entry, now - start)
             yield Wait(key, min(left, look_again(entry, looks, ttl, polls)))
             looks += 1
             if held:
                 yield from renew_due(held)
     except Interrupted as why:
-        if asked and (answered or why.unanswered):  # else nothing was sent
+        if requested and (answered or why.unanswered):  # else nothing was sent
             yield Release(key, owner, why.unanswered)
         raise
     except SolelyError:  # from the store, or because one of `held` was lost
-        if asked:
-            yield from undo([Release(key, owner, run.doubtful)])  # type: ignore[union-attr] # set before `asked`
+        if requested:
+            yield from undo([Release(key, owner, run.doubtful)])  # type: ignore[union-attr] # set before `requested`
         raise
 
 
 def wait_for_local_holder(key: str, until: float, here: Here) -> Flow[None]:
-    """Waits while another caller of this process holds the key: its release wakes us, so the store need not be asked.
+    """Waits while another caller of this process holds the key: its release wakes us, without a request to the store.
 
     Waits at most LOOK_AGAIN: an admin may have cleared the hold, which this process learns only when it renews.
     """

@@ -27,15 +27,15 @@ class Token(NamedTuple):
 
 def write_token(token: Token) -> str:
     """The token as text that is safe in URLs, headers and JSON."""
-    key, owner, ttl, fence, since, print = token
-    return urlsafe_b64encode(f"{owner}:{fence}:{ttl!r}:{since:.3f}:{print}:{key}".encode()).decode()
+    key, owner, ttl, fence, since, fingerprint = token
+    return urlsafe_b64encode(f"{owner}:{fence}:{ttl!r}:{since:.3f}:{fingerprint}:{key}".encode()).decode()
 
 
 def read_token(text: str) -> Token:
     """Parses a token; raises InvalidInput if the text is not one."""
     try:
-        owner, fence, ttl, since, print, key = urlsafe_b64decode(text).decode().split(":", 5)
-        token = Token(key, owner, float(ttl), int(fence), float(since), print)
+        owner, fence, ttl, since, fingerprint, key = urlsafe_b64decode(text).decode().split(":", 5)
+        token = Token(key, owner, float(ttl), int(fence), float(since), fingerprint)
         kind, _, name = key.partition("/")
         known = _KIND.fullmatch(kind) and _OWNER.fullmatch(owner)
         if known and MIN_TTL <= token.ttl <= MAX_TTL and math.isfinite(token.since) and stored_key(kind, name):

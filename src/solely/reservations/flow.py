@@ -158,10 +158,10 @@ def record(ticket: ReservationTicket, now: str) -> Flow[bool]:
     Raises ReservationMismatch if another reservation has the key, UnknownReservation if the store has forgotten it.
     """
     finish = Finish(ticket.key, ticket.owner, b"", ticket.quiet or _NO_QUIET)
-    look = [Renew(ticket.key, ticket.owner, MIN_TTL), Read(sent_key(ticket.key))]
+    reads = [Renew(ticket.key, ticket.owner, MIN_TTL), Read(sent_key(ticket.key))]
     try:
-        looked: list[Entry] = replies_or_raise((yield look))
-        before, stored = looked
+        replies: list[Entry] = replies_or_raise((yield reads))
+        before, stored = replies
         sent, _ = _counted(stored)
         if sent.fence == ticket.fence:
             return False
