@@ -35,9 +35,7 @@ def claim(
         if wait:
             here = flights.keeper.here
             first: Run | None = yield make(Join, (key, wait, partial(_no_use, key, flight, here, fingerprint)))
-            if (
-                first is None or key in here or flight.holder_fingerprint or flight.done is not None
-            ):  # else we are first
+            if first is None or key in here or flight.holder_fingerprint or flight.done is not None:
                 blocked = yield from _behind(key, start + wait, flights, flight, fingerprint, first is not None)
                 if blocked is not None:
                     return blocked, run.now() - start

@@ -43,9 +43,7 @@ def finish(hold: Hold, kept: bytes, keep: float, flights: Flights) -> Flow[Entry
         hold.lost = hold.lost or how
     if entry.state is DONE and flights.wants(entry.key):
         yield from settled(entry, flights)
-    if (
-        hold.doubtful and keep < REMEMBER
-    ):  # a late copy of its try must not acquire the key after the outcome is forgotten
+    if hold.doubtful and keep < REMEMBER:  # a late copy of its try must not acquire the key when the outcome expired
         yield from undo([Release(hold.key, hold.owner, True)])
     if interrupted is not None:
         raise interrupted

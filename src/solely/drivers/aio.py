@@ -86,7 +86,7 @@ class AsyncDriver:
         run.driver = self
         batcher, loop = self._batcher, self.loop
         if batcher is None or loop is None or get_ident() != self._thread or not loop.is_running():
-            batcher = self.batcher()  # else our loop runs here, as a thread runs one at most: cheaper to check than it
+            batcher = self.batcher()  # else this is our loop, as a thread runs only one; asking asyncio is slower
         run.batcher = batcher
         submit, send, waiters = batcher.submit, flow.send, self.waiters
         request: Any = None
