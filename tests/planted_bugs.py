@@ -11,8 +11,8 @@ from itertools import count
 from typing import Any
 from unittest.mock import patch
 
-from solely.drivers.lines import Lines, Waiter
 from solely.drivers.simulated import SimulatedRun
+from solely.drivers.waiters import Waiter, Waiters
 from solely.errors import StoreError
 from solely.leases import flow as lock
 from solely.leases import hold
@@ -295,7 +295,7 @@ def cancelled_without_undoing() -> Planted:
 def next_local_waiter_is_not_woken() -> Planted:
     """A waiter that leaves the local queue of a process does not wake the next."""
 
-    def leave(self: Lines, key: str, waiter: Waiter) -> None:
+    def leave(self: Waiters, key: str, waiter: Waiter) -> None:
         others = self._others.get(key)
         if self._first[key] is not waiter and others:
             others.remove(waiter)
@@ -306,7 +306,7 @@ def next_local_waiter_is_not_woken() -> Planted:
         if others is not None and not others:
             del self._others[key]
 
-    return patch.object(Lines, "leave", leave)
+    return patch.object(Waiters, "leave", leave)
 
 
 @bug

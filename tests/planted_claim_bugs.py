@@ -16,8 +16,8 @@ from solely.claims import flights as flight
 from solely.claims import flow as claim
 from solely.claims import publish
 from solely.claims.flights import Done, Flights
-from solely.drivers.lines import Lines
 from solely.drivers.simulated import SimulatedRun
+from solely.drivers.waiters import Waiters
 from solely.errors import Interrupted
 from solely.flow import Ask, Flow, WakeAll
 from solely.leases import flow as lock
@@ -158,7 +158,7 @@ def flight_is_never_over() -> Planted:
     """Later callers receive the result of earlier callers of the process, however old it is."""
 
     def settle(self: flight.Flights, key: str, done: Done, left: float) -> bool:
-        under_way = self._under_way.get(key)
+        under_way = self._in_flight.get(key)
         if under_way is not None:
             under_way.done = done
             under_way.callers += 1  # a caller that never leaves
@@ -219,7 +219,7 @@ def only_the_first_waiter_gets_a_hint_of_the_result() -> Planted:
 @bug
 def result_does_not_wake_other_local_waiters() -> Planted:
     """The result that one waiter of a process receives does not wake its other waiters."""
-    return patch.object(Lines, "wake_all", lambda self, key: None)
+    return patch.object(Waiters, "wake_all", lambda self, key: None)
 
 
 @bug

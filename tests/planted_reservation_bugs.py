@@ -208,17 +208,17 @@ def several_trials_at_once() -> Planted:
     right = breaker.admit
 
     def admit(name: str, granted: Any, info: str) -> Flow[SharedPass]:
-        standing = yield from breaker._stands(name)
-        if standing.closed:
+        current = yield from breaker._read(name)
+        if current.closed:
             return (yield from right(name, granted, info))
         owner: str = yield Ask.OWNER
-        entry: Entry = yield Read(breaker._trial(name, standing))
+        entry: Entry = yield Read(breaker._trial(name, current))
         if entry.info == breaker.COOLDOWN:
             return (yield from right(name, granted, info))
         run = yield RUN
         own = entry._replace(left=breaker.TRIAL, fence=entry.fence or 1)
         return SharedPass(
-            standing, Hold(breaker._trial(name, standing), owner, breaker.TRIAL, own, run.sent, False, run.now)
+            current, Hold(breaker._trial(name, current), owner, breaker.TRIAL, own, run.sent, False, run.now)
         )
 
     return patch.object(breaker, "admit", admit)
@@ -234,8 +234,8 @@ def trial_key_reopens_too_early() -> Planted:
 def failures_are_not_counted_together() -> Planted:
     """All failures share one owner id and count as one: the breaker opens late or never."""
 
-    def too_many(name: str, rule: Any, standing: Any) -> Flow[bool]:
-        allowance: Allowance = yield Hit(f"failures/{name}@{standing.number}", "somebody", rule.threshold, rule.per)
+    def too_many(name: str, rule: Any, current: Any) -> Flow[bool]:
+        allowance: Allowance = yield Hit(f"failures/{name}@{current.number}", "somebody", rule.threshold, rule.per)
         return bool(allowance.hits >= rule.threshold)
 
     return patch.object(breaker, "_too_many", too_many)

@@ -43,7 +43,7 @@ async def test_a_lock_that_is_held_and_waited_for(
     waiters = [asyncio.ensure_future(_released(wait())) for _ in range(2)]
     perform(Acquire("lock/deploy", "elsewhere", 10, client="another process"))
     async with asyncio.timeout(10):
-        while once._driver.lines.waiting("lock/deploy") < 2:
+        while once._driver.waiters.waiting("lock/deploy") < 2:
             await asyncio.sleep(0.005)
     found = await told(once.explain("deploy"))
     side = found["lock"]
@@ -92,8 +92,8 @@ async def test_every_side_of_a_name_is_told(open_client: Callable[..., Any], sto
     assert found["watermark"].left == float("inf")
     text = str(found)
     for words in (
-        "nobody may have it for another 30 min", "first() answers False", "forgotten in 3 days", "claim() waits for",
-        "reserve() is suppressed (reserved)", "1 refused", "it stands at -7", "kept for ever",
+        "it is closed for another 30 min", "first() returns False", "expires in 3 days", "claim() waits for",
+        "reserve() is suppressed (reserved)", "1 refused", "its value is -7", "kept for ever",
     ):  # fmt: skip
         assert words in text, words
     assert "breaker" not in text
@@ -120,7 +120,7 @@ async def test_what_is_kept_of_a_claim_is_told(
     found = await told(once.explain("a"))
     assert words in str(found)
     assert found["claim"].size == len(kept)
-    assert "does not run the work again: it was finished, and is forgotten in 10 min" in found["claim"].why
+    assert "does not run the work again: it is finished, and its outcome expires in 10 min" in found["claim"].why
     assert "suppressed (quiet) for another 0." in found["reservation"].why
 
 

@@ -233,9 +233,9 @@ def test_a_reservation_that_the_store_lost_between_two_looks_is_not_recorded(ans
 
 
 def test_nobody_tries_at_a_standing_on_which_a_verdict_may_be_under_way() -> None:
-    standing = breaker.BreakerState(1)
+    current = breaker.BreakerState(1)
     trial = Hold("trial/name@1.0", "me", 10.0, MINE, 100.0, False, lambda: 100.0)
     rule = Rule(threshold=3, per=60.0, cooldown=0.1, successes=2, on=Exception)
-    verdict = Script(breaker.judge("name", rule, breaker.SharedPass(standing, trial), worked=True)).go()
+    verdict = Script(breaker.judge("name", rule, breaker.SharedPass(current, trial), worked=True)).go()
     assert type(verdict) is Finish
     assert verdict.keep >= REMEMBER

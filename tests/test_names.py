@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from solely.dead_letters.flow import looks
 from solely.dead_letters.flow import queue_of as letters_of
+from solely.dead_letters.flow import reads
 from solely.model import item_key
 from solely.names import AUDIT, owner_of, owner_of_op, owner_of_queue, reserved
 from solely.ops import Push, Read, Take
@@ -35,7 +35,7 @@ def test_so_do_the_keys_that_are_derived_from_a_name() -> None:
         assert owner_of(item_key(queue, "~other/x")) == "alerts"
         assert owner_of(f"replay/{item_key(queue, 'x')}") == "alerts"
         assert owner_of_queue(queue) == "alerts"
-    assert [owner_of(read.key) for read in looks(OURS, ["a"])] == ["alerts", "alerts"]
+    assert [owner_of(read.key) for read in reads(OURS, ["a"])] == ["alerts", "alerts"]
 
 
 def test_an_id_or_a_queue_that_only_contains_it_is_anybodys() -> None:

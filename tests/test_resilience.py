@@ -41,7 +41,7 @@ def test_the_last_step_goes_on() -> None:
 @pytest.mark.parametrize(
     ("steps", "spread", "text"),
     [
-        ((), 0.2, "without steps"),
+        ((), 0.2, "at least one step"),
         ((-1.0,), 0.2, "a step=-1 is out of bounds"),
         ((float("nan"),), 0.2, "NaN"),
         (("2",), 0.2, "a step must be seconds"),
@@ -178,7 +178,7 @@ def test_one_trial_at_a_time_until_enough_worked(breaker: Breaker, clock: Manual
     fail(breaker, 3)
     clock.advance(30)
     assert breaker.state() is Circuit.HALF_OPEN
-    with breaker, pytest.raises(solely.BreakerOpen, match="trial is under way"):
+    with breaker, pytest.raises(solely.BreakerOpen, match="trial is in progress"):
         breaker.call(fails)
     assert breaker.state() is Circuit.HALF_OPEN
     breaker.call(lambda: None)

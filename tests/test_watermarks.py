@@ -198,7 +198,7 @@ def test_a_rewind_that_is_always_overtaken_says_so() -> None:
     memory.perform([Advance(key, write_watermark(100))])
     rewinding = flow.rewind(key, 40, "test")
     request = next(rewinding)
-    with pytest.raises(solely.Busy, match="faster than it can be taken back"):
+    with pytest.raises(solely.Busy, match="faster than it can be rewound"):
         for value in range(101, 150):
             replies = memory.perform(request if isinstance(request, list) else [request])  # type: ignore[list-item]
             memory.perform([Advance(key, write_watermark(value))])

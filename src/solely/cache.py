@@ -1,4 +1,4 @@
-"""A bounded memory of what is finished, asked before the store; nothing is remembered beyond its own end."""
+"""A bounded local cache of finished marks and claims, read before the store; no entry outlives its stored original."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from collections.abc import Callable
 from typing import Any
 
 from .errors import InvalidInput
-from .rules import Seconds, local_clock, seconds
+from .rules import DAY, Seconds, local_clock, seconds
 
-MAX_BYTES = 64 * 1024 * 1024  # of remembered outcomes: 256 of the largest, and more small ones than `size` allows
+MAX_BYTES = 64 * 1024 * 1024  # of cached outcomes: 256 of the largest, and more small ones than `size` allows
 
 
 class Cache:
-    """Least recently used out first; nothing older than `ttl`; outcomes of claims up to MAX_BYTES. Thread-safe.
+    """Evicts the least recently used key first, keeps none longer than `ttl`, and bounds outcomes to MAX_BYTES in
+    total. Thread-safe.
 
-    What another process forgets (`forget`, or an admin's clear) may be remembered here for up to `ttl` seconds more:
-    the default of 5 minutes is the longest that such a surprise should last.
+    A key that another process removes (`forget`, or an admin's clear) may stay here for up to `ttl` seconds more; the
+    default of 5 minutes bounds how long such a stale answer can last.
     """
 
     def __init__(self, *, size: int = 10_000, ttl: Seconds = 300.0, clock: Callable[[], float] = local_clock) -> None:
         if size < 1:
             raise InvalidInput(f"a cache's size must be a whole number of entries, at least 1, not {size!r}")
         self.size = size
-        self.ttl = seconds("ttl", ttl, least=0.001, most=86_400.0)
+        self.ttl = seconds("ttl", ttl, least=0.001, most=DAY)
         self._clock = clock
         self._ends: OrderedDict[str, float] = OrderedDict()
-        self._outcomes: dict[str, tuple[Any, int]] = {}  # what is remembered of a key beside its end, and its bytes
+        self._outcomes: dict[str, tuple[Any, int]] = {}  # by key: the outcome of a claim, and its size in bytes
         self._bytes = 0
         self._mutex = threading.Lock()
 
@@ -45,12 +46,12 @@ class Cache:
             return True
 
     def get(self, key: str) -> Any:
-        """The outcome that was remembered with the key; None if it is not known to be finished."""
+        """The cached outcome of the key; None if the key is not known to be finished."""
         known = self._outcomes.get(key)
         return known[0] if known is not None and self.has(key) else None
 
     def add(self, key: str, left: float, outcome: Any = None, size: int = 0) -> None:
-        """Remembers a finished key, and its outcome of that many bytes, for the time it has left, at most for `ttl`."""
+        """Caches a finished key, and its outcome of `size` bytes, for `left` seconds, but at most for `ttl`."""
         if left <= 0:
             return
         with self._mutex:
@@ -68,11 +69,11 @@ class Cache:
             self._bytes -= self._outcomes.pop(key, (None, 0))[1]
 
     def forked(self) -> None:
-        """In the child of a fork: the parent's mutex may be held by a thread that is not here."""
+        """In the child of a fork: a thread that does not exist here may hold the parent's mutex."""
         self._mutex = threading.Lock()
 
     def drop(self, key: str) -> None:
-        """Forgets the key."""
+        """Removes the key."""
         with self._mutex:
             self._pop(key)
 

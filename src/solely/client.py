@@ -1,4 +1,4 @@
-"""Client and AsyncClient: the public face. The same names; the one blocks, the other is awaited."""
+"""Client and AsyncClient: the public API, with the same names; the one blocks, the other is awaited."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .dead_letters.methods import AsyncDeadLetterGroups, DeadLetterGroups
 from .drivers.aio import AsyncDriver, finished
 from .drivers.blocking import BlockingDriver
 from .drivers.permitted import Check, permitted
-from .drivers.trying import ONE_TRY
+from .drivers.retrying import ONE_TRY
 from .errors import InvalidInput
 from .events import Hook, combine
 from .explanations.methods import AsyncExplaining, Explaining
@@ -55,7 +55,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def default_url() -> str:
-    """SOLELY_URL, or an embedded SQLite file in the user's data folder, which is made if need be."""
+    """SOLELY_URL, or else a SQLite file in the user's data folder, which is created if it does not exist."""
     url = os.environ.get("SOLELY_URL")
     if url:
         return url
@@ -81,11 +81,11 @@ class Client(
 ):
     """Makes work happen once, from threads. Usable from any number of threads; close it, or use it in `with`.
 
-    `timeout` is how long a call goes on without an answer of the store, tries and undoing included, before
-    StoreUnavailable; `cache` remembers finished marks locally; `hooks` are told every event. `on_outage="proceed"` goes
-    on without a store that is away, as if the caller were the first: counted in `failed_open`, logged and told; but for
-    queues, whose work would be lost. With a `breaker`, a store that keeps being away is not asked for a while:
-    StoreUnavailable at once, instead of after the timeout.
+    A call that gets no answer from the store raises StoreUnavailable after `timeout`, retries and undo included.
+    `cache` remembers finished marks and claims locally; `hooks` receive every event. With `on_outage="proceed"`, calls
+    proceed without an unreachable store, as if the caller were the first; each is counted in `failed_open`, logged and
+    reported to the hooks. Queues never proceed, since their work would be lost. With a `breaker`, calls raise
+    StoreUnavailable at once, for a while, after the store was unreachable several times.
     """
 
     def __init__(
@@ -100,12 +100,10 @@ class Client(
         clock: Clock | None = None,
         store: Store | None = None,
     ) -> None:
-        patience = _timeout(timeout)
-        self._store = store or open_store(
-            default_url() if url is None else url, clock=clock, timeout=patience * ONE_TRY
-        )
+        limit = _timeout(timeout)
+        self._store = store or open_store(default_url() if url is None else url, clock=clock, timeout=limit * ONE_TRY)
         hook = combine(hooks)
-        self._driver = BlockingDriver(self._store, timeout=patience, hook=hook)
+        self._driver = BlockingDriver(self._store, timeout=limit, hook=hook)
         self._context = Context(
             self._store,
             wake=self._wake,
@@ -118,20 +116,20 @@ class Client(
         self._flights = Flights(self._context)
         self._run = self._driver.run
         self._starting = threading.Lock()
-        self._keeping: set[str] = set()  # which of its keepers live
+        self._keeping: set[str] = set()  # names of the keeper threads that run
         _clients.add(self)
 
     @property
     def failed_open(self) -> int:
-        """How often this client went on without its store."""
+        """How many calls of this client proceeded without the store."""
         return self._context.failed_open
 
     def check(self) -> list[Finding]:
-        """What is right and wrong with the store: reachability, clock, settings that break a promise."""
+        """Checks the store: reachability, clock, settings that break a guarantee."""
         return self._store.check()
 
     def close(self) -> None:
-        """Lets go of all leases and connections; safe to call twice."""
+        """Releases all leases and closes all connections; safe to call twice."""
         if not self._driver.closed:
             self._context.keeper.close()
             self._driver.close(self._context.closing())
@@ -143,11 +141,11 @@ class Client(
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self.close()
 
-    def _wake(self, line: str) -> None:
-        self._driver.lines.wake(line)
+    def _wake(self, key: str) -> None:
+        self._driver.waiters.wake(key)
 
     def _start_keeping(self) -> None:
-        with self._starting:  # by several threads at once
+        with self._starting:  # several threads may call this at once
             for name in _KEEPERS.keys() - self._keeping:
                 self._keeping.add(name)
                 threading.Thread(target=self._keep, args=(name,), name=f"solely-{name}", daemon=True).start()
@@ -184,11 +182,11 @@ class AsyncClient(
 ):
     """Makes work happen once, from asyncio. Belongs to one event loop; close it, or use it in `async with`.
 
-    `timeout` is how long a call goes on without an answer of the store, tries and undoing included, before
-    StoreUnavailable; `cache` remembers finished marks locally; `hooks` are told every event. `on_outage="proceed"` goes
-    on without a store that is away, as if the caller were the first: counted in `failed_open`, logged and told; but for
-    queues, whose work would be lost. With a `breaker`, a store that keeps being away is not asked for a while:
-    StoreUnavailable at once, instead of after the timeout.
+    A call that gets no answer from the store raises StoreUnavailable after `timeout`, retries and undo included.
+    `cache` remembers finished marks and claims locally; `hooks` receive every event. With `on_outage="proceed"`, calls
+    proceed without an unreachable store, as if the caller were the first; each is counted in `failed_open`, logged and
+    reported to the hooks. Queues never proceed, since their work would be lost. With a `breaker`, calls raise
+    StoreUnavailable at once, for a while, after the store was unreachable several times.
     """
 
     def __init__(
@@ -203,12 +201,12 @@ class AsyncClient(
         clock: Clock | None = None,
         store: AsyncStore | None = None,
     ) -> None:
-        patience = _timeout(timeout)
+        limit = _timeout(timeout)
         self._store = store or open_async_store(
-            default_url() if url is None else url, clock=clock, timeout=patience * ONE_TRY
+            default_url() if url is None else url, clock=clock, timeout=limit * ONE_TRY
         )
         hook = combine(hooks)
-        self._driver = AsyncDriver(self._store, timeout=patience, hook=hook)
+        self._driver = AsyncDriver(self._store, timeout=limit, hook=hook)
         self._context = Context(
             self._store,
             wake=self._wake,
@@ -225,15 +223,15 @@ class AsyncClient(
 
     @property
     def failed_open(self) -> int:
-        """How often this client went on without its store."""
+        """How many calls of this client proceeded without the store."""
         return self._context.failed_open
 
     async def check(self) -> list[Finding]:
-        """What is right and wrong with the store: reachability, clock, settings that break a promise."""
+        """Checks the store: reachability, clock, settings that break a guarantee."""
         return await self._store.check()
 
     async def close(self) -> None:
-        """Lets go of all leases and connections; safe to call twice."""
+        """Releases all leases and closes all connections; safe to call twice."""
         if not self._driver.closed:
             await finished(asyncio.ensure_future(self._close()))
 
@@ -251,8 +249,8 @@ class AsyncClient(
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         await self.close()
 
-    def _wake(self, line: str) -> None:
-        self._driver.on_hint(line)
+    def _wake(self, key: str) -> None:
+        self._driver.on_hint(key)
 
     def _start_keeping(self) -> None:
         for name, loop in _KEEPERS.items():
@@ -273,8 +271,10 @@ class AsyncClient(
 
 
 def restricted(client: AsyncClient, check: Check) -> AsyncClient:
-    """The same client, with its leases and its connections, but each op is shown to `check` before it is sent: what
-    that raises, the call raises, and nothing was sent. To close it closes the client."""
+    """A view of the client, with the same leases and connections, that calls `check` for each op before it is sent.
+
+    If `check` raises, the call raises that error and sends nothing. Closing the view closes the client.
+    """
     run, view = client._run, copy(client)
 
     def checked(flow: Flow[T]) -> Coroutine[Any, Any, T]:

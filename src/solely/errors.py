@@ -1,32 +1,32 @@
 """All errors of Solely.
 
     SolelyError
-    ├── InvalidInput (ValueError)      a key, ttl, wait, value or option that cannot be: nothing was sent
-    │   └── UnknownScheme              a store URL whose scheme no store serves
-    ├── MissingExtra (ImportError)     an optional dependency is not installed; the text has the pip line
-    ├── Refused                        a normal "no", raised where the caller asked to have its body guarded
-    │   ├── Busy                       somebody else holds the key; says who and for how long
+    ├── InvalidInput (ValueError)      an invalid key, ttl, wait, value or option: nothing was sent
+    │   └── UnknownScheme              no store supports the scheme of this URL
+    ├── MissingExtra (ImportError)     an optional dependency is not installed; the text has the pip command
+    ├── Refused                        a normal "no", raised where the caller wants its block guarded
+    │   ├── Busy                       another owner holds the key; says who and for how long
     │   ├── Mismatch                   the key was claimed with another fingerprint: another payload
-    │   ├── TimedOut                   a claim was neither won nor finished within the wait; says by whom it is held
-    │   ├── NotKept                    the work was done once, and its result was too large or too fluid to be kept
-    │   ├── BreakerOpen                the circuit breaker lets nothing through; says for how long
-    │   ├── UnknownReservation         no reservation has this id, or no longer: it was released, or ran out
-    │   ├── ReservationMismatch        another reservation has taken the key since this id was given
-    │   └── Limited                    over the limit; says when the next is allowed
+    │   ├── TimedOut                   a claim was neither won nor finished within the wait; says who holds it
+    │   ├── NotKept                    the work was done once; its result was too large or not serializable
+    │   ├── BreakerOpen                the circuit breaker is open; says for how long
+    │   ├── UnknownReservation         the reservation id is unknown: it was released, or expired
+    │   ├── ReservationMismatch        another reservation has taken the key since this id was issued
+    │   └── Limited                    over the limit; says when the next hit is allowed
     ├── WorkFailed                     the work of a claim failed for good and is not run again; says how it failed
-    ├── LeaseLost                      the lease ended while its holder believed to hold it
+    ├── LeaseLost                      the lease ended while its holder relied on it
     ├── StaleFence                     a guarded resource has seen a later holder: nothing was written
     ├── ClientClosed                   the client was closed
-    ├── DataError                      the SQL database of applications could not do what was asked
-    │   └── DataUnavailable            no answer, or not now; also a StoreUnavailable: the same call may work later
-    └── StoreError                     the store could not do what was asked
-        ├── StoreUnavailable           no answer: nothing was granted, and what was asked may or may not have happened
-        │   └── Unanswered             one try was sent and no answer came (drivers repeat it under the same owner)
-        ├── StoreFull                  the store is full of what may not be evicted
-        ├── StoreMisconfigured         a setting of the store breaks a promise; the text says which and what to do
-        │   └── StoreDenied            the store does not let this user in, or not do this: login or privilege
+    ├── DataError                      the SQL database of applications returned an error
+    │   └── DataUnavailable            it is unreachable or busy; also a StoreUnavailable: a retry may succeed
+    └── StoreError                     the store returned an error, or no answer
+        ├── StoreUnavailable           no answer: nothing was granted, and the op may or may not have been performed
+        │   └── Unanswered             one try was sent and not answered (drivers retry it under the same owner)
+        ├── StoreFull                  the store is full, and nothing in it may be evicted
+        ├── StoreMisconfigured         a setting of the store breaks a guarantee; the text has the remedy
+        │   └── StoreDenied            the store refuses this user, or this operation: login or privilege
         │       └── NameReserved       the name belongs to an application of the service, which alone may write it
-        └── StoreFailed                the store answered with an error of its own
+        └── StoreFailed                the store answered with its own error
             └── Unreadable             a record holds bytes that Solely cannot read; an admin can clear it
 
 Every error carries `key` where there is one, and, where known, `holder` (who) and `left` (seconds).
@@ -41,7 +41,7 @@ E = TypeVar("E", bound="SolelyError")
 
 
 class SolelyError(Exception):
-    """The root: catches everything that Solely raises on purpose."""
+    """The base class of every error that Solely raises."""
 
     def __init__(self, message: str, *, key: str = "", holder: str = "", left: float | None = None) -> None:
         super().__init__(message)
@@ -51,23 +51,23 @@ class SolelyError(Exception):
 
 
 class InvalidInput(SolelyError, ValueError):
-    """The input cannot be; nothing was sent to any store."""
+    """An argument is invalid; nothing was sent to any store."""
 
 
 class UnknownScheme(InvalidInput):
-    """No store serves the scheme of this URL."""
+    """No store supports the scheme of this URL."""
 
 
 class MissingExtra(SolelyError, ImportError):
-    """An optional dependency is missing; the text names the pip install line."""
+    """An optional dependency is missing; the text has the pip command."""
 
 
 class Refused(SolelyError):
-    """A normal "no"."""
+    """A normal "no": nothing failed, but the caller did not get what it asked for."""
 
 
 class Busy(Refused):
-    """Somebody else holds the key and the wait is over."""
+    """Another owner holds the key, and the wait is over."""
 
 
 class Mismatch(Refused):
@@ -79,24 +79,24 @@ class TimedOut(Refused):
 
 
 class NotKept(Refused):
-    """The work was done once and is not done again; its result was not kept."""
+    """The work was done once and is not run again; its result was not kept."""
 
 
 class BreakerOpen(Refused):
-    """The circuit breaker is open: nothing was tried."""
+    """The circuit breaker is open: the call was not made."""
 
 
 class UnknownReservation(Refused):
-    """No reservation has this id, or no longer: it was released or cleared, or its hold ran out long ago.
+    """The reservation id is unknown: it was released or cleared, or its hold expired long ago.
 
-    `how` it ended, as far as that is remembered: expired, cleared, or "".
+    `how` is expired or cleared; "" if the store does not remember how it ended.
     """
 
     how = ""
 
 
 class ReservationMismatch(Refused):
-    """Another reservation has the key (under the fence `expected`) than the id's (`got`): it may be sent twice."""
+    """Another reservation has the key (fence `expected`) than the one of this id (fence `got`): both may send."""
 
     def __init__(self, message: str, *, key: str = "", expected: int = 0, got: int = 0) -> None:
         super().__init__(message, key=key)
@@ -105,11 +105,11 @@ class ReservationMismatch(Refused):
 
 
 class Limited(Refused):
-    """Over the limit: `left` says after how many seconds the next is allowed."""
+    """Over the limit: the next hit is allowed in `left` seconds."""
 
 
 class WorkFailed(SolelyError):
-    """The work of a claim failed, and that outcome is kept: `kind` names the class of its error, `text` its message."""
+    """The work of a claim failed, and that is its outcome: `kind` is the class of the error, `text` its message."""
 
     def __init__(self, message: str, *, key: str = "", kind: str = "", text: str = "") -> None:
         super().__init__(message, key=key)
@@ -118,7 +118,7 @@ class WorkFailed(SolelyError):
 
 
 class LeaseLost(SolelyError):
-    """The lease ended (expired, cleared, lost by its store, bounded by max_hold) while its holder believed in it."""
+    """The lease ended (expired, cleared, lost by its store, or by max_hold) while its holder relied on it."""
 
 
 class StaleFence(SolelyError):
@@ -135,7 +135,7 @@ class ClientClosed(SolelyError):
 
 
 class StoreError(SolelyError):
-    """The store could not do what was asked."""
+    """The store returned an error, or no answer."""
 
 
 class StoreUnavailable(StoreError):
@@ -143,19 +143,19 @@ class StoreUnavailable(StoreError):
 
 
 class Unanswered(StoreUnavailable):
-    """One try was (or may have been) sent and no answer came."""
+    """One try was sent, or may have been, and was not answered."""
 
 
 class StoreFull(StoreError):
-    """The store is full of what may not be evicted."""
+    """The store is full, and nothing in it may be evicted."""
 
 
 class StoreMisconfigured(StoreError):
-    """A setting of the store breaks a promise."""
+    """A setting of the store breaks a guarantee."""
 
 
 class StoreDenied(StoreMisconfigured):
-    """The store does not let this user in, or not do this."""
+    """The store refuses this user, or this operation."""
 
 
 class NameReserved(StoreDenied):
@@ -163,26 +163,26 @@ class NameReserved(StoreDenied):
 
 
 class StoreFailed(StoreError):
-    """The store answered with an error of its own."""
+    """The store answered with its own error."""
 
 
 class Unreadable(StoreFailed):
-    """A record holds bytes that Solely cannot read: a newer version wrote them, or something else did."""
+    """A record holds bytes that Solely cannot read: a newer version or another program wrote them."""
 
 
 class DataError(SolelyError):
-    """The SQL database of applications could not do what was asked: the statement is wrong, or does not fit."""
+    """The SQL database of applications returned an error: the statement is invalid, or violates a constraint."""
 
 
 class DataUnavailable(DataError, StoreUnavailable):
-    """The SQL database of applications did not answer, or cannot now: it may work later, or may have been done."""
+    """The SQL database of applications is unreachable or busy. The statement may have run; a retry may succeed."""
 
 
 class Interrupted(BaseException):
-    """Thrown by a driver into a flow: the caller was cancelled, or an answer never came.
+    """Thrown by a driver into a flow: the caller was cancelled, or no answer came.
 
-    The flow may yield compensating ops and lets this pass; the driver then raises `cause`. `unanswered` says that
-    a try may still be under way, so that a compensating Release must revoke. Never reaches a user.
+    The flow may yield compensating ops and must re-raise it; the driver then raises `cause`. `unanswered`: a try may
+    still be in flight, so a compensating Release must revoke its owner. Callers never see this error.
     """
 
     def __init__(self, cause: BaseException, *, unanswered: bool) -> None:
@@ -192,12 +192,12 @@ class Interrupted(BaseException):
 
 
 def not_ours(error: Exception) -> str:
-    """Why bytes cannot be read, in words."""
-    return f"a newer version wrote it, or something else did ({type(error).__name__}: {error!s:.200})"
+    """Why stored bytes are unreadable, as a phrase for an error text."""
+    return f"a newer version or another program wrote it ({type(error).__name__}: {error!s:.200})"
 
 
 def first_error(kind: type[E], replies: Sequence[object]) -> E | None:
-    """The first error of this kind among the replies, or None; a thousand replies without one are looked at quickly."""
+    """The first error of this kind among the replies, or None; fast for a thousand replies without one."""
     if not any(issubclass(each, kind) for each in set(map(type, replies))):
         return None
     return next(reply for reply in replies if isinstance(reply, kind))

@@ -1,6 +1,6 @@
-"""What happened, told to hooks as frozen events. Logs, metrics, traces and the dashboard are each one listener.
+"""Events, as frozen dataclasses that hooks receive. Logs, metrics, traces and the dashboard are each one hook.
 
-A client without a hook builds no event at all. A hook that raises is logged and never harms the work it watches.
+A client without a hook builds no events. An error in a hook is logged and never affects the call that it observes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Acquired(Event):
 
 @dataclass(frozen=True, slots=True)
 class Contended(Event):
-    """An acquire was refused at the end of its wait; `holder` says by whom."""
+    """An acquire was refused at the end of its wait; `holder` is who has the key."""
 
     waited: float
     holder: str
@@ -47,7 +47,7 @@ class Renewed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Lost(Event):
-    """A lease ended under its holder; `how` is expired, cleared, lost (by the store), max_hold or forked."""
+    """A lease ended while it was held; `how` is expired, cleared, lost (by the store), max_hold or forked."""
 
     fence: int
     how: str
@@ -55,7 +55,7 @@ class Lost(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReleasedLease(Event):
-    """A holder let go, after holding for `held` seconds; `outcome` is what the store said."""
+    """A lease was released after `held` seconds; `outcome` is the store's reply."""
 
     fence: int
     held: float
@@ -64,7 +64,7 @@ class ReleasedLease(Event):
 
 @dataclass(frozen=True, slots=True)
 class Cleared(Event):
-    """What another held, or its quiet window, was ended on purpose; the holder hears of it as Lost."""
+    """An admin ended another's hold or quiet window; the holder gets the event Lost."""
 
     fence: int
     reason: str
@@ -72,7 +72,7 @@ class Cleared(Event):
 
 @dataclass(frozen=True, slots=True)
 class Marked(Event):
-    """A mark was asked for: `first`, or seen before; `cached` if the local cache knew."""
+    """A key was checked or marked: `first`, or seen before; `cached` if the local cache answered."""
 
     first: bool
     cached: bool = False
@@ -80,7 +80,7 @@ class Marked(Event):
 
 @dataclass(frozen=True, slots=True)
 class Retried(Event):
-    """A try of an op went unanswered and is repeated under the same owner."""
+    """A try of an op was not answered and is repeated under the same owner."""
 
     op: str
     tries: int
@@ -89,7 +89,7 @@ class Retried(Event):
 
 @dataclass(frozen=True, slots=True)
 class Claimed(Event):
-    """A claim was won after waiting `waited` seconds; `attempt` 2 or more took over from one that failed or died."""
+    """A claim was won after `waited` seconds; `attempt` 2 or more took over from a holder that failed or died."""
 
     fence: int
     attempt: int
@@ -98,7 +98,7 @@ class Claimed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Published(Event):
-    """A claim's result was published; if `superseded`, another's result stands instead."""
+    """A claim's result was published; if `superseded`, the claim has another result."""
 
     fence: int
     superseded: bool
@@ -107,7 +107,7 @@ class Published(Event):
 
 @dataclass(frozen=True, slots=True)
 class Replayed(Event):
-    """A claim was answered with the winner's result; `cached` if the local cache knew it."""
+    """A claim returned the winner's result; `cached` if it came from the local cache."""
 
     waited: float
     cached: bool = False
@@ -135,7 +135,7 @@ class Reserved(Event):
 
 @dataclass(frozen=True, slots=True)
 class Recorded(Event):
-    """What a reservation was for was sent; it was held for `held` seconds."""
+    """A reservation was recorded as sent, after `held` seconds."""
 
     fence: int
     held: float
@@ -151,14 +151,14 @@ class Suppressed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Limited(Event):
-    """A limit was asked for: `allowed`, or over the limit."""
+    """A limit was hit: `allowed`, or over the limit."""
 
     allowed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLettered(Event):
-    """An item was parked as a dead letter; the key is its item key."""
+    """Failed work was parked as a dead letter; `key` is its item key."""
 
     group: str
     attempts: int
@@ -166,7 +166,7 @@ class DeadLettered(Event):
 
 @dataclass(frozen=True, slots=True)
 class Rewound(Event):
-    """A watermark was taken back on purpose, from `before` to `to`, as text."""
+    """A watermark was rewound from `before` to `to`, both as text."""
 
     before: str
     to: str
@@ -175,36 +175,36 @@ class Rewound(Event):
 
 @dataclass(frozen=True, slots=True)
 class BreakerTurned(Event):
-    """A call that ended here made a shared breaker open or close: `state` is what it is now."""
+    """A call of this client opened or closed a shared breaker: `state` is its new state."""
 
     state: str
 
 
 @dataclass(frozen=True, slots=True)
 class FailedOpen(Event):
-    """The store was away and the client went on without it, as its `on_outage` says."""
+    """The store was unreachable, and the client proceeded without it, according to its `on_outage`."""
 
     what: str
 
 
 class Hook(Protocol):
-    """Is called with every event, on the thread or task where it happened; must return quickly."""
+    """Receives every event, on the thread or task where it happened; must return quickly."""
 
     def __call__(self, event: Event, /) -> None: ...
 
 
 def combine(hooks: Iterable[Hook]) -> Hook | None:
-    """One hook that tells all of them and never raises; None if there are none, so that no event need be built."""
-    listeners = tuple(hooks)
-    if not listeners:
+    """One hook that calls all of them and never raises; None if there are none, so that no events are built."""
+    every = tuple(hooks)
+    if not every:
         return None
 
-    def tell(event: Event, /) -> None:
-        for hook in listeners:
+    def call_all(event: Event, /) -> None:
+        for hook in every:
             try:
                 hook(event)
             except Exception:
                 facts = {"event": type(event).__name__}
                 log.exception("hook_failed: a hook raised on the event %(event)s", facts, extra=facts)
 
-    return tell
+    return call_all

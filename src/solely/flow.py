@@ -1,4 +1,4 @@
-"""What a flow may yield besides ops, and what it gets back. A driver grants these; a flow has no clock of its own."""
+"""Requests that a flow may yield besides ops, and their replies. The driver performs them: a flow reads no clock."""
 
 from __future__ import annotations
 
@@ -11,36 +11,35 @@ from .ops import Op
 
 
 class Ask(Enum):
-    """Small questions to the driver."""
+    """Values that the driver provides."""
 
-    OWNER = auto()  # → str: a fresh random id of 128 bits
+    OWNER = auto()  # → str: a new random id of 128 bits
     RUN = auto()  # → Run
-    NOW = auto()  # → float: seconds on the local clock that counts suspend
-    CHANCE = auto()  # → float in [0, 1)
+    NOW = auto()  # → float: seconds on the local clock, which counts suspend
 
 
-RUN, NOW = Ask.RUN, Ask.NOW  # for those who compare often, as in `model`
+RUN, NOW = Ask.RUN, Ask.NOW  # for frequent comparisons, as in `model`
 
 
 class Run(Protocol):
-    """A flow under way, as its driver sees it: who has it need not yield again for what takes no time."""
+    """A running flow, as its driver sees it; a flow that has it gets these values without another yield."""
 
-    arrived: float  # when it last joined a line
-    sent: float  # when the last try that was answered was sent
-    doubtful: bool  # was any try of this flow unanswered
+    arrived: float  # when it last joined the waiters of a key
+    sent: float  # when the last answered try was sent
+    doubtful: bool  # a try of this flow went unanswered
 
     def now(self) -> float:
-        """Seconds on the local clock that counts suspend."""
+        """Seconds on the local clock, which counts suspend."""
 
     def fresh_owner(self) -> str:
-        """A fresh random id of 128 bits."""
+        """A new random id of 128 bits."""
 
 
 class Join(NamedTuple):
-    """→ Run | None: the Run once this flow is first in the process's line for the key; None if that took longer than
-    `at_most`, or if `settled` became true meanwhile: it is asked whenever the line is told.
+    """→ Run | None: the Run once this flow is the first waiter of the process for the key; None if that took longer
+    than `at_most`, or if `settled`, which is called at each wake-up, returned True.
 
-    The place lasts until the flow ends, however it ends.
+    The flow keeps its place until it ends.
     """
 
     key: str
@@ -49,14 +48,14 @@ class Join(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """→ None: returns when the key is hinted (also if the hint came before the wait), or after `at_most` seconds."""
+    """→ None, at a hint for the key (also one that came before the wait), or after `at_most` seconds."""
 
     key: str
     at_most: float
 
 
 class Scan(NamedTuple):
-    """→ list[Entry]: those whose stored key begins with `prefix` and is greater than `after`, in key order."""
+    """→ list[Entry]: entries whose stored key starts with `prefix` and is greater than `after`, in key order."""
 
     prefix: str
     after: str
@@ -64,15 +63,14 @@ class Scan(NamedTuple):
 
 
 class WakeAll(NamedTuple):
-    """→ None: everyone in the process's line for the key looks up, so that what is settled is known to all at once."""
+    """→ None: wakes every waiter of the process for the key, so that all of them see its outcome at once."""
 
     key: str
 
 
 T = TypeVar("T")
-Request = (
-    Op | list[Any] | Ask | Join | Wait | Scan | WakeAll
-)  # a list is a batch of ops, answered by a list of replies or StoreErrors
+# A list is a batch of ops, answered by a list of replies or StoreErrors.
+Request = Op | list[Any] | Ask | Join | Wait | Scan | WakeAll
 Flow = Generator[Request, Any, T]
 
 
@@ -85,8 +83,7 @@ def replies_or_raise(replies: list[Any]) -> list[Any]:
 
 
 def undo(ops: list[Any]) -> Flow[None]:
-    """Performs compensating ops; if the caller is interrupted meanwhile, again, so that they are done when it learns
-    of the interruption."""
+    """Performs compensating ops. If the caller is interrupted meanwhile, performs them again before it raises that."""
     try:
         yield ops
     except Interrupted:

@@ -1,4 +1,4 @@
-"""The folder in which the user's own files lie, where nothing else is said."""
+"""The default folder for the user's own files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def data_folder() -> Path:
-    """`solely` in XDG_DATA_HOME, or else in ~/.local/share; it is made if need be."""
+    """`solely` in XDG_DATA_HOME, or else in ~/.local/share; created if it does not exist."""
     folder = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "solely"
     folder.mkdir(parents=True, exist_ok=True)
     return folder

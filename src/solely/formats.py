@@ -1,7 +1,7 @@
-"""How small records are kept as bytes: watermarks, breakers, fences, counts, letters, items, records of the audit log.
+"""The stored form of small records: watermarks, breakers, fences, counts, letters, items, records of the audit log.
 
-Each has a writer, or is written by its flow, and a reader. A reader raises ValueError for bytes that no writer of ours
-writes: so it also says which bytes may be written (`kinds.py`). The outcomes of claims are in `values.py`.
+A record is written here or by its flow, and read here. A reader raises ValueError for bytes that Solely does not write,
+so it also defines which bytes may be written (`kinds.py`). The outcomes of claims are in `values.py`.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from .errors import InvalidInput
 
 WatermarkValue = int | datetime
 
-_LEAST, _MOST = -(2**63), 2**63 - 1  # what every store's neighbours (SQL, JSON, APIs) can hold as a number
-_NUMBER, _TIME = b"i", b"t"  # what a stored watermark begins with
-MAX_FENCE = 2**63 - 1  # the largest that every guarded resource can keep: BIGINT, BSON int64
+_LEAST, _MOST = -(2**63), 2**63 - 1  # 64 bits: what SQL, JSON readers and other APIs can hold as a number
+_NUMBER, _TIME = b"i", b"t"  # the first byte of a stored watermark
+MAX_FENCE = 2**63 - 1  # the largest that every guarded resource can store: BIGINT, BSON int64
 FENCE_DIGITS = len(str(MAX_FENCE))
 OWNER_BYTES = 32  # of a queue item: the owner of its push, as hex digits
-# Even, so that a breaker at the largest number is closed: one that was forged to be open can still be closed.
-MAX_STANDING = 10**12 - 2
+# Even, so that a breaker at the largest number is closed: even a forged open breaker can still be closed.
+MAX_BREAKER = 10**12 - 2
 
-_STANDING = re.compile(rb"([0-9]{12})\.([0-9]{4})")
+_BREAKER = re.compile(rb"([0-9]{12})\.([0-9]{4})")
 _FENCE = re.compile(rb"[0-9]{%d}" % FENCE_DIGITS)
 _FAILURE = re.compile(rb"[0-9]{20} [0-9]{10} (\{.*\})", re.DOTALL)
 _NOTE = re.compile(rb"[0-9]{10} (\{.*\})", re.DOTALL)
@@ -36,21 +36,21 @@ _LETTER = {**_AGAIN, "group": str, "key": str, "first_error": str, "first_at": s
 
 
 def _object(text: bytes) -> dict[str, Any]:
-    """The JSON object; ValueError if it is none."""
+    """The JSON object; raises ValueError if the text is not one."""
     try:
         found = json.loads(text)
     except RecursionError:
         raise ValueError("the JSON is nested too deep") from None
     if not isinstance(found, dict):
-        raise ValueError(f"a JSON object is wanted, not {text!r:.40}")
+        raise ValueError(f"it must be a JSON object, not {text!r:.40}")
     return found
 
 
 def _shaped(facts: dict[str, Any], shape: dict[str, type]) -> dict[str, Any]:
-    """The facts, if they have these names and types; ValueError else."""
+    """The facts, if they have exactly these names and types; else raises ValueError."""
     for name, wanted in shape.items():
         found = facts.get(name)
-        if type(found) is not wanted or (type(found) is int and not 0 <= found <= _MOST):  # a bool is no number
+        if type(found) is not wanted or (type(found) is int and not 0 <= found <= _MOST):  # a bool is not a number
             raise ValueError(f"{name} must be {wanted.__name__}, not {found!r:.40}")
     if len(facts) != len(shape):
         raise ValueError(f"it has other fields than {', '.join(shape)}")
@@ -58,7 +58,7 @@ def _shaped(facts: dict[str, Any], shape: dict[str, type]) -> dict[str, Any]:
 
 
 def _moment(text: str) -> datetime:
-    """The time in ISO 8601; ValueError if it is none, or has no time zone."""
+    """Parses an ISO 8601 time; raises ValueError if it is invalid or has no time zone."""
     at = datetime.fromisoformat(text)
     if at.utcoffset() is None:
         raise ValueError(f"{text!r:.40} has no time zone")
@@ -69,7 +69,7 @@ def _moment(text: str) -> datetime:
 
 
 def write_watermark(value: WatermarkValue) -> bytes:
-    """The value as bytes that sort as the values do; InvalidInput if it is neither a whole number nor an aware time."""
+    """The value as bytes that sort like the values; raises InvalidInput unless it is an int or an aware datetime."""
     if isinstance(value, datetime):
         if value.tzinfo is None or value.utcoffset() is None:
             raise InvalidInput(f"a watermark's time must be aware: {value!r} has no time zone; use datetime.now(UTC)")
@@ -86,7 +86,7 @@ def write_watermark(value: WatermarkValue) -> bytes:
 
 
 def read_watermark(text: bytes) -> WatermarkValue:
-    """The value that was written."""
+    """The value of a stored watermark."""
     try:
         if text[:1] == _TIME:
             value: WatermarkValue = datetime.fromisoformat(text[1:].decode()).replace(tzinfo=UTC)
@@ -96,26 +96,26 @@ def read_watermark(text: bytes) -> WatermarkValue:
             return value
     except ValueError:
         pass
-    raise ValueError(f"{text!r:.40} is no watermark")
+    raise ValueError(f"{text!r:.40} is not a watermark")
 
 
-def write_standing(number: int, wins: int) -> bytes:
-    """Where a breaker stands, as bytes that sort as the standings do."""
+def write_breaker(number: int, wins: int) -> bytes:
+    """The state of a breaker as bytes that sort like the states."""
     return b"%012d.%04d" % (number, wins)
 
 
-def read_standing(text: bytes) -> tuple[int, int]:
-    """The number and the wins that were written."""
-    found = _STANDING.fullmatch(text)
-    if found is None or int(found[1]) > MAX_STANDING:
-        raise ValueError(f"{text!r:.40} is no standing of a breaker")
+def read_breaker(text: bytes) -> tuple[int, int]:
+    """The number and the wins of a stored breaker state."""
+    found = _BREAKER.fullmatch(text)
+    if found is None or int(found[1]) > MAX_BREAKER:
+        raise ValueError(f"{text!r:.40} is not the state of a breaker")
     return int(found[1]), int(found[2])
 
 
 def read_fence(text: bytes) -> int:
-    """The fence that was written as digits."""
+    """The fence of a guarded resource, stored as digits."""
     if not _FENCE.fullmatch(text) or not 0 < int(text) <= MAX_FENCE:
-        raise ValueError(f"{text!r:.40} is no fence")
+        raise ValueError(f"{text!r:.40} is not a fence")
     return int(text)
 
 
@@ -123,7 +123,7 @@ def read_fence(text: bytes) -> int:
 
 
 def read_sent(text: bytes) -> dict[str, Any]:
-    """How often a reservation's key was sent, when last and under which fence."""
+    """The send counts of a reservation key: how often, when last, and under which fence."""
     facts = _shaped(_object(text), _SENT)
     if facts["last"]:
         datetime.fromisoformat(facts["last"])
@@ -131,7 +131,7 @@ def read_sent(text: bytes) -> dict[str, Any]:
 
 
 def read_letter(text: bytes) -> dict[str, Any]:
-    """The facts of a dead letter, with its payload and its times as such."""
+    """The facts of a dead letter, with its payload decoded and its times parsed."""
     facts = _object(text)
     if "bytes" in facts:
         facts["payload"] = base64.b64decode(str(facts.pop("bytes")), validate=True)
@@ -144,21 +144,21 @@ def read_letter(text: bytes) -> dict[str, Any]:
 
 
 def read_failure(text: bytes) -> dict[str, Any]:
-    """The facts of a dead letter's last failure, which are kept beside it."""
+    """The facts of a dead letter's last failure, which is a record of its own."""
     found = _FAILURE.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r:.40} is no failure of a letter")
+        raise ValueError(f"{text!r:.40} is not the failure of a letter")
     facts = _shaped(_object(found[1]), _AGAIN)
     return {**facts, "last_at": _moment(facts["last_at"])}
 
 
 def read_item(kept: bytes) -> Any:
-    """The payload of a queue item, behind the owner of its push and the byte that tells its form."""
+    """The payload of a queue item, which follows the owner of its push and the form byte."""
     form, body = kept[OWNER_BYTES : OWNER_BYTES + 1], kept[OWNER_BYTES + 1 :]
     if form == b"b":
         return body
     if form != b"j":
-        raise ValueError(f"{form!r} tells no form of a payload")
+        raise ValueError(f"{form!r} is not a payload form")
     try:
         return json.loads(body)
     except RecursionError:
@@ -171,14 +171,14 @@ def read_record(text: bytes) -> dict[str, Any]:
 
 
 def read_note(text: bytes) -> dict[str, Any]:
-    """How far the replay of many letters is."""
+    """The progress of a replay of many letters."""
     found = _NOTE.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r:.40} is no note of a replay")
+        raise ValueError(f"{text!r:.40} is not the progress of a replay")
     return _object(found[1])
 
 
 def read_nothing(text: bytes) -> None:
-    """That there is nothing to read."""
+    """Checks that the value is empty."""
     if text:
-        raise ValueError(f"nothing is kept here, not {text!r:.40}")
+        raise ValueError(f"the value must be empty, not {text!r:.40}")

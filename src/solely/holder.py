@@ -1,4 +1,4 @@
-"""Who holds a key: the small text beside a hold that tells a person whom to ask. Never used to decide anything."""
+"""Who holds a key: a short text stored with a hold, for people. No decision depends on it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _PURPOSE_CHARS = 200  # a purpose is a phrase; with host and pid it stays well w
 
 
 class Signature:
-    """Writes the info of this process's holds: host, pid, purpose, since. Cheap, as it is written at every acquire."""
+    """Writes the info of this process's holds: host, pid, purpose, since. Cheap, since every acquire writes one."""
 
     def __init__(self) -> None:
-        self._second, self._plain = 0, ""  # the info without a purpose is the same for a second
+        self._second, self._plain = 0, ""  # cache: the info without a purpose changes once a second
         self._head = f'{{"host":{json.dumps(socket.gethostname()[:64])},"pid":{os.getpid()},"since":'
 
     def info(self, purpose: str = "") -> str:
-        """The info of a hold that is asked for now; InvalidInput if the purpose is no text."""
+        """The info of a hold requested now; raises InvalidInput if the purpose is not a str."""
         if purpose == "":
             now = int(time())
             if now != self._second:
                 self._plain = f"{self._head}{now}}}"
-                self._second = now  # after it: another thread may look in between
+                self._second = now  # after _plain: another thread may read in between
             return self._plain
         if not isinstance(purpose, str):
             raise InvalidInput(f"a purpose must be a str, not {type(purpose).__name__}: {purpose!r:.80}")
@@ -37,7 +37,7 @@ class Signature:
 
 
 def describe(info: str) -> str:
-    """The info as a phrase, e.g. "web-3 pid 4711 (deploy) since 12:00:01 UTC"; as it is if it is not ours."""
+    """The info as a phrase, e.g. "web-3 pid 4711 (deploy) since 12:00:01 UTC"; unchanged if Solely did not write it."""
     facts = facts_of(info)
     since = _since(facts)
     if since is None or not {"host", "pid"} <= facts.keys():
@@ -47,7 +47,7 @@ def describe(info: str) -> str:
 
 
 def facts_of(info: str) -> dict[str, Any]:
-    """What the holder said of itself; nothing if the info is not ours."""
+    """The fields of the info; empty if Solely did not write it."""
     try:
         facts = json.loads(info) if info else {}
     except (ValueError, RecursionError):
@@ -56,7 +56,7 @@ def facts_of(info: str) -> dict[str, Any]:
 
 
 def since_of(info: str) -> datetime | None:
-    """Since when it is held; None if the info is not ours."""
+    """The start of the hold; None if Solely did not write the info."""
     return _since(facts_of(info))
 
 
@@ -68,5 +68,5 @@ def _since(facts: dict[str, Any]) -> datetime | None:
 
 
 def purpose_of(info: str) -> str:
-    """What the holder said it is for; "" if nothing, or if the info is not ours."""
+    """The purpose that the holder gave; "" if none, or if Solely did not write the info."""
     return str(facts_of(info).get("purpose", ""))

@@ -1,8 +1,8 @@
-"""The kinds of keys: which ops are meant for each, and how the bytes that may be written under it look. One table.
+"""The kinds of keys: one table of the ops that each kind allows, and of the bytes that may be written under it.
 
-A stored key is `kind/name`. Every store checks each batch by it before anything is performed, and so does the service
-for those who send ops: an op that is not meant for a kind would end, forge or shut what others hold there, and bytes
-that cannot be read would break all who look at them.
+A stored key is `kind/name`. Every store checks each batch against this table before it performs any of it, and so does
+the service for clients that send raw ops: an op of another kind could end, forge or block what others hold, and
+unreadable bytes would break every reader.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .ops import (
 )
 from .rules import MAX_KEPT
 
-Reader = Callable[[bytes], object]  # raises ValueError for bytes that may not be written
+Reader = Callable[[bytes], object]  # raises ValueError for bytes that must not be written
 
 
 class Kind(NamedTuple):
-    """The ops of a kind of key, or of queue; how its bytes are read (None: it keeps any), and how they look."""
+    """The ops of a kind of key or queue, the reader of its bytes (None: any bytes), and a description of them."""
 
     ops: tuple[type, ...]
     read: Reader | None = None
@@ -44,59 +44,61 @@ class Kind(NamedTuple):
 
 
 _LEASE = (Acquire, Renew, Release)
-_LOOK = (Read, Clear)  # whatever an entry is, it can be looked at and, by an admin, removed
-_COUNT = (Hit, Unhit)  # hits are no entry: a store counts them, and answers only those who hit
+_BASE = (Read, Clear)  # for every kind of entry: it can be read and, by an admin, removed
+_COUNT = (Hit, Unhit)  # hits are not entries: a store counts them, and returns the count only to a Hit
 _NOTHING = "nothing (no bytes)"
 
 KINDS: dict[str, Kind] = {
-    "lock": Kind((*_LEASE, *_LOOK)),
-    "mark": Kind((Mark, Release, *_LOOK)),
-    "claim": Kind((*_LEASE, Finish, *_LOOK), values.check, "b and bytes, j and JSON, t and text, or f and a failure"),
-    "reservation": Kind((*_LEASE, Finish, *_LOOK), formats.read_nothing, _NOTHING),
-    "sent": Kind((Acquire, Finish, *_LOOK), formats.read_sent, 'JSON of {"sent": int, "last": ISO 8601, "fence": int}'),
+    "lock": Kind((*_LEASE, *_BASE)),
+    "mark": Kind((Mark, Release, *_BASE)),
+    "claim": Kind((*_LEASE, Finish, *_BASE), values.check, "b and bytes, j and JSON, t and text, or f and a failure"),
+    "reservation": Kind((*_LEASE, Finish, *_BASE), formats.read_nothing, _NOTHING),
+    "sent": Kind((Acquire, Finish, *_BASE), formats.read_sent, 'JSON of {"sent": int, "last": ISO 8601, "fence": int}'),
     "limit": Kind(_COUNT),
     "hits": Kind(_COUNT),  # of a reservation's own limit
     "group": Kind(_COUNT),  # of a limit that several reservations share
     "failures": Kind(_COUNT),  # of what a breaker guards
-    "breaker": Kind((Advance, *_LOOK), formats.read_standing, "12 digits, a dot, 4 digits"),
-    "trial": Kind((*_LEASE, Finish, *_LOOK), formats.read_nothing, _NOTHING),  # of a breaker that is open
-    "watermark": Kind((Advance, *_LOOK), formats.read_watermark, "i and 20 digits, or t and a time in UTC"),
-    "fence": Kind((Advance, *_LOOK), formats.read_fence, "19 digits"),
-    "item": Kind(_LOOK),  # of a queue: what may be done with it, QUEUES says
-    "letter": Kind((Advance, *_LOOK), formats.read_failure, "fence, attempts and JSON of a letter's last failure"),
-    "replay": Kind((*_LEASE, *_LOOK)),  # who runs a letter again that has no key
-    "rerun": Kind((Advance, *_LOOK), formats.read_note, "10 digits, a space, a JSON object"),
-    "hint": Kind((Acquire, Release, *_LOOK)),  # makes a store ready to hint
+    "breaker": Kind((Advance, *_BASE), formats.read_breaker, "12 digits, a dot, 4 digits"),
+    "trial": Kind((*_LEASE, Finish, *_BASE), formats.read_nothing, _NOTHING),  # of a breaker that is open
+    "watermark": Kind((Advance, *_BASE), formats.read_watermark, "i and 20 digits, or t and a time in UTC"),
+    "fence": Kind((Advance, *_BASE), formats.read_fence, "19 digits"),
+    "item": Kind(_BASE),  # of a queue: its other ops are in QUEUES
+    "letter": Kind((Advance, *_BASE), formats.read_failure, "fence, attempts and JSON of a letter's last failure"),
+    "replay": Kind((*_LEASE, *_BASE)),  # held while a letter without a key is replayed
+    "rerun": Kind((Advance, *_BASE), formats.read_note, "10 digits, a space, a JSON object"),
+    "hint": Kind((Acquire, Release, *_BASE)),  # prepares a store to send hints
 }
 
-OF_THE_SERVICE = frozenset(("rerun",))  # kinds that a service writes for itself, and lets nobody else write
+OF_THE_SERVICE = frozenset(("rerun",))  # kinds that only the service itself may write
 
-# Queues are told apart by what stands before the colon of their name; one of another name is plain: it keeps any bytes.
+# The part of a queue's name before the colon selects its kind; any other queue is plain and keeps any bytes.
 QUEUES: dict[str, Kind] = {
     "queue": Kind((Push, Take, Ack, Return), formats.read_item, "an owner, then b and bytes, or j and JSON"),
     "dead": Kind((Push,), formats.read_letter, "JSON of a dead letter of this group"),
     "audit": Kind((Push,), formats.read_record, "JSON of a record"),
 }
-_UNKNOWN = Kind(_LOOK)  # a version before may have let it in: it can be looked at and removed
+_UNKNOWN = Kind(_BASE)  # an earlier version may have written it: it can be read and removed
 _PLAIN_QUEUE = Kind((Push, Take, Ack, Return))
 _QUEUE_OPS = frozenset(_PLAIN_QUEUE.ops)
-_WRITING: dict[type, str] = {Finish: "value", Advance: "value", Push: "payload"}  # the field with bytes
+_WRITING: dict[type, str] = {Finish: "value", Advance: "value", Push: "payload"}  # ops that write bytes, and the field
 
 
 def allowed(op: type, kind: str) -> bool:
-    """True if such an op is meant for keys of this kind."""
+    """True if keys of this kind allow this op."""
     return op in KINDS.get(kind, _UNKNOWN).ops
 
 
-# What needs no further look, by op: the kinds for which it is meant, and under which it writes no bytes.
-_AT_ONCE = {op: frozenset(kind for kind in KINDS if allowed(op, kind) and op not in _WRITING) for op in OPS}
+# By op, the kinds that need no further check: they allow the op, and it writes no bytes.
+_NO_CHECK = {op: frozenset(kind for kind in KINDS if allowed(op, kind) and op not in _WRITING) for op in OPS}
 
 
 def check_ops(ops: Sequence[Op]) -> None:
-    """Returns if each op is meant for the kind of its key, and the bytes that it writes can be read there; else raises
-    InvalidInput, which names the first that is not. To be called with a whole batch, before any of it is performed."""
+    """Checks that the kind of each key allows the op, and that the bytes to be written are readable.
+
+    Raises InvalidInput for the first op that fails. Stores call it with a whole batch before they perform any of it.
+    """
     for op in ops:
-        if op[0].partition("/")[0] not in _AT_ONCE[type(op)]:
+        if op[0].partition("/")[0] not in _NO_CHECK[type(op)]:
             _check(op)
 
 
@@ -110,7 +112,7 @@ def _check(op: Any) -> None:
         takes = f"which takes {', '.join(map(_word, known.ops))}"
         if known is _UNKNOWN:
             takes = f"since there is no kind {kind!r:.40}; it is for {', '.join(_kinds(name))}"
-        raise InvalidInput(f"the op {_word(name)} is not for the {where}, {takes}", key=op[0])
+        raise InvalidInput(f"the op {_word(name)} is not allowed for the {where}, {takes}", key=op[0])
     if name in _WRITING:
         why = _unreadable(op, known, getattr(op, _WRITING[name]))
         if why:
@@ -118,22 +120,22 @@ def _check(op: Any) -> None:
 
 
 def _unreadable(op: Any, known: Kind, given: bytes) -> str:
-    """Why these bytes may not be written, or ""."""
+    """Why these bytes must not be written, or ""."""
     if len(given) > MAX_KEPT:
-        return f"{len(given)} bytes; the most is {MAX_KEPT}"
+        return f"{len(given)} bytes; the maximum is {MAX_KEPT}"
     if known.read is None:
         return ""
     try:
         found: Any = known.read(given)
         if known is QUEUES["dead"] and op.queue != f"dead:{found['group']}":
-            raise ValueError(f"it says that it is of the group {found['group']!r:.80}")
+            raise ValueError(f"its group is {found['group']!r:.80}")
     except ValueError as error:
         return f"{error}; it keeps {known.form}"
     return ""
 
 
 def kind_of(key: str) -> str:
-    """What stands before the first slash of a stored key."""
+    """The part of a stored key before the first slash."""
     return key.partition("/")[0]
 
 

@@ -1,4 +1,4 @@
-"""The one record that a store keeps, and the small answers that ops give. Plain data, no behaviour but reading it."""
+"""The record that a store keeps, and the replies to ops: plain data."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from urllib.parse import quote
 
 
 class State(StrEnum):
-    """What an entry is at the moment of the answer, on the store's own clock."""
+    """The state of an entry at the time of the reply, on the store's own clock."""
 
-    FREE = "free"  # nobody holds it: an Acquire would be granted
-    HELD = "held"  # somebody holds it, for `left` more seconds
+    FREE = "free"  # not held: an Acquire would be granted
+    HELD = "held"  # held, for `left` more seconds
     DONE = "done"  # finished or marked; remembered for `left` more seconds
-    CLOSED = "closed"  # nobody holds it, but it opens only in `left` seconds (a delay, or it is offered to a waiter)
+    CLOSED = "closed"  # not held, but closed for `left` more seconds (a delay, or an offer to a waiter)
 
 
-FREE, HELD, DONE, CLOSED = State  # for those who compare often: on Python 3.11 State.FREE takes ten times as long
+FREE, HELD, DONE, CLOSED = State  # for frequent comparisons: on Python 3.11 State.FREE takes ten times as long
 
 
 class Gone(StrEnum):
-    """How an owner ceased to be one. Remembered for 60 s, as long as a copy of a request can still be under way."""
+    """How an owner lost the key. Remembered for 60 s, as long as a copy of a request may still be in flight."""
 
-    EXPIRED = "expired"  # its time ran out
+    EXPIRED = "expired"  # its ttl was over
     CLEARED = "cleared"  # an admin removed it
-    REVOKED = "revoked"  # its own release said that it may never acquire again
+    REVOKED = "revoked"  # its own release forbade it to acquire again
 
 
 class Released(StrEnum):
-    """What a release can truthfully say."""
+    """The outcome of a release."""
 
     RELEASED = "released"  # by this call or by an earlier copy of it
-    EXPIRED = "expired"  # the time had run out before: somebody else may have held the key since
+    EXPIRED = "expired"  # the ttl was over before: another owner may have held the key since
     CLEARED = "cleared"  # an admin had removed it
-    LOST = "lost"  # the store no longer had it (flushed, restarted, failed over): somebody else may have held the key
-    UNKNOWN = "unknown"  # asked so late that the store no longer remembers
-    ABSENT = "absent"  # only from a store, to a flow: nothing of this owner is here; released before, or lost
+    LOST = "lost"  # the store no longer had it (flushed, restarted, failed over): another owner may have held the key
+    UNKNOWN = "unknown"  # released so late that the store no longer remembers
+    ABSENT = "absent"  # only from a store to a flow: nothing of this owner is there; released before, or lost
 
 
 RELEASED, LOST, ABSENT = Released.RELEASED, Released.LOST, Released.ABSENT
 
 
 class Entry(NamedTuple):
-    """A key that somebody holds for a while and may finish, as one asker may see it.
+    """A key that an owner holds for a while and may finish, as one caller sees it.
 
-    `owner` is the asker's own id if the entry is its own, else empty: an owner id is a secret that is never
-    shown to others. `gone` says how the asker ceased to be the owner, where that is still remembered.
+    `owner` is the caller's own id if it holds the entry, else empty: an owner id is a secret that other callers never
+    see. `gone` is how the caller lost the key, if the store still remembers it.
     """
 
     key: str
@@ -63,7 +63,7 @@ class Entry(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """`lock`, `mark`, `claim`, `reservation`, …: what stands before the first slash of the stored key."""
+        """`lock`, `mark`, `claim`, `reservation`, …: the part of the stored key before the first slash."""
         return self.key.partition("/")[0]
 
     @property
@@ -73,7 +73,7 @@ class Entry(NamedTuple):
 
 
 class Allowance(NamedTuple):
-    """The answer to a Hit: allowed or not, the hits now in the window, and when the next one may be allowed."""
+    """The reply to a Hit: allowed or not, the hits now in the window, and when the next one may be allowed."""
 
     allowed: bool
     hits: int
@@ -81,7 +81,7 @@ class Allowance(NamedTuple):
 
 
 class Item(NamedTuple):
-    """A queue item in the hands of its taker, for `left` more seconds."""
+    """A taken queue item, leased for `left` more seconds."""
 
     id: str
     payload: bytes
@@ -91,7 +91,7 @@ class Item(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One result of a store's check(): `level` is "ok", "warning" or "error"; `text` says what, and what to do."""
+    """One result of a store's check(): `level` is "ok", "warning" or "error"; `text` has the finding and the remedy."""
 
     level: str
     subject: str
@@ -99,5 +99,5 @@ class Finding(NamedTuple):
 
 
 def item_key(queue: str, id: str) -> str:
-    """The key under which a queue item is an entry like any other: it can be read, listed and cleared."""
+    """The stored key of a queue item, which can be read, listed and cleared like any entry."""
     return f"item/{quote(queue, safe='')}/{id}"  # quoted, so that no two queues' items share a key

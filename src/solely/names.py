@@ -1,7 +1,7 @@
-"""Reserved names: those that begin with `~` belong to an application of the service, which is named behind that.
+"""Reserved names: a name that starts with `~` belongs to the application of the service that follows the tilde.
 
-`~alerts/outbox` belongs to `alerts`. The library itself refuses no name: who has the store has all of it. The service
-lets nobody but the application write its names, by whatever kind of key they are part of.
+`~alerts/outbox` belongs to `alerts`. The library itself refuses no name: a client of the store has access to all of it.
+The service permits only the application to write its names, under any kind of key.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from urllib.parse import unquote
 from . import audit
 from .ops import Op
 
-AUDIT = audit.QUEUE  # whose names are the audit log's
-RESERVED = "~"  # stays as it is when a queue's name is quoted for the keys of its items, so that these can be read
+AUDIT = audit.QUEUE  # the owner of the audit log
+RESERVED = "~"  # unchanged when a queue's name is quoted for the keys of its items, so that they stay readable
 
 
 def reserved(application: str, name: str) -> str:
-    """The name as the application keeps it."""
+    """The name, reserved for this application."""
     return f"{RESERVED}{application}/{name}"
 
 
 def owner_of(key: str) -> str:
-    """The application that the stored key belongs to, whatever its kind; "" if it is anybody's."""
+    """The application that owns the stored key, of any kind; "" if it is not reserved."""
     kind, _, name = key.partition("/")
-    if kind == "replay":  # of a dead letter, whose key stands behind it
+    if kind == "replay":  # followed by the key of a dead letter
         return owner_of(name)
     if kind in ("item", "letter"):
         return owner_of_queue(unquote(name.partition("/")[0]))
@@ -31,12 +31,12 @@ def owner_of(key: str) -> str:
 
 
 def owner_of_queue(queue: str) -> str:
-    """The application that this queue belongs to, as stores know it; "" if it is anybody's."""
-    return AUDIT if queue == AUDIT else _owner(queue) or _owner(queue.partition(":")[2])  # behind `queue:` or `dead:`
+    """The application that owns this stored queue name; "" if it is not reserved."""
+    return AUDIT if queue == AUDIT else _owner(queue) or _owner(queue.partition(":")[2])  # after `queue:` or `dead:`
 
 
 def owner_of_op(op: Op) -> str:
-    """The application whose name the op is about; "" if it is anybody's."""
+    """The application that owns the op's key or queue; "" if it is not reserved."""
     queue: str | None = getattr(op, "queue", None)
     return owner_of(op.key) if queue is None else owner_of_queue(queue)  # type: ignore[union-attr]
 

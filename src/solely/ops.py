@@ -1,8 +1,7 @@
-"""Ops: what a store performs, each in one atomic step on its own clock, each safe to repeat under the same owner id.
+"""Ops: a store performs each in one atomic step on its own clock; each is safe to repeat under the same owner id.
 
-Durations are seconds; keys are stored keys (`kind/name`). What is answered stands beside each op; any op can be
-answered by a StoreError of its own instead (a batch is no transaction: each op stands or fails alone).
-`stores/transitions.py` is the reference of what each op does.
+Durations are seconds; keys are stored keys (`kind/name`). Each op names its reply, which can also be a StoreError (a
+batch is not a transaction: each op succeeds or fails alone). `stores/transitions.py` defines what each op does.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ from .model import Allowance, Entry, Item, Released
 
 
 class Acquire(NamedTuple):
-    """→ Entry: mine if its `owner` is mine, else the holder's or the finished one. A repeat answers the same fence
-    and does not extend; an owner that is gone is refused for good."""
+    """→ Entry: granted if its `owner` is this owner, else the held or finished entry. A repeat returns the same fence
+    and does not extend the hold; an owner that lost the key is refused for good."""
 
     key: str
     owner: str
     ttl: float
     info: str = ""
     client: str = ""  # if refused, queue this client as a waiter
-    delay: float = 0.0  # should this hold expire (not be released), the key stays closed that much longer
+    delay: float = 0.0  # if this hold expires (is not released), the key stays closed for this long
     fingerprint: str = ""
-    counted: bool = False  # if refused, count it in the entry
-    value: bool = False  # if done, answer with the value
+    counted: bool = False  # if refused, count the refusal in the entry
+    value: bool = False  # if done, reply with the value
 
 
 class Renew(NamedTuple):
-    """→ Entry: mine with the new time left, or no longer mine. Never revives an expired one, never shortens one."""
+    """→ Entry: with this owner and the new time left, or without. Never revives an expired hold, never shortens one."""
 
     key: str
     owner: str
@@ -36,7 +35,7 @@ class Renew(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """→ Entry: done and mine (accepted from the last owner until another took the key), or the entry that won."""
+    """→ Entry: done, with this owner (accepted from the last owner until another takes the key), or the other entry."""
 
     key: str
     owner: str
@@ -45,18 +44,18 @@ class Finish(NamedTuple):
 
 
 class Release(NamedTuple):
-    """→ Released. Also withdraws this owner from the waiters, and takes back a mark that this owner made.
+    """→ Released. Also removes this owner from the waiters, and removes a mark that this owner made.
 
-    If nothing of this owner is here: RELEASED without a `fence`; else LOST if the store's data is younger than that
-    fence, RELEASED if the store is sure that an earlier call let go, and ABSENT if it cannot tell.
+    If the store has nothing of this owner: RELEASED without a `fence`; else LOST if the store's data is younger than
+    the fence, RELEASED if the store is sure that an earlier call released it, and ABSENT if it does not know.
     """
 
     key: str
     owner: str
     revoke: bool = False  # this owner may never acquire again: a late copy of an unanswered try must not take the key
-    delay: float = 0.0  # the key stays closed for that long
-    keep: float = 0.0  # the count of attempts is remembered for that long
-    fence: int = 0  # under which this owner was granted the key, where that is known
+    delay: float = 0.0  # the key stays closed for this long
+    keep: float = 0.0  # the store remembers the count of attempts for this long
+    fence: int = 0  # of this owner's hold, if known
 
 
 class Mark(NamedTuple):
@@ -65,7 +64,7 @@ class Mark(NamedTuple):
     key: str
     owner: str
     ttl: float
-    extend: bool = False  # a mark that is there lasts at least that long as well; its owner and fence stay
+    extend: bool = False  # an existing mark lasts at least `ttl` from now too; it keeps its owner and fence
 
 
 class Read(NamedTuple):
@@ -75,7 +74,7 @@ class Read(NamedTuple):
 
 
 class Clear(NamedTuple):
-    """→ bool: True if what carried this fence was removed (also when repeated), False if it had moved on."""
+    """→ bool: True if the entry with this fence was removed (also when repeated), False if it has another fence."""
 
     key: str
     fence: int
@@ -83,7 +82,7 @@ class Clear(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """→ Allowance: never more than `limit` owners in any window of `per` seconds; a repeat by an owner counts once."""
+    """→ Allowance: never more than `limit` owners in any window of `per` seconds; repeats by an owner count once."""
 
     key: str
     owner: str
@@ -92,21 +91,21 @@ class Hit(NamedTuple):
 
 
 class Unhit(NamedTuple):
-    """→ bool: True if this owner's hit was given back, False if there was none."""
+    """→ bool: True if this owner's hit was removed, False if there was none."""
 
     key: str
     owner: str
 
 
 class Advance(NamedTuple):
-    """→ Entry, whose value is the greater of the stored and the given one, compared as bytes. Never expires."""
+    """→ Entry, with the greater of the stored and the given value, compared as bytes. Never expires."""
 
     key: str
     value: bytes
 
 
 class Push(NamedTuple):
-    """→ bool: True if put into the queue, False if an item of this id was there already (idempotent until Ack)."""
+    """→ bool: True if added to the queue, False if it has an item of this id already (idempotent until Ack)."""
 
     queue: str
     id: str
@@ -115,8 +114,8 @@ class Push(NamedTuple):
 
 
 class Take(NamedTuple):
-    """→ Item or None: the item that has waited longest (or the one named), leased for `ttl`; a repeat by the same
-    owner answers the same item."""
+    """→ Item or None: the item that has waited longest, or the one of this id, leased for `ttl`; a repeat by the same
+    owner returns the same item."""
 
     queue: str
     owner: str
@@ -125,13 +124,13 @@ class Take(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """→ bool: True if the item is gone from the queue (also when repeated); False if another owner has it, or if the
-    store lost it: its data is younger than the item's `fence`."""
+    """→ bool: True if the item is removed (also when repeated); False if another owner has it, or if the store lost it:
+    its data is younger than the item's `fence`."""
 
     queue: str
     id: str
     owner: str
-    fence: int = 0  # of the item, where that is known
+    fence: int = 0  # of the item, if known
 
 
 class Return(NamedTuple):
@@ -151,10 +150,10 @@ OPS: tuple[type, ...] = (
     Acquire, Release, Mark, Renew, Read, Finish, Clear, Hit, Unhit, Advance, Push, Take, Ack, Return,
 )  # fmt: skip
 
-# make(Acquire, (key, …)), with all fields, spares a hot flow the frame of a NamedTuple's own constructor.
+# make(Acquire, (key, …)), with all fields, saves a hot flow the call frame of the NamedTuple's constructor.
 make = tuple.__new__
 
-URGENT = frozenset((Renew, Release))  # go first wherever ops wait: they keep or free what others wait for
+URGENT = frozenset((Renew, Release))  # sent before other pending ops: they keep or free what others wait for
 MAX_BATCH = 128  # ops: keeps one batch under about a millisecond of the server's time
-MAX_LIMIT = 10_000  # of a Hit: so many moments and owners are kept, about a megabyte; what is larger need not be exact
-MAX_BATCH_BYTES = 256 * 1024  # so that one batch of large values does not hold up the small ones behind it
+MAX_LIMIT = 10_000  # of a Hit: a store keeps that many times and owners, about 1 MB; larger limits need not be exact
+MAX_BATCH_BYTES = 256 * 1024  # so that a batch of large values does not delay the small ones behind it

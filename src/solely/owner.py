@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 
-_AT_ONCE = 256  # ids drawn per system call: one such call can cost as much as a round trip
+_AT_ONCE = 256  # ids drawn per system call, which can cost as much as a round trip
 
 
 class Owners:
-    """Hands out fresh ids from any thread; the child of a fork draws its own."""
+    """Generates ids on any thread; the child of a fork draws its own."""
 
     def __init__(self) -> None:
         self._drawn: list[str] = []
 
     def fresh(self) -> str:
-        """128 random bits, as 32 hex digits."""
+        """A new id: 128 random bits as 32 hex digits."""
         try:
             return self._drawn.pop()
         except IndexError:
@@ -24,7 +24,7 @@ class Owners:
             return text[:32]
 
     def forget(self) -> None:
-        """Drops what was drawn: in the child of a fork it is the parent's."""
+        """Discards the ids drawn so far: in the child of a fork they belong to the parent."""
         self._drawn = []
 
 

@@ -1,4 +1,4 @@
-"""Pure rules: what may be a key, a ttl, a wait; when to renew, when to give up, how long to back off."""
+"""Pure rules: valid keys, ttls and waits; when to renew, when a lease is lost, how long to back off."""
 
 from __future__ import annotations
 
@@ -17,46 +17,44 @@ HOUR, DAY = 3_600.0, 86_400.0  # seconds
 
 MAX_KEY_BYTES = 512  # fits an index row of every store, and a log line
 MAX_INFO_BYTES = 1024  # who holds it, not what they do
-MAX_VALUE_BYTES = 256 * 1024  # a result, not a file: larger values belong into object storage, with their address here
-MAX_KEPT = MAX_VALUE_BYTES + 1024  # of a value as it is kept: with the byte that tells its form, or a letter's facts
+MAX_VALUE_BYTES = 256 * 1024  # a result, not a file: put larger values into object storage, and their address here
+MAX_KEPT = MAX_VALUE_BYTES + 1024  # of a value as stored: with its form byte, or with a letter's facts
 MIN_TTL = 0.01  # seconds: several times what drift takes from a lease and what a round trip takes
-MAX_TTL = 366 * 86_400.0  # a year of remembering; what must last longer is no lease and no dedup window
-MAX_WAIT = 86_400.0  # who waits longer than a day has a queue, not a lock
+MAX_TTL = 366 * DAY  # a year; what must last longer is neither a lease nor a dedup window
+MAX_WAIT = DAY  # work that waits longer than a day belongs in a queue
 
-REMEMBER = 60.0  # seconds that a displaced owner is remembered: longer than a TCP stack keeps a request alive for us
+REMEMBER = 60.0  # seconds that a displaced owner is remembered: longer than a TCP stack keeps retrying a request
 OFFER = 0.020  # seconds that a released key is offered to the first waiter: a slow loopback round trip with room
-LOOK_AGAIN = 1.0  # seconds after which a waiter looks again without a hint: hints may be lost, nobody may hang
-POLL = (
-    0.001,
-    0.010,
-)  # seconds, first and longest look where there is no push: half an OFFER, so an offer is not missed
+LOOK_AGAIN = 1.0  # seconds after which a waiter polls without a hint: a lost hint must not block it
+POLL = 0.001, 0.010  # seconds: first and longest poll interval without push; half an OFFER, so that no offer is missed
 COMPENSATE = 2.0  # seconds for the op that undoes an interrupted one: a caller that cancels does not wait longer
-MIN_PATIENCE = 1.0  # seconds before a request under way is given up, however short the timeout: a busy machine is slow
+MIN_PATIENCE = 1.0  # seconds to wait for a request in flight, even if the timeout is shorter: a busy machine is slow
 MAX_WAITERS = 1_000  # clients queued at one entry
+MOST_LISTED = 1_000  # entries listed in one call: many pages of an admin's list
 MAX_GONE = 128  # displaced owners remembered per entry: two per second of REMEMBER, more than honest cancels make
 
-DRIFT_RATE = 0.01  # local and store clock may run apart by 1 %: NTP slews at most 0.05 %, chrony rarely near 1 %
+DRIFT_RATE = 0.01  # local and store clock may drift apart by 1 %: NTP slews at most 0.05 %, chrony rarely near 1 %
 DRIFT_FLOOR = 0.002  # seconds: the resolution of both clocks and of scheduling, for very short leases
 
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": DAY}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _SPAN = re.compile(rf"({_NUMBER.pattern})(ms|s|m|h|d)", re.ASCII)
 _SPANS = re.compile(rf"(?:{_NUMBER.pattern}(?:ms|s|m|h|d))+", re.ASCII)
 
-# A clock that counts suspend, so that a laptop that slept does not believe in its lease. macOS has no CLOCK_BOOTTIME;
-# its monotonic_raw stops in sleep, so there the store's refusal is the second line of defence.
+# A clock that counts suspend, so that a laptop that slept does not rely on an expired lease. macOS has no
+# CLOCK_BOOTTIME, and its monotonic clock stops in sleep: there the store's refusal is the second line of defense.
 local_clock: Callable[[], float] = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 )
 
 
 def deadline(sent: float, left: float) -> float:
-    """The local moment at which a holder gives up: counted from before this try was sent, less the drift allowance."""
+    """The local time at which a lease is lost: counted from before the try was sent, less the drift allowance."""
     return sent + left - (left * DRIFT_RATE + DRIFT_FLOOR)
 
 
 def renewal(sent: float, ttl: float) -> float:
-    """The local moment to renew: half the ttl leaves time for several tries before the deadline."""
+    """The local time to renew: half the ttl leaves time for several tries before the deadline."""
     return sent + ttl / 2
 
 
@@ -67,7 +65,7 @@ def backoff(attempt: int, *, first: float, longest: float, spread: float, chance
 
 
 def seconds(name: str, value: Seconds, *, least: float, most: float) -> float:
-    """The duration as float seconds within [least, most]; else InvalidInput that names the value and the bounds."""
+    """The duration as float seconds within [least, most]; else raises InvalidInput with the value and the bounds."""
     if type(value) is not float:
         if isinstance(value, timedelta):
             value = value.total_seconds()
@@ -86,29 +84,29 @@ def seconds(name: str, value: Seconds, *, least: float, most: float) -> float:
 
 
 def duration(text: str) -> float:
-    """Seconds of "30s", "5m", "1h30m", "250ms", "7d" or "30"; else InvalidInput."""
+    """Parses "30s", "5m", "1h30m", "250ms", "7d" or "30" to seconds; raises InvalidInput for other text."""
     wanted = text.strip()
     if _NUMBER.fullmatch(wanted):
         return float(wanted)
     if not _SPANS.fullmatch(wanted):
-        raise InvalidInput(f"{text!r:.80} is no duration; write 30s, 5m, 1h30m, 250ms, 7d, or seconds")
+        raise InvalidInput(f"{text!r:.80} is not a duration; write 30s, 5m, 1h30m, 250ms, 7d, or seconds")
     return sum(float(number) * _UNITS[unit] for number, unit in _SPAN.findall(wanted))
 
 
 def ttl_seconds(value: Seconds, name: str = "ttl") -> float:
-    """A lease's or mark's time to live in float seconds; else InvalidInput."""
+    """The time to live of a lease or mark in float seconds; raises InvalidInput if it is out of bounds."""
     if type(value) is float and MIN_TTL <= value <= MAX_TTL:
         return value
     return seconds(name, value, least=MIN_TTL, most=MAX_TTL)
 
 
 def wait_seconds(value: Seconds) -> float:
-    """How long a caller is ready to wait, in float seconds; else InvalidInput."""
+    """The wait of a caller in float seconds; raises InvalidInput if it is out of bounds."""
     return seconds("wait", value, least=0.0, most=MAX_WAIT)
 
 
 def stored_key(kind: str, key: str) -> str:
-    """The key as the store keeps it, `kind/key`; else InvalidInput: keys are text of 1 to 512 bytes without NUL."""
+    """The stored key, `kind/key`; raises InvalidInput unless the key is a str of 1 to 512 bytes without NUL."""
     if not isinstance(key, str):
         raise InvalidInput(f"a key must be a str, not {type(key).__name__}: {key!r:.80}")
     if not key:
@@ -119,21 +117,21 @@ def stored_key(kind: str, key: str) -> str:
         except UnicodeEncodeError:
             raise InvalidInput(f"key {key!r:.80} cannot be encoded as UTF-8 (lone surrogate)") from None
         if size > MAX_KEY_BYTES:
-            raise InvalidInput(f"key {key!r:.80} has {size} bytes; the most is {MAX_KEY_BYTES}; hash what is longer")
+            raise InvalidInput(f"key {key!r:.80} has {size} bytes; the maximum is {MAX_KEY_BYTES}; hash longer keys")
     if "\0" in key:
         raise InvalidInput(f"key {key!r:.80} contains NUL; remove it")
     return f"{kind}/{key}"
 
 
 def checked_reason(reason: object) -> str:
-    """Why something that others hold is ended, for the log; InvalidInput if it says nothing."""
+    """The reason for ending what others hold, for the log; raises InvalidInput if it is empty."""
     if not isinstance(reason, str) or not reason.strip():
-        raise InvalidInput(f"say why, for the log: reason must be a text, not {reason!r:.80}")
+        raise InvalidInput(f"reason must be a non-empty text for the log, not {reason!r:.80}")
     return reason
 
 
 def are_plain(keys: list[str]) -> bool:
-    """True if all of them are surely keys as they should be; else each has to be looked at. For thousands of keys."""
+    """True if all keys are surely valid; False if each must be checked alone. A fast path for thousands of keys."""
     try:
         text = "".join(keys)
     except TypeError:
@@ -142,27 +140,34 @@ def are_plain(keys: list[str]) -> bool:
 
 
 def bounded_value(value: bytes, most: int = MAX_VALUE_BYTES) -> bytes:
-    """The value if it is bytes within the bound; else InvalidInput."""
+    """The value, if it is bytes within the bound; else raises InvalidInput."""
     if not isinstance(value, bytes):
         raise InvalidInput(f"a value must be bytes, not {type(value).__name__}")
     if len(value) > most:
         raise InvalidInput(
-            f"the value has {len(value)} bytes; the most is {most}; store it elsewhere and keep its address"
+            f"the value has {len(value)} bytes; the maximum is {most}; store it elsewhere and keep its address"
         )
     return value
 
 
 def checked_limit(limit: Any, most: int) -> int:
-    """A limit that the store can keep exactly; else InvalidInput."""
+    """A limit that the store can count exactly; else raises InvalidInput."""
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise InvalidInput(f"limit must be an int, not {limit!r:.80}")
     if not 1 <= limit <= most:
-        raise InvalidInput(f"limit={limit} is out of bounds; give 1 to {most}, which this store keeps exactly")
+        raise InvalidInput(f"limit={limit} is out of bounds; give 1 to {most}, which this store counts exactly")
+    return limit
+
+
+def page_size(limit: Any) -> int:
+    """The number of entries to list in one call; raises InvalidInput if it is not an int within MOST_LISTED."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_LISTED:
+        raise InvalidInput(f"limit must be an int from 1 to {MOST_LISTED}, not {limit!r:.80}")
     return limit
 
 
 def checked_name(what: str, text: str) -> str:
-    """The text if it can be (a part of) a key; else InvalidInput."""
+    """The text, if it is valid as a key or a part of one; else raises InvalidInput."""
     try:
         stored_key("item", text)
     except InvalidInput as error:

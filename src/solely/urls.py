@@ -10,22 +10,22 @@ from .errors import InvalidInput
 
 
 def split_url(url: str) -> SplitResult:
-    """As urllib splits it, but where there are several hosts any of them may be an IPv6 address, which newer Pythons
-    refuse behind another; InvalidInput, which shows no password, if it cannot be split."""
+    """Splits the URL as urllib does, but any of several hosts may be an IPv6 address, which newer Pythons refuse.
+
+    Raises InvalidInput, without the password, if the URL is invalid.
+    """
     scheme, mark, rest = url.partition("://")
     end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
     try:
         if "," in rest[:end]:
             return urlsplit(f"{scheme}{mark}{rest[end:]}")._replace(netloc=rest[:end])
         return urlsplit(url)
-    except ValueError:  # whose text may show the password
+    except ValueError:  # its text may contain the password
         which = f"the {scheme}:// URL" if mark else "the URL"
-        raise InvalidInput(
-            f"{which} cannot be read: look at its hosts, and at the brackets of an IPv6 address"
-        ) from None
+        raise InvalidInput(f"{which} is invalid: check its hosts, and the brackets of an IPv6 address") from None
 
 
-# What every store can have as a name: 40 letters, so that with what stands behind it PostgreSQL's 63 bytes are enough.
+# Valid as a name in every store: 40 characters, so that PostgreSQL's 63 bytes also fit a suffix.
 _NAMESPACE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
 
 
@@ -41,6 +41,6 @@ def read_namespace(options: Sequence[tuple[str, str]], default: str = "solely") 
         raise InvalidInput("namespace is given twice in the URL; give it once")
     if not _NAMESPACE.fullmatch(given[0]):
         raise InvalidInput(
-            f"namespace must be 1 to 40 letters, digits, _ or -, not beginning with a digit: {given[0]!r:.60}"
+            f"namespace must be 1 to 40 letters, digits, _ or -, not starting with a digit: {given[0]!r:.60}"
         )
     return given[0]

@@ -1,6 +1,6 @@
-"""How the outcome of a claim is kept: one byte that tells its form, then the outcome itself.
+"""The stored form of a claim's outcome: one form byte, then the outcome.
 
-b…  bytes as they are                 f…  a failure that is replayed: {"kind": …, "text": …}
+b…  bytes                             f…  a failure that is replayed: [class, message]
 j…  JSON                              t…  a tombstone: done once, and why the result was not kept
 """
 
@@ -14,10 +14,10 @@ from .errors import InvalidInput, NotKept, Unreadable, WorkFailed, not_ours
 from .rules import MAX_VALUE_BYTES
 
 _BYTES, _JSON, _FAILURE, _TOMBSTONE = b"bjft"
-_MAX_TEXT = 2_000  # characters of a failure's message: what a person reads, not a dump
+_MAX_TEXT = 2_000  # characters of a failure's message: enough for a person, too short for a dump
 
 _writer = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)
-# The same in C, made once: encode() makes one at each call, which takes longer than most results.
+# The same in C, created once: encode() creates one per call, which takes longer than most results.
 _quickly = c_make_encoder and c_make_encoder(
     None, _writer.default, encode_basestring, None, ":", ",", False, False, True
 )
@@ -25,7 +25,7 @@ _reader = json.JSONDecoder()
 
 
 def encode(value: Any) -> bytes:
-    """The value as it is kept; InvalidInput if it is neither bytes nor JSON-able."""
+    """The value in its stored form; raises InvalidInput if it is neither bytes nor JSON-serializable."""
     if isinstance(value, bytes):
         return b"b" + value
     try:
@@ -33,8 +33,8 @@ def encode(value: Any) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         why = "it contains itself, or is nested too deep" if isinstance(error, RecursionError) else error
         raise InvalidInput(
-            f"a result must be bytes or JSON-able, not {type(value).__name__}: {why}; "
-            "publish what can be kept of it, or publish_tombstone()"
+            f"a result must be bytes or JSON-serializable, not {type(value).__name__}: {why}; "
+            "publish a part that is, or call publish_tombstone()"
         ) from None
 
 
@@ -43,18 +43,18 @@ def _to_json(value: Any) -> str:
 
 
 def too_large(kept: bytes) -> str:
-    """Why it cannot be kept, or "": the first byte does not count."""
+    """Why the result is too large to keep, or "". The form byte does not count."""
     size = len(kept) - 1
-    return f"the result has {size} bytes; the most that is kept is {MAX_VALUE_BYTES}" if size > MAX_VALUE_BYTES else ""
+    return f"the result has {size} bytes; the maximum is {MAX_VALUE_BYTES}" if size > MAX_VALUE_BYTES else ""
 
 
 def tombstone(why: str) -> bytes:
-    """Kept where a result is not: the work was done and is not done again."""
+    """Stored in place of a result: the work was done and is not run again."""
     return b"t" + why[:_MAX_TEXT].encode(errors="replace")
 
 
 def failure(error: BaseException) -> bytes:
-    """A failure that everyone after is told instead of running the work again."""
+    """A failure as an outcome: later callers get WorkFailed, and the work is not run again."""
     return b"f" + _to_json([type(error).__name__, str(error)[:_MAX_TEXT]]).encode(errors="replace")
 
 
@@ -64,8 +64,7 @@ def is_tombstone(kept: bytes | None) -> bool:
 
 
 def decode(kept: bytes | None, key: str) -> Any:
-    """The value; raises what is kept instead of one: WorkFailed, or NotKept for a tombstone; Unreadable if it is not
-    ours."""
+    """The value; raises WorkFailed for a failure, NotKept for a tombstone, Unreadable if Solely did not write it."""
     form = kept[0] if kept else _TOMBSTONE
     body = kept[1:] if kept else b""
     if form == _BYTES:
@@ -76,21 +75,21 @@ def decode(kept: bytes | None, key: str) -> Any:
     if failed is not None:
         raise failed
     if form == _TOMBSTONE:
-        why = body.decode(errors="replace") or "no reason is known"
+        why = body.decode(errors="replace") or "the reason is unknown"
         raise NotKept(f"the work of {key!r} was done once, and its result was not kept: {why}", key=key)
-    raise Unreadable(f"claim {key!r} was finished by a newer version, or by something else: form {form:#x}", key=key)
+    raise Unreadable(f"a newer version or another program finished claim {key!r}: form {form:#x}", key=key)
 
 
 def _read(body: bytes, key: str) -> Any:
-    """What the JSON says; else Unreadable."""
+    """Parses the JSON; raises Unreadable if it is invalid."""
     try:
         return _parsed(body.decode())
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"the result of claim {key!r} cannot be read: {not_ours(error)}", key=key) from None
+        raise Unreadable(f"the result of claim {key!r} is unreadable: {not_ours(error)}", key=key) from None
 
 
 def _parsed(text: str) -> Any:
-    """What we wrote ourselves has no space around it, for which the decoder looks at length."""
+    """Parses JSON. Ours has no whitespace around it, which JSONDecoder.decode would spend time to skip."""
     try:
         value, end = _reader.scan_once(text, 0)  # type: ignore[attr-defined] # public, but missing in typeshed
     except StopIteration:
@@ -99,24 +98,24 @@ def _parsed(text: str) -> Any:
 
 
 def check(kept: bytes) -> None:
-    """Returns if `decode` can read this, and everybody can be shown it; else ValueError."""
+    """Checks that `decode` can read this and that it encodes as UTF-8; raises ValueError if not."""
     form = kept[0] if kept else 0
     if form in (_BYTES, _TOMBSTONE):
         return
     if form not in (_JSON, _FAILURE):
-        raise ValueError(f"{kept[:1]!r} tells no form of an outcome")
+        raise ValueError(f"{kept[:1]!r} is not an outcome form")
     try:
         value = _parsed(kept[1:].decode())
         if b"\\u" in kept:
-            _to_json(value).encode()  # UnicodeEncodeError for half of a surrogate pair, which no text can have
+            _to_json(value).encode()  # raises UnicodeEncodeError for half of a surrogate pair
     except RecursionError:
         raise ValueError("the JSON is nested too deep") from None
     if form == _FAILURE and not (isinstance(value, list) and [type(part) for part in value] == [str, str]):
-        raise ValueError("a failure is the name of its class and its message")
+        raise ValueError("a failure must be a list of two texts: its class and its message")
 
 
 def decoded(kept: bytes | None, key: str) -> Any:
-    """The value; None if something else is kept instead of one, or it cannot be read."""
+    """The value; None for a failure or a tombstone, or if it is unreadable."""
     try:
         return decode(kept, key)
     except (NotKept, WorkFailed, Unreadable):
@@ -124,19 +123,19 @@ def decoded(kept: bytes | None, key: str) -> Any:
 
 
 def kept_failure(kept: bytes | None, key: str) -> WorkFailed | None:
-    """The failure, if that is what is kept; Unreadable if it is not as we keep one."""
+    """The failure, if the outcome is one; raises Unreadable if Solely did not write it."""
     if not kept or kept[0] != _FAILURE:
         return None
-    told = _read(kept[1:], key)
-    if not (type(told) is list and list(map(type, told)) == [str, str]):
-        raise Unreadable(f"the failure of claim {key!r} was kept by something else: {told!r:.80}", key=key)
-    kind, text = told
+    parts = _read(kept[1:], key)
+    if not (type(parts) is list and list(map(type, parts)) == [str, str]):
+        raise Unreadable(f"another program wrote the failure of claim {key!r}: {parts!r:.80}", key=key)
+    kind, text = parts
     message = f"the work of {key!r} failed and is not run again: {kind}: {text}"
     return WorkFailed(message, key=key, kind=kind, text=text)
 
 
 def is_expected(kept: bytes | None, expected: Any, key: str) -> bool:
-    """True if this is what is kept: a value, or the WorkFailed or NotKept that is told instead of one."""
+    """True if the stored outcome is the expected one: a value, or the WorkFailed or NotKept raised in its place."""
     try:
         value = decode(kept, key)
     except WorkFailed as failed:
@@ -151,4 +150,4 @@ def is_expected(kept: bytes | None, expected: Any, key: str) -> bool:
 
 
 def _sorted(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)  # as text, since to Python 1 == True == 1.0
+    return json.dumps(value, sort_keys=True)  # compared as text, since in Python 1 == True == 1.0

@@ -289,10 +289,10 @@ def test_a_secret_is_shown_to_nobody(made: Made) -> None:
     ("values", "said"),
     [
         ({"paus": 1}, r"unknown key 'troupe\w+\.paus'; did you mean pause\?"),
-        ({"pause": "soon"}, r"troupe\w+\.pause 'soon': .*no duration"),
+        ({"pause": "soon"}, r"troupe\w+\.pause 'soon': .*not a duration"),
         ({"seats": "many"}, r"troupe\w+\.seats 'many'"),
         ({"actors": [{"name": "Ann", "rset": 1}]}, r"unknown key 'rset'; did you mean rest\?"),
-        ({"actors": [{"name": "Ann", "rest": "soon"}]}, "no duration"),
+        ({"actors": [{"name": "Ann", "rest": "soon"}]}, "not a duration"),
         ({"actors": "[{"}, r"troupe\w+\.actors"),
         ({"actors": [{"name": "Ann"}], "seats": 0}, r"\[troupe\w+\]: more actors than seats"),
     ],

@@ -23,9 +23,9 @@ def inner(face: Any) -> Any:
 
 async def in_line(client: Any, key: str, number: int) -> None:
     """Returns once that many callers of the client stand in its line for the claim."""
-    lines = inner(client)._driver.lines
+    waiters = inner(client)._driver.waiters
     ends = time.monotonic() + PROMPT
-    while len(lines._others.get(f"claim/{key}", ())) + (f"claim/{key}" in lines._first) < number:
+    while len(waiters._others.get(f"claim/{key}", ())) + (f"claim/{key}" in waiters._first) < number:
         assert time.monotonic() < ends
         await asyncio.sleep(0.005)
 

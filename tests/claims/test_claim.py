@@ -259,7 +259,7 @@ async def test_a_streamed_result_leaves_a_tombstone_that_says_why(once: Any, oth
 
 async def test_a_result_that_cannot_be_kept_is_refused_before_anything_is_sent(once: Any, peek: Peek) -> None:
     async with await once.claim("a") as claim:
-        with pytest.raises(solely.InvalidInput, match="JSON-able"):
+        with pytest.raises(solely.InvalidInput, match="JSON-serializable"):
             await claim.publish(object())
         assert peek("a").state is State.HELD
         assert not claim.lost

@@ -55,7 +55,7 @@ async def test_claim_and_claim_many(clients: Any, peek: Peek) -> None:
         check(f"{key}-n", outcome)
 
     await everywhere(plain(lambda key: once.claim_many([f"{key}-m", f"{key}-n"])), check_both)
-    assert len(once._driver.lines) <= KEEPERS
+    assert len(once._driver.waiters) <= KEEPERS
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -69,7 +69,7 @@ async def test_one_who_waits(clients: Any, peek: Peek, way: str) -> None:
         assert (peek(key).fence, peek(key).waiters) == (won.fence, 0)
         if not reached:
             break
-    assert len(once._driver.lines) == 0
+    assert len(once._driver.waiters) == 0
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -41,7 +41,7 @@ class AsyncAwayStore(AsyncRefusingStore):
         ("claim_many", ("ab",), {}, "as a list"),
         ("claim_many", ([],), {"fingerprints": ["a"]}, "one per key"),
         ("claim_many", (["a"],), {"fingerprints": []}, "one per key"),
-        ("reset", ("a",), {"expected": object()}, "JSON-able"),
+        ("reset", ("a",), {"expected": object()}, "JSON-serializable"),
     ],
 )
 async def test_bad_input_is_refused_before_anything_is_sent(method: str, args: Any, options: Any, why: str) -> None:

@@ -67,7 +67,7 @@ def test_what_cannot_be_published_there(place: Place) -> None:
         claim = once.claim("a")
         connection = place.begin()
         within = once.within(connection)
-        with pytest.raises(solely.InvalidInput, match="JSON-able"):
+        with pytest.raises(solely.InvalidInput, match="JSON-serializable"):
             within.publish(claim, object())
         with pytest.raises(solely.InvalidInput, match="not won"):
             within.publish(once.claim("a", wait=0), 1)

@@ -57,7 +57,7 @@ def test_fields_are_included_and_excluded_by_path() -> None:
 @pytest.mark.parametrize(
     ("payload", "options", "why"),
     [
-        ({"a": object()}, {}, "JSON-able"),
+        ({"a": object()}, {}, "JSON-serializable"),
         ({1: 2}, {}, "must be text"),
         ({"a": float("nan")}, {}, "JSON"),
         (fingerprint("x"), {}, "already"),

@@ -51,9 +51,9 @@ def test_what_is_no_exception_releases_unless_it_is_named() -> None:
         (lambda: Park(after=0, group="x"), "at least 1"),
         (lambda: Park(after=True, group="x"), "at least 1"),
         (lambda: Park(after=1, group=""), "group"),
-        (lambda: Policy({"ValueError": RELEASE}), "classes of exceptions"),  # type: ignore[dict-item]
-        (lambda: Policy({ValueError: Replay}), "an outcome is"),  # type: ignore[dict-item]
-        (lambda: Policy(default=None), "an outcome is"),  # type: ignore[arg-type]
+        (lambda: Policy({"ValueError": RELEASE}), "exception classes"),  # type: ignore[dict-item]
+        (lambda: Policy({ValueError: Replay}), "an outcome must be"),  # type: ignore[dict-item]
+        (lambda: Policy(default=None), "an outcome must be"),  # type: ignore[arg-type]
     ],
 )
 def test_a_policy_that_cannot_be_is_refused(make: Any, why: str) -> None:
@@ -99,7 +99,7 @@ async def test_retry_after_keeps_everyone_out_for_that_long(
         late = await client.claim("a", wait=0.02)
         assert (late.timed_out, late.holder) == (True, "")
         assert 4 < late.retry_after <= 5
-        with pytest.raises(solely.TimedOut, match="may not be run yet"):
+        with pytest.raises(solely.TimedOut, match="must not run yet"):
             late.result()
     clock.advance(5.01)
     again = await other.claim("a")

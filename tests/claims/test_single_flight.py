@@ -39,7 +39,7 @@ async def test_callers_of_one_process_cost_one_claim_and_one_publish(counting: A
     assert claims[0].value is not claims[1].value  # nobody can change another's
     assert counted.names() == ["Acquire", "Finish"]
     gc.collect()
-    assert not inner(counting)._flights._under_way
+    assert not inner(counting)._flights._in_flight
 
 
 async def test_callers_of_another_process_cost_two_ops(counting: Any, counted: Counted, other: Any) -> None:

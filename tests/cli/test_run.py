@@ -251,7 +251,7 @@ def test_a_file_that_is_no_program_is_126_and_lets_go(url: str, run: Run, tmp_pa
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--ttl", "soon"), "no duration"),
+        (("--ttl", "soon"), "not a duration"),
         (("--ttl", "30s", "--grace", "20s"), "third"),
         (("--ttl", "0"), "out of bounds"),
         (("--url", "memory://"), "one process"),

@@ -136,7 +136,7 @@ async def test_after_the_cooldown_exactly_one_trial_at_a_time(once: Any, other: 
     outcomes = await asyncio.gather(*calls, return_exceptions=True)
     refusals = [outcome for outcome in outcomes if isinstance(outcome, solely.BreakerOpen)]
     assert len(refusals) == 9
-    assert all("trial is under way" in str(refusal) and refusal.left is not None for refusal in refusals)
+    assert all("trial is in progress" in str(refusal) and refusal.left is not None for refusal in refusals)
 
 
 async def test_so_many_successes_close_it(once: Any, other: Any, clock: ManualClock) -> None:

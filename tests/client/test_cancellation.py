@@ -66,7 +66,7 @@ async def test_lock_and_try_lock(once: Any, observer: Observer, way: str) -> Non
 
     await at_every_await(way, plain(lambda key: once.lock(key, ttl=30)), check)
     await at_every_await(way, plain(lambda key: once.try_lock(f"{key}-try", ttl=30)), lambda k, o: check(f"{k}-try", o))
-    assert len(once._driver.lines) <= KEEPERS
+    assert len(once._driver.waiters) <= KEEPERS
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -86,7 +86,7 @@ async def test_a_waiter(once: Any, other: Any, observer: Observer, way: str) -> 
         check(f"key-{k}", outcome)
         if not reached:
             break
-    assert len(once._driver.lines) == 0
+    assert len(once._driver.waiters) == 0
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -108,7 +108,7 @@ async def test_a_waiter_that_is_about_to_be_served_passes_the_turn_on(
         await lease.release()
         await asyncio.wait_for(asyncio.gather(first, *behind), 4)
         assert observer.lock(key).waiters == 0
-    assert len(once._driver.lines) == len(other._driver.lines) == KEEPERS
+    assert len(once._driver.waiters) == len(other._driver.waiters) == KEEPERS
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -129,7 +129,7 @@ async def test_lock_all(once: Any, other: Any, observer: Observer, way: str) -> 
         assert [observer.lock(f"{key}-{n}").waiters for n in "abc"] == [0, 0, 0]
 
     await at_every_await(way, contended, check_contended)
-    assert len(once._driver.lines) == KEEPERS
+    assert len(once._driver.waiters) == KEEPERS
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -179,7 +179,7 @@ async def test_a_guarded_body(once: Any, observer: Observer, way: str) -> None:
         assert {observer.lock(f"{key}{end}").state for end in ("", "-a", "-b")} == {State.FREE}
 
     await at_every_await(way, plain(body), check)
-    assert len(once._driver.lines) == KEEPERS
+    assert len(once._driver.waiters) == KEEPERS
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -372,5 +372,5 @@ async def test_a_thousand_random_cancels_among_waiters_holders_and_releasers(dir
         assert (entry.state, entry.waiters) in {(State.FREE, 0), (State.CLOSED, 0)}
     observer.close()
     for client in clients:
-        assert len(client._driver.lines) == KEEPERS
+        assert len(client._driver.waiters) == KEEPERS
         await client.close()

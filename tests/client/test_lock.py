@@ -11,7 +11,7 @@ import pytest
 
 import solely
 from solely import AsyncClient, Client, Released, State
-from solely.drivers.lines import Lines
+from solely.drivers.waiters import Waiters
 from tests.client.faces import Observer
 
 PROMPT = 5.0  # seconds: far above any hand-over, far below the ttl that a missed wake-up would cost
@@ -234,15 +234,15 @@ def test_who_never_came_to_stand_in_a_line_takes_nobodys_place() -> None:
         def wake(self) -> None:
             self.woken += 1
 
-    lines, first, second, nobody = Lines(), Waiter(), Waiter(), Waiter()
-    lines.leave("a", nobody)
-    assert lines.join("a", first)
-    lines.leave("a", nobody)
-    assert lines.is_first("a", first)
-    assert not lines.join("a", second)
-    lines.leave("a", nobody)
-    lines.leave("a", first)
-    assert lines.is_first("a", second)
+    waiters, first, second, nobody = Waiters(), Waiter(), Waiter(), Waiter()
+    waiters.leave("a", nobody)
+    assert waiters.join("a", first)
+    waiters.leave("a", nobody)
+    assert waiters.is_first("a", first)
+    assert not waiters.join("a", second)
+    waiters.leave("a", nobody)
+    waiters.leave("a", first)
+    assert waiters.is_first("a", second)
     assert (first.woken, second.woken) == (0, 1)
-    lines.leave("a", second)
-    assert len(lines) == 0
+    waiters.leave("a", second)
+    assert len(waiters) == 0

@@ -76,7 +76,7 @@ def test_its_facts_stay_fields_of_the_record(caplog: pytest.LogCaptureFixture) -
 
 def test_no_owner_is_in_a_message(caplog: pytest.LogCaptureFixture) -> None:
     """Whoever has it can let go of what it holds."""
-    from solely.drivers.trying import log_not_undone
+    from solely.drivers.retrying import log_not_undone
     from solely.ops import Release
 
     log_not_undone([Release("lock/a", "the-secret-owner"), Release("lock/b", "the-secret-owner")])

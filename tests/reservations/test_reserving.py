@@ -61,7 +61,7 @@ async def test_a_block_that_ended_it_itself_is_left_alone(once: Any, guarded: Gu
 async def test_a_block_whose_reservation_is_suppressed_is_not_entered(once: Any, guarded: Guarded) -> None:
     await told((await told(once.reserve("cpu", quiet=300, **LIMITS))).record())
     entered: list[int] = []
-    with pytest.raises(solely.Busy, match=r"'cpu' is suppressed \(quiet\); ask again in 300.0 s") as busy:
+    with pytest.raises(solely.Busy, match=r"'cpu' is suppressed \(quiet\); try again in 300.0 s") as busy:
         await guarded(await told(once.reserve("cpu")), lambda: entered.append(1))
     assert busy.value.left == pytest.approx(300, abs=0.01)
     await told(once.expire_reservation("cpu", reason="test"))
@@ -207,7 +207,7 @@ async def test_recording_what_is_not_known_is_an_error(
     clock.advance(30 + 61)
     for gone in (released, expired, cleared):
         caplog.clear()
-        with caplog.at_level(logging.WARNING, "solely"), pytest.raises(solely.UnknownReservation, match="not known"):
+        with caplog.at_level(logging.WARNING, "solely"), pytest.raises(solely.UnknownReservation, match="is unknown"):
             await told(gone.record())
         lines = [record.getMessage() for record in caplog.records if "unknown" in record.getMessage()]
         assert lines == [f"Attempted to record with unknown reservation ID: {gone.fence} of {gone.key!r}"]

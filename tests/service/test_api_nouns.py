@@ -166,7 +166,7 @@ def test_a_late_winner_is_told_whose_result_stands(api: Client, admin: Client) -
 
 def test_a_lease_of_a_lock_is_no_claim(api: Client) -> None:
     token = api.locks.acquire(fresh("lock")).token
-    with pytest.raises(solely.InvalidInput, match="of no claim"):
+    with pytest.raises(solely.InvalidInput, match="not the token of a claim"):
         api.claims.publish(token, JsonResult(value=1))
 
 
@@ -214,7 +214,7 @@ def test_a_reservation_is_renewed_by_its_id(api: Client, guarded: Running) -> No
     api.reservations.record(granted.id)
     with pytest.raises(solely.UnknownReservation, match="recorded"):
         api.reservations.renew(granted.id)
-    with pytest.raises(solely.UnknownReservation, match="no reservation id"):
+    with pytest.raises(solely.UnknownReservation, match="not a reservation id"):
         api.reservations.renew("made-up")
 
 
@@ -315,7 +315,7 @@ def test_a_failure_that_a_claim_had_kept_stands_again_when_the_replay_fails(api:
 
 def test_a_token_that_is_none_is_refused(api: Client) -> None:
     for token in ("x", base64.b64encode(b"[1,2,3,4]").decode(), base64.b64encode(b"[" * 900).decode()):
-        with pytest.raises(solely.InvalidInput, match="no token"):
+        with pytest.raises(solely.InvalidInput, match="not the token"):
             api.dead_letters.ack(fresh("group"), token)
 
 
@@ -337,7 +337,7 @@ def test_entries_are_listed_explained_and_cleared(api: Client, admin: Client) ->
     assert "deploying" in sides["lock"].holder
     assert "lock() waits" in sides["lock"].why
     assert (sides["watermark"].left, sides["watermark"].since) == (None, None)
-    assert sides["watermark"].value == "it stands at 3"
+    assert sides["watermark"].value == "its value is 3"
     assert key in told.text
     assert not admin.entries.clear(f"lock/{key}", fence=held.fence - 1, reason="it moved on")
     assert admin.entries.clear(f"lock/{key}", fence=held.fence, reason="its host is gone")

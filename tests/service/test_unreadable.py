@@ -220,7 +220,7 @@ def test_a_reservation_whose_counts_cannot_be_read_is_sent_and_counted_anew(tmp_
         granted = service.post("/v1/reservations/reserve", {"key": "a", "quiet": 60}).json()
         write_raw(path, "sent/a", b"\xff")
         (listed,) = service.get("/v1/reservations").json()["reservations"]
-        assert (listed["sent"], "cannot be read" in listed["unreadable"]) == (0, True)
+        assert (listed["sent"], "are unreadable" in listed["unreadable"]) == (0, True)
         assert service.post("/v1/reservations/record", {"id": granted["id"]}).json() == {"recorded": True}
         (listed,) = service.get("/v1/reservations").json()["reservations"]
         assert (listed["sent"], listed["unreadable"]) == (1, "")

@@ -1,10 +1,10 @@
-"""Breaker: all processes stop calling what keeps failing, and one of them at a time tries whether it works again.
+"""Decisions of shared breakers: all processes stop calling a failing dependency; one trial at a time probes it.
 
-Its standing is a watermark: a number that only grows, even while closed and odd while open, and how many trials have
-worked since it opened. So whoever judges late, or twice, or at the same time as others, can only write what stands
-already or what is too old to count; where a success and a failure cross, the failure wins. Each standing has a
-trial key of its own, which is held by the cooldown first and by one trial at a time afterwards; who finishes it has
-the verdict. Failures are hits in a window that belongs to the number, so that those from before do not count.
+The state is a watermark: a number that only grows, even while closed and odd while open, and the count of successful
+trials since it opened. So a verdict that comes late, twice, or together with others can only write a state that is
+already stored or too old to count; if a success and a failure race, the failure wins. Each state has its own trial key,
+held by the cooldown first and by one trial at a time afterwards; the trial that finishes the key decides. Failures are
+hits in a window that belongs to the number, so that earlier ones do not count.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..errors import Busy, Unreadable
 from ..flow import Ask, Flow
-from ..formats import read_standing, write_standing
+from ..formats import read_breaker, write_breaker
 from ..leases.flow import LeaseTerms, acquire
 from ..leases.hold import Hold
 from ..model import Allowance, Entry, State
@@ -22,12 +22,12 @@ from ..ops import Acquire, Advance, Finish, Hit, Read
 from ..resilience.circuit import Circuit, Rule, refusal
 from ..rules import REMEMBER
 
-TRIAL = 10.0  # seconds that a trial whose process died keeps others waiting; while it lives it is renewed
-COOLDOWN = "cooldown"  # the info of a trial's key while it is held by the cooldown
+TRIAL = 10.0  # seconds that a trial blocks others after its process died; a running trial is renewed
+COOLDOWN = "cooldown"  # the info of a trial key while the cooldown holds it
 
 
 class BreakerState(NamedTuple):
-    """Where the breaker stands: closed at an even number; open or half-open at an odd one, with so many trials won."""
+    """Closed at an even number; open or half-open at an odd one, with `wins` successful trials."""
 
     number: int = 0
     wins: int = 0
@@ -38,105 +38,107 @@ class BreakerState(NamedTuple):
 
     @property
     def opened(self) -> BreakerState:
-        """Where a failure leads."""
+        """The state after a failure."""
         return BreakerState(self.number + 1 if self.closed else self.number + 2)
 
     def after_success(self, successes: int) -> BreakerState:
-        """Where a trial that worked leads."""
+        """The state after a successful trial."""
         return BreakerState(self.number, self.wins + 1) if self.wins + 1 < successes else BreakerState(self.number + 1)
 
 
 class SharedPass(NamedTuple):
-    """A call that was let through: at which standing, and with which trial in hand if it is one."""
+    """An admitted call: the breaker's state at that time, and the hold of the trial key if it is a trial."""
 
-    standing: BreakerState
+    state: BreakerState
     trial: Hold | None = None
 
 
-def _trial(name: str, standing: BreakerState) -> str:
-    return f"trial/{name}@{standing.number}.{standing.wins}"
+def _trial(name: str, current: BreakerState) -> str:
+    return f"trial/{name}@{current.number}.{current.wins}"
 
 
-def _stands(name: str) -> Flow[BreakerState]:
-    return standing_of((yield Read(f"breaker/{name}")))
+def _read(name: str) -> Flow[BreakerState]:
+    return state_of((yield Read(f"breaker/{name}")))
 
 
-def standing_of(entry: Entry) -> BreakerState:
-    """Where the breaker of this entry stands; Unreadable if it does not say so in our way."""
+def state_of(entry: Entry) -> BreakerState:
+    """The state of the breaker in this entry; raises Unreadable if Solely did not write it."""
     if entry.value is None:
         return BreakerState()
     try:
-        return BreakerState(*read_standing(entry.value))
+        return BreakerState(*read_breaker(entry.value))
     except ValueError:
-        text = f"breaker {entry.name!r} was written by a newer version, or by something else: {entry.value!r:.40}"
+        text = f"a newer version or another program wrote breaker {entry.name!r}: {entry.value!r:.40}"
         raise Unreadable(text, key=entry.name) from None
 
 
-def _moves(name: str, standing: BreakerState) -> Flow[None]:
-    yield Advance(f"breaker/{name}", write_standing(*standing))
+def _advance(name: str, current: BreakerState) -> Flow[None]:
+    yield Advance(f"breaker/{name}", write_breaker(*current))
 
 
 def admit(name: str, granted: Callable[[Hold], Hold], info: str) -> Flow[SharedPass]:
-    """Lets the call through, as the one trial if the breaker is half-open; raises BreakerOpen if it may not go."""
+    """Admits the call, as the one trial if the breaker is half-open; else raises BreakerOpen."""
     before: BreakerState | None = None
     left: float | None = None
     while True:
-        standing = yield from _stands(name)
-        if standing.closed:
-            return SharedPass(standing)
-        if standing == before:
+        current = yield from _read(name)
+        if current.closed:
+            return SharedPass(current)
+        if current == before:
             raise refusal(name, left, trial=True)
         try:
             return SharedPass(
-                standing, (yield from acquire(_trial(name, standing), LeaseTerms(TRIAL), granted, info=info))
+                current, (yield from acquire(_trial(name, current), LeaseTerms(TRIAL), granted, info=info))
             )
         except Busy as busy:
             if busy.holder == COOLDOWN:
                 raise refusal(name, busy.left, trial=False) from None
-            before, left = standing, busy.left  # a trial is under way; or it just ended, and we look again
+            before, left = current, busy.left  # a trial runs, or just ended: read the state again
 
 
 def judge(name: str, rule: Rule, passed: SharedPass, worked: bool) -> Flow[Circuit | None]:
-    """Counts how the call went; answers what the breaker turned into by that, or None if it did not turn."""
-    standing, trial = passed
+    """Counts the result of the call; returns OPEN or CLOSED if that changed the breaker, else None."""
+    current, trial = passed
     if trial is None:
-        if worked or not (yield from _too_many(name, rule, standing)):
+        if worked or not (yield from _too_many(name, rule, current)):
             return None
     else:
-        # Nobody tries again at this standing while a verdict on it, or a look that found it, may still be under way.
+        # Kept so long that no other trial starts in this state while a verdict on it, or a read of it, is in flight.
         ended: Entry = yield Finish(trial.key, trial.owner, b"", max(rule.cooldown, REMEMBER))
         if ended.owner != trial.owner:
-            return None  # it took too long: another trial has the verdict
+            return None  # it took too long: another trial decides
     if worked:
-        after = standing.after_success(rule.successes)
-        yield from _moves(name, after)
+        after = current.after_success(rule.successes)
+        yield from _advance(name, after)
         return Circuit.CLOSED if after.closed else None
     owner: str = yield Ask.OWNER
-    yield Acquire(_trial(name, standing.opened), owner, rule.cooldown, COOLDOWN)  # before it opens: no trial is early
-    yield from _moves(name, standing.opened)
+    yield Acquire(
+        _trial(name, current.opened), owner, rule.cooldown, COOLDOWN
+    )  # before it opens, so that no trial starts early
+    yield from _advance(name, current.opened)
     return Circuit.OPEN
 
 
-def _too_many(name: str, rule: Rule, standing: BreakerState) -> Flow[bool]:
-    """Counts a failure; True if it is one too many, and the breaker has not turned since the call was let through."""
+def _too_many(name: str, rule: Rule, current: BreakerState) -> Flow[bool]:
+    """Counts a failure; True if it reaches the threshold, and the breaker has not changed since the call started."""
     owner: str = yield Ask.OWNER
-    allowance: Allowance = yield Hit(f"failures/{name}@{standing.number}", owner, rule.threshold, rule.per)
-    return allowance.hits >= rule.threshold and (yield from _stands(name)) == standing
+    allowance: Allowance = yield Hit(f"failures/{name}@{current.number}", owner, rule.threshold, rule.per)
+    return allowance.hits >= rule.threshold and (yield from _read(name)) == current
 
 
 def state(name: str) -> Flow[Circuit]:
-    """What would happen to a call now."""
-    standing = yield from _stands(name)
-    if standing.closed:
+    """What the breaker would do with a call now."""
+    current = yield from _read(name)
+    if current.closed:
         return Circuit.CLOSED
-    trial: Entry = yield Read(_trial(name, standing))
+    trial: Entry = yield Read(_trial(name, current))
     cooling = trial.state is State.DONE or (trial.state is State.HELD and trial.info == COOLDOWN)
     return Circuit.OPEN if cooling else Circuit.HALF_OPEN
 
 
 def reset(name: str) -> Flow[bool]:
-    """Closes the breaker at once; False if it was closed."""
-    standing = yield from _stands(name)
-    if not standing.closed:
-        yield from _moves(name, BreakerState(standing.number + 1))
-    return not standing.closed
+    """Closes the breaker at once; False if it was closed already."""
+    current = yield from _read(name)
+    if not current.closed:
+        yield from _advance(name, BreakerState(current.number + 1))
+    return not current.closed

@@ -1,4 +1,4 @@
-"""Breakers: all processes stop calling what keeps failing, and one at a time tries whether it works again."""
+"""Shared breakers: all processes stop calling a failing dependency; one trial at a time probes it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class SharedBreakerBase:
-    """A shared breaker, for threads and asyncio alike. A pass of None: the call went on without the store."""
+    """A shared breaker, the same for threads and asyncio. A pass of None: the call proceeded without the store."""
 
     def __init__(self, name: str, rule: Rule, context: Context) -> None:
         self._stored = stored_key("breaker", name)
@@ -44,7 +44,7 @@ class SharedBreakerBase:
         return hold
 
     def _judging(self, error: BaseException | None) -> Flow[None]:
-        """What the end of a call tells. If it cannot be told it is logged: the call's own outcome stands."""
+        """Counts the end of a call. A failure to do so is logged, not raised: the call's own outcome goes first."""
         passed = self._passes.leave()
         if passed is None:
             return
@@ -57,15 +57,15 @@ class SharedBreakerBase:
             elif passed.trial is not None:
                 yield from lock.release(passed.trial)
         except StoreError as failure:
-            self._untold(failure)
+            self._not_counted(failure)
         except Interrupted as why:
             if not isinstance(why.cause, SolelyError):
                 raise
-            self._untold(why.cause)
+            self._not_counted(why.cause)
 
-    def _untold(self, failure: SolelyError) -> None:
+    def _not_counted(self, failure: SolelyError) -> None:
         facts = {"key": self._stored, "error": str(failure)}
-        log.warning("breaker_not_told: %(key)r does not know how a call ended: %(error)s", facts, extra=facts)
+        log.warning("breaker_not_told: the result of a call was not counted in %(key)r: %(error)s", facts, extra=facts)
 
     def _turned(self, circuit: Circuit | None) -> None:
         if circuit is not None:
@@ -77,22 +77,22 @@ class SharedBreakerBase:
 
 
 class SharedBreaker(SharedBreakerBase):
-    """A breaker whose state is in the store, for threads. Use it in `with` or by `call`; many threads may share it."""
+    """A breaker with its state in the store, for threads. Use it in `with` or by `call`; many threads may share it."""
 
     def __init__(self, name: str, rule: Rule, context: Context, run: RunFlow) -> None:
         super().__init__(name, rule, context)
         self._run = run
 
     def state(self) -> Circuit:
-        """What would happen to a call now, anywhere."""
+        """What the breaker would do with a call now, in any process."""
         return self._run(breaker.state(self.name))
 
     def reset(self) -> bool:
-        """Closes the breaker for all processes at once; False if it was closed."""
+        """Closes the breaker for all processes at once; False if it was closed already."""
         return self._run(breaker.reset(self.name))
 
     def call(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
-        """The result of the call, if it is let through; else BreakerOpen."""
+        """Makes the call and returns its result; raises BreakerOpen if it is not admitted."""
         with self:
             return work(*args, **options)
 
@@ -105,22 +105,22 @@ class SharedBreaker(SharedBreakerBase):
 
 
 class AsyncSharedBreaker(SharedBreakerBase):
-    """A breaker whose state is in the store, for asyncio. Use it in `async with` or by `call`; tasks may share it."""
+    """A breaker with its state in the store, for asyncio. Use it in `async with` or by `call`; tasks may share it."""
 
     def __init__(self, name: str, rule: Rule, context: Context, run: AsyncRunFlow) -> None:
         super().__init__(name, rule, context)
         self._run = run
 
     async def state(self) -> Circuit:
-        """What would happen to a call now, anywhere."""
+        """What the breaker would do with a call now, in any process."""
         return await self._run(breaker.state(self.name))
 
     async def reset(self) -> bool:
-        """Closes the breaker for all processes at once; False if it was closed."""
+        """Closes the breaker for all processes at once; False if it was closed already."""
         return await self._run(breaker.reset(self.name))
 
     async def call(self, work: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
-        """The result of the awaited call, if it is let through; else BreakerOpen."""
+        """Awaits the call and returns its result; raises BreakerOpen if it is not admitted."""
         async with self:
             return await work(*args, **options)
 

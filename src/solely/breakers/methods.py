@@ -1,4 +1,4 @@
-"""Breakers: all processes stop calling what keeps failing."""
+"""Client methods of shared breakers: all processes stop calling a failing dependency."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Breakers(Methods):
         successes: int = 2,
         on: Errors = Exception,
     ) -> SharedBreaker:
-        """Guards what all processes depend on: after `threshold` failures within `per` seconds, counted over all of
-        them, nothing is let through for `cooldown` seconds; then one trial at a time, until `successes` of them worked.
+        """A breaker that all processes share. After `threshold` failures within `per` seconds, counted over all, it
+        refuses calls for `cooldown` seconds, then admits one trial at a time until `successes` of them succeeded.
 
-        `with once.breaker("smtp"): …` raises BreakerOpen, with the time `left`, when it lets nothing through. `on` says
-        which errors are failures. The state outlives the processes.
+        `with once.breaker("smtp"): …` raises BreakerOpen, with the time `left`, if the call is not admitted. `on` names
+        the errors that count as failures. The state outlives the processes.
         """
         return SharedBreaker(name, rule(threshold, per, cooldown, successes, on), self._context, self._run)
 
 
 class AsyncBreakers(AsyncMethods):
-    """Breakers, awaited."""
+    """Breakers, for asyncio."""
 
     def breaker(
         self,
@@ -43,10 +43,10 @@ class AsyncBreakers(AsyncMethods):
         successes: int = 2,
         on: Errors = Exception,
     ) -> AsyncSharedBreaker:
-        """Guards what all processes depend on: after `threshold` failures within `per` seconds, counted over all of
-        them, nothing is let through for `cooldown` seconds; then one trial at a time, until `successes` of them worked.
+        """A breaker that all processes share. After `threshold` failures within `per` seconds, counted over all, it
+        refuses calls for `cooldown` seconds, then admits one trial at a time until `successes` of them succeeded.
 
-        `async with once.breaker("smtp"): …` raises BreakerOpen, with the time `left`, when it lets nothing through.
-        `on` says which errors are failures. The state outlives the processes.
+        `async with once.breaker("smtp"): …` raises BreakerOpen, with the time `left`, if the call is not admitted.
+        `on` names the errors that count as failures. The state outlives the processes.
         """
         return AsyncSharedBreaker(name, rule(threshold, per, cooldown, successes, on), self._context, self._run)

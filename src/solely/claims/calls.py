@@ -1,4 +1,4 @@
-"""Claiming: what blocking and awaited claims do alike, from the caller's words to the claim that answers them."""
+"""Calls of claims, the same for threads and asyncio: checked arguments, cache, outage rule and events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..leases.token import read_token
 from ..model import Entry, State
 from ..rules import Seconds, local_clock, stored_key, ttl_seconds
 from ..values import encode, is_expected
-from .claim import Agreement, ClaimBase
+from .claim import ClaimBase, ClaimOptions
 from .fingerprint import Fingerprint, fingerprint
 from .flights import Done, Flights
 from .flow import Result, claim, claim_many, refuse_other
@@ -25,93 +25,95 @@ from .publish import reset
 
 C = TypeVar("C", bound=ClaimBase)
 R = TypeVar("R")
-Make = Callable[[str, Result, float, Agreement], C]  # the handle of an answered claim
+Make = Callable[[str, Result, float, ClaimOptions], C]  # the handle of an answered claim
 
 
-def agreement(
+def claim_options(
     context: Context, ttl: Seconds, wait: Seconds, keep: Seconds, policy: Policy | None, purpose: str, renew: bool
-) -> Agreement:
-    """What the caller asks for, checked; InvalidInput before anything is sent."""
+) -> ClaimOptions:
+    """The checked arguments of a claim; raises InvalidInput before anything is sent."""
     if policy is not None and not isinstance(policy, Policy):
         raise InvalidInput(f"a policy must be a solely.Policy, not {type(policy).__name__}")
     if purpose:
-        context.info(purpose)  # InvalidInput if it is no text
-    return Agreement(context.terms(ttl, wait, 0.0), ttl_seconds(keep, "keep"), policy or ALWAYS_RELEASE, purpose, renew)
+        context.info(purpose)  # raises InvalidInput if it is not a str
+    return ClaimOptions(
+        context.terms(ttl, wait, 0.0), ttl_seconds(keep, "keep"), policy or ALWAYS_RELEASE, purpose, renew
+    )
 
 
-def digest(payload: Any, key: str) -> str:
-    """The fingerprint as it is kept; "" if there is none."""
+def digest_of(payload: Any, key: str) -> str:
+    """The fingerprint in its stored form; "" if there is none."""
     if payload is None:
         return ""
     return (payload if isinstance(payload, Fingerprint) else fingerprint(payload)).of(key)
 
 
-def recalled(flights: Flights, key: str, print: str, agreed: Agreement, make: Make[C]) -> C | None:
-    """The claim, if the cache knows that it is finished; Mismatch if that was for another payload."""
+def recalled(flights: Flights, key: str, digest: str, options: ClaimOptions, make: Make[C]) -> C | None:
+    """The finished claim from the cache, or None; raises Mismatch if it was for another payload."""
     context, done = flights.context, flights.known(key)
     if done is None:
         return None
     try:
-        refuse_other(key, print, done.fingerprint)
+        refuse_other(key, digest, done.fingerprint)
     except Mismatch as refusal:
         _mismatched(context, refusal)
         raise
     if context.hook is not None:
         context.hook(events.Replayed(key, 0.0, cached=True))
-    return make(key, done, 0.0, agreed)
+    return make(key, done, 0.0, options)
 
 
-def claiming(flights: Flights, key: str, print: str, agreed: Agreement, make: Make[C]) -> Flow[C]:
-    """The claim: won, and then kept; finished; or timed out. Mismatch if it is another payload's."""
-    flow = _claiming(flights, key, print, agreed, make)
-    return flights.context.or_proceed(key, "claim", flow, lambda: _unguarded(key, agreed, make))
+def claiming(flights: Flights, key: str, digest: str, options: ClaimOptions, make: Make[C]) -> Flow[C]:
+    """The claim: won (and renewed from now on), finished, or timed out; raises Mismatch if it has another payload."""
+    flow = _claiming(flights, key, digest, options, make)
+    return flights.context.or_proceed(key, "claim", flow, lambda: _unguarded(key, options, make))
 
 
-def _claiming(flights: Flights, key: str, print: str, agreed: Agreement, make: Make[C]) -> Flow[C]:
+def _claiming(flights: Flights, key: str, digest: str, options: ClaimOptions, make: Make[C]) -> Flow[C]:
     context = flights.context
     try:
-        info, keep = context.info(agreed.purpose), partial(_keep, context, agreed)
-        result, waited = yield from claim(key, agreed.terms, flights, print, info, keep)
+        info, keep = context.info(options.purpose), partial(_keep, context, options)
+        result, waited = yield from claim(key, options.terms, flights, digest, info, keep)
     except Mismatch as refusal:
         _mismatched(context, refusal)
         raise
     if context.hook is not None:
         context.hook(_event(key, result, waited))
-    return make(key, result, waited, agreed)
+    return make(key, result, waited, options)
 
 
 def claiming_many(
-    context: Context, keys: Sequence[str], payloads: Sequence[Any] | None, agreed: Agreement, make: Make[C]
+    context: Context, keys: Sequence[str], payloads: Sequence[Any] | None, options: ClaimOptions, make: Make[C]
 ) -> Flow[list[C]]:
-    """The claims in the order of the keys; InvalidInput, at once, if there is not one payload per key."""
+    """The claims in the order of the keys; raises InvalidInput at once if there is not one payload per key."""
     if payloads is not None and len(payloads) != len(keys):
         raise InvalidInput(f"{len(payloads)} fingerprints were given for {len(keys)} keys; give one per key, or none")
     if not keys:
-        return _claiming_many(context, keys, [], agreed, make)
-    prints = [""] * len(keys) if payloads is None else [digest(*one) for one in zip(payloads, keys, strict=True)]
-    flow = _claiming_many(context, keys, prints, agreed, make)
-    return context.or_proceed(keys[0], "claim_many", flow, lambda: [_unguarded(key, agreed, make) for key in keys])
+        return _claiming_many(context, keys, [], options, make)
+    digests = [""] * len(keys) if payloads is None else [digest_of(*one) for one in zip(payloads, keys, strict=True)]
+    flow = _claiming_many(context, keys, digests, options, make)
+    return context.or_proceed(keys[0], "claim_many", flow, lambda: [_unguarded(key, options, make) for key in keys])
 
 
 def _claiming_many(
-    context: Context, keys: Sequence[str], prints: Sequence[str], agreed: Agreement, make: Make[C]
+    context: Context, keys: Sequence[str], digests: Sequence[str], options: ClaimOptions, make: Make[C]
 ) -> Flow[list[C]]:
     try:
-        results = yield from claim_many(keys, agreed.terms.ttl, prints, context.info(agreed.purpose))
+        results = yield from claim_many(keys, options.terms.ttl, digests, context.info(options.purpose))
     except Mismatch as refusal:
         _mismatched(context, refusal)
         raise
     claims = list(zip(keys, results, strict=True))
     for key, result in claims:
         if isinstance(result, Hold):
-            _keep(context, agreed, result)
+            _keep(context, options, result)
         if context.hook is not None:
             context.hook(_event(key, result, 0.0))
-    return [make(key, result, 0.0, agreed) for key, result in claims]
+    return [make(key, result, 0.0, options) for key, result in claims]
 
 
-def _keep(context: Context, agreed: Agreement, hold: Hold) -> None:
-    hold.keep(agreed.renew, math.inf)
+def _keep(context: Context, options: ClaimOptions, hold: Hold) -> None:
+    hold.keep(options.renew, math.inf)
     context.keep(hold)
 
 
@@ -126,24 +128,24 @@ def _mismatched(context: Context, refusal: Mismatch) -> None:
         context.hook(events.Mismatched(stored_key("claim", refusal.key)))
 
 
-def _unguarded(key: str, agreed: Agreement, make: Make[C]) -> C:
-    hold = Unguarded(key, agreed.terms.ttl, local_clock())
+def _unguarded(key: str, options: ClaimOptions, make: Make[C]) -> C:
+    hold = Unguarded(key, options.terms.ttl, local_clock())
     hold.attempts = 1
-    return make(key, hold, 0.0, agreed)
+    return make(key, hold, 0.0, options)
 
 
-def resumed(token: str, agreed: Agreement, make: Make[C]) -> C:
-    """The claim that the token names, as if it were held still; InvalidInput if it names none."""
-    told = read_token(token)
-    if not told.key.startswith("claim/"):
-        raise InvalidInput("this token is of no claim; give what the claim's hand_over() returned")
-    entry = Entry(told.key, State.HELD, told.fence, told.ttl, fingerprint=told.fingerprint)
-    hold = Hold(told.key, told.owner, told.ttl, entry, local_clock(), True, local_clock)
-    return make(told.key, hold, 0.0, agreed)
+def resumed(token: str, options: ClaimOptions, make: Make[C]) -> C:
+    """The claim of the token, assuming that it is still held; raises InvalidInput if the token is not of a claim."""
+    given = read_token(token)
+    if not given.key.startswith("claim/"):
+        raise InvalidInput("this is not the token of a claim; give what the claim's hand_over() returned")
+    entry = Entry(given.key, State.HELD, given.fence, given.ttl, fingerprint=given.fingerprint)
+    hold = Hold(given.key, given.owner, given.ttl, entry, local_clock(), True, local_clock)
+    return make(given.key, hold, 0.0, options)
 
 
 def resetting(flights: Flights, key: str, expected: Any) -> Flow[bool]:
-    """True if the expected outcome was there and is gone; InvalidInput, at once, if it can never have been there."""
+    """Removes the expected outcome; False if there is another. Raises InvalidInput at once if it is invalid."""
     if not isinstance(expected, NotKept | WorkFailed):
         encode(expected)
     flights.forget(key)

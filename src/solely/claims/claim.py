@@ -1,4 +1,4 @@
-"""What every claim can say and do, for threads and for asyncio alike."""
+"""The state and behavior of a claim, the same for threads and asyncio."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from .policy import Failing, Park, Policy
 log = logging.getLogger("solely")
 T = TypeVar("T")
 _UNREAD = object()
-NOT_WON = "not won"  # how a claim is "lost" that was never held
-_REPR_CHARS = 2_000  # of a payload that a dead letter cannot hold as it is: enough to find out what it was
+NOT_WON = "not won"  # `lost` of a claim that was never held
+_REPR_CHARS = 2_000  # of a payload that a dead letter cannot hold: enough to identify it
 
 
 class ClaimOutcome(StrEnum):
-    """What became of asking for a claim."""
+    """The outcome of a request for a claim."""
 
-    WON = "won"  # you run it, and publish
-    CACHED = "cached"  # it was run: here is its outcome
-    TIMED_OUT = "timed_out"  # somebody runs it, or it may not be run yet: see retry_after and holder
-
-
-WON, CACHED, TIMED_OUT = ClaimOutcome  # for those who compare often, as in `model`
+    WON = "won"  # the caller runs the work and publishes its result
+    CACHED = "cached"  # the work was run before: its outcome is here
+    TIMED_OUT = "timed_out"  # another caller runs the work, or it must not run yet: see retry_after and holder
 
 
-class Agreement(NamedTuple):
-    """What a claim was asked for with."""
+WON, CACHED, TIMED_OUT = ClaimOutcome  # for frequent comparisons, as in `model`
+
+
+class ClaimOptions(NamedTuple):
+    """The checked arguments of a claim."""
 
     terms: LeaseTerms
     keep: float
@@ -52,8 +52,8 @@ class Agreement(NamedTuple):
     purpose: str
     renew: bool
 
-    def now(self, context: Context) -> Agreement:
-        """The same on the client's present terms: after a fork it has another name, and its store may have to poll."""
+    def now(self, context: Context) -> ClaimOptions:
+        """The same with the client's current terms: after a fork it has another name, and its store may poll."""
         old = self.terms
         terms = context.terms(old.ttl, old.wait, old.delay)
         return self if terms is old else self._replace(terms=terms)
@@ -61,12 +61,12 @@ class Agreement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What became of a result: `published`, or `superseded` by another outcome, which stands: that of a later holder of
-    the claim, or the one that this claim ended with before.
+    """A result was either `published`, or `superseded` by another outcome of the claim: that of a later holder, or an
+    earlier one of this holder.
 
-    `value` is the one that stands; None if that is a failure. `pending`: the later holder's was not there within the
-    wait. `tombstone`: what stands is that the work was done; the result itself was not kept. Neither published nor
-    superseded: the store was away and this client went on without it.
+    `value` is the final value; None if the outcome is a failure. `pending`: the later holder published nothing within
+    the wait. `tombstone`: the work was done, but its result was not kept. Neither published nor superseded: the store
+    was unreachable, and this client proceeded without it.
     """
 
     published: bool
@@ -77,16 +77,16 @@ class Publication:
 
 
 class ClaimBase(LeaseBase):
-    """What every claim can say without asking the store. Only one that was won is also a lease."""
+    """A claim; all its properties are local. Only a claim that was won is also a lease."""
 
     _flights: Flights
-    payload: Any = None  # what a dead letter is to hold, should the policy park this claim
+    payload: Any = None  # for the dead letter, if the policy parks this claim
     _kept: bytes | None = None
     _value: Any = _UNREAD
     _info, retry_after = "", 0.0
 
-    def _answered(self, key: str, result: Result, waited: float, agreed: Agreement) -> None:
-        self._agreed = agreed
+    def _answered(self, key: str, result: Result, waited: float, options: ClaimOptions) -> None:
+        self._options = options
         if isinstance(result, Hold):
             self.outcome = WON
             self._hold = result
@@ -96,77 +96,77 @@ class ClaimBase(LeaseBase):
             self._kept = result.kept
         else:
             self.outcome = TIMED_OUT
-            self._info, self.retry_after = result.info, result.left  # until the holder's time is up, or the delay over
-        self._hold = Missed(key, agreed.terms.ttl, result.fence, result.attempts, waited, NOT_WON)
+            self._info, self.retry_after = result.info, result.left  # until the hold or the delay ends
+        self._hold = Missed(key, options.terms.ttl, result.fence, result.attempts, waited, NOT_WON)
 
     @property
     def won(self) -> bool:
-        """True if it is yours to run: publish its result, or release it."""
+        """True if the caller must run the work: publish its result, or release the claim."""
         return self.outcome is WON
 
     @property
     def cached(self) -> bool:
-        """True if it was run before: see `value`, `tombstone` and `failed`, or call `result()`."""
+        """True if the work was run before: see `value`, `tombstone` and `failed`, or call `result()`."""
         return self.outcome is CACHED
 
     @property
     def timed_out(self) -> bool:
-        """True if it was neither won nor finished within the wait; `holder` and `retry_after` say more."""
+        """True if the claim was neither won nor finished within the wait: see `holder` and `retry_after`."""
         return self.outcome is TIMED_OUT
 
     @property
     def unguarded(self) -> bool:
-        """True if the store was away and this client went on without it (`on_outage="proceed"`): nothing is held."""
+        """True if this client proceeded without an unreachable store (`on_outage="proceed"`): nothing is held."""
         return self.won and not self._hold.owner
 
     @property
     def token(self) -> str:
-        """What another process needs to go on with the lease of a claim that was won (`resume`). A secret."""
+        """The token with which another process can resume a claim that was won (`resume_claim`). A secret."""
         self._check_won("hand over")
         return super().token
 
     @property
     def attempt(self) -> int:
-        """1 for the first who runs it; more after one that failed or died."""
+        """1 for the first holder; more after holders that failed or died."""
         return self._hold.attempts
 
     @property
     def holder(self) -> str:
-        """Who runs it, as a phrase, if timed out; "" if nobody does."""
+        """The holder that runs the work, as a phrase, if timed out; "" if there is none."""
         return describe(self._info)
 
     @property
     def value(self) -> Any:
-        """The winner's value; None if there is none (won, timed out, a tombstone, a failure) or it cannot be read."""
+        """The winner's value; None if there is none (won, timed out, a tombstone, a failure) or it is unreadable."""
         if self._value is _UNREAD:
             self._value = values.decoded(self._kept, self.key) if self.cached else None
         return self._value
 
     @property
     def tombstone(self) -> bool:
-        """True if it was done once and its result was not kept."""
+        """True if the work was done once and its result was not kept."""
         return self.cached and values.is_tombstone(self._kept)
 
     @property
     def failed(self) -> WorkFailed | None:
-        """The failure, if that is the outcome that is kept."""
+        """The failure, if the outcome is one; else None."""
         return values.kept_failure(self._kept, self.key) if self.cached else None
 
     def result(self) -> Any:
-        """The winner's value; raises TimedOut, NotKept (a tombstone) or WorkFailed (a failure) where there is none, and
-        Unreadable if something else than Solely finished the claim."""
+        """The winner's value; raises TimedOut, NotKept (a tombstone) or WorkFailed (a failure) if there is none, and
+        Unreadable if another program finished the claim."""
         if self.cached:
             return values.decode(self._kept, self.key)
         if self.won:
             raise InvalidInput(f"claim {self.key!r} was won: it has no result until you publish one")
-        why = f"is held by {self.holder}" if self._info else "may not be run yet"
+        why = f"is held by {self.holder}" if self._info else "must not run yet"
         text = f"claim {self.key!r} {why}; waited {self.waited:.1f} s, try again in {self.retry_after:.1f} s"
         raise TimedOut(text, key=self.key, holder=self.holder, left=self.retry_after)
 
     def __repr__(self) -> str:
         return super().__repr__().replace(NOT_WON, self.outcome)
 
-    # -- how it ends: what threads and asyncio do alike
+    # -- how it ends, the same for threads and asyncio
 
     def _check_won(self, verb: str) -> None:
         if not self.won:
@@ -180,26 +180,26 @@ class ClaimBase(LeaseBase):
     def _publishing(
         self, value: Any, kept: bytes, keep: Seconds | None = None, wait: Seconds | None = None
     ) -> Flow[Publication]:
-        """Checks, then the flow that publishes; a result that is too large leaves a tombstone."""
+        """Checks the arguments and returns the flow that publishes; a result that is too large leaves a tombstone."""
         self._check_mine()
-        agreed = self._agreed
-        terms = agreed.terms if wait is None else agreed.terms._replace(wait=wait_seconds(wait))
-        stay = agreed.keep if keep is None else ttl_seconds(keep, "keep")
+        options = self._options
+        terms = options.terms if wait is None else options.terms._replace(wait=wait_seconds(wait))
+        stay = options.keep if keep is None else ttl_seconds(keep, "keep")
         flow = self._recording(value, self._fitting(kept), stay, terms)
         return self._context.or_proceed(self._hold.key, "publish", flow, lambda: self._unrecorded(value))
 
     def _finishing(self, value: Any, keep: Seconds | None) -> Flow[bool]:
-        """Publishes inside the caller's transaction: whether that commits is not known here."""
+        """Publishes inside the caller's transaction; it is not known here whether that commits."""
         self._check_mine()
         if self.unguarded:
-            raise InvalidInput(f"claim {self.key!r} is unguarded (the store was away): there is nothing to publish")
-        stay = self._agreed.keep if keep is None else ttl_seconds(keep, "keep")
+            raise InvalidInput(f"claim {self.key!r} is unguarded (the store was unreachable): nothing can be published")
+        stay = self._options.keep if keep is None else ttl_seconds(keep, "keep")
         kept = self._fitting(values.encode(value))
         entry: Entry = yield Finish(self._hold.key, self._hold.owner, kept, stay)
         return entry.owner == self._hold.owner and entry.value == kept
 
     def _fitting(self, kept: bytes) -> bytes:
-        """What is kept: the result, or a tombstone if it is too large."""
+        """The result, or a tombstone if it is too large."""
         why = values.too_large(kept)
         if not why:
             return kept
@@ -213,56 +213,56 @@ class ClaimBase(LeaseBase):
     def _recording(self, value: Any, kept: bytes, keep: float, terms: LeaseTerms) -> Flow[Publication]:
         if not self._hold.owner:
             return self._unrecorded(value)
-        stands, result = yield from self._standing(kept, keep, terms)
-        if stands:
+        published, result = yield from self._publish(kept, keep, terms)
+        if published:
             return Publication(True, value, tombstone=values.is_tombstone(kept))
         if not isinstance(result, Done):
             return Publication(False, superseded=True, pending=result.state is not FREE)
         theirs = values.decoded(result.kept, self.key)
         return Publication(False, theirs, superseded=True, tombstone=values.is_tombstone(result.kept))
 
-    def _standing(self, kept: bytes, keep: float, terms: LeaseTerms) -> Flow[tuple[bool, Done | Entry]]:
-        """Whether what is kept is ours, and what is kept instead if it is not; told to the hook."""
+    def _publish(self, kept: bytes, keep: float, terms: LeaseTerms) -> Flow[tuple[bool, Done | Entry]]:
+        """(True, _) if this outcome is published, else (False, the other outcome); reports it to the hook."""
         context, hold = self._context, self._hold
-        stands, result = yield from publish.publish(hold, kept, keep, terms, self._flights, self._info_again)
+        published, result = yield from publish.publish(hold, kept, keep, terms, self._flights, self._info_again)
         self._over = True
         if context.hook is not None:
-            context.hook(events.Published(hold.key, hold.fence, not stands, self.held()))
-        return stands, result
+            context.hook(events.Published(hold.key, hold.fence, not published, self.held()))
+        return published, result
 
     def _info_again(self) -> str:
-        return self._context.info(self._agreed.purpose)
+        return self._context.info(self._options.purpose)
 
     def _unrecorded(self, value: Any) -> Publication:
-        self._drop("store away")
+        self._drop("store unreachable")
         return Publication(False, value)
 
     def _concluding(self, value: T) -> Flow[T]:
-        """Publishes what a guarded function returned, and answers what its caller gets: the value that stands."""
+        """Publishes the value that a guarded function returned; returns the claim's final value."""
         try:
             kept = values.encode(value)
         except InvalidInput as error:
             self._not_kept(str(error))
             kept = values.tombstone(str(error))
         if not self._context.fails_closed or not self._hold.owner:
-            told = yield from self._or_drop(self._publishing(value, kept))
-            return told.value if told.superseded and told.value is not None else value
-        self._check_mine()  # the usual case, as `_publishing` has it, without a Publication for nobody
-        agreed = self._agreed
-        stands, result = yield from self._or_drop(self._standing(self._fitting(kept), agreed.keep, agreed.terms))
-        theirs = None if stands or not isinstance(result, Done) else values.decoded(result.kept, self.key)
+            done = yield from self._or_drop(self._publishing(value, kept))
+            return done.value if done.superseded and done.value is not None else value
+        self._check_mine()  # the usual case: as `_publishing`, but without a Publication that is not used
+        options = self._options
+        published, result = yield from self._or_drop(self._publish(self._fitting(kept), options.keep, options.terms))
+        theirs = None if published or not isinstance(result, Done) else values.decoded(result.kept, self.key)
         return value if theirs is None else theirs
 
     def _failing(self, error: BaseException) -> Flow[Failing]:
-        """Ends the claim as its policy says."""
+        """Ends the claim according to its policy."""
         self._check_won("fail")
-        context, hold, agreed = self._context, self._hold, self._agreed
-        what, kept = agreed.policy.of(error), values.failure(error)
-        if self.unguarded or hold.lost == FORKED:  # there is nothing to let go of; or it is the parent's
+        context, hold, options = self._context, self._hold, self._options
+        what, kept = options.policy.of(error), values.failure(error)
+        if self.unguarded or hold.lost == FORKED:  # nothing is held, or the parent holds it
             self._over = True
             return Failing.RELEASED if self.unguarded else Failing.LOST
         done = yield from publish.fail(
-            hold, what, kept, agreed.keep, self._flights, lambda park: self._letter(park, error)
+            hold, what, kept, options.keep, self._flights, lambda park: self._letter(park, error)
         )
         self._over = True
         if context.hook is not None:
@@ -276,21 +276,21 @@ class ClaimBase(LeaseBase):
 
     def _letter(self, park: Park, error: BaseException) -> Push:
         facts: dict[str, Any] = {"error": error, "at": datetime.now(UTC), "key": self.key, "attempts": self.attempt}
-        origin = describe(self._context.info(self._agreed.purpose))
+        origin = describe(self._context.info(self._options.purpose))
         try:
             return letter(park.group, self.payload, origin=origin, **facts)
-        except InvalidInput:  # not JSON-able, or too large
+        except InvalidInput:  # the payload is not JSON-serializable, or too large
             return letter(park.group, repr(self.payload)[:_REPR_CHARS], origin=origin, **facts)
 
     def _leaving(self, error: BaseException | None) -> Flow[None]:
-        """The end of a guarded body: an error is dealt with as the policy says; what was not published is let go."""
+        """Ends a guarded block: fails the claim according to its policy after an error, else releases it."""
         if error is not None:
             yield from self._or_drop(self._failing(error))
         else:
             self._released((yield from self._or_drop(self._releasing())))
 
     def _or_drop(self, flow: Flow[T]) -> Flow[T]:
-        """The flow's result; if it fails, the claim is at least not renewed any more, and ends with its ttl."""
+        """The flow's result; if it raises, the claim is no longer renewed and expires with its ttl."""
         try:
             return (yield from flow)
         except (Interrupted, StoreError):

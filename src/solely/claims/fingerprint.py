@@ -1,4 +1,4 @@
-"""Fingerprints: what was asked for, as a short digest, so that one key cannot stand for two different requests."""
+"""Fingerprints: a short digest of the request, so that one key cannot be used for two different requests."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from ..errors import InvalidInput
 
-_DIGEST_BYTES = 16  # 128 bits: nobody finds two payloads of one digest by chance
-_KEY_BYTES = 64  # the most that BLAKE2b takes; a longer secret is hashed to it
+_DIGEST_BYTES = 16  # 128 bits: two payloads never have the same digest by chance
+_KEY_BYTES = 64  # the longest key of BLAKE2b; a longer secret is hashed first
 
 _to_json = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
 class Fingerprint:
-    """What a claim's payload is compared by. `of(key)` is the digest that is kept: keyed by the secret and by the
-    claim's own key, so that equal payloads under two keys cannot be told to be equal."""
+    """Compares the payloads of a claim. `of(key)` is the stored digest, keyed by the secret and by the claim's key, so
+    that it does not reveal whether the payloads of two keys are equal."""
 
     __slots__ = ("_secret", "_source")
 
@@ -27,17 +27,17 @@ class Fingerprint:
 
     def of(self, key: str) -> str:
         """The digest, as 32 hex digits."""
-        text = key.encode() + b"\0" + self._source  # no key has a NUL
+        text = key.encode() + b"\0" + self._source  # keys contain no NUL
         return blake2b(text, digest_size=_DIGEST_BYTES, key=self._secret).hexdigest()
 
 
 def fingerprint(
     payload: Any, *, include: Iterable[str] = (), exclude: Iterable[str] = (), secret: bytes = b""
 ) -> Fingerprint:
-    """A fingerprint of text, bytes or anything JSON-able; equal JSON is equal whatever its order, spaces and 1 or 1.0.
+    """A fingerprint of text, bytes or JSON-serializable data; the order of fields and 1 versus 1.0 make no difference.
 
-    `include` and `exclude` name fields by their path ("customer.id"; through a list, in each of its elements): only
-    the included count, less the excluded; text is then read as JSON. InvalidInput if the payload cannot be read so.
+    `include` and `exclude` name fields by their path ("customer.id"; in a list, of each element): only the included
+    fields count, without the excluded ones; text is then parsed as JSON. Raises InvalidInput if the payload is not.
     """
     if type(payload) is str and not include and not exclude and not secret:  # the usual case
         return Fingerprint(b"=" + payload.encode(errors="surrogatepass"))
@@ -61,13 +61,13 @@ def fingerprint(
         kept = [_pick(plain, path) for path in wanted] if wanted else plain
         text = _to_json(kept)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"a fingerprint needs text, bytes or what is JSON-able: {error}") from None
+        raise InvalidInput(f"a fingerprint needs text, bytes or JSON-serializable data: {error}") from None
     return Fingerprint(b"j" + text.encode(), secret)
 
 
 def _path(path: Any) -> list[str]:
     if not isinstance(path, str) or not all(path.split(".")):
-        raise InvalidInput(f"a path of fields is text such as 'customer.id', not {path!r}")
+        raise InvalidInput(f"the path of a field must be text such as 'customer.id', not {path!r}")
     return path.split(".")
 
 
@@ -79,7 +79,7 @@ def _parsed(text: str | bytes) -> Any:
 
 
 def _canonical(value: Any) -> Any:
-    """A copy of what is JSON-able, in which numbers that are equal look equal (RFC 8785)."""
+    """A copy in which equal numbers have the same form (RFC 8785)."""
     if isinstance(value, dict):
         return {_name(key): _canonical(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -105,7 +105,7 @@ def _drop(value: Any, path: list[str]) -> None:
 
 
 def _pick(value: Any, path: list[str]) -> Any:
-    """What stands at the path; [] where there is nothing, [it] where there is, so that null is not nothing."""
+    """[value] at the path, or [] if there is none, so that null differs from a missing field."""
     if not path:
         return [value]
     if isinstance(value, list):

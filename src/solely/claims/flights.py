@@ -1,4 +1,4 @@
-"""Flights: the callers of one process who want the same claim share one question to the store, and its answer."""
+"""Single flights: callers of one process that want the same claim share one request to the store, and its reply."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..model import Entry
 
 
 class Done(NamedTuple):
-    """A finished claim: what is kept of it, and whose it is."""
+    """A finished claim: its stored outcome, fingerprint, fence and attempts."""
 
     kept: bytes | None
     fingerprint: str
@@ -21,23 +21,23 @@ class Done(NamedTuple):
 
 
 class Flight:
-    """The callers of this process that want one claim, and what they know: its outcome, or whom they wait for."""
+    """The callers of this process that want one claim, and what they know of it: its outcome, or its holder."""
 
-    __slots__ = ("asked_as", "callers", "done", "held_as", "mixed")
+    __slots__ = ("callers", "done", "fingerprint", "holder_fingerprint", "mixed")
 
     def __init__(self, fingerprint: str) -> None:
         self.callers = 1
         self.done: Done | None = None
-        self.asked_as = fingerprint  # by the first caller
-        self.held_as = ""  # the fingerprint of the holder, as the first of the line last heard it
-        self.mixed = False  # not all callers ask for the same payload
+        self.fingerprint = fingerprint  # of the first caller
+        self.holder_fingerprint = ""  # from the store's last reply to the first waiter
+        self.mixed = False  # the callers have different payloads
 
 
 class Flights:
-    """The single flights of one client: callers that want the same claim at the same time share one request.
+    """The single flights of one client.
 
-    A flight that has learned the outcome serves the callers that have joined it, and none that comes later; it is gone
-    when the last of them has left. Later callers are served by the cache, if there is one.
+    A flight that knows the outcome serves the callers that have joined it, and no later ones; it ends when the last of
+    them leaves. The cache, if there is one, serves later callers.
     """
 
     def __init__(self, context: Context) -> None:
@@ -45,10 +45,10 @@ class Flights:
         self.forked()
 
     def forked(self) -> None:
-        """Starts empty: in the child of a fork, nobody of the parent waits."""
+        """Starts empty: the callers of the parent do not exist in the child of a fork."""
         self._cache = self.context.cache
-        self._mutex = threading.RLock()  # a flow that is collected may leave while this very thread joins
-        self._under_way: dict[str, Flight] = {}
+        self._mutex = threading.RLock()  # a flow may be collected, and leave, while this thread joins
+        self._in_flight: dict[str, Flight] = {}
 
     @property
     def keeper(self) -> Keeper:
@@ -56,14 +56,14 @@ class Flights:
         return self.context.keeper
 
     def join(self, key: str, fingerprint: str) -> Flight:
-        """The flight of this key; who joins it must leave it."""
+        """Joins the flight of this key; the caller must leave it."""
         with self._mutex:
-            flight = self._under_way.get(key)
+            flight = self._in_flight.get(key)
             if flight is None:
-                flight = self._under_way[key] = Flight(fingerprint)
+                flight = self._in_flight[key] = Flight(fingerprint)
                 return flight
             flight.callers += 1
-            if flight.asked_as != fingerprint:
+            if flight.fingerprint != fingerprint:
                 flight.mixed = True
             return flight
 
@@ -71,8 +71,8 @@ class Flights:
         """Leaves the flight; the last caller ends it."""
         with self._mutex:
             flight.callers -= 1
-            if not flight.callers and self._under_way.get(key) is flight:
-                del self._under_way[key]
+            if not flight.callers and self._in_flight.get(key) is flight:
+                del self._in_flight[key]
 
     def known(self, key: str) -> Done | None:
         """The outcome, if the cache remembers it."""
@@ -83,36 +83,36 @@ class Flights:
         if self._cache is not None:
             self._cache.drop(key)
 
-    def cares_for(self, key: str) -> bool:
-        """True if anyone, or the cache, wants to hear the outcome of this key."""
-        return self._cache is not None or key in self._under_way
+    def wants(self, key: str) -> bool:
+        """True if a caller, or the cache, needs the outcome of this key."""
+        return self._cache is not None or key in self._in_flight
 
     def settle(self, key: str, done: Done, left: float) -> bool:
-        """The outcome is known, for as long as it has left; False if nobody has joined."""
+        """Passes the outcome, which is kept for `left` seconds, to the cache and the flight; False if there is none."""
         if self._cache is not None:
             self._cache.add(key, left, done, len(done.kept or b""))
-        if key not in self._under_way:
+        if key not in self._in_flight:
             return False
         with self._mutex:
-            flight = self._under_way.pop(key, None)
+            flight = self._in_flight.pop(key, None)
         if flight is None:
             return False
         flight.done = done
         return True
 
 
-def heard(key: str, flight: Flight, held_as: str) -> Flow[None]:
-    """The holder's fingerprint is known: a caller with another payload need not wait."""
-    if flight.held_as != held_as:
-        flight.held_as = held_as
+def note_holder(key: str, flight: Flight, fingerprint: str) -> Flow[None]:
+    """Notes the holder's fingerprint, and wakes callers with another payload: they need not wait."""
+    if flight.holder_fingerprint != fingerprint:
+        flight.holder_fingerprint = fingerprint
         if flight.mixed:
             yield WakeAll(key)
 
 
 def settled(entry: Entry, flights: Flights) -> Flow[Done]:
-    """The outcome that was just answered, which everyone of this process who waits for it now knows as well."""
+    """The outcome of the entry, passed to every caller of this process that waits for it."""
     done = Done(entry.value, entry.fingerprint, entry.fence, entry.attempts)
-    if flights.cares_for(entry.key):
+    if flights.wants(entry.key):
         run: Run = yield RUN
         if flights.settle(entry.key, done, entry.left - (run.now() - run.sent)):
             yield WakeAll(entry.key)

@@ -1,5 +1,5 @@
-"""Claim: win the right to run, or get the winner's outcome. Only the first of a process's line asks the store; what it
-learns, everyone in the line learns at once, from their `Flight`."""
+"""Decisions of claims: win the right to run, or get the winner's outcome. Only the first waiter of a process asks the
+store; the other waiters get the reply at once from their `Flight`."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from functools import partial
 
 from ..errors import Interrupted, Mismatch, SolelyError
 from ..flow import RUN, Ask, Flow, Join, Run, Wait, WakeAll, replies_or_raise, undo
-from ..leases.flow import Here, LeaseTerms, itself, let_pass, look_again
+from ..leases.flow import Here, LeaseTerms, identity, look_again, wait_for_local_holder
 from ..leases.hold import Hold
 from ..model import DONE, FREE, Entry
 from ..ops import Acquire, Read, Release, make
-from .flights import Done, Flight, Flights, heard, settled
+from .flights import Done, Flight, Flights, note_holder, settled
 
-Result = Hold | Done | Entry  # won; finished; neither in time, and what was in the way
+Result = Hold | Done | Entry  # won; finished; timed out, with the entry that blocked it
 
 
 def claim(
-    key: str, terms: LeaseTerms, flights: Flights, fingerprint: str, info: str, won: Callable[[Hold], object] = itself
+    key: str, terms: LeaseTerms, flights: Flights, fingerprint: str, info: str, won: Callable[[Hold], object] = identity
 ) -> Flow[tuple[Result, float]]:
-    """The hold if won, the outcome if finished, else the entry that was in the way for all of terms.wait; and the
-    seconds waited. Raises Mismatch if it is held or finished under another fingerprint.
+    """The hold if won, the outcome if finished, else the entry that blocked it for all of terms.wait; and the seconds
+    waited. Raises Mismatch if it is held or finished under another fingerprint.
 
-    `won` is given the hold before anyone else of this process can look for it.
+    Calls won(hold) before any other caller of this process can look for the hold.
     """
     ttl, wait, _, client, polls = terms
     run: Run = yield RUN
     owner, start = run.fresh_owner(), run.now()
     flight = flights.join(key, fingerprint) if wait else Flight(fingerprint)
-    asked = answered = doubtful = late = False
+    requested = answered = doubtful = late = False
     looks = 0
     try:
         if wait:
             here = flights.keeper.here
             first: Run | None = yield make(Join, (key, wait, partial(_no_use, key, flight, here, fingerprint)))
-            if first is None or key in here or flight.held_as or flight.done is not None:  # else nobody is before us
+            if first is None or key in here or flight.holder_fingerprint or flight.done is not None:
                 blocked = yield from _behind(key, start + wait, flights, flight, fingerprint, first is not None)
                 if blocked is not None:
                     return blocked, run.now() - start
         while flight.done is None:
-            asked = True
+            requested = True
             queued = client if wait else ""
             entry: Entry = yield make(Acquire, (key, owner, ttl, info, queued, 0.0, fingerprint, False, True))
             answered = True
@@ -51,43 +51,43 @@ def claim(
                     hold.waited = now - start
                     won(hold)
                     if flight.mixed:
-                        yield from heard(key, flight, fingerprint)
+                        yield from note_holder(key, flight, fingerprint)
                     return hold, hold.waited
             elif entry.state is DONE:
                 flight.done = yield from settled(entry, flights)
                 break
             refuse_other(key, fingerprint, entry.fingerprint)
-            if entry.owner == owner or entry.gone:  # the answer came too late to be of use: this attempt is over
+            if entry.owner == owner or entry.gone:  # the reply came too late: this attempt is over
                 yield Release(key, owner, True)
                 entry = entry._replace(state=FREE) if entry.owner else entry
                 owner = run.fresh_owner()
-                if not late:  # as in `lock.acquire`
+                if not late:  # as in `leases.flow.acquire`
                     late = True
                     continue
             left = start + wait - now
             if left <= 0:
                 if wait or doubtful:
-                    yield Release(key, owner, doubtful)  # leaves the queue of the entry, or passes the offer on
-                asked = False
+                    yield Release(key, owner, doubtful)  # leaves the entry's queue, or passes the offer on
+                requested = False
                 return entry, now - start
-            yield from heard(key, flight, entry.fingerprint)
+            yield from note_holder(key, flight, entry.fingerprint)
             yield Wait(key, min(left, look_again(entry, looks, ttl, polls)))
             looks += 1
-        if doubtful or (asked and not 0 < entry.fence <= flight.done.fence):
-            # a late copy of an unanswered try must not take the key once the outcome is forgotten; and what we heard
-            # from others of this process may be older than the holder behind whom we are queued
+        if doubtful or (requested and not 0 < entry.fence <= flight.done.fence):
+            # A late copy of an unanswered try must not acquire the key after the outcome is forgotten; and an outcome
+            # from another caller of this process may be older than the holder that this one is queued behind.
             yield from undo([Release(key, owner, doubtful)])
-        asked = False
+        requested = False
         refuse_other(key, fingerprint, flight.done.fingerprint)
         return flight.done, run.now() - start
     except Interrupted as why:
-        if asked and (answered or why.unanswered):
+        if requested and (answered or why.unanswered):
             yield Release(key, owner, why.unanswered)
         raise
     except SolelyError:
-        if asked:
+        if requested:
             yield from undo([Release(key, owner, run.doubtful)])
-            yield WakeAll(key)  # if that gave up this process's place in the queue, the first of the line asks anew
+            yield WakeAll(key)  # if that left the entry's queue, the next waiter must join it again
         raise
     finally:
         if wait:
@@ -97,9 +97,9 @@ def claim(
 def _behind(
     key: str, until: float, flights: Flights, flight: Flight, fingerprint: str, first: bool
 ) -> Flow[Entry | None]:
-    """None once it is this caller's turn to ask the store, or the outcome is known; the entry if the wait is over.
+    """None once this caller may ask the store, or the outcome is known; the entry if the wait is over.
 
-    A caller that knows to be of another payload than what it waits for does not wait: it looks, and is refused.
+    A caller whose payload differs from the holder's does not wait: it reads the entry and raises Mismatch.
     """
     here = flights.keeper.here
     if flight.done is not None:
@@ -112,26 +112,26 @@ def _behind(
         refuse_other(key, fingerprint, entry.fingerprint)
         return entry if run.now() >= until and flight.done is None else None
     if key in here:
-        yield from let_pass(key, until, here)
+        yield from wait_for_local_holder(key, until, here)
     return None
 
 
 def _no_use(key: str, flight: Flight, here: Here, fingerprint: str) -> bool:
-    """True if waiting tells nothing new: the outcome is known, or it will be another payload's."""
-    return flight.done is not None or _differs(fingerprint, _held_as(key, flight, here))
+    """True if there is no use in waiting: the outcome is known, or it will be that of another payload."""
+    return flight.done is not None or _differs(fingerprint, _holder_fingerprint(key, flight, here))
 
 
-def _held_as(key: str, flight: Flight, here: Here) -> str:
+def _holder_fingerprint(key: str, flight: Flight, here: Here) -> str:
     hold = here.get(key)
-    return flight.held_as if hold is None else hold.fingerprint
+    return flight.holder_fingerprint if hold is None else hold.fingerprint
 
 
 def _differs(fingerprint: str, known: str) -> bool:
-    return bool(fingerprint and known and fingerprint != known)  # who gives none asks for whatever was asked for
+    return bool(fingerprint and known and fingerprint != known)  # a caller without a fingerprint accepts any
 
 
 def refuse_other(key: str, fingerprint: str, known: str) -> None:
-    """Raises Mismatch if both are given and are not the same."""
+    """Raises Mismatch if both fingerprints are given and differ."""
     if _differs(fingerprint, known):
         name = key.partition("/")[2]
         text = (
@@ -141,7 +141,7 @@ def refuse_other(key: str, fingerprint: str, known: str) -> None:
 
 
 def claim_many(keys: Sequence[str], ttl: float, fingerprints: Sequence[str], info: str) -> Flow[list[Result]]:
-    """As `claim` without waiting, for all keys in one batch; of a key that occurs twice, the first one may win.
+    """`claim` without a wait, for all keys in one batch; of a repeated key, only the first occurrence can win.
 
     Raises Mismatch, with nothing held, if any of them is held or finished under another fingerprint.
     """
@@ -162,7 +162,7 @@ def claim_many(keys: Sequence[str], ttl: float, fingerprints: Sequence[str], inf
         results = {key: _result(entry, owner, ttl, run) for key, entry in entries.items()}
         lost = [key for key, result in results.items() if not isinstance(result, Hold)]
         useless = [key for key in lost if run.doubtful or entries[key].owner]
-        if useless:  # answered too late, or a copy of an unanswered try may still take it
+        if useless:  # the reply came too late, or a copy of an unanswered try may still acquire it
             yield from undo([Release(key, owner, True) for key in useless])
     except (Interrupted, SolelyError) as why:
         if answered or not isinstance(why, Interrupted) or why.unanswered:  # else nothing was sent
@@ -172,7 +172,7 @@ def claim_many(keys: Sequence[str], ttl: float, fingerprints: Sequence[str], inf
 
 
 def _first(results: dict[str, Result], entries: dict[str, Entry], key: str) -> Result:
-    """The result; who asks for a hold again finds it taken."""
+    """The result; a second occurrence of the key finds it held."""
     result = results[key]
     if isinstance(result, Hold):
         results[key] = entries[key]

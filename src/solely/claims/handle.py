@@ -1,4 +1,4 @@
-"""Claims: the right to run something once, or the outcome of whoever had it; for threads and for asyncio."""
+"""Claims: the right to run work once, or the outcome of the caller that ran it; for threads and for asyncio."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ..leases.context import AsyncRunFlow, RunFlow
 from ..leases.lease import AsyncLease, Lease
 from ..model import RELEASED, Released
 from ..rules import Seconds
-from .claim import Agreement, ClaimBase, Publication
+from .claim import ClaimBase, ClaimOptions, Publication
 from .flights import Flights
 from .flow import Result
 from .policy import Failing
 
 
 class Claim(ClaimBase, Lease):
-    """A claim, for threads. As a context manager it is released at the end unless published, and an error inside is
-    dealt with as its policy says."""
+    """A claim, for threads. As a context manager it is released at the end unless it was published; after an error, its
+    policy decides."""
 
     def __init__(
         self,
@@ -27,28 +27,29 @@ class Claim(ClaimBase, Lease):
         key: str,
         result: Result,
         waited: float,
-        agreed: Agreement,
+        options: ClaimOptions,
     ) -> None:
         self._flights = flights
         self._context = flights.context
         self._run = run
-        self._answered(key, result, waited, agreed)
+        self._answered(key, result, waited, options)
 
     def publish(self, value: Any, *, keep: Seconds | None = None, wait: Seconds | None = None) -> Publication:
-        """The result (bytes, or JSON-able) for everyone who waits, and who comes within `keep`; if a later holder took
-        the claim over, that one's result, waited for within `wait`. Over 256 KiB it leaves a tombstone."""
+        """Publishes the result (bytes, or JSON-serializable) to every caller, now and within `keep`. If a later holder
+        took over the claim, returns its result after at most `wait`. A result over 256 KiB leaves a tombstone."""
         return self._run(self._publishing(value, values.encode(value), keep, wait))
 
     def publish_tombstone(self, why: str, *, keep: Seconds | None = None) -> Publication:
-        """It is done and never runs again within `keep`, and its result is not kept; `why` is told to who asks."""
+        """Publishes that the work is done, without a result: it does not run again within `keep`, and later callers get
+        NotKept with `why`."""
         return self._run(self._publishing(None, values.tombstone(why), keep))
 
     def fail(self, error: BaseException) -> Failing:
-        """The work failed: replay, release, retry after or park, as the policy says; answers what was done."""
+        """Ends the claim after a failure: the policy decides to replay, release, retry later or park it."""
         return self._run(self._failing(error))
 
     def release(self) -> Released:
-        """Lets go without a result, so that the next one runs it; nothing to do if it was not won."""
+        """Releases the claim without a result: the next caller runs the work. Does nothing if it was not won."""
         return super().release() if self.won else RELEASED
 
     def __enter__(self) -> Self:
@@ -64,8 +65,8 @@ class Claim(ClaimBase, Lease):
 
 
 class AsyncClaim(ClaimBase, AsyncLease):
-    """A claim, for asyncio. As an async context manager it is released at the end unless published, and an error inside
-    is dealt with as its policy says."""
+    """A claim, for asyncio. As an async context manager it is released at the end unless it was published; after an
+    error, its policy decides."""
 
     def __init__(
         self,
@@ -74,29 +75,30 @@ class AsyncClaim(ClaimBase, AsyncLease):
         key: str,
         result: Result,
         waited: float,
-        agreed: Agreement,
+        options: ClaimOptions,
     ) -> None:
         self._flights = flights
         self._context = flights.context
         self._run = run
         self._guard = None
-        self._answered(key, result, waited, agreed)
+        self._answered(key, result, waited, options)
 
     async def publish(self, value: Any, *, keep: Seconds | None = None, wait: Seconds | None = None) -> Publication:
-        """The result (bytes, or JSON-able) for everyone who waits, and who comes within `keep`; if a later holder took
-        the claim over, that one's result, waited for within `wait`. Over 256 KiB it leaves a tombstone."""
+        """Publishes the result (bytes, or JSON-serializable) to every caller, now and within `keep`. If a later holder
+        took over the claim, returns its result after at most `wait`. A result over 256 KiB leaves a tombstone."""
         return await self._run(self._publishing(value, values.encode(value), keep, wait))
 
     async def publish_tombstone(self, why: str, *, keep: Seconds | None = None) -> Publication:
-        """It is done and never runs again within `keep`, and its result is not kept; `why` is told to who asks."""
+        """Publishes that the work is done, without a result: it does not run again within `keep`, and later callers get
+        NotKept with `why`."""
         return await self._run(self._publishing(None, values.tombstone(why), keep))
 
     async def fail(self, error: BaseException) -> Failing:
-        """The work failed: replay, release, retry after or park, as the policy says; answers what was done."""
+        """Ends the claim after a failure: the policy decides to replay, release, retry later or park it."""
         return await self._run(self._failing(error))
 
     async def release(self) -> Released:
-        """Lets go without a result, so that the next one runs it; nothing to do if it was not won."""
+        """Releases the claim without a result: the next caller runs the work. Does nothing if it was not won."""
         return await super().release() if self.won else RELEASED
 
     async def __aenter__(self) -> Self:

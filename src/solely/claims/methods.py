@@ -1,4 +1,4 @@
-"""Claims (idempotency): one wins the right to run, everyone else gets its outcome."""
+"""Client methods of claims (idempotency): one caller wins the right to run, every other one gets its outcome."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, ParamSpec, TypeVar
 from ..leases.context import AsyncMethods, Methods, keys_of
 from ..rules import DAY, Seconds, stored_key
 from .arguments import CallArguments, Key
-from .calls import agreement, claiming, claiming_many, digest, recalled, resetting, resumed
-from .claim import Agreement
+from .calls import claim_options, claiming, claiming_many, digest_of, recalled, resetting, resumed
+from .claim import ClaimOptions
 from .flights import Flights
 from .flow import Result
 from .handle import AsyncClaim, Claim
@@ -37,12 +37,12 @@ class Claims(Methods):
         renew: bool = True,
         policy: Policy | None = None,
     ) -> Claim:
-        """The claim: `won` (run it, then publish), `cached` (the winner's outcome) or `timed_out` after `wait`.
+        """The claim: `won` (run the work, then publish), `cached` (the winner's outcome) or `timed_out` after `wait`.
 
-        A won claim is renewed at half its ttl until it is published or released. If its holder fails or dies, one who
-        waits takes over. `fingerprint`: the payload; the same key with another one raises Mismatch.
+        A won claim is renewed at half its ttl until it is published or released. If its holder fails or dies, a waiter
+        takes over. `fingerprint` is the payload; the same key with another payload raises Mismatch.
         """
-        return self._claim(key, fingerprint, agreement(self._context, ttl, wait, keep, policy, purpose, renew))
+        return self._claim(key, fingerprint, claim_options(self._context, ttl, wait, keep, policy, purpose, renew))
 
     def claim_many(
         self,
@@ -55,10 +55,11 @@ class Claims(Methods):
         renew: bool = True,
         policy: Policy | None = None,
     ) -> list[Claim]:
-        """A claim per key, in order, in one round trip: nobody is waited for. Mismatch, with none won, if one is."""
+        """A claim per key, in order, in one round trip and without a wait; raises Mismatch, with none won, if one
+        differs in its payload."""
         stored = keys_of("claim", keys)
-        agreed = agreement(self._context, ttl, 0.0, keep, policy, purpose, renew)
-        return self._run(claiming_many(self._context, stored, fingerprints, agreed, self._claimed))
+        options = claim_options(self._context, ttl, 0.0, keep, policy, purpose, renew)
+        return self._run(claiming_many(self._context, stored, fingerprints, options, self._claimed))
 
     def idempotent(
         self,
@@ -71,12 +72,12 @@ class Claims(Methods):
         purpose: str = "",
         policy: Policy | None = None,
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-        """Calls of the function with the same key run it once; all get the same result, bytes or what is JSON-able.
+        """Runs the function once per key; all calls get the same result (bytes, or JSON-serializable).
 
-        `key`: a function of the call, or text such as "charge:{order.id}". Raises TimedOut if it still runs after
-        `wait`, NotKept if the result could not be kept, WorkFailed if the policy replays a failure.
+        `key`: a function of the arguments, or text such as "charge:{order.id}". A call raises TimedOut if it still runs
+        after `wait`, NotKept if the result was not kept, WorkFailed if the policy replays a failure.
         """
-        agreed = agreement(self._context, ttl, wait, keep, policy, purpose, True)
+        options = claim_options(self._context, ttl, wait, keep, policy, purpose, True)
 
         def guard(work: Callable[P, T]) -> Callable[P, T]:
             arguments = CallArguments(work, key, fingerprint, awaited=False)
@@ -84,11 +85,11 @@ class Claims(Methods):
             @wraps(work)
             def once(*args: P.args, **kwargs: P.kwargs) -> T:
                 claim = self._claim(
-                    arguments.key(args, kwargs), arguments.fingerprint(args, kwargs), agreed.now(self._context)
+                    arguments.key(args, kwargs), arguments.fingerprint(args, kwargs), options.now(self._context)
                 )
                 if not claim.won:
                     return claim.result()  # type: ignore[no-any-return]
-                if policy is not None:  # which may park it
+                if policy is not None:  # it may park the claim
                     claim.payload = arguments.payload(args, kwargs)
                 try:
                     value = work(*args, **kwargs)
@@ -104,31 +105,31 @@ class Claims(Methods):
     def resume_claim(
         self, token: str, *, keep: Seconds = DAY, wait: Seconds = 5.0, policy: Policy | None = None
     ) -> Claim:
-        """The claim that another process won and handed over, to be published or failed; nothing is asked yet.
+        """A claim that another process won and handed over, to publish or fail it; sends nothing yet.
 
-        If it is another's by then, publishing says so.
+        If another caller has taken it over by then, `publish` returns that it was superseded.
         """
-        return resumed(token, agreement(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
+        return resumed(token, claim_options(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
 
     def reset(self, key: str, *, expected: Any) -> bool:
-        """Removes a finished claim, so that it runs again, if its outcome is the expected one; False if it is not.
+        """Removes a finished claim, so that it runs again, if its outcome is the expected one; else returns False.
 
-        `expected`: the value, or the WorkFailed or NotKept that `claim.result()` raises instead of one.
+        `expected`: the value, or the WorkFailed or NotKept that `claim.result()` raises in its place.
         """
         return self._run(resetting(self._flights, stored_key("claim", key), expected))
 
-    def _claim(self, key: str, payload: Any, agreed: Agreement) -> Claim:
+    def _claim(self, key: str, payload: Any, options: ClaimOptions) -> Claim:
         stored = stored_key("claim", key)
-        print = digest(payload, stored)
-        known = recalled(self._flights, stored, print, agreed, self._claimed)
-        return known or self._run(claiming(self._flights, stored, print, agreed, self._claimed))
+        digest = digest_of(payload, stored)
+        known = recalled(self._flights, stored, digest, options, self._claimed)
+        return known or self._run(claiming(self._flights, stored, digest, options, self._claimed))
 
-    def _claimed(self, key: str, result: Result, waited: float, agreed: Agreement) -> Claim:
-        return Claim(self._flights, self._run, key, result, waited, agreed)
+    def _claimed(self, key: str, result: Result, waited: float, options: ClaimOptions) -> Claim:
+        return Claim(self._flights, self._run, key, result, waited, options)
 
 
 class AsyncClaims(AsyncMethods):
-    """Claims, awaited."""
+    """Claims, for asyncio."""
 
     _flights: Flights
 
@@ -144,12 +145,14 @@ class AsyncClaims(AsyncMethods):
         renew: bool = True,
         policy: Policy | None = None,
     ) -> AsyncClaim:
-        """The claim: `won` (run it, then publish), `cached` (the winner's outcome) or `timed_out` after `wait`.
+        """The claim: `won` (run the work, then publish), `cached` (the winner's outcome) or `timed_out` after `wait`.
 
-        A won claim is renewed at half its ttl until it is published or released. If its holder fails or dies, one who
-        waits takes over. `fingerprint`: the payload; the same key with another one raises Mismatch.
+        A won claim is renewed at half its ttl until it is published or released. If its holder fails or dies, a waiter
+        takes over. `fingerprint` is the payload; the same key with another payload raises Mismatch.
         """
-        return await self._claim(key, fingerprint, agreement(self._context, ttl, wait, keep, policy, purpose, renew))
+        return await self._claim(
+            key, fingerprint, claim_options(self._context, ttl, wait, keep, policy, purpose, renew)
+        )
 
     async def claim_many(
         self,
@@ -162,10 +165,11 @@ class AsyncClaims(AsyncMethods):
         renew: bool = True,
         policy: Policy | None = None,
     ) -> list[AsyncClaim]:
-        """A claim per key, in order, in one round trip: nobody is waited for. Mismatch, with none won, if one is."""
+        """A claim per key, in order, in one round trip and without a wait; raises Mismatch, with none won, if one
+        differs in its payload."""
         stored = keys_of("claim", keys)
-        agreed = agreement(self._context, ttl, 0.0, keep, policy, purpose, renew)
-        return await self._run(claiming_many(self._context, stored, fingerprints, agreed, self._claimed))
+        options = claim_options(self._context, ttl, 0.0, keep, policy, purpose, renew)
+        return await self._run(claiming_many(self._context, stored, fingerprints, options, self._claimed))
 
     def idempotent(
         self,
@@ -178,13 +182,12 @@ class AsyncClaims(AsyncMethods):
         purpose: str = "",
         policy: Policy | None = None,
     ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]]:
-        """Calls of the coroutine function with the same key run it once; all get the same result, bytes or what is
-        JSON-able.
+        """Runs the coroutine function once per key; all calls get the same result (bytes, or JSON-serializable).
 
-        `key`: a function of the call, or text such as "charge:{order.id}". Raises TimedOut if it still runs after
-        `wait`, NotKept if the result could not be kept, WorkFailed if the policy replays a failure.
+        `key`: a function of the arguments, or text such as "charge:{order.id}". A call raises TimedOut if it still runs
+        after `wait`, NotKept if the result was not kept, WorkFailed if the policy replays a failure.
         """
-        agreed = agreement(self._context, ttl, wait, keep, policy, purpose, True)
+        options = claim_options(self._context, ttl, wait, keep, policy, purpose, True)
 
         def guard(work: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
             arguments = CallArguments(work, key, fingerprint, awaited=True)
@@ -192,10 +195,10 @@ class AsyncClaims(AsyncMethods):
             @wraps(work)
             async def once(*args: P.args, **kwargs: P.kwargs) -> T:
                 payload = arguments.fingerprint(args, kwargs)
-                claim = await self._claim(arguments.key(args, kwargs), payload, agreed.now(self._context))
+                claim = await self._claim(arguments.key(args, kwargs), payload, options.now(self._context))
                 if not claim.won:
                     return claim.result()  # type: ignore[no-any-return]
-                if policy is not None:  # which may park it
+                if policy is not None:  # it may park the claim
                     claim.payload = arguments.payload(args, kwargs)
                 try:
                     value = await work(*args, **kwargs)
@@ -211,26 +214,26 @@ class AsyncClaims(AsyncMethods):
     def resume_claim(
         self, token: str, *, keep: Seconds = DAY, wait: Seconds = 5.0, policy: Policy | None = None
     ) -> AsyncClaim:
-        """The claim that another process won and handed over, to be published or failed; nothing is asked yet.
+        """A claim that another process won and handed over, to publish or fail it; sends nothing yet.
 
-        If it is another's by then, publishing says so.
+        If another caller has taken it over by then, `publish` returns that it was superseded.
         """
-        return resumed(token, agreement(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
+        return resumed(token, claim_options(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
 
     async def reset(self, key: str, *, expected: Any) -> bool:
-        """Removes a finished claim, so that it runs again, if its outcome is the expected one; False if it is not.
+        """Removes a finished claim, so that it runs again, if its outcome is the expected one; else returns False.
 
-        `expected`: the value, or the WorkFailed or NotKept that `claim.result()` raises instead of one.
+        `expected`: the value, or the WorkFailed or NotKept that `claim.result()` raises in its place.
         """
         return await self._run(resetting(self._flights, stored_key("claim", key), expected))
 
-    async def _claim(self, key: str, payload: Any, agreed: Agreement) -> AsyncClaim:
+    async def _claim(self, key: str, payload: Any, options: ClaimOptions) -> AsyncClaim:
         stored = stored_key("claim", key)
-        print = digest(payload, stored)
-        known = recalled(self._flights, stored, print, agreed, self._claimed)
+        digest = digest_of(payload, stored)
+        known = recalled(self._flights, stored, digest, options, self._claimed)
         if known is not None:
             return known
-        return await self._run(claiming(self._flights, stored, print, agreed, self._claimed))
+        return await self._run(claiming(self._flights, stored, digest, options, self._claimed))
 
-    def _claimed(self, key: str, result: Result, waited: float, agreed: Agreement) -> AsyncClaim:
-        return AsyncClaim(self._flights, self._run, key, result, waited, agreed)
+    def _claimed(self, key: str, result: Result, waited: float, options: ClaimOptions) -> AsyncClaim:
+        return AsyncClaim(self._flights, self._run, key, result, waited, options)

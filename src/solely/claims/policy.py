@@ -1,4 +1,4 @@
-"""What becomes of a claim whose work failed, as data: per class of error, replay, release, retry after, or park.
+"""What to do with a claim whose work failed, as data: per class of error, replay, release, retry later, or park.
 
 Policy({CardDeclined: Replay(), RateLimited: RetryAfter(60), Exception: Park(after=5, group="charges")})
 """
@@ -16,14 +16,14 @@ from ..rules import DAY, HOUR, Seconds, seconds, ttl_seconds
 
 @dataclass(frozen=True, slots=True)
 class ReleaseClaim:
-    """The claim is let go at once: the next one, or the first who waits, runs the work again."""
+    """Releases the claim at once: the first waiter, or the next caller, runs the work again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The failure is the result: for `keep` seconds everyone is told WorkFailed, and nobody runs the work again.
+    """Makes the failure the outcome: for `keep` seconds every caller gets WorkFailed, and the work does not run again.
 
-    An hour by default: long enough for the retries of a client, short enough that what was repaired runs today.
+    An hour by default: long enough for the retries of a client, short enough that repaired work runs the same day.
     """
 
     keep: Seconds = HOUR
@@ -34,7 +34,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class RetryAfter:
-    """The claim is let go, and nobody runs the work again before that many seconds."""
+    """Releases the claim; the work does not run again for that many seconds."""
 
     seconds: Seconds
 
@@ -44,22 +44,22 @@ class RetryAfter:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """Let go until attempt number `after`; that one's failure leaves a dead letter in `group` and is the result.
+    """Releases the claim until attempt number `after`, whose failure becomes a dead letter in `group` and the outcome.
 
-    It is told to everyone for `keep` seconds. The count of attempts is kept as long as the claim's result would be.
+    Callers get that failure for `keep` seconds. The count of attempts is kept as long as the claim's result would be.
     """
 
     after: int
     group: str
-    keep: Seconds = DAY  # a day: a person has looked at the dead letter by then
+    keep: Seconds = DAY  # by then a person has seen the dead letter
 
     def __post_init__(self) -> None:
         after: Any = self.after
         group: Any = self.group
         if type(after) is not int or after < 1:
-            raise InvalidInput(f"park after a whole number of attempts, at least 1, not {after!r}")
+            raise InvalidInput(f"after must be a number of attempts, an int of at least 1, not {after!r}")
         if not isinstance(group, str) or not group:
-            raise InvalidInput(f"park needs the name of a group of dead letters, not {group!r}")
+            raise InvalidInput(f"group must be the name of a group of dead letters, not {group!r}")
         ttl_seconds(self.keep, "keep")
 
 
@@ -68,19 +68,19 @@ RELEASE = ReleaseClaim()
 
 
 class Failing(StrEnum):
-    """What was done with a claim whose work failed."""
+    """How a claim ended whose work failed."""
 
-    RELEASED = "released"  # anyone may run it now
-    DELAYED = "delayed"  # anyone may run it after the delay
-    REPLAYED = "replayed"  # the failure is the result
-    PARKED = "parked"  # the failure is the result, and a dead letter
-    LOST = "lost"  # nothing: the claim was another's by then, or had ended before; that outcome stands
+    RELEASED = "released"  # any caller may run it now
+    DELAYED = "delayed"  # any caller may run it after the delay
+    REPLAYED = "replayed"  # the failure is the outcome
+    PARKED = "parked"  # the failure is the outcome, and a dead letter
+    LOST = "lost"  # unchanged: another holder has the claim, or it ended before
 
 
 class Policy:
-    """Which outcome a failure has: that of its class, or of the nearest class that it derives from; else `default`.
+    """Maps a failure to an outcome: by its class, or its nearest base class in `rules`; else `default`.
 
-    What is no Exception (cancellation, KeyboardInterrupt) releases unless its own class is named.
+    An error that is no Exception (cancellation, KeyboardInterrupt) releases the claim unless a rule names its class.
     """
 
     __slots__ = ("default", "rules")
@@ -91,7 +91,7 @@ class Policy:
         kind: Any
         for kind, outcome in (rules or {}).items():
             if not isinstance(kind, type) or not issubclass(kind, BaseException):
-                raise InvalidInput(f"a policy maps classes of exceptions to outcomes; {kind!r} is none")
+                raise InvalidInput(f"a policy maps exception classes to outcomes; {kind!r} is not an exception class")
             _checked(outcome)
         self.rules = dict(rules or {})
         self.default = _checked(default)
@@ -106,7 +106,7 @@ class Policy:
 
 def _checked(outcome: Outcome) -> Outcome:
     if not isinstance(outcome, ReleaseClaim | Replay | RetryAfter | Park):
-        raise InvalidInput(f"an outcome is RELEASE, Replay(…), RetryAfter(…) or Park(…), not {outcome!r}")
+        raise InvalidInput(f"an outcome must be RELEASE, Replay(…), RetryAfter(…) or Park(…), not {outcome!r}")
     return outcome
 
 

@@ -1,5 +1,5 @@
-"""Publish: how a claim that was won ends, by its result, by its failure, or by an admin's reset. Always by its owner:
-who lost the claim meanwhile changes nothing."""
+"""How a won claim ends: by its result, by its failure, or by an admin's reset. Only the current owner can end it: a
+holder that has lost the claim changes nothing."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from .policy import Failing, Outcome, Park, Replay, RetryAfter
 
 
 def finish(hold: Hold, kept: bytes, keep: float, flights: Flights) -> Flow[Entry]:
-    """The entry: this hold's own, whose outcome everyone of this process now knows; or the one that won over it.
+    """Finishes the claim and passes its outcome to all callers of this process; returns the claim's entry, which is
+    another owner's if this one lost the claim.
 
-    An interrupted caller's outcome is finished all the same: the work is done, and nobody else can tell its result.
+    An interrupted caller still finishes it: the work is done, and only this caller has its result.
     """
     op = Finish(hold.key, hold.owner, kept, keep)
     interrupted: Interrupted | None = None
     try:
         entry: Entry | None = yield op
     except Interrupted as why:
-        if isinstance(why.cause, StoreUnavailable):  # it was tried for as long as the client tries
+        if isinstance(why.cause, StoreUnavailable):  # it was retried until the timeout
             raise
         interrupted, entry = why, (yield op)
-        if entry is None:  # nor was this one answered
+        if entry is None:  # this try failed too
             raise
     assert entry is not None
     if entry.owner == hold.owner:
@@ -40,9 +41,9 @@ def finish(hold: Hold, kept: bytes, keep: float, flights: Flights) -> Flow[Entry
         how = hold.gone(entry.gone)
         flights.keeper.lose(hold, how)
         hold.lost = hold.lost or how
-    if entry.state is DONE and flights.cares_for(entry.key):
+    if entry.state is DONE and flights.wants(entry.key):
         yield from settled(entry, flights)
-    if hold.doubtful and keep < REMEMBER:  # a late copy of its try must not take the key once the outcome is forgotten
+    if hold.doubtful and keep < REMEMBER:  # a late copy of its try must not acquire the key when the outcome expired
         yield from undo([Release(hold.key, hold.owner, True)])
     if interrupted is not None:
         raise interrupted
@@ -52,29 +53,29 @@ def finish(hold: Hold, kept: bytes, keep: float, flights: Flights) -> Flow[Entry
 def publish(
     hold: Hold, kept: bytes, keep: float, terms: LeaseTerms, flights: Flights, info: Callable[[], str]
 ) -> Flow[tuple[bool, Done | Entry]]:
-    """(True, _) if this outcome stands; else (False, what stands instead), waited for within terms.wait.
+    """(True, _) if this outcome is published; else (False, the other outcome), after a wait of at most terms.wait.
 
-    What this claim ended with first is final: its holder's next outcome does not stand. If nobody has the claim any
-    more, or a later holder lets go of it while we wait, this outcome is published under a claim of its own: the work
-    was done, so nobody need do it again.
+    The first outcome of a claim is final: a second one of its holder is not published. If the claim is no longer held,
+    or a later holder releases it during the wait, the outcome is published under a new claim: the work was done, so it
+    need not run again.
     """
     entry = yield from finish(hold, kept, keep, flights)
     if entry.owner == hold.owner:
         return (True, entry) if entry.value == kept else (False, _done(entry))
     if entry.gone == Gone.CLEARED:
-        return False, entry._replace(state=FREE)  # what an admin took away is not put back
+        return False, entry._replace(state=FREE)  # an admin's clear is final
     try:
         refuse_other(hold.key, hold.fingerprint, entry.fingerprint)
         if entry.state is DONE:
             return False, _done(entry)
         result, _ = yield from claim(hold.key, terms, flights, hold.fingerprint, info())
-    except Mismatch:  # the key is another payload's by now: there is nothing to converge to
+    except Mismatch:  # the key now has another payload: there is no outcome to return
         return False, entry._replace(state=FREE)
     if not isinstance(result, Hold):
         return False, result
     try:
         entry = yield from finish(result, kept, keep, flights)
-    except (Interrupted, StoreError):  # nobody else knows of this claim
+    except (Interrupted, StoreError):  # no other code would release this claim
         yield from undo([Release(result.key, result.owner, True)])
         raise
     return entry.owner == result.owner, entry
@@ -83,19 +84,19 @@ def publish(
 def fail(
     hold: Hold, what: Outcome, kept: bytes, keep: float, flights: Flights, letter: Callable[[Park], Push]
 ) -> Flow[Failing]:
-    """Ends the claim as the policy says; `kept` is the failure, `keep` how long the count of attempts is remembered.
+    """Ends the claim according to the policy; `kept` is the failure, `keep` how long attempts are remembered.
 
-    LOST if another outcome stands: a later holder's, or the one that this holder's claim ended with before.
+    Returns LOST if the claim has another outcome: that of a later holder, or an earlier one of this holder.
     """
     ended = hold.lost == PUBLISHED
     if isinstance(what, Park) and hold.attempts >= what.after and (ended or not hold.how((yield NOW))):
         if not ended:
             yield letter(what)
         entry = yield from finish(hold, kept, ttl_seconds(what.keep), flights)
-        return Failing.PARKED if _stands(kept, entry, hold) else Failing.LOST
+        return Failing.PARKED if _is_final(kept, entry, hold) else Failing.LOST
     if isinstance(what, Replay):
         entry = yield from finish(hold, kept, ttl_seconds(what.keep), flights)
-        return Failing.REPLAYED if _stands(kept, entry, hold) else Failing.LOST
+        return Failing.REPLAYED if _is_final(kept, entry, hold) else Failing.LOST
     if ended:
         return Failing.LOST
     delay = seconds("seconds", what.seconds, least=0.0, most=DAY) if isinstance(what, RetryAfter) else 0.0
@@ -105,8 +106,8 @@ def fail(
     return Failing.DELAYED if delay else Failing.RELEASED
 
 
-def _stands(kept: bytes, entry: Entry, hold: Hold) -> bool:
-    """True if this is what the hold ended with, now or before; not if it had ended with something else."""
+def _is_final(kept: bytes, entry: Entry, hold: Hold) -> bool:
+    """True if the hold ended with this outcome, now or before."""
     return entry.owner == hold.owner and entry.value == kept
 
 
@@ -115,15 +116,15 @@ def _done(entry: Entry) -> Done:
 
 
 def release_claim(hold: Hold, flights: Flights, delay: float = 0.0, keep: float = 0.0) -> Flow[Released]:
-    """Lets go of the claim, and of nothing that came after it."""
+    """Releases this hold of the claim, and no later one."""
     if hold.lost in ELSEWHERE:
-        return Released.UNKNOWN  # it is another process's, which may hold it still
+        return Released.UNKNOWN  # another process has it, and may still hold it
     flights.keeper.remove(hold)
     return (yield from release(hold, delay, keep))
 
 
 def reset(key: str, is_expected: Callable[[bytes | None], bool]) -> Flow[bool]:
-    """Removes the finished claim that is there now, if its outcome is the expected one, and none that comes after."""
+    """Removes the current finished claim, and no later one, if its outcome is the expected one; else returns False."""
     entry: Entry = yield Read(key)
     if entry.state is not DONE or not is_expected(entry.value):
         return False

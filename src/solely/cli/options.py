@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ..client import Client, default_url
-from ..drivers.trying import ONE_TRY
+from ..drivers.retrying import ONE_TRY
 from ..errors import InvalidInput
 from ..events import Hook
 from ..rules import duration

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from ..drivers.trying import pause
+from ..drivers.retrying import pause
 from ..errors import InvalidInput, StoreError, StoreFailed, StoreUnavailable
 from ..holder import describe
 from ..model import Entry

@@ -1,1 +1,1 @@
-"""Dead letters: work that failed, kept until it is replayed or purged."""
+"""Dead letters: failed work, kept until it is replayed or purged."""

@@ -1,4 +1,4 @@
-"""Lettering: what both handles of dead letters decide alike, from the caller's words to the flows."""
+"""Calls of dead letters, the same for threads and asyncio: checked arguments, outage rule, logs and events."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ..rules import checked_name
 from . import flow as deadletter
 from . import replay as replays
 from .flow import Letter, Where
-from .hand_over import LetterInHand, in_hand, taken_again
+from .hand_over import LetterInHand, hand_over, read_hand_over
 from .replay import LetterOutcome, TakenLetter
 
 log = logging.getLogger("solely")
 
 Handler = Callable[[Any], Any]
-Progress = Callable[[int, int], object]  # is told how many are done, of how many
+Progress = Callable[[int, int], object]  # called with the number of letters done, and the total
 Letters = list[Letter]
 _AT_ONCE = 1_000  # letters removed in one batch
 
 
 @dataclass(frozen=True, slots=True)
 class LetterReplay:
-    """What became of one letter: `value` is what its handler returned, `error` what it raised."""
+    """The result of one replay: `value` is what the handler returned, `error` what it raised."""
 
     id: str
     outcome: LetterOutcome
@@ -41,7 +41,7 @@ class LetterReplay:
 
 
 class DeadLettersBase:
-    """What both handles decide alike; asking and running is theirs."""
+    """The dead letters of one group, the same for threads and asyncio."""
 
     def __init__(self, context: Context, group: str) -> None:
         self.group = checked_name("group", group)
@@ -49,7 +49,7 @@ class DeadLettersBase:
 
     def _pushing(self, payload: Any, error: Any, key: str, attempts: Any, origin: str, id: str | None) -> Flow[Letter]:
         if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
-            raise InvalidInput(f"attempts must be a whole number, at least 1, not {attempts!r:.80}")
+            raise InvalidInput(f"attempts must be an int of at least 1, not {attempts!r:.80}")
         if not isinstance(error, BaseException | str):
             raise InvalidInput(f"error must be an exception or a text, not {type(error).__name__}: {error!r:.80}")
         facts: dict[str, Any] = {
@@ -61,12 +61,12 @@ class DeadLettersBase:
             "at": datetime.now(UTC),
         }
         op = deadletter.letter(self.group, payload, **facts)
-        flow = self._telling(deadletter.push(self.group, payload, **facts))
+        flow = self._reported(deadletter.push(self.group, payload, **facts))
         return self._context.or_proceed(
             item_key(op.queue, op.id), "dead_letter", flow, lambda: deadletter.as_pushed(op)
         )  # fmt: skip
 
-    def _telling(self, flow: Flow[Letter]) -> Flow[Letter]:
+    def _reported(self, flow: Flow[Letter]) -> Flow[Letter]:
         letter = yield from flow
         key = item_key(deadletter.queue_of(self.group), letter.id)
         facts = {"key": key, "group": self.group, "attempts": letter.attempts, "error": letter.last_error}
@@ -78,7 +78,7 @@ class DeadLettersBase:
 
     def _listing(self, after: str, limit: Any, where: Where | None) -> Flow[list[Letter]]:
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise InvalidInput(f"limit must be a whole number, at least 1, not {limit!r:.80}")
+            raise InvalidInput(f"limit must be an int of at least 1, not {limit!r:.80}")
         found: list[Letter] = []
 
         def visit(letter: Letter) -> bool:
@@ -90,7 +90,7 @@ class DeadLettersBase:
         return found
 
     def _all(self, where: Where | None) -> Flow[list[Letter]]:
-        """All of them without their payloads, which together may be larger than what a process should hold."""
+        """All letters without their payloads, which together may be too large for memory."""
         found: list[Letter] = []
 
         def visit(letter: Letter) -> bool:
@@ -106,7 +106,7 @@ class DeadLettersBase:
 
     def _purging(self, id: str | None, where: Where | None, all: bool, reason: str) -> Flow[int]:
         if (id is not None) + (where is not None) + bool(all) != 1:
-            raise InvalidInput("purge what? Give one of: an id, where=…, all=True")
+            raise InvalidInput("purge needs exactly one of: an id, where=…, all=True")
         if id is None:
             letters = yield from self._all(where)
         else:
@@ -133,11 +133,11 @@ class DeadLettersBase:
 
     def _succeeding(self, taken: TakenLetter, value: Any) -> Flow[LetterReplay]:
         self._context.keeper.remove(taken.hold)
-        self._context.forget_cached(taken.hold.key)  # a failure that the cache of claims may remember
+        self._context.forget_cached(taken.hold.key)  # the cache of claims may have the failure
         if not (yield from replays.succeeded(taken, value)):
             facts = {"key": taken.hold.key, "fence": taken.hold.fence}
             log.warning(
-                "replay_superseded: another result of %(key)r stands than the one of this replay (fence %(fence)d)",
+                "replay_superseded: %(key)r has another result than this replay (fence %(fence)d) returned",
                 facts,
                 extra=facts,
             )
@@ -146,8 +146,8 @@ class DeadLettersBase:
     def _failing(self, taken: TakenLetter, error: Exception | str) -> Flow[LetterReplay]:
         self._context.keeper.remove(taken.hold)
         yield from replays.failed(taken, error, datetime.now(UTC))
-        told = None if isinstance(error, str) else error
-        return LetterReplay(taken.letter.id, LetterOutcome.FAILED, error=told)
+        raised = None if isinstance(error, str) else error
+        return LetterReplay(taken.letter.id, LetterOutcome.FAILED, error=raised)
 
     def _giving_back(self, taken: TakenLetter) -> Flow[None]:
         self._context.keeper.remove(taken.hold)
@@ -155,17 +155,17 @@ class DeadLettersBase:
 
     # -- replay by another process
 
-    def _handing_out(self, id: str) -> Flow[LetterInHand | LetterOutcome]:
+    def _handing_over(self, id: str) -> Flow[LetterInHand | LetterOutcome]:
         info = self._context.info(f"replays a dead letter of {self.group}")
         taken = yield from replays.take(self.group, checked_name("id", id), info)
-        return in_hand(taken) if isinstance(taken, TakenLetter) else taken
+        return hand_over(taken) if isinstance(taken, TakenLetter) else taken
 
-    def _acking(self, token: str, value: Any) -> Flow[LetterOutcome]:
-        taken = yield from taken_again(self.group, token)
+    def _acking_by_token(self, token: str, value: Any) -> Flow[LetterOutcome]:
+        taken = yield from read_hand_over(self.group, token)
         return LetterOutcome.GONE if taken is None else (yield from self._succeeding(taken, value)).outcome
 
-    def _refusing(self, token: str, error: Any) -> Flow[LetterOutcome]:
-        taken = yield from taken_again(self.group, token)
+    def _failing_by_token(self, token: str, error: Any) -> Flow[LetterOutcome]:
+        taken = yield from read_hand_over(self.group, token)
         return LetterOutcome.GONE if taken is None else (yield from self._failing(taken, error)).outcome
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""A dead letter in the hands of another process: taken under a lease, which then tells by a token how it went."""
+"""Hands a dead letter over to another process: taken under a lease; a token then reports how the replay went."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ MAX_TOKEN = 32 * 1024  # characters: a lease's token, two names of 512 bytes, an
 
 
 class LetterInHand(NamedTuple):
-    """A letter to be run by whoever has it. `token` tells how it went; `lease` renews the hold, which ends after 30 s:
-    then another may take the letter. Both are secrets."""
+    """A letter for another process to run. `token` reports how it went; `lease` renews the hold, which expires after
+    30 s: then another caller may take the letter. Both are secrets."""
 
     letter: Letter
     token: str
     lease: str
 
 
-def in_hand(taken: TakenLetter) -> LetterInHand:
-    """The letter that was taken, for another process to go on with."""
+def hand_over(taken: TakenLetter) -> LetterInHand:
+    """The taken letter, for another process to go on with."""
     letter, hold, before = taken
     lease = write_token(Token(hold.key, hold.owner, TTL, hold.fence, round(time(), 3), hold.fingerprint))
     kept = None if before is None else [base64.b64encode(before.value or b"").decode(), before.left]
@@ -37,14 +37,14 @@ def in_hand(taken: TakenLetter) -> LetterInHand:
     return LetterInHand(letter, base64.urlsafe_b64encode(text.encode()).decode(), lease)
 
 
-def taken_again(group: str, token: str) -> Flow[TakenLetter | None]:
-    """What the token stands for, if that letter is still there; InvalidInput, at once, if it is no such token."""
+def read_hand_over(group: str, token: str) -> Flow[TakenLetter | None]:
+    """The taken letter of the token; None if it is gone. Raises InvalidInput at once if the token is invalid."""
     try:
         lease, id, fence, kept = json.loads(base64.urlsafe_b64decode(token[:MAX_TOKEN]))
         held, wanted = read_token(lease), int(fence)
         value, left = (base64.b64decode(kept[0]), float(kept[1])) if kept is not None else (b"", 0.0)
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise InvalidInput("this is no token of a dead letter; give what take() returned") from None
+        raise InvalidInput("this is not the token of a dead letter; give what take() returned") from None
     before = None if kept is None else Entry(held.key, State.DONE, left=left, value=value)
     entry = Entry(held.key, State.HELD, held.fence, held.ttl, fingerprint=held.fingerprint)
     hold = Hold(held.key, held.owner, held.ttl, entry, local_clock(), True, local_clock)

@@ -1,4 +1,4 @@
-"""Dead letters: what failed, parked by group until it is replayed or purged."""
+"""Dead letters: failed work, parked by group until it is replayed or purged."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class DeadLetters(DeadLettersBase):
         origin: str = "",
         id: str | None = None,
     ) -> Letter:
-        """Parks what failed; the letter as it now stands. The same item again is the same letter, failed again.
+        """Parks failed work and returns its letter. Work that fails again updates the same letter.
 
-        `key` is the dedup key of the work (of its claim or mark) and, if no `id` is given, the letter's id; without
-        either it is a digest of the payload.
+        `key` is the dedup key of the work (of its claim or mark) and, without an `id`, the letter's id; without either,
+        the id is a digest of the payload.
         """
         return self._run(self._pushing(payload, error, key, attempts, origin, id))
 
     def list(self, *, after: str = "", limit: int = 100, where: Where | None = None) -> Letters:
-        """The letters with an id greater than `after`, in the order of ids, as far as `where` says yes to them."""
+        """The letters with an id greater than `after`, in id order, for which `where` returns True."""
         return self._run(self._listing(after, limit, where))
 
     def count(self, where: Where | None = None) -> int:
-        """How many letters there are, counted by looking at each."""
+        """The number of letters for which `where` returns True; reads each of them."""
         return self._run(self._counting(where))
 
     def inspect(self, id: str) -> Letter | None:
@@ -53,43 +53,43 @@ class DeadLetters(DeadLettersBase):
         return self._run(deadletter.inspect(self.group, checked_name("id", id)))
 
     def replay(self, id: str, handler: Handler) -> LetterReplay:
-        """Runs `handler(payload)`, as the only one, if the work has not succeeded meanwhile; never raises its error.
+        """Runs `handler(payload)`, one caller at a time, unless the work succeeded meanwhile; never raises its error.
 
-        On success the letter is gone and its key is done, on failure it stays with one more attempt.
+        On success the letter is removed and its key is done; on failure it stays with one more attempt.
         """
         return self._replay(id, handler, None)
 
     def replay_all(
         self, handler: Handler, *, where: Where | None = None, progress: Progress | None = None
     ) -> Counter[LetterOutcome]:
-        """Replays each letter that is there now, one after the other; how many had which outcome.
+        """Replays all current letters, one after the other; returns how many had which outcome.
 
-        Of several that do so at once, each letter is run by one of them.
+        If several callers do so at once, each letter is run by one of them.
         """
-        letters, told = self._run(self._all(where)), Counter[LetterOutcome]()
+        letters, outcomes = self._run(self._all(where)), Counter[LetterOutcome]()
         for done, letter in enumerate(letters, 1):
-            told[self._replay(letter.id, handler, letter).outcome] += 1
+            outcomes[self._replay(letter.id, handler, letter).outcome] += 1
             if progress is not None:
                 progress(done, len(letters))
-        return told
+        return outcomes
 
     def take(self, id: str) -> LetterInHand | LetterOutcome:
-        """The letter, for another process to run as the only one within 30 s (more, by renewing its lease); else why
-        it need not or cannot be run now: skipped, busy, gone or unreadable."""
-        return self._run(self._handing_out(id))
+        """Takes the letter for another process, which alone may run it for 30 s (longer if it renews the lease); else
+        returns why not: skipped, busy, gone or unreadable."""
+        return self._run(self._handing_over(id))
 
     def ack(self, token: str, value: Any = None) -> LetterOutcome:
-        """The letter in hand was run and succeeded: it is gone, and its key is done; as `replay`. Or it was gone."""
-        return self._run(self._acking(token, value))
+        """Reports that a taken letter succeeded: removes it and marks its key as done, as `replay`; or returns GONE."""
+        return self._run(self._acking_by_token(token, value))
 
     def fail(self, token: str, error: BaseException | str) -> LetterOutcome:
-        """The letter in hand was run and failed: it stays, with one more attempt. Or it was gone."""
-        return self._run(self._refusing(token, error))
+        """Reports that a taken letter failed: it stays with one more attempt; or returns GONE."""
+        return self._run(self._failing_by_token(token, error))
 
     def purge(
         self, id: str | None = None, *, where: Where | None = None, all: bool = False, reason: str = "purge"
     ) -> int:
-        """Removes the letter of this id, those that `where` says yes to, or all; logged; how many it were."""
+        """Removes the letter of this id, those for which `where` returns True, or all; logs and returns how many."""
         return self._run(self._purging(id, where, all, reason))
 
     def _replay(self, id: str, handler: Handler, listed: Letter | None) -> LetterReplay:
@@ -98,7 +98,7 @@ class DeadLetters(DeadLettersBase):
             return LetterReplay(id, taken)
         try:
             value = handler(taken.letter.payload)
-        except Exception as error:  # noqa: BLE001 - whatever it raised, it is told and kept
+        except Exception as error:  # noqa: BLE001 - any error of the handler is returned and stored
             return self._run(self._failing(taken, error))
         except BaseException:
             self._run(self._giving_back(taken))
@@ -107,7 +107,7 @@ class DeadLetters(DeadLettersBase):
 
 
 class AsyncDeadLetters(DeadLettersBase):
-    """The dead letters of one group, awaited."""
+    """The dead letters of one group, for asyncio."""
 
     def __init__(self, context: Context, run: AsyncRunFlow, group: str) -> None:
         super().__init__(context, group)
@@ -123,19 +123,19 @@ class AsyncDeadLetters(DeadLettersBase):
         origin: str = "",
         id: str | None = None,
     ) -> Letter:
-        """Parks what failed; the letter as it now stands. The same item again is the same letter, failed again.
+        """Parks failed work and returns its letter. Work that fails again updates the same letter.
 
-        `key` is the dedup key of the work (of its claim or mark) and, if no `id` is given, the letter's id; without
-        either it is a digest of the payload.
+        `key` is the dedup key of the work (of its claim or mark) and, without an `id`, the letter's id; without either,
+        the id is a digest of the payload.
         """
         return await self._run(self._pushing(payload, error, key, attempts, origin, id))
 
     async def list(self, *, after: str = "", limit: int = 100, where: Where | None = None) -> Letters:
-        """The letters with an id greater than `after`, in the order of ids, as far as `where` says yes to them."""
+        """The letters with an id greater than `after`, in id order, for which `where` returns True."""
         return await self._run(self._listing(after, limit, where))
 
     async def count(self, where: Where | None = None) -> int:
-        """How many letters there are, counted by looking at each."""
+        """The number of letters for which `where` returns True; reads each of them."""
         return await self._run(self._counting(where))
 
     async def inspect(self, id: str) -> Letter | None:
@@ -143,10 +143,10 @@ class AsyncDeadLetters(DeadLettersBase):
         return await self._run(deadletter.inspect(self.group, checked_name("id", id)))
 
     async def replay(self, id: str, handler: Callable[[Any], Awaitable[Any]] | Handler) -> LetterReplay:
-        """Runs `handler(payload)`, as the only one, if the work has not succeeded meanwhile; never raises its error.
+        """Runs `handler(payload)`, one caller at a time, unless the work succeeded meanwhile; never raises its error.
 
-        On success the letter is gone and its key is done, on failure it stays with one more attempt. The handler is
-        awaited if it is a coroutine.
+        On success the letter is removed and its key is done; on failure it stays with one more attempt. An awaitable
+        that the handler returns is awaited.
         """
         return await self._replay(id, handler, None)
 
@@ -157,34 +157,34 @@ class AsyncDeadLetters(DeadLettersBase):
         where: Where | None = None,
         progress: Progress | None = None,
     ) -> Counter[LetterOutcome]:
-        """Replays each letter that is there now, one after the other; how many had which outcome.
+        """Replays all current letters, one after the other; returns how many had which outcome.
 
-        Of several that do so at once, each letter is run by one of them.
+        If several callers do so at once, each letter is run by one of them.
         """
-        letters, told = await self._run(self._all(where)), Counter[LetterOutcome]()
+        letters, outcomes = await self._run(self._all(where)), Counter[LetterOutcome]()
         for done, letter in enumerate(letters, 1):
-            told[(await self._replay(letter.id, handler, letter)).outcome] += 1
+            outcomes[(await self._replay(letter.id, handler, letter)).outcome] += 1
             if progress is not None:
                 progress(done, len(letters))
-        return told
+        return outcomes
 
     async def take(self, id: str) -> LetterInHand | LetterOutcome:
-        """The letter, for another process to run as the only one within 30 s (more, by renewing its lease); else why
-        it need not or cannot be run now: skipped, busy, gone or unreadable."""
-        return await self._run(self._handing_out(id))
+        """Takes the letter for another process, which alone may run it for 30 s (longer if it renews the lease); else
+        returns why not: skipped, busy, gone or unreadable."""
+        return await self._run(self._handing_over(id))
 
     async def ack(self, token: str, value: Any = None) -> LetterOutcome:
-        """The letter in hand was run and succeeded: it is gone, and its key is done; as `replay`. Or it was gone."""
-        return await self._run(self._acking(token, value))
+        """Reports that a taken letter succeeded: removes it and marks its key as done, as `replay`; or returns GONE."""
+        return await self._run(self._acking_by_token(token, value))
 
     async def fail(self, token: str, error: BaseException | str) -> LetterOutcome:
-        """The letter in hand was run and failed: it stays, with one more attempt. Or it was gone."""
-        return await self._run(self._refusing(token, error))
+        """Reports that a taken letter failed: it stays with one more attempt; or returns GONE."""
+        return await self._run(self._failing_by_token(token, error))
 
     async def purge(
         self, id: str | None = None, *, where: Where | None = None, all: bool = False, reason: str = "purge"
     ) -> int:
-        """Removes the letter of this id, those that `where` says yes to, or all; logged; how many it were."""
+        """Removes the letter of this id, those for which `where` returns True, or all; logs and returns how many."""
         return await self._run(self._purging(id, where, all, reason))
 
     async def _replay(self, id: str, handler: Handler, listed: Letter | None) -> LetterReplay:
@@ -194,7 +194,7 @@ class AsyncDeadLetters(DeadLettersBase):
         try:
             value = handler(taken.letter.payload)
             value = await value if isawaitable(value) else value
-        except Exception as error:  # noqa: BLE001 - whatever it raised, it is told and kept
+        except Exception as error:  # noqa: BLE001 - any error of the handler is returned and stored
             return await self._run(self._failing(taken, error))
         except BaseException:
             await self._run(self._giving_back(taken))

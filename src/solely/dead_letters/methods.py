@@ -1,4 +1,4 @@
-"""Dead letters: what failed, parked until it is replayed or purged."""
+"""Client methods of dead letters: failed work, parked until it is replayed or purged."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ class DeadLetterGroups(Methods):
     """Dead letters, for threads."""
 
     def dead_letters(self, group: str) -> DeadLetters:
-        """The dead letters of this group; nothing is asked yet."""
+        """The dead letters of this group; sends nothing yet."""
         return DeadLetters(self._context, self._run, group)
 
 
 class AsyncDeadLetterGroups(AsyncMethods):
-    """Dead letters, awaited."""
+    """Dead letters, for asyncio."""
 
     def dead_letters(self, group: str) -> AsyncDeadLetters:
-        """The dead letters of this group; nothing is asked yet."""
+        """The dead letters of this group; sends nothing yet."""
         return AsyncDeadLetters(self._context, self._run, group)

@@ -1,7 +1,7 @@
-"""Replay: a dead letter is run again, by one at a time, under the key that its work is deduplicated by.
+"""Replay: runs a dead letter again, by one caller at a time, under the dedup key of its work.
 
-Who replays holds the claim of that key (or, where a letter has none, a key of its own), so a process that dies loses
-nothing: its hold expires and the letter is still there.
+The caller holds the claim of that key (or a separate key, if the letter has none), so a process that dies loses
+nothing: its hold expires and the letter remains.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from ..flow import RUN, Ask, Flow, Run, WakeAll, replies_or_raise, undo
 from ..leases.hold import Hold
 from ..model import DONE, Entry, item_key
 from ..ops import Acquire, Clear, Finish, Mark, Read, Release
-from ..rules import stored_key
-from .flow import Letter, entries, failed_again, found, inspect, looks, queue_of, remove
+from ..rules import DAY, stored_key
+from .flow import Letter, entries, failed_again, inspect, letter_of, queue_of, reads, remove
 
-TTL = 30.0  # seconds, as a claim's; renewed while the handler runs, so it is how long a dead replayer blocks others
-KEEP = 86_400.0  # seconds that the success of a replay is remembered: as long as a claim's result by default
+TTL = 30.0  # seconds, as a claim's; renewed while the handler runs, so a process that died blocks others that long
+KEEP = DAY  # how long the success of a replay is remembered: as long as a claim's result by default
 
 
 class LetterOutcome(StrEnum):
-    """What became of a letter that was to be replayed."""
+    """The outcome of a replay."""
 
-    REPLAYED = "replayed"  # the handler ran and succeeded: the letter is gone
-    SKIPPED = "skipped"  # the work had succeeded meanwhile: the handler did not run, the letter is gone
+    REPLAYED = "replayed"  # the handler ran and succeeded: the letter is removed
+    SKIPPED = "skipped"  # the work had succeeded meanwhile: the handler did not run, the letter is removed
     FAILED = "failed"  # the handler ran and failed again: the letter stays
-    BUSY = "busy"  # somebody else runs it, or changed it since it was listed: the letter stays
+    BUSY = "busy"  # another caller runs it, or changed it since it was listed: the letter stays
     GONE = "gone"  # there is no such letter any more
-    UNREADABLE = "unreadable"  # it, or the outcome of its claim, cannot be read: nothing was run, the letter stays
+    UNREADABLE = "unreadable"  # it, or the outcome of its claim, is unreadable: nothing was run, the letter stays
 
 
 class TakenLetter(NamedTuple):
-    """A letter in hand, and the kept failure of its claim, which stands again should it fail."""
+    """A letter taken for replay, and the earlier failure of its claim, which is restored if the replay fails."""
 
     letter: Letter
     hold: Hold
@@ -43,8 +43,8 @@ class TakenLetter(NamedTuple):
 
 
 def take(group: str, id: str, info: str, listed: Letter | None = None) -> Flow[TakenLetter | LetterOutcome]:
-    """The letter, held; or why it need not or cannot be run now. `listed` is as the caller saw it: if it changed since,
-    another has run it."""
+    """Takes the letter, or returns why it is not to be run now. `listed` is the letter as the caller saw it: if it has
+    changed since, another caller has run it."""
     first = yield from inspect(group, id)
     if first is None:
         return LetterOutcome.GONE
@@ -74,7 +74,7 @@ def take(group: str, id: str, info: str, listed: Letter | None = None) -> Flow[T
 
 
 def _as_before(key: str, owner: str, before: Entry | None) -> Flow[None]:
-    """Undoes a take, however far it got: a failure that was cleared is kept again, unless another took the key."""
+    """Undoes a take at any stage: restores a failure that was cleared, unless another owner took the key."""
     if before is None:
         yield from undo([Release(key, owner, True)])
         return
@@ -83,7 +83,7 @@ def _as_before(key: str, owner: str, before: Entry | None) -> Flow[None]:
 
 
 def _acquire(key: str, owner: str, info: str, fingerprint: str) -> Flow[Hold | Entry]:
-    """The hold; else the entry that is in the way, or that was answered too late to be of use."""
+    """The hold; else the entry that blocks it, or whose reply came too late."""
     entry: Entry = yield Acquire(key, owner, TTL, info, fingerprint=fingerprint, value=True)
     run: Run = yield RUN
     sent, doubtful, now = run.sent, run.doubtful, run.now()
@@ -97,10 +97,10 @@ def _acquire(key: str, owner: str, info: str, fingerprint: str) -> Flow[Hold | E
 
 
 def _look(first: Letter, hold: Hold, before: Entry | None, listed: Letter | None) -> Flow[TakenLetter | LetterOutcome]:
-    """Now that nobody else runs it: is the letter still there, as it was listed, and not done meanwhile?"""
+    """Checks, now that no other caller runs it, that the letter still exists, is as listed, and was not done."""
     marks = [Read(stored_key("mark", first.key))] if first.key else []
-    item, beside, *seen = entries((yield [*looks(first.group, [first.id]), *marks]))
-    letter = found(item, beside)
+    item, failure, *seen = entries((yield [*reads(first.group, [first.id]), *marks]))
+    letter = letter_of(item, failure)
     taken = TakenLetter(letter or first, hold, before)
     if letter is None:
         yield from give_back(taken)
@@ -116,10 +116,10 @@ def _look(first: Letter, hold: Hold, before: Entry | None, listed: Letter | None
 
 
 def succeeded(taken: TakenLetter, result: Any) -> Flow[bool]:
-    """The letter is gone, and its key is done: claims of it are answered with the result, marks say seen.
+    """Removes the letter and marks its key as done: claims of it return the result, marks are seen.
 
-    False if the hold had been lost, so that another may have run it as well. The success is kept before the letter
-    goes: should we die in between, the next replay does nothing.
+    False if the hold was lost, so that another caller may have run it too. The success is stored before the letter is
+    removed: after a crash in between, the next replay does nothing.
     """
     letter, hold, _ = taken
     mine = True
@@ -127,7 +127,7 @@ def succeeded(taken: TakenLetter, result: Any) -> Flow[bool]:
         mark = Mark(stored_key("mark", letter.key), hold.owner, KEEP, extend=True)
         entry, _ = yield from _surely([Finish(hold.key, hold.owner, _kept(result), KEEP), mark])
         mine = entry.owner == hold.owner
-        yield WakeAll(hold.key)  # those of this process who wait for the claim look at once
+        yield WakeAll(hold.key)  # waiters of this process for the claim check at once
     yield from remove([letter], "replayed")
     if not letter.key:
         yield from give_back(taken)
@@ -135,13 +135,13 @@ def succeeded(taken: TakenLetter, result: Any) -> Flow[bool]:
 
 
 def failed(taken: TakenLetter, error: BaseException | str, at: datetime) -> Flow[None]:
-    """The letter stays, with one more failure; what its key said before it says again."""
+    """Adds a failure to the letter, and restores the earlier outcome of its key."""
     yield from _surely([failed_again(taken.letter, error, at, 1, taken.letter.mark)])
     yield from give_back(taken)
 
 
 def give_back(taken: TakenLetter) -> Flow[None]:
-    """Lets go of the letter, as if nobody had run it."""
+    """Releases the letter, as if it had not been taken."""
     hold, before = taken.hold, taken.before
     if before is not None:
         yield from _surely([Finish(hold.key, hold.owner, before.value or b"", before.left)])
@@ -155,7 +155,7 @@ def give_back(taken: TakenLetter) -> Flow[None]:
 
 
 def _surely(ops: list[Any]) -> Flow[list[Any]]:
-    """The replies; an interrupted caller's ops are performed all the same: what they tell has happened."""
+    """The replies; performs the ops also if the caller is interrupted, since they record what has happened."""
     try:
         return replies_or_raise((yield ops))
     except Interrupted:
@@ -164,7 +164,7 @@ def _surely(ops: list[Any]) -> Flow[list[Any]]:
 
 
 def _is_success(claim: Entry) -> bool | None:
-    """True if the work succeeded, False if it failed for good; None if that cannot be read."""
+    """True if the work succeeded, False if it failed for good; None if the outcome is unreadable."""
     try:
         values.decode(claim.value, claim.name)
     except WorkFailed:
@@ -177,7 +177,7 @@ def _is_success(claim: Entry) -> bool | None:
 
 
 def _kept(result: Any) -> bytes:
-    """The result as claims keep it; a tombstone for one that cannot be kept."""
+    """The result in the stored form of a claim; a tombstone if it is too large or not serializable."""
     try:
         kept = values.encode(result)
     except InvalidInput as error:

@@ -1,1 +1,1 @@
-"""Drivers: who performs a flow. One for threads, one for asyncio, one that simulates."""
+"""Drivers perform flows: one for threads, one for asyncio, one for simulation."""

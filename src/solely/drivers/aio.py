@@ -18,22 +18,22 @@ from ..owner import fresh_owner
 from ..rules import COMPENSATE, MIN_PATIENCE, local_clock
 from ..stores import AsyncStore
 from .batcher import Batcher
-from .lines import Lines
-from .trying import (
+from .retrying import (
     CLOSING_LOOK,
+    IN_ORDER,
     IS_OP,
-    PATIENT,
     TWO_STEPS,
-    Late,
-    Patience,
+    TimeBudget,
+    TryTimedOut,
     answered,
     ended,
-    given_up,
     interruption,
     log_not_undone,
     pause,
     retried,
+    unavailable,
 )
+from .waiters import Waiters
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class AsyncDriver:
         self.store = store
         self.timeout = timeout
         self.hook = hook
-        self.lines = Lines()
+        self.waiters = Waiters()
         self.running: set[_Run] = set()
         self.undoing: set[asyncio.Future[Any]] = set()
         self.closing = self.closed = False
@@ -55,14 +55,14 @@ class AsyncDriver:
         store.listen(self.on_hint)
 
     def on_hint(self, key: str) -> None:
-        """A hint for this key, from any thread."""
+        """Wakes the first waiter for this key; callable from any thread."""
         if get_ident() == self._thread:
-            self.lines.wake(key)
+            self.waiters.wake(key)
         elif self.loop is not None and not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self.lines.wake, key)
+            self.loop.call_soon_threadsafe(self.waiters.wake, key)
 
     def batcher(self) -> Batcher:
-        """The batcher of the one loop that this driver serves."""
+        """The batcher of this driver's event loop; raises ClientClosed in any other loop."""
         loop = asyncio.get_running_loop()
         if self._batcher is None or self.loop is not loop:
             if self._batcher is not None:
@@ -72,8 +72,8 @@ class AsyncDriver:
         return self._batcher
 
     def forked(self) -> None:
-        """In the child of a fork: neither the parent's loop nor its lines are ours."""
-        self.lines = Lines()
+        """In the child of a fork: drops the parent's loop and waiters."""
+        self.waiters = Waiters()
         self.running, self.undoing = set(), set()
         self.loop = self._batcher = None
         self._thread = 0
@@ -81,19 +81,19 @@ class AsyncDriver:
         self.store.listen(self.on_hint)
 
     async def run(self, flow: Flow[T], *, undoing: bool = False) -> T:
-        """The flow's result. An interruption (cancellation, no answer) is thrown into the flow, which may undo."""
+        """The flow's result. Throws an interruption (cancellation, no answer) into the flow, which may undo its ops."""
         run = _Run()
         run.driver = self
         batcher, loop = self._batcher, self.loop
         if batcher is None or loop is None or get_ident() != self._thread or not loop.is_running():
-            batcher = self.batcher()  # else it is our loop that runs here, as only one can; asking for it is dearer
+            batcher = self.batcher()  # else this is our loop, as a thread runs only one; asking asyncio is slower
         run.batcher = batcher
-        submit, send, lines = batcher.submit, flow.send, self.lines
+        submit, send, waiters = batcher.submit, flow.send, self.waiters
         request: Any = None
         argument: Any = None
         stopped: Interrupted | None = None
         thrown: BaseException | None = None
-        usual = not undoing  # what the flow asks for is not to undo something
+        usual = not undoing  # the flow's requests are not compensating ops
         self.running.add(run)
         try:
             while True:
@@ -104,40 +104,42 @@ class AsyncDriver:
                         request, thrown = flow.throw(thrown), None
                     while True:
                         kind = type(request)
-                        if usual and kind in IS_OP and not self.closing and (asked := local_clock()) < run.careful:
-                            answer = submit(request)  # the usual case, without a call of its own
+                        if usual and kind in IS_OP and not self.closing and (start := local_clock()) < run.limited_from:
+                            answer = submit(request)  # the usual case, inlined
                             if kind is Release:
-                                lines.wake(request.key)  # the next of this process asks right behind it
+                                waiters.wake(
+                                    request.key
+                                )  # the next waiter of this process sends its op right behind it
                             try:
                                 argument, run.sent = await answer
                             except StoreUnavailable as error:
-                                argument = await run.retry(request, asked, error)
+                                argument = await run.retry(request, start, error)
                         elif kind is Ask:
                             if request is RUN:
                                 argument = run
                             elif request is NOW:
                                 argument = local_clock()
                             else:
-                                argument = fresh_owner() if request is Ask.OWNER else random.random()
+                                argument = fresh_owner()
                         elif kind is Join:
                             run.joined += (request.key,)
                             run.arrived = local_clock()
                             if request.at_most:
-                                run.until(request.at_most, self.timeout, run.arrived)
-                            argument = run if lines.join(request.key, run) or await run.turn(request) else None
+                                run.start_wait(request.at_most, self.timeout, run.arrived)
+                            argument = run if waiters.join(request.key, run) or await run.turn(request) else None
                         elif kind is Wait:
-                            stopped, usual = None, not undoing  # a flow that waits again has done with undoing
+                            stopped, usual = None, not undoing  # a flow that waits again has finished its undo
                             argument = await run.rest(request.at_most)
-                            run.start_anew(self.timeout)
+                            run.reset(self.timeout)
                         elif kind is WakeAll:
-                            lines.wake_all(request.key)
+                            waiters.wake_all(request.key)
                             argument = None
                         else:
-                            argument = await (run.ask(request) if usual else run.undo(request))
+                            argument = await (run.execute(request) if usual else run.undo(request))
                         request = send(argument)
                 except StopIteration as end:
                     return end.value  # type: ignore[no-any-return]
-                except BaseException as error:  # noqa: BLE001 - whatever happened, the flow may undo
+                except BaseException as error:  # noqa: BLE001 - the flow may undo after any error
                     if ended(flow):
                         raise (stopped.cause if stopped is not None else error) from None
                     thrown = error
@@ -147,11 +149,10 @@ class AsyncDriver:
         finally:
             self.running.discard(run)
             for key in run.joined:
-                lines.leave(key, run)
+                waiters.leave(key, run)
 
     async def close(self, last: Flow[None]) -> None:
-        """Refuses new ops, waits until the flows under way, and what they undo, have ended, then runs the last; each
-        within COMPENSATE."""
+        """Refuses new ops, waits up to COMPENSATE for running flows and their compensating ops, then runs `last`."""
         self.closing = True
         ends = local_clock() + COMPENSATE
         while (self.running or self.undoing) and local_clock() < ends:
@@ -163,24 +164,24 @@ class AsyncDriver:
 
 
 async def finished(worker: asyncio.Future[T], within: float = math.inf) -> T:
-    """The result of what no cancellation of its caller stops: that is raised when it is done, so it must be bounded.
+    """The result of a worker that a cancellation of its caller does not stop: it is raised once the worker is done.
 
-    After so many seconds, InvalidStateError: it goes on without its caller.
+    Raises InvalidStateError if the worker takes longer than `within` seconds; it then goes on without its caller.
     """
     cancelled: asyncio.CancelledError | None = None
     ends = local_clock() + within
     while not worker.done() and (left := ends - local_clock()) > 0:
         try:
             await asyncio.wait({worker}, timeout=left if left < math.inf else None)
-        except asyncio.CancelledError as told:
-            cancelled = told
+        except asyncio.CancelledError as error:
+            cancelled = error
     if cancelled is not None:
         raise cancelled
     return worker.result()
 
 
-class _Run(Patience):
-    """One flow under way, in one task, and its place in the lines; it remembers one wake-up."""
+class _Run(TimeBudget):
+    """One running flow in its task, as a waiter in line; it remembers one wake-up."""
 
     driver: AsyncDriver
     batcher: Batcher
@@ -192,27 +193,27 @@ class _Run(Patience):
     now = staticmethod(local_clock)
     fresh_owner = staticmethod(fresh_owner)
 
-    # -- the line
+    # -- waiting
 
     async def turn(self, request: Join) -> bool:
-        """True once this flow is the first of the line; False if that took too long."""
+        """True once this flow is first in line; False if that takes too long."""
         ends, first, settled = self.arrived + request.at_most, False, request.settled
         while not first and not self.driver.closing and (left := ends - local_clock()) > 0:
             if settled is not None and settled():
                 break
-            await self.rest(left)  # also ended by a late hint for a key that this flow had joined before
-            first = self.driver.lines.is_first(request.key, self)
+            await self.rest(left)  # also ended by a late hint for a key that this flow joined before
+            first = self.driver.waiters.is_first(request.key, self)
         return first
 
     def wake(self) -> None:
-        """Ends the rest, or the next one."""
+        """Ends the current wait, or the next one."""
         self.woken = True
         sleep = self.sleep
         if sleep is not None and not sleep.done():
             sleep.set_result(None)
 
-    def doze(self) -> None:
-        """Ends the rest, unwoken."""
+    def time_out(self) -> None:
+        """Ends the current wait without a wake-up."""
         if self.sleep is not None and not self.sleep.done():
             self.sleep.set_result(None)
 
@@ -221,7 +222,7 @@ class _Run(Patience):
         if not self.woken:
             loop = self.batcher.loop
             self.sleep = loop.create_future()
-            timer = loop.call_later(seconds, self.doze)
+            timer = loop.call_later(seconds, self.time_out)
             try:
                 await self.sleep
             finally:
@@ -232,29 +233,29 @@ class _Run(Patience):
 
     # -- ops
 
-    async def ask(self, request: Any) -> Any:
-        """The answer to an op or a batch of ops, tried for as long as the timeout allows."""
+    async def execute(self, request: Any) -> Any:
+        """The reply to an op or a batch, retried for as long as the timeout allows."""
         if self.driver.closing:
             raise ClientClosed("the client is closed; open a new one")
         if type(request) is Release:
-            self.driver.lines.wake(request.key)
-        asked = local_clock()
-        ends = self.ends(asked, request, self.driver.timeout)
+            self.driver.waiters.wake(request.key)
+        start = local_clock()
+        ends = self.tries_end(start, request, self.driver.timeout)
         try:
-            return await self.within(self.cut(asked, ends) - asked, request)
+            return await self.within(self.cutoff(start, ends) - start, request)
         except StoreUnavailable as error:
-            return await self.retry(request, asked, error)
+            return await self.retry(request, start, error)
 
     async def within(self, seconds: float, request: Any) -> Any:
-        """The reply to one try, awaited for at most so long; the store goes on with it."""
+        """The reply to one try; raises TryTimedOut after `seconds`, and the store goes on with it."""
         try:
             async with asyncio.timeout(seconds):
                 return await self.perform(request)
         except TimeoutError:
-            raise Late(seconds) from None
+            raise TryTimedOut(seconds) from None
 
     async def perform(self, request: Any) -> Any:
-        """The reply to an op or a scan, or the list of replies to a list of ops; one try."""
+        """The reply to an op or a scan, or the replies to a list of ops; tries once."""
         if type(request) is Scan:
             return await self.driver.store.scan(*request)
         if type(request) is not list:
@@ -263,10 +264,10 @@ class _Run(Patience):
         replies, self.sent = await self.batcher.submit_all(request)
         return answered(replies)
 
-    async def retry(self, request: Any, asked: float, error: StoreUnavailable) -> Any:
-        """Tries again, under the same owners, for as long as the timeout allows; then raises Interrupted."""
+    async def retry(self, request: Any, start: float, error: StoreUnavailable) -> Any:
+        """Retries under the same owners for as long as the timeout allows; then raises Interrupted."""
         driver = self.driver
-        ends, began = self.ends(asked, request, driver.timeout), asked
+        ends, began = self.tries_end(start, request, driver.timeout), start
         self.doubtful = self.doubtful or isinstance(error, Unanswered)
         for tries in count(1):
             rest, now = pause(tries - 1, random.random()), local_clock()
@@ -277,37 +278,39 @@ class _Run(Patience):
             await asyncio.sleep(rest)
             began = local_clock()
             try:
-                reply = await self.within(self.cut(asked, ends) - began, request)
+                reply = await self.within(self.cutoff(start, ends) - began, request)
             except StoreUnavailable as again:
                 self.doubtful = self.doubtful or isinstance(again, Unanswered)
-                if not isinstance(again, Late):  # which says less than the one before
+                if not isinstance(again, TryTimedOut):  # the error before says more
                     error = again
                 continue
-            self.spend(local_clock() - asked)
+            self.charge(local_clock() - start)
             return reply
-        self.spend(now - asked)
-        self.give_up(ends, driver.timeout)
+        self.charge(now - start)
+        self.stop_trying(ends, driver.timeout)
         raise Interrupted(
-            given_up(request, tries, now - asked, error, self.doubtful), unanswered=self.doubtful
+            unavailable(request, tries, now - start, error, self.doubtful), unanswered=self.doubtful
         ) from None
 
     async def undo(self, request: Any) -> Any:
-        """Performs a compensating op, shielded, within COMPENSATE. A caller that got no answer waits for it at most
-        until its timeout is over, and then it goes on without the caller. None if that failed or goes on: what was to
-        be undone then ends with its ttl at the latest."""
+        """Performs a compensating op, shielded from cancellation, within COMPENSATE.
+
+        A caller whose op got no answer waits for it until its timeout is over, then leaves it running. Returns None if
+        it failed or still runs: what it should undo then expires with its ttl.
+        """
         driver = self.driver
         if driver.closed:
             return None
         worker = asyncio.ensure_future(self._undo(request))
         driver.undoing.add(worker)
         worker.add_done_callback(driver.undoing.discard)
-        with suppress(asyncio.CancelledError, asyncio.InvalidStateError):  # told already; it goes on
-            return await finished(worker, self.leaves - local_clock())
+        with suppress(asyncio.CancelledError, asyncio.InvalidStateError):  # already reported; the worker goes on
+            return await finished(worker, self.undo_until - local_clock())
         return worker.result() if worker.done() and not worker.cancelled() else None
 
     async def _undo(self, request: Any) -> Any:
         ops = request if type(request) is list else (request,)
-        if any(type(op) in PATIENT for op in ops):
+        if any(type(op) in IN_ORDER for op in ops):
             await self.batcher.landed(COMPENSATE / 2)
         with suppress(TimeoutError):
             async with asyncio.timeout(COMPENSATE):

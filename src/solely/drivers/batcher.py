@@ -10,16 +10,16 @@ from ..errors import StoreError, StoreUnavailable, Unanswered
 from ..ops import MAX_BATCH, MAX_BATCH_BYTES, URGENT, Op
 from ..rules import local_clock
 from ..stores import AsyncStore
-from .trying import HEAVY, weight
+from .retrying import HEAVY, weight
 
-FEW = 4  # ops of a list that travel with those of other tasks: who asks for more has a batch of its own
+FEW = 4  # longest list whose ops share a batch with those of other tasks; a longer list is a batch of its own
 
-Asked = tuple[Op, "asyncio.Future[Any] | _Share"]
-Then = Callable[[float, "asyncio.Future[Any]"], None]  # is given when a batch was sent, and its outcome
+Submitted = tuple[Op, "asyncio.Future[Any] | _Share"]
+Then = Callable[[float, "asyncio.Future[Any]"], None]  # called with the time of sending and the outcome of a batch
 
 
 class _Together:
-    """A short list of ops, whose asker is answered when each of them is: when they were sent is when the first was."""
+    """A short list of ops, resolved once all of them are answered; `sent` is the time of the first."""
 
     def __init__(self, future: asyncio.Future[Any], count: int) -> None:
         self.future = future
@@ -29,7 +29,7 @@ class _Together:
 
 
 class _Share:
-    """The place of one op in its list; takes the answer as a future does."""
+    """The place of one op in its list; resolved like a future."""
 
     __slots__ = ("_place", "_together")
 
@@ -55,33 +55,33 @@ class _Share:
 
 
 class Batcher:
-    """Collects the ops of one turn of the loop. A lone op waits for no company; nobody's cancellation stops a batch.
+    """Collects the ops of one turn of the loop. A lone op is not delayed; no cancellation of a caller stops a batch.
 
-    A batch that is not answered within `patience` seconds, wherever it waits, is Unanswered; the store goes on with it.
+    A batch without an answer after `patience` seconds fails with Unanswered; the store goes on with it.
     """
 
     def __init__(self, store: AsyncStore, loop: asyncio.AbstractEventLoop, patience: float) -> None:
         self._store = store
         self.loop = loop
         self._patience = patience
-        self._urgent: list[Asked] = []
-        self._pending: list[Asked] = []
-        self._heavy = False  # True if one of them carries a body
-        self._due = False  # True if a flush at the end of this turn is arranged
+        self._urgent: list[Submitted] = []
+        self._pending: list[Submitted] = []
+        self._heavy = False  # True if a pending op carries a body
+        self._due = False  # True if a flush is scheduled for the end of this turn
         self._portion = store.portion
-        self._room = self._portion  # for so many more, until these are sent
-        self._flying: set[asyncio.Future[Any]] = set()
-        self._awaited: dict[asyncio.Future[Any], tuple[float, float, Then]] = {}  # of those: until when, since, by whom
-        self._watch: asyncio.TimerHandle | None = None  # one timer serves all
+        self._room = self._portion  # ops that still fit before the next flush
+        self._in_flight: set[asyncio.Future[Any]] = set()
+        self._awaited: dict[asyncio.Future[Any], tuple[float, float, Then]] = {}  # of those: deadline, sent, callback
+        self._watch: asyncio.TimerHandle | None = None  # one timer for all batches
 
     def submit(self, op: Op, share: _Share | None = None) -> Any:
-        """A future of (reply, when it was sent); or the share, if that is who takes the answer."""
-        asker: asyncio.Future[Any] | _Share = asyncio.Future(loop=self.loop) if share is None else share
+        """A future of (reply, time of sending), or the given share, which then gets the reply."""
+        waiter: asyncio.Future[Any] | _Share = asyncio.Future(loop=self.loop) if share is None else share
         kind = type(op)
         if kind in URGENT:
-            self._urgent.append((op, asker))
+            self._urgent.append((op, waiter))
         else:
-            self._pending.append((op, asker))
+            self._pending.append((op, waiter))
             if kind in HEAVY:
                 self._heavy = True
         if not self._due:
@@ -89,12 +89,12 @@ class Batcher:
             self.loop.call_soon(self._end_turn)
         self._room -= 1
         if not self._room:
-            self._flush()  # so that the store works on these while the other tasks of this turn ask for more
-        return asker
+            self._flush()  # so that the store works on these while the other tasks of this turn run
+        return waiter
 
     def submit_all(self, ops: list[Op]) -> asyncio.Future[Any]:
-        """A future of (replies, when they were sent) for a list of ops: a few travel with those of other tasks, many
-        are a batch already, which goes out at once."""
+        """A future of (replies, time of sending). A short list shares a batch with the ops of other tasks; a long one
+        is sent at once as a batch of its own."""
         future: asyncio.Future[Any] = self.loop.create_future()
         if not 0 < len(ops) <= FEW:
             self._perform(ops, lambda sent, done: self._all_answered(ops, future, sent, done), awaited=True)
@@ -114,16 +114,16 @@ class Batcher:
             future.set_result((done.result(), sent))
         elif isinstance(error, StoreUnavailable) or not isinstance(error, StoreError):
             future.set_exception(error)
-        else:  # one op may have spoiled it for all: each is repeated alone, under its own owner
+        else:  # one op may have failed the batch for all: retry each alone, under its own owner
             alone = asyncio.gather(*map(self.submit, ops), return_exceptions=True)
             alone.add_done_callback(lambda each: _settle(future, (_values(each), sent)))
 
     async def landed(self, within: float) -> None:
-        """Returns when all that was submitted so far is answered, whoever waits for it, or after `within` seconds."""
+        """Returns when every op submitted so far is answered, or after `within` seconds."""
         if self._pending or self._urgent:
             self._flush()
-        if self._flying:
-            await asyncio.wait(set(self._flying), timeout=within)
+        if self._in_flight:
+            await asyncio.wait(set(self._in_flight), timeout=within)
 
     def _end_turn(self) -> None:
         self._due = False
@@ -137,7 +137,7 @@ class Batcher:
         if len(waiting) == 1 or (len(waiting) <= MAX_BATCH and not heavy):
             self._send(waiting)
             return
-        batch: list[Asked] = []
+        batch: list[Submitted] = []
         size = 0
         for one in waiting:
             more = weight(one[0])
@@ -148,46 +148,48 @@ class Batcher:
             size += more
         self._send(batch)
 
-    def _send(self, batch: list[Asked]) -> None:
+    def _send(self, batch: list[Submitted]) -> None:
         self._perform([op for op, _ in batch], lambda sent, done: self._answered(batch, sent, done))
 
     def _perform(self, ops: list[Op], then: Then, *, awaited: bool = False) -> None:
-        """Performs the ops, whoever still waits for them, and hands the outcome on; if `awaited`, in a later turn of
-        the loop, so that a task that asks again and again lets others run."""
+        """Performs the ops even if no caller waits any more, and passes the outcome to `then`; if `awaited`, in a later
+        turn of the loop, so that a task that submits in a loop lets others run."""
         sent = local_clock()
-        asked = self._store.perform(ops)
-        answer = asked if isinstance(asked, asyncio.Future) else asyncio.ensure_future(asked)  # which is slow to look
+        reply = self._store.perform(ops)
+        answer = reply if isinstance(reply, asyncio.Future) else asyncio.ensure_future(reply)  # ensure_future is slow
         if answer.done() and not awaited:  # a store in memory
             then(sent, answer)
             return
-        self._flying.add(answer)  # the loop itself keeps only weak references
+        self._in_flight.add(answer)  # the loop itself keeps only weak references
         batches = -(-len(ops) // MAX_BATCH) or 1
         self._awaited[answer] = sent + self._patience * batches, sent, then
         if self._watch is None:
-            self._watch = self.loop.call_later(self._patience, self._look)
+            self._watch = self.loop.call_later(self._patience, self._expire)
         answer.add_done_callback(self._landed)
 
     def _landed(self, answer: asyncio.Future[Any]) -> None:
-        self._flying.discard(answer)
+        self._in_flight.discard(answer)
         known = self._awaited.pop(answer, None)
         if known is not None:
             known[2](known[1], answer)
         elif not answer.cancelled():
-            answer.exception()  # too late for who asked, and so not reported as forgotten
+            answer.exception()  # too late for its caller; reading it keeps asyncio from logging it
 
-    def _look(self) -> None:
-        """Tells those who wait for too long that there is no answer."""
+    def _expire(self) -> None:
+        """Fails the batches that have waited too long with Unanswered."""
         now = local_clock()
         late = [answer for answer, known in self._awaited.items() if known[0] <= now]
         for answer in late:
             _, sent, then = self._awaited.pop(answer)
             unanswered: asyncio.Future[Any] = self.loop.create_future()
-            unanswered.set_exception(Unanswered(f"no answer within {now - sent:.1f} s; the store is busy, or away"))
+            unanswered.set_exception(
+                Unanswered(f"no answer within {now - sent:.1f} s; the store is busy or unreachable")
+            )
             then(sent, unanswered)
         soonest = min((known[0] for known in self._awaited.values()), default=None)
-        self._watch = None if soonest is None else self.loop.call_later(max(0.0, soonest - now), self._look)
+        self._watch = None if soonest is None else self.loop.call_later(max(0.0, soonest - now), self._expire)
 
-    def _answered(self, batch: list[Asked], sent: float, answer: asyncio.Future[Any]) -> None:
+    def _answered(self, batch: list[Submitted], sent: float, answer: asyncio.Future[Any]) -> None:
         error = _error(answer)
         if error is None:
             for (_, future), reply in zip(batch, answer.result(), strict=True):
@@ -200,7 +202,7 @@ class Batcher:
             for _, future in batch:
                 if not future.done():
                     future.set_exception(error)
-        else:  # one op may have spoiled it for all: each is repeated alone, under its own owner
+        else:  # one op may have failed the batch for all: retry each alone, under its own owner
             for one in batch:
                 self._send([one])
 

@@ -17,21 +17,21 @@ from ..ops import Release
 from ..owner import fresh_owner
 from ..rules import COMPENSATE, local_clock
 from ..stores import Store
-from .lines import Lines
-from .trying import (
+from .retrying import (
     CLOSING_LOOK,
+    IN_ORDER,
     IS_OP,
-    PATIENT,
-    Late,
-    Patience,
+    TimeBudget,
+    TryTimedOut,
     answered,
     ended,
-    given_up,
     interruption,
     log_not_undone,
     pause,
     retried,
+    unavailable,
 )
+from .waiters import Waiters
 
 T = TypeVar("T")
 
@@ -43,31 +43,31 @@ class BlockingDriver:
         self.store = store
         self.timeout = timeout
         self.hook = hook
-        self.lines = Lines()
+        self.waiters = Waiters()
         self.running: set[_Run] = set()
         self.undoing: set[threading.Thread] = set()
         self.closing = self.closed = False
-        self.up = False  # True if the last try was answered: the next one then needs no connection, and no thread
-        store.listen(self.lines.wake)
+        self.up = False  # True if the last try was answered: the next one needs neither a connection nor a thread
+        store.listen(self.waiters.wake)
 
     def forked(self) -> None:
-        """In the child of a fork: no line of the parent is ours, and no mutex of it can be trusted."""
-        self.lines = Lines()
+        """In the child of a fork: drops the parent's waiters, whose mutex may be held by a thread that is gone."""
+        self.waiters = Waiters()
         self.running, self.undoing = set(), set()
         self.up = False
         self.store.forked()
-        self.store.listen(self.lines.wake)
+        self.store.listen(self.waiters.wake)
 
     def run(self, flow: Flow[T], *, undoing: bool = False) -> T:
-        """The flow's result. An interruption (KeyboardInterrupt, no answer) is thrown into the flow, which may undo."""
+        """The flow's result. Throws an interruption (KeyboardInterrupt, no answer) into the flow, which may undo."""
         run = _Run()
         run.driver = self
-        perform, send, lines = self.store.perform, flow.send, self.lines
+        perform, send, waiters = self.store.perform, flow.send, self.waiters
         argument: Any = None
         request: Any = None
         stopped: Interrupted | None = None
         thrown: BaseException | None = None
-        usual = not undoing  # what the flow asks for is not to undo something
+        usual = not undoing  # the flow's requests are not compensating ops
         self.running.add(run)
         try:
             while True:
@@ -79,7 +79,7 @@ class BlockingDriver:
                     while True:
                         kind = type(request)
                         if usual and kind in IS_OP and self.up and not run.spent and not self.closing:
-                            run.sent = local_clock()  # the usual case, without a call of its own
+                            run.sent = local_clock()  # the usual case, inlined
                             try:
                                 argument = perform((request,))[0]
                             except StoreUnavailable as error:
@@ -87,33 +87,33 @@ class BlockingDriver:
                             if isinstance(argument, StoreError):
                                 raise argument
                             if kind is Release:
-                                lines.wake(request.key)  # the next of this process need not wait for a hint
+                                waiters.wake(request.key)  # the next waiter of this process needs no hint
                         elif kind is Ask:
                             if request is RUN:
                                 argument = run
                             elif request is NOW:
                                 argument = local_clock()
                             else:
-                                argument = fresh_owner() if request is Ask.OWNER else random.random()
+                                argument = fresh_owner()
                         elif kind is Join:
                             run.joined += (request.key,)
                             run.arrived = local_clock()
                             if request.at_most:
-                                run.until(request.at_most, self.timeout, run.arrived)
-                            argument = run if lines.join(request.key, run) or run.turn(request) else None
+                                run.start_wait(request.at_most, self.timeout, run.arrived)
+                            argument = run if waiters.join(request.key, run) or run.turn(request) else None
                         elif kind is Wait:
-                            stopped, usual = None, not undoing  # a flow that waits again has done with undoing
+                            stopped, usual = None, not undoing  # a flow that waits again has finished its undo
                             argument = run.sleep(request.at_most)
-                            run.start_anew(self.timeout)
+                            run.reset(self.timeout)
                         elif kind is WakeAll:
-                            lines.wake_all(request.key)
+                            waiters.wake_all(request.key)
                             argument = None
                         else:
-                            argument = run.ask(request) if usual else run.undo(request)
+                            argument = run.execute(request) if usual else run.undo(request)
                         request = send(argument)
                 except StopIteration as end:
                     return end.value  # type: ignore[no-any-return]
-                except BaseException as error:  # noqa: BLE001 - whatever happened, the flow may undo
+                except BaseException as error:  # noqa: BLE001 - the flow may undo after any error
                     if ended(flow):
                         raise (stopped.cause if stopped is not None else error) from None
                     thrown = error
@@ -123,11 +123,10 @@ class BlockingDriver:
         finally:
             self.running.discard(run)
             for key in run.joined:
-                lines.leave(key, run)
+                waiters.leave(key, run)
 
     def close(self, last: Flow[None]) -> None:
-        """Refuses new ops, waits until the flows under way, and what they undo, have ended, then runs the last; each
-        within COMPENSATE."""
+        """Refuses new ops, waits up to COMPENSATE for running flows and their compensating ops, then runs `last`."""
         self.closing = True
         ends = local_clock() + COMPENSATE
         while (self.running or self.undoing) and local_clock() < ends:
@@ -138,7 +137,7 @@ class BlockingDriver:
         self.closed = True
 
     def perform(self, request: Any) -> Any:
-        """The reply to an op or a scan, or the list of replies to a list of ops; one try."""
+        """The reply to an op or a scan, or the replies to a list of ops; tries once."""
         if type(request) is Scan:
             return self.store.scan(*request)
         if type(request) is not list:
@@ -150,7 +149,7 @@ class BlockingDriver:
             return answered(self.store.perform(request))
         except StoreUnavailable:
             raise
-        except StoreError:  # one op may have spoiled it for all: each is repeated alone, under its own owner
+        except StoreError:  # one op may have failed the batch for all: retry each alone, under its own owner
             return [self._alone(op) for op in request]
 
     def _alone(self, op: Any) -> Any:
@@ -162,9 +161,9 @@ class BlockingDriver:
             return error
 
 
-class _Run(Patience):
-    """One flow under way, on one thread, and its place in the lines. It remembers one wake-up; only one that sleeps
-    needs a flag for it, which is a lock."""
+class _Run(TimeBudget):
+    """One running flow on its thread, as a waiter in line. It remembers one wake-up; `flag`, a lock, exists only once
+    the flow has slept."""
 
     driver: BlockingDriver
     flag: LockType | None = None
@@ -172,24 +171,24 @@ class _Run(Patience):
     joined: tuple[str, ...] = ()
     arrived = 0.0
     sent = 0.0
-    late: threading.Thread | None = None  # on which a try goes on that nobody waits for any more
+    late: threading.Thread | None = None  # runs a try that the caller may no longer wait for
     now = staticmethod(local_clock)
     fresh_owner = staticmethod(fresh_owner)
 
-    # -- the line
+    # -- waiting
 
     def turn(self, request: Join) -> bool:
-        """True once this flow is the first of the line; False if that took too long."""
+        """True once this flow is first in line; False if that takes too long."""
         ends, first, settled = self.arrived + request.at_most, False, request.settled
         while not first and not self.driver.closing and (left := ends - local_clock()) > 0:
             if settled is not None and settled():
                 break
-            self.sleep(left)  # also ended by a late hint for a key that this flow had joined before
-            first = self.driver.lines.is_first(request.key, self)
+            self.sleep(left)  # also ended by a late hint for a key that this flow joined before
+            first = self.driver.waiters.is_first(request.key, self)
         return first
 
     def wake(self) -> None:
-        """Ends the sleep, or the next one."""
+        """Ends the current sleep, or the next one."""
         self.woken = True
         flag = self.flag
         if flag is not None:
@@ -201,36 +200,36 @@ class _Run(Patience):
         if self.flag is None:
             flag = allocate_lock()
             flag.acquire()
-            self.flag = flag  # before the look at `woken`: who wakes us from now on sees it
+            self.flag = flag  # set before `woken` is read: a later wake() sees it
         rest = 0.0 if self.woken else max(0.0, min(seconds, threading.TIMEOUT_MAX))
         woken = self.flag.acquire(timeout=rest) or self.woken
-        self.woken = False  # who wakes us at this very moment has released the flag: the next sleep ends at once
+        self.woken = False  # a wake() at this very moment has released the flag: the next sleep ends at once
         return woken
 
     # -- ops
 
-    def ask(self, request: Any) -> Any:
-        """The answer to an op or a batch of ops, tried for as long as the timeout allows."""
+    def execute(self, request: Any) -> Any:
+        """The reply to an op or a batch, retried for as long as the timeout allows."""
         driver = self.driver
         if driver.closing:
             raise ClientClosed("the client is closed; open a new one")
-        asked = self.sent = local_clock()
+        start = self.sent = local_clock()
         try:
             if driver.up and not self.spent:
                 reply = driver.perform(request)
             else:
-                ends = self.ends(asked, request, driver.timeout)
-                reply = self.within(self.cut(asked, ends) - asked, request)
+                ends = self.tries_end(start, request, driver.timeout)
+                reply = self.within(self.cutoff(start, ends) - start, request)
         except StoreUnavailable as error:
             return self.retry(request, error)
         driver.up = True
         if type(request) is Release:
-            driver.lines.wake(request.key)
+            driver.waiters.wake(request.key)
         return reply
 
     def within(self, seconds: float, request: Any) -> Any:
-        """The reply to one try, on a thread of its own, for which the caller waits at most so long: without a
-        connection a try has many steps, and each of them may take as long as a whole one."""
+        """The reply to one try on a separate thread; raises TryTimedOut after `seconds`. A try without a connection has
+        several steps, and each may take as long as a whole try."""
         replies: list[Any] = []
         errors: list[BaseException] = []
         worker = threading.Thread(target=self._try, args=(request, replies, errors), name="solely-try", daemon=True)
@@ -243,20 +242,20 @@ class _Run(Patience):
         if errors:
             raise errors[0]
         if not replies:
-            raise Late(seconds)
+            raise TryTimedOut(seconds)
         return replies[0]
 
     def _try(self, request: Any, replies: list[Any], errors: list[BaseException]) -> None:
         try:
             replies.append(self.driver.perform(request))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is the caller's to know
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
             errors.append(error)
 
     def retry(self, request: Any, error: StoreUnavailable) -> Any:
-        """Tries again, under the same owners, for as long as the timeout allows; then raises Interrupted."""
-        driver, asked = self.driver, self.sent
+        """Retries under the same owners for as long as the timeout allows; then raises Interrupted."""
+        driver, start = self.driver, self.sent
         driver.up = False
-        ends, began = self.ends(asked, request, driver.timeout), asked
+        ends, began = self.tries_end(start, request, driver.timeout), start
         self.doubtful = self.doubtful or isinstance(error, Unanswered)
         for tries in count(1):
             rest, now = pause(tries - 1, random.random()), local_clock()
@@ -267,38 +266,40 @@ class _Run(Patience):
             time.sleep(rest)
             self.sent = began = local_clock()
             try:
-                reply = self.within(self.cut(asked, ends) - began, request)
+                reply = self.within(self.cutoff(start, ends) - began, request)
             except StoreUnavailable as again:
                 self.doubtful = self.doubtful or isinstance(again, Unanswered)
-                if not isinstance(again, Late):  # which says less than the one before
+                if not isinstance(again, TryTimedOut):  # the error before says more
                     error = again
                 continue
             driver.up = True
-            self.spend(local_clock() - asked)
+            self.charge(local_clock() - start)
             return reply
-        self.spend(now - asked)
-        self.give_up(ends, driver.timeout)
+        self.charge(now - start)
+        self.stop_trying(ends, driver.timeout)
         raise Interrupted(
-            given_up(request, tries, now - asked, error, self.doubtful), unanswered=self.doubtful
+            unavailable(request, tries, now - start, error, self.doubtful), unanswered=self.doubtful
         ) from None
 
     def undo(self, request: Any) -> Any:
-        """Performs a compensating op on a thread of its own. A caller that was interrupted waits at most COMPENSATE for
-        it; one that got no answer, at most until its timeout is over, and then it goes on without the caller. None if
-        that failed or goes on: what was to be undone then ends with its ttl at the latest."""
+        """Performs a compensating op on a separate thread, within COMPENSATE.
+
+        A caller whose op got no answer waits for it until its timeout is over, then leaves it running. Returns None if
+        it failed or still runs: what it should undo then expires with its ttl.
+        """
         if self.driver.closed:
             return None
         replies: list[Any] = []
         worker = threading.Thread(target=self._undo, args=(request, replies), name="solely-undo", daemon=True)
         worker.start()
-        worker.join(max(0.0, min(COMPENSATE, self.leaves - local_clock())))
+        worker.join(max(0.0, min(COMPENSATE, self.undo_until - local_clock())))
         return replies[0] if replies else None
 
     def _undo(self, request: Any, replies: list[Any]) -> None:
         this = threading.current_thread()
         self.driver.undoing.add(this)
         try:
-            if self.late is not None and any(type(op) in PATIENT for op in _ops(request)):
+            if self.late is not None and any(type(op) in IN_ORDER for op in _ops(request)):
                 self.late.join(COMPENSATE / 2)
             if not self._undone(request, replies):
                 log_not_undone(request)

@@ -1,6 +1,6 @@
 """Performs flows inside the caller's own transaction: no retry and no undo.
 
-Whatever goes wrong there is undone by the caller's rollback, so every error goes to the caller as it is.
+The caller's rollback undoes everything, so every error is raised to the caller unchanged.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from ..owner import fresh_owner
 from ..rules import local_clock
 
 T = TypeVar("T")
-Perform = Callable[[Sequence[Any]], Sequence[Any]]  # all ops are answered, or it raises
+Perform = Callable[[Sequence[Any]], Sequence[Any]]  # returns a reply per op, or raises
 AsyncPerform = Callable[[Sequence[Any]], Awaitable[Sequence[Any]]]
 
 
 def run_inside(flow: Flow[T], perform: Perform) -> T:
-    """The flow's result; raises what `perform` raises, and leaves the flow there."""
+    """The flow's result; if `perform` raises, raises that and abandons the flow."""
     batches = _batches(flow)
     try:
         ops = next(batches)
@@ -42,7 +42,7 @@ async def run_inside_async(flow: Flow[T], perform: AsyncPerform) -> T:
 
 
 class _Inside:
-    """The Run of a flow inside a transaction: no try is ever repeated, so none is in doubt."""
+    """The Run of a flow inside a transaction: no try is repeated, so none is in doubt."""
 
     doubtful = False
     now = staticmethod(local_clock)
@@ -53,7 +53,7 @@ class _Inside:
 
 
 def _batches(flow: Flow[T]) -> Generator[Sequence[Any], Sequence[Any], T]:
-    """The ops that the flow asks for; its questions are answered on the way."""
+    """Yields the flow's ops as batches; answers its other requests itself."""
     argument: Any = None
     while True:
         try:

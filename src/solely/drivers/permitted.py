@@ -1,4 +1,4 @@
-"""A flow whose ops are looked at before they are sent."""
+"""A flow whose ops are checked before they are sent."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..flow import Flow
-from ..ops import OPS, Op
+from ..ops import Op
+from .retrying import IS_OP
 
 T = TypeVar("T")
-Check = Callable[[Op], None]  # raises a StoreError if the op may not be performed
-
-_IS_OP = frozenset(OPS)
+Check = Callable[[Op], None]  # raises a StoreError if the op is not permitted
 
 
 def permitted(flow: Flow[T], check: Check) -> Flow[T]:
-    """The flow, to which `check` is a part of the store: what it raises, the flow is told instead of a reply, and of
-    that op, or of that batch, nothing is sent."""
+    """The flow, with `check` called for each op before it is sent. An error that `check` raises is thrown into the flow
+    in place of a reply, and nothing of that op or batch is sent."""
     step: Any = flow.send
     argument: Any = None
     try:
@@ -26,10 +25,10 @@ def permitted(flow: Flow[T], check: Check) -> Flow[T]:
                 if type(request) is list:
                     for op in request:
                         check(op)
-                elif type(request) in _IS_OP:
+                elif type(request) in IS_OP:
                     check(request)
                 argument, step = (yield request), flow.send
-            except BaseException as error:  # noqa: BLE001 - whatever it is, it is for the flow
+            except BaseException as error:  # noqa: BLE001 - the flow handles it
                 argument, step = error, flow.throw
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]

@@ -1,8 +1,8 @@
 """Performs flows on a virtual clock: the third driver, for the simulator of `solely.testing`.
 
-It does with each request what the blocking and the asyncio driver do, but nothing ever waits: whatever takes time is
-an event on a `Timeline`, so thousands of interleaved flows run in one thread, and the same seed gives the same history.
-A client can be paused (nothing reaches it until it wakes), killed, and its clock runs at a rate of its own.
+It handles each request as the blocking and the asyncio driver do, but never waits: everything that takes time is an
+event on a `Timeline`, so thousands of interleaved flows run in one thread, and the same seed gives the same history.
+A client can be paused (nothing reaches it until it wakes) or killed, and its clock runs at its own rate.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from ..errors import Interrupted, StoreError, StoreUnavailable, Unanswered
 from ..flow import Ask, Flow, Join, Wait, WakeAll
 from ..ops import Op, Release, Reply
 from ..rules import COMPENSATE
-from .lines import Lines
-from .trying import given_up, interruption, pause
+from .retrying import interruption, pause, unavailable
+from .waiters import Waiters
 
 Answer = list[Reply | StoreError] | StoreUnavailable
-_TICK = 1e-9  # seconds: less is rounding, not time
+_TICK = 1e-9  # seconds: anything shorter is a rounding error
 
 
 class Timeline:
-    """Virtual time. Events happen in the order of their moments; those of one moment in the order they were made."""
+    """Virtual time. Events run in the order of their times; events of the same time in the order they were added."""
 
     __slots__ = ("_due", "_made", "_stopped", "now")
 
@@ -35,16 +35,16 @@ class Timeline:
         self._stopped = False
 
     def at(self, moment: float, call: Callable[..., None], *arguments: Any) -> None:
-        """Calls it at that moment."""
+        """Schedules the call for that time."""
         self._made += 1
         heappush(self._due, (moment, self._made, call, arguments))
 
     def stop(self) -> None:
-        """Nothing more happens."""
+        """Ends `run` before its next event."""
         self._stopped = True
 
     def run(self, most: int) -> bool:
-        """Lets everything happen that is due; False if it did not come to rest within that many events."""
+        """Runs events until none is left; False if there are more than `most`."""
         due = self._due
         for _ in range(most):
             if not due or self._stopped:
@@ -55,15 +55,15 @@ class Timeline:
 
 
 class Network(Protocol):
-    """What lies between a client and the store."""
+    """The network between a client and the store."""
 
     def send(self, run: SimulatedRun, turn: int, ops: Sequence[Op]) -> None:
-        """Has run.answered(turn, answer) called later, once: with the replies, or with why there are none."""
+        """Calls run.answered(turn, answer) once, later: with the replies, or with the error in their place."""
 
 
 class SimulatedDriver:
-    """Performs the flows of one client. `rate` is how fast its clock runs against the store's; `owners` notes which
-    run drew which id."""
+    """Performs the flows of one client. `rate` is the speed of its clock relative to the store's; `owners` maps each
+    owner id to the run that drew it."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class SimulatedDriver:
         self.wire = wire
         self.chance = chance
         self.timeout = timeout
-        self.lines = Lines()
+        self.waiters = Waiters()
         self.dead = False
         self.wakes = 0.0  # paused until then
-        self._paused = 0.0  # seconds, all pauses together
+        self._paused = 0.0  # total seconds of all pauses
         self.owners = owners
         self._rate = rate
         self._start = start
@@ -99,11 +99,11 @@ class SimulatedDriver:
         return (local - self._start) / self._rate
 
     def after(self, seconds: float, call: Callable[..., None], *arguments: Any) -> None:
-        """Calls it after so many seconds of this client's clock, once it is awake, unless it was killed."""
+        """Schedules the call on this client's clock: it runs once the client is awake, never if it was killed."""
         self.timeline.at(self.timeline.now + seconds / self._rate, self.deliver, call, *arguments)
 
     def deliver(self, call: Callable[..., None], *arguments: Any) -> None:
-        """What reaches a client: now, or when it wakes, or never if it was killed."""
+        """Runs the call now, or when the client wakes, or never if it was killed."""
         if self.dead:
             return
         if self.wakes > self.timeline.now:
@@ -112,31 +112,31 @@ class SimulatedDriver:
             call(*arguments)
 
     def pause(self, seconds: float) -> None:
-        """Nothing reaches this client for so long: a stopped process, a long collection, a suspended machine."""
+        """Delivers nothing for that long: a stopped process, a long garbage collection, a suspended machine."""
         wakes = max(self.wakes, self.timeline.now + seconds)
         self._paused += wakes - max(self.wakes, self.timeline.now)
         self.wakes = wakes
 
     def slept(self) -> float:
-        """Seconds that all pauses together have taken until now."""
+        """Total seconds of all pauses until now."""
         return self._paused - max(0.0, self.wakes - self.timeline.now)
 
     def kill(self) -> None:
-        """Ends the client between two yields of its flows; nothing is undone."""
+        """Ends the client between two yields of its flows; its flows undo nothing."""
         self.dead = True
 
     def run(self, flow: Flow[Any], ended: Callable[[SimulatedRun], None]) -> SimulatedRun:
-        """Begins the flow; `ended` is called with the run once it is over."""
+        """Starts the flow; calls `ended` with the run when it is over."""
         run = SimulatedRun(self, flow, ended)
         run.advance(flow.send, None)
         return run
 
 
 class SimulatedRun:
-    """One flow under way. `turn` grows with each thing that it waits for, so that what comes too late is ignored."""
+    """One running flow. `turn` grows with each wait, so that a late answer to an earlier one is ignored."""
 
     __slots__ = (
-        "_asked", "_ended", "_ends", "_flow", "_joining", "_request", "_sleeping", "_stopped", "_tries", "_woken",
+        "_ended", "_ends", "_flow", "_joining", "_request", "_sleeping", "_started", "_stopped", "_tries", "_woken",
         "arrived", "doubtful", "driver", "error", "joined", "over", "owner", "result", "sent", "turn", "undone",
     )  # fmt: skip
 
@@ -147,7 +147,7 @@ class SimulatedRun:
         self.doubtful = False
         self.joined: list[str] = []
         self.arrived = 0.0
-        self.owner = ""  # the id that it drew last
+        self.owner = ""  # the last id that it drew
         self.over = False
         self.result: Any = None
         self.error: BaseException | None = None
@@ -155,14 +155,14 @@ class SimulatedRun:
         self._flow = flow
         self._ended = ended
         self._stopped: Interrupted | None = None
-        self._joining: Join | None = None  # at_most: when that is over, on the client's clock
+        self._joining: Join | None = None  # its at_most is a time on the client's clock
         self._sleeping = self._woken = False
         self._request: Any = None
         self._tries = 0
-        self._asked = self._ends = 0.0
+        self._started = self._ends = 0.0
 
     def advance(self, step: Callable[[Any], Any], argument: Any) -> None:
-        """Lets the flow go on until it waits for something, or ends."""
+        """Runs the flow until it waits or ends."""
         self.turn += 1
         self._sleeping, self._joining = False, None
         try:
@@ -173,7 +173,7 @@ class SimulatedRun:
                 if kind is Ask:
                     argument = self._answer(request)
                 elif kind is Wait:
-                    self._stopped = None  # a flow that waits again has done with undoing
+                    self._stopped = None  # a flow that waits again has finished its undo
                     argument = True
                     if not self._sleep(request.at_most):
                         return
@@ -183,10 +183,10 @@ class SimulatedRun:
                         return
                     argument = self if first else None
                 elif kind is WakeAll:
-                    self.driver.lines.wake_all(request.key)
+                    self.driver.waiters.wake_all(request.key)
                     argument = None
                 else:
-                    self._ask(request)
+                    self._execute(request)
                     return
         except StopIteration as end:
             self._end(end.value, None)
@@ -194,7 +194,7 @@ class SimulatedRun:
             self._end(None, self._stopped.cause if self._stopped is not None else error)
 
     def cancel(self, cause: BaseException) -> None:
-        """Interrupts the flow at whatever it waits for, as a cancelled task or a KeyboardInterrupt does."""
+        """Interrupts the flow where it waits, as a cancelled task or a KeyboardInterrupt does."""
         if not self.over and self._stopped is None:
             self._stopped = interruption(cause, self._request, self.doubtful)
             self._go_on(self._flow.throw, self._stopped)
@@ -202,22 +202,20 @@ class SimulatedRun:
     def _end(self, result: Any, error: BaseException | None) -> None:
         self.over, self.result, self.error = True, result, error
         for key in self.joined:
-            self.driver.lines.leave(key, self)
+            self.driver.waiters.leave(key, self)
         self._ended(self)
 
     def _answer(self, request: Ask) -> Any:
         if request is Ask.RUN:
             return self
-        if request is Ask.NOW:
-            return self.now()
-        return self.fresh_owner() if request is Ask.OWNER else self.driver.chance.random()
+        return self.now() if request is Ask.NOW else self.fresh_owner()
 
     def now(self) -> float:
         """Seconds on the client's own clock."""
         return self.driver.clock()
 
     def fresh_owner(self) -> str:
-        """An id that this run alone has drawn."""
+        """A new id, unique to this run."""
         driver = self.driver
         self.owner = f"{driver.name}.{len(driver.owners)}"
         driver.owners[self.owner] = self
@@ -226,7 +224,7 @@ class SimulatedRun:
     # -- waiting
 
     def wake(self) -> None:
-        """A hint, or the head of the line; remembered if it comes before the wait."""
+        """Ends the current wait, or the next one."""
         self._woken = True
         if self._sleeping:
             self.driver.after(0.0, self._rouse, self.turn)
@@ -244,40 +242,40 @@ class SimulatedRun:
             return
         woken, self._woken = self._woken, False
         joining = self._joining is not None
-        first = self._stand_in_line() if joining else woken
+        first = self._wait_in_line() if joining else woken
         if first is not None:
             self.advance(self._flow.send, (self if first else None) if joining else first)
 
     def _join(self, request: Join) -> bool | None:
         self.joined.append(request.key)
         self.arrived = self.driver.clock()
-        if self.driver.lines.join(request.key, self):
+        if self.driver.waiters.join(request.key, self):
             return True
         self._joining = request._replace(at_most=self.arrived + request.at_most)
-        return self._stand_in_line()
+        return self._wait_in_line()
 
-    def _stand_in_line(self) -> bool | None:
-        """True once it is the first of the line, False if that took too long, None while it has to sleep."""
+    def _wait_in_line(self) -> bool | None:
+        """True once it is first in line, False if that took too long, None while it has to sleep."""
         key, ends, settled = self._joining  # type: ignore[misc]
-        while not self.driver.lines.is_first(key, self):
+        while not self.driver.waiters.is_first(key, self):
             left = ends - self.driver.clock()
             if left <= _TICK or (settled is not None and settled()):
                 return False
-            if not self._sleep(left):  # else woken by a late hint for a key that this flow had joined before
+            if not self._sleep(left):  # else woken by a late hint for a key that this flow joined before
                 return None
         return True
 
-    # -- asking the store
+    # -- ops
 
-    def _ask(self, request: Any) -> None:
-        """Sends it, and tries again under the same owners for as long as the timeout, or COMPENSATE, allows."""
-        self._request, self._tries, self._asked = request, 0, self.driver.clock()
+    def _execute(self, request: Any) -> None:
+        """Sends the request, and retries under the same owners for as long as the timeout, or COMPENSATE, allows."""
+        self._request, self._tries, self._started = request, 0, self.driver.clock()
         if self._stopped is not None:
-            self._ends = self._asked + COMPENSATE
+            self._ends = self._started + COMPENSATE
             self.driver.after(COMPENSATE, self._give_up_undoing, self._request)
         self._try(self.turn)
         if type(request) is Release:
-            self.driver.lines.wake(request.key)  # the next of this client asks right behind it
+            self.driver.waiters.wake(request.key)  # the next waiter of this client sends its op right behind it
 
     def _try(self, turn: int) -> None:
         if turn == self.turn:
@@ -286,7 +284,7 @@ class SimulatedRun:
             self.driver.wire.send(self, turn, request if type(request) is list else (request,))
 
     def answered(self, turn: int, answer: Answer) -> None:
-        """The replies to the try of this turn, or why there are none."""
+        """Continues the flow with the replies to the try of this turn, or retries after an error."""
         if turn != self.turn:
             return
         if isinstance(answer, StoreUnavailable):
@@ -311,9 +309,9 @@ class SimulatedRun:
         rest = pause(self._tries - 1, driver.chance.random())
         now = driver.clock()
         self.turn += 1
-        if self._stopped is None and now - self._asked + rest > driver.timeout:
-            gave_up = given_up(self._request, self._tries, now - self._asked, error, self.doubtful)
-            self._stopped = Interrupted(gave_up, unanswered=self.doubtful)
+        if self._stopped is None and now - self._started + rest > driver.timeout:
+            error = unavailable(self._request, self._tries, now - self._started, error, self.doubtful)
+            self._stopped = Interrupted(error, unanswered=self.doubtful)
             self._go_on(self._flow.throw, self._stopped)
         elif self._stopped is None or now + rest <= self._ends:
             driver.after(rest, self._try, self.turn)

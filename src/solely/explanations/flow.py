@@ -1,4 +1,4 @@
-"""Explain: all that is known under one name, and why a call for it would be refused; changes nothing."""
+"""Explain: everything that the store has under one name, and why a call would be refused; changes nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from .. import values
-from ..breakers.flow import standing_of
+from ..breakers.flow import state_of
 from ..errors import NotKept, Unreadable, WorkFailed
 from ..flow import Flow, replies_or_raise
 from ..holder import describe, since_of
@@ -21,8 +21,8 @@ KINDS = ("lock", "mark", "claim", "reservation", "watermark", "breaker")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One kind of entry under the name. `waiters` are processes that wait at the store, `waiting_here` callers of this
-    client; `here`: this client holds it; `value` says what is kept; `why` is empty if a call would be granted."""
+    """One kind of entry under the name. `waiters` are processes queued in the store, `waiting_here` callers of this
+    client; `here`: this client holds it; `value` describes the stored value; `why` is empty if a call would succeed."""
 
     kind: str
     state: State
@@ -41,26 +41,26 @@ class Side:
 
     @property
     def known(self) -> bool:
-        """True if there is anything to say."""
+        """True if the entry exists or has waiters."""
         return bool(self.state is not State.FREE or self.attempts or self.waiters or self.waiting_here)
 
     def __str__(self) -> str:
         lines = [_headline(self), _counts(self), self.value, self.why]
         return "\n".join(
-            f"  {head:<12} {line}" for head, line in zip((self.kind, "", "", ""), _told(lines), strict=False)
+            f"  {head:<12} {line}" for head, line in zip((self.kind, "", "", ""), _non_empty(lines), strict=False)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What is known under a name, side by side; `str()` says it to a person. Limits are not shown: a store counts their
-    hits, and answers only those who hit."""
+    """Everything that the store has under a name, per kind; `str()` is text for people. Limits are not included, since
+    a store returns the count of hits only to a hit."""
 
     key: str
     sides: tuple[Side, ...]
 
     def __getitem__(self, kind: str) -> Side:
-        """The side of this kind; KeyError if there is no such kind."""
+        """The side of this kind; raises KeyError if there is no such kind."""
         for side in self.sides:
             if side.kind == kind:
                 return side
@@ -68,7 +68,7 @@ class Explanation:
 
     @property
     def why(self) -> tuple[str, ...]:
-        """Why calls for this name would be refused; empty if none would be."""
+        """Why calls for this name would be refused; empty if all would succeed."""
         return tuple(side.why for side in self.sides if side.why)
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ class Explanation:
 
 
 def explain(key: str, here: Here, waiting: Callable[[str], int]) -> Flow[Explanation]:
-    """All sides of the name, as the store sees them at one moment; `waiting` counts the callers of this process."""
+    """All sides of the name, read in one batch; `waiting` counts the waiters of this process."""
     entries: list[Entry] = replies_or_raise((yield [Read(f"{kind}/{key}") for kind in KINDS]))
     return Explanation(key, tuple(_side(entry, entry.key in here, waiting(entry.key)) for entry in entries))
 
@@ -113,9 +113,9 @@ def _value(entry: Entry) -> str:
 
 def _kept(entry: Entry, value: bytes) -> str:
     if entry.kind == "watermark":
-        return f"it stands at {watermark.decode(value)}"
+        return f"its value is {watermark.decode(value)}"
     if entry.kind == "breaker":
-        return "closed" if standing_of(entry).closed else "open, or half-open while one caller tries"
+        return "closed" if state_of(entry).closed else "open, or half-open during a trial"
     if entry.kind != "claim":
         return ""
     try:
@@ -127,28 +127,28 @@ def _kept(entry: Entry, value: bytes) -> str:
 
 def _breaker(entry: Entry) -> str:
     try:
-        closed = standing_of(entry).closed
+        closed = state_of(entry).closed
     except Unreadable:
-        return "calls fail: what the breaker says cannot be read"
-    return "" if closed else "calls are refused, but for one that tries: the breaker is not closed"
+        return "calls fail: the state of the breaker is unreadable"
+    return "" if closed else "calls are refused, except for one trial: the breaker is not closed"
 
 
 def _why(entry: Entry, holder: str) -> str:
-    """Why a call would be refused now, in the words of that call; "" if it would be granted."""
+    """Why a call would be refused now; "" if it would succeed."""
     kind, left = entry.kind, _seconds(entry.left)
     if entry.state is State.CLOSED:
-        return f"nobody may have it for another {left}: a delay after the last, or it is offered to the first in line"
+        return f"it is closed for another {left}: a delay after the last hold, or an offer to the first waiter"
     if entry.state is State.HELD:
         return {
-            "lock": f"lock() waits and try_lock() is refused: {holder} has it",
+            "lock": f"lock() waits and try_lock() is refused: {holder} holds it",
             "claim": f"claim() waits for the result of {holder}",
             "reservation": f"reserve() is suppressed (reserved): {holder} is sending",
         }.get(kind, "")
     if entry.state is State.DONE:
         return {
             "breaker": _breaker(entry) if kind == "breaker" else "",
-            "mark": f"first() answers False: it was seen, and is forgotten in {left}",
-            "claim": f"claim() does not run the work again: it was finished, and is forgotten in {left}",
+            "mark": f"first() returns False: it was seen, and the mark expires in {left}",
+            "claim": f"claim() does not run the work again: it is finished, and its outcome expires in {left}",
             "reservation": f"reserve() is suppressed (quiet) for another {left}",
         }.get(kind, "")
     return ""
@@ -175,10 +175,10 @@ def _counts(side: Side) -> str:
         f"{_many(side.waiters, 'process waits', 'processes wait')} at the store" if side.waiters else "",
         f"{_many(side.waiting_here, 'caller waits', 'callers wait')} here" if side.waiting_here else "",
     ]
-    return ", ".join(_told(parts))
+    return ", ".join(_non_empty(parts))
 
 
-def _told(texts: list[str]) -> list[str]:
+def _non_empty(texts: list[str]) -> list[str]:
     return [text for text in texts if text]
 
 
@@ -187,7 +187,7 @@ def _many(count: int, one: str, more: str) -> str:
 
 
 def _seconds(left: float) -> str:
-    """Seconds as people say them: 12.3 s, 14 min, 23 h, 12 days."""
+    """The duration for people: 12.3 s, 14 min, 23 h, 12 days."""
     for least, unit, size in ((2 * 86_400, "days", 86_400), (2 * 3_600, "h", 3_600), (120, "min", 60)):
         if left >= least:
             return f"{left / size:.0f} {unit}" if left < float("inf") else "ever"

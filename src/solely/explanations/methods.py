@@ -1,4 +1,4 @@
-"""Explain: who has it, since when, until when, and why a call would be refused."""
+"""Client methods of explanations: who holds a key, since when, until when, and why a call would be refused."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ class Explaining(Methods):
     _driver: BlockingDriver
 
     def explain(self, key: str) -> Explanation:
-        """All that is known under this name: locks, marks, claims, reservations, watermarks. Print it.
+        """Everything that the store has under this name: lock, mark, claim, reservation, watermark, breaker. Print it.
 
-        One round trip; changes nothing.
+        Takes one round trip and changes nothing.
         """
         return self._run(_explaining(self, key))
 
 
 class AsyncExplaining(AsyncMethods):
-    """Explain, awaited."""
+    """Explain, for asyncio."""
 
     _driver: AsyncDriver
 
     async def explain(self, key: str) -> Explanation:
-        """All that is known under this name: locks, marks, claims, reservations, watermarks. Print it.
+        """Everything that the store has under this name: lock, mark, claim, reservation, watermark, breaker. Print it.
 
-        One round trip; changes nothing.
+        Takes one round trip and changes nothing.
         """
         return await self._run(_explaining(self, key))
 
 
 def _explaining(client: Explaining | AsyncExplaining, key: str) -> Flow[Explanation]:
-    stored_key("lock", key)  # InvalidInput before anything is sent
-    return explain(key, client._context.keeper.here, client._driver.lines.waiting)
+    stored_key("lock", key)  # raises InvalidInput before anything is sent
+    return explain(key, client._context.keeper.here, client._driver.waiters.waiting)

@@ -1,1 +1,1 @@
-"""Leases: what locks, claims, reservations and breakers share: a hold, its deadline, renewal and loss."""
+"""Leases: the hold of a key, its deadline, renewal and loss, as locks, claims, reservations and breakers share them."""

@@ -1,4 +1,4 @@
-"""Context: what the methods of one client share: store, hook, cache, keeper of leases, outage rule."""
+"""Context: the state that all methods of one client share: store, hook, cache, keeper of leases, outage rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..model import Entry
 from ..ops import Release
 from ..resilience.breaker import Breaker
 from ..resilience.guard import guarded
-from ..rules import Seconds, are_plain, seconds, stored_key, ttl_seconds, wait_seconds
+from ..rules import DAY, Seconds, are_plain, seconds, stored_key, ttl_seconds, wait_seconds
 from ..stores import AsyncStore, Store, StoreBase
 from .flow import LeaseTerms
 from .hold import FORKED, Hold
@@ -25,7 +25,7 @@ from .keeper import Keeper
 log = logging.getLogger("solely")
 R = TypeVar("R")
 T = TypeVar("T")
-MAX_MANY = 100_000  # keys in one call: what one process should hold in memory at a time
+MAX_MANY = 100_000  # keys in one call: as many as a process should hold in memory at a time
 
 
 class Context:
@@ -54,12 +54,12 @@ class Context:
         self._wake = wake
         self._sign = signature
         self._signature = signature()
-        self._known_terms = lru_cache(maxsize=256, typed=True)(self._check_terms)  # few differ in one program
+        self._known_terms = lru_cache(maxsize=256, typed=True)(self._check_terms)  # a program uses few distinct terms
         self._start_keeping = start_keeping
         self._keeping = False
 
     def forked(self) -> None:
-        """In the child of a fork: its leases are lost from the start, and its signature is its own."""
+        """In the child of a fork: marks the parent's leases as lost, and writes a new signature."""
         for hold in list(self.keeper.holds):
             hold.lost = FORKED
         self.keeper = Keeper(self._wake, self._report)
@@ -84,10 +84,10 @@ class Context:
     # -- outages
 
     def or_proceed(self, key: str, what: str, flow: Flow[R], instead: Callable[[], R]) -> Flow[R]:
-        """The flow's result. If the store is unreachable and this client proceeds without it, `instead()`, which is
-        counted, logged and reported to the hook.
+        """The flow's result; or `instead()`, counted, logged and reported to the hook, if the store is unreachable and
+        this client proceeds without it.
 
-        If the client has a breaker, the flow runs only while that is closed, or as its trial.
+        If the client has a breaker, the flow runs only while it is closed, or as its trial.
         """
         if self.breaker is not None:
             flow = guarded(flow, self.breaker, key)
@@ -104,7 +104,7 @@ class Context:
             error = unreachable
         self.failed_open += 1
         facts = {"key": key, "what": what, "count": self.failed_open, "error": str(error)}
-        log.warning("failed_open: %(what)s of %(key)r went on without the store: %(error)s", facts, extra=facts)
+        log.warning("failed_open: %(what)s of %(key)r proceeded without the store: %(error)s", facts, extra=facts)
         if self.hook is not None:
             self.hook(events.FailedOpen(key, what))
         return instead()
@@ -115,21 +115,21 @@ class Context:
         """The checked terms of a hold; raises InvalidInput before anything is sent."""
         try:
             return self._known_terms(ttl, wait, delay, self.store.polls)
-        except TypeError:  # unhashable, so it is no duration either: the check raises InvalidInput
+        except TypeError:  # unhashable, so not a duration either: the check raises InvalidInput
             return self._check_terms(ttl, wait, delay, self.store.polls)
 
     def _check_terms(self, ttl: Seconds, wait: Seconds, delay: Seconds, polls: bool) -> LeaseTerms:
-        pause = seconds("delay", delay, least=0.0, most=86_400.0)
+        pause = seconds("delay", delay, least=0.0, most=DAY)
         return LeaseTerms(ttl_seconds(ttl), wait_seconds(wait), pause, self.store.client, polls)
 
     def info(self, purpose: str) -> str:
-        """Who asks and what for, as stored beside a hold; raises InvalidInput if the purpose is no text."""
+        """The caller and its purpose, as stored with a hold; raises InvalidInput if the purpose is not a str."""
         return self._signature.info(purpose)
 
     # -- leases
 
     def keep(self, hold: Hold) -> None:
-        """Renews and watches the hold from now on; does nothing for an unguarded one."""
+        """Starts to renew and watch the hold; does nothing for an unguarded one."""
         if hold.owner:
             if not self._keeping:
                 self._keeping = True
@@ -137,8 +137,8 @@ class Context:
             self.keeper.add(hold)
 
     def keeper_ended(self) -> None:
-        """One of the keeper's two loops was ended by others (a cancelled task, an exit in a hook): the next hold
-        starts it again, for all holds."""
+        """One of the keeper's two loops ended early (a cancelled task, an exit in a hook): the next hold restarts it,
+        for all holds."""
         self._keeping = False
 
     def forget_cached(self, key: str) -> None:
@@ -147,7 +147,7 @@ class Context:
             self.cache.drop(key)
 
     def closing(self) -> Flow[None]:
-        """Releases everything still held, since nobody will renew it any more."""
+        """Releases all remaining holds, since a closed client renews none."""
         holds = list(self.keeper.holds)
         self.keeper.holds.clear()
         self.keeper.close()
@@ -193,7 +193,7 @@ class AsyncMethods:
 
 
 def keys_of(kind: str, keys: Iterable[str], *, least: int = 0) -> list[str]:
-    """The stored keys, each checked; InvalidInput if there are too few or many, or if one text was given for many."""
+    """The stored keys, each checked; raises InvalidInput for too few or too many keys, or a text instead of a list."""
     if isinstance(keys, str | bytes):
         raise InvalidInput(f"give several keys as a list, not as one text: {keys!r:.80}")
     keys = list(keys)

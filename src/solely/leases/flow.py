@@ -1,4 +1,4 @@
-"""How a key is taken, waited for in turn, and released, whatever it is held for."""
+"""Acquire a key, wait for it in order, release it: the decisions that all kinds of leases share."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from .hold import ELSEWHERE, Hold
 T = TypeVar("T")
 Here = Mapping[str, Hold]
 NOWHERE: Here = {}
-_ENDS = frozenset((Released.EXPIRED, Released.CLEARED))  # that an owner's being gone and a release's answer both know
 
 
-def itself(hold: Any) -> Any:
-    """The hold as it is."""
+def identity(hold: Any) -> Any:
+    """The hold, unchanged."""
     return hold
 
 
 class LeaseTerms(NamedTuple):
-    """How a key is to be taken. `client` is queued as a waiter if the key is held; `polls` if no push can wake it."""
+    """How to acquire a key. If it is held, the store queues `client` as a waiter; `polls`: it sends no hints."""
 
     ttl: float
     wait: float = 0.0
@@ -37,19 +36,19 @@ class LeaseTerms(NamedTuple):
 def acquire(
     key: str,
     terms: LeaseTerms,
-    granted: Callable[[Hold], T] = itself,
+    granted: Callable[[Hold], T] = identity,
     *,
     info: str = "",
     held: Sequence[Hold] = (),
     here: Here = NOWHERE,
 ) -> Flow[T]:
-    """Takes the key within terms.wait, in the order of arrival; raises Busy, which says who has it, if it cannot.
+    """Acquires the key within terms.wait, in the order of arrival; else raises Busy, which names the holder.
 
-    Answers what `granted` makes of the hold. `held` are keys taken before, by the same caller, that are renewed while
-    this one is waited for; `here` are the holds of this process, which are waited for without asking the store.
+    Returns granted(hold). `held` are earlier holds of the same caller, to be renewed while it waits; `here` are the
+    holds of this process: while one of them has the key, the caller waits without a request to the store.
     """
     ttl, wait, delay, client, polls = terms
-    asked = answered = late = False
+    requested = answered = late = False
     looks = 0
     try:
         if wait:
@@ -58,13 +57,13 @@ def acquire(
                 raise busy((yield Read(key)), wait)
             start = run.arrived
             if key in here:
-                yield from let_pass(key, start + wait, here)
+                yield from wait_for_local_holder(key, start + wait, here)
         else:
             run = yield RUN
             start = run.now()
         owner = run.fresh_owner()
         while True:
-            asked = True
+            requested = True
             entry: Entry = yield make(Acquire, (key, owner, ttl, info, client if wait else "", delay, "", False, False))
             answered = True
             doubtful, now = run.doubtful, run.now()
@@ -73,37 +72,37 @@ def acquire(
                 if now < hold.deadline:
                     hold.waited = now - start
                     return granted(hold)
-            if entry.owner == owner or entry.gone:  # the answer came too late to be of use: this attempt is over
+            if entry.owner == owner or entry.gone:  # the reply came too late: this attempt is over
                 yield Release(key, owner, True)
                 entry = entry._replace(state=FREE) if entry.owner else entry
                 owner = run.fresh_owner()
-                if not late:  # it may have waited for the client's first connection, as the next one does not
+                if not late:  # it may have waited for the client's first connection; the next one will not
                     late = True
                     continue
             left = start + wait - now
             if left <= 0:
                 if wait or doubtful:
-                    yield Release(key, owner, doubtful)  # leaves the queue of the entry, or passes the offer on
-                asked = False
+                    yield Release(key, owner, doubtful)  # leaves the entry's queue, or passes the offer on
+                requested = False
                 raise busy(entry, now - start)
             yield Wait(key, min(left, look_again(entry, looks, ttl, polls)))
             looks += 1
             if held:
                 yield from renew_due(held)
     except Interrupted as why:
-        if asked and (answered or why.unanswered):  # else nothing was sent
+        if requested and (answered or why.unanswered):  # else nothing was sent
             yield Release(key, owner, why.unanswered)
         raise
-    except SolelyError:  # the store's own, or that one of `held` was lost
-        if asked:
-            yield from undo([Release(key, owner, run.doubtful)])  # type: ignore[union-attr] # who has asked has one
+    except SolelyError:  # from the store, or because one of `held` was lost
+        if requested:
+            yield from undo([Release(key, owner, run.doubtful)])  # type: ignore[union-attr] # set before `requested`
         raise
 
 
-def let_pass(key: str, until: float, here: Here) -> Flow[None]:
-    """Waits while another of this process holds the key: its release wakes us, and asking the store would tell nothing.
+def wait_for_local_holder(key: str, until: float, here: Here) -> Flow[None]:
+    """Waits while another caller of this process holds the key: its release wakes us, without a request to the store.
 
-    But not for longer than LOOK_AGAIN: an admin may have cleared it, which this process learns only when it renews.
+    Waits at most LOOK_AGAIN: an admin may have cleared the hold, which this process learns only when it renews.
     """
     now: float = yield Ask.NOW
     hold = here.get(key)
@@ -113,7 +112,7 @@ def let_pass(key: str, until: float, here: Here) -> Flow[None]:
 
 
 def look_again(entry: Entry, looks: int, ttl: float, polls: bool) -> float:
-    """When to look without a hint: when the holder's time is up, and soon enough that a lost hint hurts nobody."""
+    """Seconds until the next poll without a hint: until the hold expires, but short enough to survive a lost hint."""
     longest = min(POLL[1], POLL[0] * 2.0 ** min(looks, 8)) if polls else LOOK_AGAIN
     if entry.state is FREE:
         return POLL[0]
@@ -121,7 +120,7 @@ def look_again(entry: Entry, looks: int, ttl: float, polls: bool) -> float:
 
 
 def busy(entry: Entry, waited: float) -> Busy:
-    """The error that says who blocks the caller."""
+    """The error that names the holder of the key."""
     holder = describe(entry.info)
     if entry.state is HELD:
         text = f"is held by {holder or 'another owner'} for another {entry.left:.1f} s unless renewed"
@@ -130,22 +129,22 @@ def busy(entry: Entry, waited: float) -> Busy:
     elif entry.state is DONE:
         text = "is finished"
     else:
-        text = "could not be taken in time: others were ahead, or the store answered later than the ttl allows"
+        text = "could not be acquired in time: others were ahead, or the store answered later than the ttl allows"
     text = f"{entry.kind} {entry.name!r} {text}; waited {waited:.1f} s"
     return Busy(text, key=entry.name, holder=holder, left=entry.left)
 
 
 def release(hold: Hold, delay: float = 0.0, keep: float = 0.0) -> Flow[Released]:
-    """Lets go; answers truthfully whether the key was still held, also when repeated."""
+    """Releases the hold; returns whether the key was still held, also when repeated."""
     if hold.lost in ELSEWHERE or not hold.owner:
-        return Released.UNKNOWN  # another process may hold it still; or it was never held
+        return Released.UNKNOWN  # another process may still hold it; or it was never held
     if hold.released is not None:
         return hold.released
     now = hold.clock()
     if hold.opens:
         delay = max(0.0, hold.opens - now)
     lost, repeated, hold.leaving = hold.how(now), hold.leaving, True
-    # Of an owner that is revoked the store remembers whether it held the key: so a repeat of a late release is told.
+    # The store remembers whether a revoked owner held the key, so a repeat of a late release gets the same reply.
     op = make(Release, (hold.key, hold.owner, hold.doubtful or lost != "", delay, keep, hold.fence))
     try:
         outcome: Released = yield op
@@ -159,7 +158,7 @@ def release(hold: Hold, delay: float = 0.0, keep: float = 0.0) -> Flow[Released]
 
 
 def renew_due(held: Sequence[Hold]) -> Flow[None]:
-    """Renews the keys taken so far whose half time has passed; raises Busy if one of them was lost."""
+    """Renews the holds that are past half their ttl; raises Busy if one of them was lost."""
     now: float = yield Ask.NOW
     due = [hold for hold in held if now >= renewal(hold.sent, hold.ttl)]
     if not due:

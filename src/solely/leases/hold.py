@@ -1,4 +1,4 @@
-"""Hold: a key in hand, as its holder's process knows it. Until the local `deadline` nobody else has it."""
+"""Hold: a held key, as the holder's process knows it. Until the local `deadline`, no other owner has it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from collections.abc import Callable
 from ..model import FREE, LOST, RELEASED, Entry, Released
 from ..rules import REMEMBER, deadline, local_clock, renewal
 
-FORKED = "forked"  # how a hold is lost to the child of a fork: it stays the parent's
-HANDED_OVER = "handed over"  # how it is lost to who gave it to another process
-ELSEWHERE = frozenset((FORKED, HANDED_OVER))  # so nobody lets go of it here
-PUBLISHED = "published"  # how a hold ends whose outcome stands
+# Values of `lost` besides those of Gone and Released:
+FORKED = "forked"  # in the child of a fork: the parent keeps the hold
+HANDED_OVER = "handed over"  # passed on to another process
+ELSEWHERE = frozenset((FORKED, HANDED_OVER))  # held by another process, so never released here
+PUBLISHED = "published"  # ended with its own outcome
 
 
 class Hold:
-    """What was granted to one owner. `doubtful`: a copy of the request may still be under way, so its release revokes.
+    """A key granted to one owner. `doubtful`: a copy of the request may still be in flight, so its release revokes.
 
-    `lost` says how it ended, or is empty; `how` also looks at the clock. Renewal, where asked for by `keep`, happens
-    at `renew_at` and never goes beyond `ends`. Let go of before `opens`, the key stays closed until then. All of it is
-    told on `clock`. `leaving`: a release was sent; `released` is what the store answered to it.
+    `lost` is how it ended, or empty; `how` also checks the clock. A renewal, if requested by `keep`, is due at
+    `renew_at` and never extends the hold beyond `ends`. If it is released before `opens`, the key stays closed until
+    then. All times are of `clock`. `leaving`: a release was sent; `released` is the reply to it.
     """
 
     __slots__ = (
@@ -56,7 +57,7 @@ class Hold:
         self.released: Released | None = None
 
     def keep(self, renew: bool, max_hold: float) -> None:
-        """From now on it is to be renewed, if asked, and ends at the latest after `max_hold` seconds."""
+        """Schedules renewals, if `renew`, and bounds the hold to `max_hold` seconds."""
         if max_hold == math.inf:  # the usual case
             self.renew_at = renewal(self.sent, self.ttl) if renew else math.inf
         else:
@@ -64,20 +65,20 @@ class Hold:
             self._plan(self.ttl, renew)
 
     def extended(self, entry: Entry, ttl: float, sent: float) -> None:
-        """The store renewed it: a new deadline, counted from before the request was sent."""
+        """Sets the new deadline after a renewal, counted from before the request was sent."""
         self.sent = sent
         self.deadline = deadline(sent, entry.left)
         self._plan(ttl, self.renew_at != math.inf)
 
     def _plan(self, ttl: float, renew: bool) -> None:
-        if self.sent + ttl >= self.ends:  # the last stretch: whoever renews, it ends with max_hold
+        if self.sent + ttl >= self.ends:  # the last period: max_hold ends the hold, so no renewal follows
             self.ends = self.deadline = min(self.deadline, self.ends)
             renew = False
         self.renew_at = renewal(self.sent, ttl) if renew else math.inf
 
     def ended(self, outcome: Released, lost: str) -> Released:
-        """A release was answered so; `lost` is how the hold was lost before that, or empty. What comes so late that the
-        store may have forgotten is not believed to be released."""
+        """Notes the reply to a release; `lost` is how the hold was lost before it, or empty. Returns UNKNOWN in place
+        of RELEASED if the release came so late that the store may have forgotten the hold."""
         if outcome is RELEASED and lost and lost != PUBLISHED and self.clock() > self.deadline + REMEMBER:
             outcome = Released.UNKNOWN
         self.lost = lost or outcome
@@ -85,11 +86,11 @@ class Hold:
         return outcome
 
     def absent(self, lost: str, repeated: bool, doubtful: bool) -> Released:
-        """What it means that the store had nothing of this hold when it was let go of, and is not known to have lost
-        its data. Who asked once, or knows that the lease was lost, is not told that it was released.
+        """The outcome of a release to which the store replied ABSENT. RELEASED only if an earlier copy of the release
+        may have arrived and the hold was not lost before.
 
         `lost` is how it was lost before, or empty; `repeated`: another release was sent before this one; `doubtful`: a
-        try of this one was not answered, which would have revoked the owner of a lost hold, and so be remembered.
+        try of this one was not answered (for a lost hold it would have revoked the owner, which the store remembers).
         """
         if lost == PUBLISHED or (not lost and (repeated or doubtful)):
             return RELEASED  # by an earlier copy
@@ -98,7 +99,7 @@ class Hold:
         return LOST
 
     def gone(self, how: str) -> str:
-        """How it was lost, of which the store says `how`, or nothing: then its time ran out, or the store lost it."""
+        """How it was lost: `how` if the store knows, else expired, or lost by the store."""
         return how or self.how(self.clock()) or LOST
 
     def how(self, now: float) -> str:
@@ -112,8 +113,8 @@ class Hold:
 
 
 class Unguarded(Hold):
-    """What a caller has in hand that went on without its store: nothing, under no owner; so nothing is renewed, lost
-    or let go of. Its fence is 0, which every guard that has seen a real one refuses."""
+    """The hold of a caller that proceeded without its store: it has no owner, and is never renewed, lost or released.
+    Its fence is 0, which every guarded resource that has seen a real fence refuses."""
 
     __slots__ = ()
 
@@ -122,12 +123,12 @@ class Unguarded(Hold):
         self.deadline = math.inf
 
     def keep(self, renew: bool, max_hold: float) -> None:
-        """There is nothing to keep."""
+        """Does nothing: there is no hold to renew."""
 
 
 class Missed(Hold):
-    """What a caller has in hand whom the key was not given: nothing, but what it was told of who has it. Nobody keeps
-    it, so it is made with no more than can be asked of it: there may be thousands at once."""
+    """The hold of a caller that did not get the key: only the facts of the current holder. It sets just the fields that
+    a caller can read, since there may be thousands at once."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Leases: what the holder of a key has, with its verbs, for threads and for asyncio."""
+"""Leases: the handle of a held key, for threads and for asyncio."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ log = logging.getLogger("solely")
 
 
 class LeaseBase:
-    """What every lease can say without asking the store. `fence` is what a guarded resource compares."""
+    """A lease; all its properties are local. A guarded resource compares its `fence`."""
 
     _hold: Hold
     _context: Context
-    _over = False  # released or handed over: no longer this object's to speak of
+    _over = False  # released or handed over
 
     @property
     def key(self) -> str:
@@ -35,26 +35,26 @@ class LeaseBase:
 
     @property
     def fence(self) -> int:
-        """Grows with every hold of the key: hand it to whatever the lease protects, which refuses a smaller one."""
+        """Grows with every hold of the key. Pass it to the protected resource, which refuses smaller ones."""
         return self._hold.fence
 
     @property
     def unguarded(self) -> bool:
-        """True if the store was away and this client went on without it (`on_outage="proceed"`): nothing is held."""
+        """True if this client proceeded without an unreachable store (`on_outage="proceed"`): nothing is held."""
         return not self._hold.owner
 
     @property
     def waited(self) -> float:
-        """Seconds from asking to holding."""
+        """Seconds from the request to the grant."""
         return self._hold.waited
 
     def held(self) -> float:
-        """Seconds since the lease was asked for."""
+        """Seconds since the lease was requested."""
         return local_clock() - self._hold.since
 
     @property
     def lost(self) -> bool:
-        """True as soon as the lease may no longer be relied on, also while the network hangs or after a suspend."""
+        """True as soon as the lease is no longer safe to rely on, also while the network hangs or after a suspend."""
         return bool(self.lost_how)
 
     @property
@@ -63,24 +63,24 @@ class LeaseBase:
         return self._hold.how(local_clock())
 
     def remaining(self) -> float:
-        """Seconds that the lease may be relied on, if nobody renews it; 0 if it is lost."""
+        """Seconds that the lease is safe to rely on without a renewal; 0 if it is lost."""
         return 0.0 if self.lost else max(0.0, self._hold.deadline - local_clock())
 
     @property
     def token(self) -> str:
-        """What another process needs to go on with this lease (`resume`). A secret: who has it can release the key."""
+        """The token with which another process can `resume` this lease. A secret: it permits to release the key."""
         if self.unguarded:
-            raise InvalidInput(f"lease of {self.key!r} is unguarded (the store was away): it has no token")
+            raise InvalidInput(f"lease of {self.key!r} is unguarded (the store was unreachable): it has no token")
         hold = self._hold
         since = round(time() - self.held(), 3)
         return write_token(Token(hold.key, hold.owner, hold.ttl, hold.fence, since, hold.fingerprint))
 
     def keep_closed(self, at_least: Seconds) -> None:
-        """However soon it is released, the key opens only that many seconds after the lease was asked for."""
+        """Keeps the key closed until `at_least` seconds after the request for it, even if it is released sooner."""
         self._hold.opens = self._hold.since + seconds("at_least", at_least, least=0.0, most=MAX_TTL)
 
-    def _be_alive(self) -> None:
-        """LeaseLost if it is over: a body inside it would be guarded by nothing."""
+    def _check_held(self) -> None:
+        """Raises LeaseLost if the lease is over, since nothing would guard the block."""
         if self._over or self._hold.lost:
             raise self._lost_error()
 
@@ -93,17 +93,17 @@ class LeaseBase:
     def _wanted(self, needed: Seconds) -> float:
         wanted = seconds("seconds", needed, least=0.0, most=MAX_TTL)
         if wanted > deadline(0.0, self._hold.ttl):
-            raise InvalidInput(f"ensure({wanted:g}) asks for more than the lease's ttl of {self._hold.ttl:g} s gives")
+            raise InvalidInput(f"ensure({wanted:g}) needs more than the lease's ttl of {self._hold.ttl:g} s provides")
         return wanted
 
     def __repr__(self) -> str:
         state = self.lost_how or f"{self.remaining():.1f} s left"
         return f"<{type(self).__name__} {self.key!r} fence={self.fence} {state}>"
 
-    # -- the verbs, for threads and asyncio alike
+    # -- operations, the same for threads and asyncio
 
     def _renewing(self, ttl: Seconds | None) -> Flow[None]:
-        """Extends the lease now; LeaseLost if it is no longer ours."""
+        """Extends the lease now; raises LeaseLost if it is lost."""
         hold, keeper = self._hold, self._context.keeper
         wanted = hold.ttl if ttl is None else ttl_seconds(ttl)
         if self.unguarded:
@@ -123,7 +123,7 @@ class LeaseBase:
         keeper.wake_for(hold)
 
     def _ensuring(self, needed: Seconds) -> Flow[None]:
-        """Returns only if at least that many seconds are left, renewing if need be; LeaseLost if it cannot."""
+        """Ensures that at least `needed` seconds are left, with a renewal if necessary; else raises LeaseLost."""
         wanted = self._wanted(needed)
         if self.lost:
             raise self._lost_error()
@@ -137,19 +137,19 @@ class LeaseBase:
                 raise self._lost_error()
 
     def _releasing(self) -> Flow[Released]:
-        """Releases the key, and answers truthfully whether it was still held."""
+        """Releases the key; returns whether it was still held."""
         self._context.keeper.remove(self._hold)
         return release(self._hold)
 
     def _released(self, outcome: Released) -> Released:
-        """The lease is over; reports that to the hook."""
+        """Notes that the lease is over, and reports it to the hook."""
         self._over = True
         if self._context.hook is not None:
             self._context.hook(events.ReleasedLease(self._hold.key, self.fence, self.held(), outcome.value))
         return outcome
 
     def _end_block(self, outcome: Released, error: BaseException | None) -> None:
-        """The end of a guarded body: raises LeaseLost if it outlived its lease; never masks the body's own error."""
+        """Ends a guarded block: raises LeaseLost if the block outlived its lease; never masks the block's own error."""
         self._over = True
         if self._context.hook is not None:
             self._released(outcome)
@@ -157,12 +157,12 @@ class LeaseBase:
             raise self._lost_error()
 
     def _not_released(self, failure: SolelyError, error: BaseException | None) -> None:
-        """The release at the end of a guarded body failed: raised, unless that would mask the body's own error."""
+        """Raises the failure of the release at the end of a block, or logs it if the block itself raised an error."""
         if error is None:
             raise failure
         facts = {"key": self.key, "error": str(failure)}
         log.warning(
-            "release_failed: %(key)r was not released, and stays held until its ttl is over: %(error)s",
+            "release_failed: %(key)r was not released, and stays held until its ttl ends: %(error)s",
             facts,
             extra=facts,
         )
@@ -171,13 +171,13 @@ class LeaseBase:
         """Stops keeping the lease, without releasing it."""
         keeper = self._context.keeper
         keeper.remove(self._hold)
-        keeper.wake(self._hold.key)  # callers of this process that wait for it have to ask the store now
+        keeper.wake(self._hold.key)  # waiters of this process must ask the store now
         self._hold.lost = how
         self._over = True
 
 
 class Lease(LeaseBase):
-    """A key held by this process, for threads. A context manager that lets go at the end."""
+    """A key held by this process, for threads. As a context manager it releases the key at the end."""
 
     def __init__(self, hold: Hold, context: Context, run: RunFlow) -> None:
         self._hold = hold
@@ -185,25 +185,25 @@ class Lease(LeaseBase):
         self._run = run
 
     def renew(self, ttl: Seconds | None = None) -> None:
-        """Extends the lease now; raises LeaseLost if it is no longer ours."""
+        """Extends the lease now; raises LeaseLost if it is lost."""
         self._run(self._renewing(ttl))
 
     def ensure(self, needed: Seconds = 0.0) -> None:
-        """Returns only if at least that many seconds are left, renewing if need be; raises LeaseLost if it cannot."""
+        """Ensures that at least `needed` seconds are left, with a renewal if necessary; else raises LeaseLost."""
         self._run(self._ensuring(needed))
 
     def release(self) -> Released:
-        """Lets go; says truthfully whether the key was still held. Safe to repeat: answered as the first time."""
+        """Releases the key; returns whether it was still held. Safe to repeat: it returns the same outcome."""
         return self._released(self._run(self._releasing()))
 
     def hand_over(self) -> str:
-        """Stops keeping the lease here, without letting go, and returns the token for whoever goes on with it."""
+        """Stops keeping the lease here, without a release; returns the token with which another process resumes it."""
         token = self.token
         self._drop(HANDED_OVER)
         return token
 
     def __enter__(self) -> Self:
-        self._be_alive()
+        self._check_held()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -218,10 +218,10 @@ class Lease(LeaseBase):
 
 
 class AsyncLease(LeaseBase):
-    """A key held by this process, for asyncio. An async context manager that lets go at the end.
+    """A key held by this process, for asyncio. As an async context manager it releases the key at the end.
 
     With `on_lost="cancel"` (the default) the task inside `async with` is cancelled when the lease is lost, and the
-    block then raises LeaseLost. Outside of `async with` it cancels nobody: nobody knows which task relies on it.
+    block then raises LeaseLost. Outside `async with` no task is cancelled, since it is unknown which one relies on it.
     """
 
     def __init__(self, hold: Hold, context: Context, run: AsyncRunFlow, *, cancel: bool) -> None:
@@ -231,30 +231,30 @@ class AsyncLease(LeaseBase):
         self._guard = TaskGuard(hold) if cancel else None
 
     async def renew(self, ttl: Seconds | None = None) -> None:
-        """Extends the lease now; raises LeaseLost if it is no longer ours."""
+        """Extends the lease now; raises LeaseLost if it is lost."""
         await self._run(self._renewing(ttl))
 
     async def ensure(self, needed: Seconds = 0.0) -> None:
-        """Returns only if at least that many seconds are left, renewing if need be; raises LeaseLost if it cannot."""
+        """Ensures that at least `needed` seconds are left, with a renewal if necessary; else raises LeaseLost."""
         await self._run(self._ensuring(needed))
 
     async def release(self) -> Released:
-        """Lets go; says truthfully whether the key was still held. Safe to repeat: answered as the first time."""
+        """Releases the key; returns whether it was still held. Safe to repeat: it returns the same outcome."""
         return self._released(await self._run(self._releasing()))
 
     def hand_over(self) -> str:
-        """Stops keeping the lease here, without letting go, and returns the token for whoever goes on with it."""
+        """Stops keeping the lease here, without a release; returns the token with which another process resumes it."""
         token = self.token
         self._drop(HANDED_OVER)
         return token
 
     def guard(self) -> None:
-        """From now on the current task is cancelled when the lease is lost, if that was asked for."""
+        """With `on_lost="cancel"`, the current task is cancelled from now on when the lease is lost."""
         if self._guard is not None:
             self._guard.enter()
 
     async def __aenter__(self) -> Self:
-        self._be_alive()
+        self._check_held()
         self.guard()
         return self
 
@@ -272,7 +272,7 @@ class AsyncLease(LeaseBase):
 
 
 class TaskGuard:
-    """Cancels the task inside a guarded block when the lease is lost, and tells that cancellation from any other."""
+    """Cancels the task in a guarded block when the lease is lost; distinguishes that from any other cancellation."""
 
     __slots__ = ("_cancelled", "_cancelling", "_task")
 
@@ -282,19 +282,19 @@ class TaskGuard:
         self._cancelled = False
 
     def enter(self) -> None:
-        """From here on the current task is the one to cancel."""
+        """Makes the current task the one to cancel."""
         self._task = asyncio.current_task()
         self._cancelling = self._task.cancelling() if self._task is not None else 0
 
     def _lost(self, hold: Hold) -> None:
-        if self._task is not None and self._task is not asyncio.current_task():  # which would be told by its own call
+        if self._task is not None and self._task is not asyncio.current_task():  # its own call raises LeaseLost
             self._cancelled = True
             self._task.cancel(f"lease of {hold.key.partition('/')[2]!r} was lost: {hold.lost}")
 
     def exit(self, error: BaseException | None) -> bool:
-        """True if `error` is our cancellation and nobody else's: it is then taken back, to be told as LeaseLost."""
+        """True if `error` is this guard's cancellation and no other: the caller then raises LeaseLost in its place."""
         task, self._task = self._task, None
         if task is None or not self._cancelled:
             return False
-        nobody_else = task.uncancel() <= self._cancelling
-        return nobody_else and isinstance(error, asyncio.CancelledError)
+        only_ours = task.uncancel() <= self._cancelling
+        return only_ours and isinstance(error, asyncio.CancelledError)

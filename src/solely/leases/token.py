@@ -1,4 +1,4 @@
-"""Tokens: a lease in a text, with which another process can go on with it. A secret: who has it can let go."""
+"""Tokens: a lease as text, with which another process can resume it. A secret: it permits to release the key."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ _KIND = re.compile(r"[a-z]{1,16}")
 
 
 class Token(NamedTuple):
-    """What a token says: the stored key, who has it, for how long at a time, and since when on the wall clock; and of a
-    claim what payload it was won for."""
+    """The content of a token: stored key, owner, ttl, fence, start on the wall clock, and a claim's fingerprint."""
 
     key: str
     owner: str
@@ -27,16 +26,16 @@ class Token(NamedTuple):
 
 
 def write_token(token: Token) -> str:
-    """The token as text for URLs, headers and JSON."""
-    key, owner, ttl, fence, since, print = token
-    return urlsafe_b64encode(f"{owner}:{fence}:{ttl!r}:{since:.3f}:{print}:{key}".encode()).decode()
+    """The token as text that is safe in URLs, headers and JSON."""
+    key, owner, ttl, fence, since, fingerprint = token
+    return urlsafe_b64encode(f"{owner}:{fence}:{ttl!r}:{since:.3f}:{fingerprint}:{key}".encode()).decode()
 
 
 def read_token(text: str) -> Token:
-    """What the text says; InvalidInput if it is no token."""
+    """Parses a token; raises InvalidInput if the text is not one."""
     try:
-        owner, fence, ttl, since, print, key = urlsafe_b64decode(text).decode().split(":", 5)
-        token = Token(key, owner, float(ttl), int(fence), float(since), print)
+        owner, fence, ttl, since, fingerprint, key = urlsafe_b64decode(text).decode().split(":", 5)
+        token = Token(key, owner, float(ttl), int(fence), float(since), fingerprint)
         kind, _, name = key.partition("/")
         known = _KIND.fullmatch(kind) and _OWNER.fullmatch(owner)
         if known and MIN_TTL <= token.ttl <= MAX_TTL and math.isfinite(token.since) and stored_key(kind, name):

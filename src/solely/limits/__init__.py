@@ -1,1 +1,1 @@
-"""Limits: at most so many in any window of time, counted over all processes."""
+"""Limits: at most `limit` hits in any window of time, counted over all processes."""

@@ -1,4 +1,4 @@
-"""Limit: so many in any window of time, and not one more."""
+"""Decisions of limits: never more than `limit` hits in any window of time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ..ops import Hit, Unhit
 
 
 def hit(key: str, limit: int, per: float) -> Flow[tuple[str, Allowance]]:
-    """(the owner of the hit, the answer): allowed only if fewer than `limit` were in the last `per` seconds.
+    """(the owner of the hit, the reply): allowed only if there were fewer than `limit` hits in the last `per` seconds.
 
-    An interrupted caller gives its hit back; where that is lost as well, the limit is reached one too early for once.
+    An interrupted caller removes its hit. If that fails too, this window allows one hit less.
     """
     owner: str = yield Ask.OWNER
     try:
@@ -24,6 +24,6 @@ def hit(key: str, limit: int, per: float) -> Flow[tuple[str, Allowance]]:
 
 
 def give_back(key: str, owner: str) -> Flow[bool]:
-    """True if this owner's hit was given back by this call, False if there was none."""
-    given_back: bool = yield Unhit(key, owner)
-    return given_back
+    """Removes this owner's hit; False if there was none."""
+    removed: bool = yield Unhit(key, owner)
+    return removed

@@ -1,4 +1,4 @@
-"""What a limit answers, for threads and for asyncio."""
+"""The result of a limit, for threads and for asyncio."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import flow as flows
 
 
 class AdmissionBase:
-    """Truthy if allowed; `hits` are in the window now, and `retry_after` says in how many seconds one more may be."""
+    """Truthy if allowed; `hits` are in the window now, and the next one may be allowed in `retry_after` seconds."""
 
     def __init__(self, key: str, owner: str, allowance: Allowance) -> None:
         self.key = key
@@ -26,9 +26,9 @@ class AdmissionBase:
         return self.allowed
 
     def or_raise(self) -> Self:
-        """Itself if allowed; else raises Limited, which says when the next is."""
+        """Returns itself if allowed; else raises Limited with the time until the next hit is allowed."""
         if not self.allowed:
-            text = f"limit {self.key!r} is reached ({self.hits}); the next is allowed in {self.retry_after:.3f} s"
+            text = f"limit {self.key!r} is reached ({self.hits} hits); the next is allowed in {self.retry_after:.3f} s"
             raise Limited(text, key=self.key, left=self.retry_after)
         return self
 
@@ -43,24 +43,24 @@ class AdmissionBase:
 
 
 class Admission(AdmissionBase):
-    """The answer to a limit, for threads."""
+    """The result of a limit, for threads."""
 
-    def __init__(self, key: str, answer: tuple[str, Allowance], run: RunFlow) -> None:
-        super().__init__(key, *answer)
+    def __init__(self, key: str, hit: tuple[str, Allowance], run: RunFlow) -> None:
+        super().__init__(key, *hit)
         self._run = run
 
     def undo(self) -> bool:
-        """Gives the hit back, since what it allowed was not done; False if there is none to give back."""
+        """Removes the hit, because the allowed work was not done; False if there is none."""
         return self._run(self._undoing())
 
 
 class AsyncAdmission(AdmissionBase):
-    """The answer to a limit, for asyncio."""
+    """The result of a limit, for asyncio."""
 
-    def __init__(self, key: str, answer: tuple[str, Allowance], run: AsyncRunFlow) -> None:
-        super().__init__(key, *answer)
+    def __init__(self, key: str, hit: tuple[str, Allowance], run: AsyncRunFlow) -> None:
+        super().__init__(key, *hit)
         self._run = run
 
     async def undo(self) -> bool:
-        """Gives the hit back, since what it allowed was not done; False if there is none to give back."""
+        """Removes the hit, because the allowed work was not done; False if there is none."""
         return await self._run(self._undoing())

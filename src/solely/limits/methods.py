@@ -1,4 +1,4 @@
-"""Limits: at most so many in any window of time."""
+"""Client methods of limits: at most `limit` hits in any window of time."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ class Limits(Methods):
     """Limits, for threads."""
 
     def limit(self, key: str, *, limit: int, per: Seconds) -> Admission:
-        """Truthy for at most `limit` callers in any window of `per` seconds, across all processes; else says when."""
+        """Truthy for at most `limit` callers in any window of `per` seconds, across all processes; else has the time
+        until the next hit is allowed."""
         stored = stored_key("limit", key)
         most, window = checked_limit(limit, self._store.max_limit), ttl_seconds(per, "per")
         return Admission(key, self._run(hitting(self._context, stored, most, window)), self._run)
 
 
 class AsyncLimits(AsyncMethods):
-    """Limits, awaited."""
+    """Limits, for asyncio."""
 
     async def limit(self, key: str, *, limit: int, per: Seconds) -> AsyncAdmission:
-        """Truthy for at most `limit` callers in any window of `per` seconds, across all processes; else says when."""
+        """Truthy for at most `limit` callers in any window of `per` seconds, across all processes; else has the time
+        until the next hit is allowed."""
         stored = stored_key("limit", key)
         most, window = checked_limit(limit, self._store.max_limit), ttl_seconds(per, "per")
         return AsyncAdmission(key, await self._run(hitting(self._context, stored, most, window)), self._run)

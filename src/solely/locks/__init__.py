@@ -1,1 +1,1 @@
-"""Locks: one caller at a time holds a key, for as long as its lease lasts."""
+"""Locks: one caller at a time holds a key, until it releases it or its lease expires."""

@@ -1,4 +1,4 @@
-"""Calls of locks, for threads and asyncio alike: from checked arguments to the flow, and what is reported of it."""
+"""Calls of locks, the same for threads and asyncio: flows with checked arguments, outage rule, logs and events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OnLost = Literal["flag", "cancel"] | Callable[[], None]
 
 
 def acquiring(context: Context, key: str, terms: LeaseTerms, lease: Callable[[Hold], L], purpose: str = "") -> Flow[L]:
-    """A lease of the key; Busy if it cannot be had in time."""
+    """A lease of the key; raises Busy if it is not free in time."""
     flow = leases.acquire(key, terms, lease, info=context.info(purpose), here=context.keeper.here)
     if context.hook is not None:
         flow = _reporting_refusal(context, flow, key, terms)
@@ -48,7 +48,7 @@ def _reporting_refusal(context: Context, flow: Flow[L], key: str, terms: LeaseTe
 def acquiring_all(
     context: Context, keys: Sequence[str], terms: LeaseTerms, lease: Callable[[Hold], L], purpose: str = ""
 ) -> Flow[list[L]]:
-    """Leases of all keys, in the order given; Busy, with none held, if they cannot be had in time."""
+    """Leases of all keys, in the order given; raises Busy, with none held, if not all are free in time."""
 
     def unguarded() -> list[L]:
         return [lease(Unguarded(key, terms.ttl, local_clock())) for key in dict.fromkeys(keys)]
@@ -75,7 +75,7 @@ def _contended(context: Context, key: str, terms: LeaseTerms, refusal: Busy) -> 
 
 
 def kept(context: Context, lease: L) -> L:
-    """The lease, which is renewed and watched from now on."""
+    """Starts to renew and watch the lease, and returns it."""
     hold = lease._hold
     context.keep(hold)
     if context.hook is not None and hold.owner:
@@ -84,13 +84,13 @@ def kept(context: Context, lease: L) -> L:
 
 
 def resuming(token: str, lease: Callable[[Hold], L]) -> Flow[L]:
-    """The lease that the token names; Busy if it is no longer that owner's."""
+    """The lease of the token; raises Busy if that owner no longer holds it."""
     given = read_token(token)
     return lease((yield from locks.resume(given.key, given.owner, given.ttl)))
 
 
 def renewing_token(context: Context, token: Token, ttl: Seconds | None) -> Flow[float]:
-    """Extends the lease that the token names: the seconds it now has; LeaseLost if it is no longer that owner's."""
+    """Extends the lease of the token; returns the seconds left, or raises LeaseLost if the owner no longer holds it."""
     entry: Entry = yield Renew(token.key, token.owner, token.ttl if ttl is None else ttl_seconds(ttl))
     if entry.owner != token.owner:
         how = entry.gone or "expired"
@@ -102,7 +102,7 @@ def renewing_token(context: Context, token: Token, ttl: Seconds | None) -> Flow[
 
 
 def releasing_token(context: Context, token: Token) -> Flow[Released]:
-    """Releases the lease that the token names, and answers truthfully whether it was still held."""
+    """Releases the lease of the token; returns whether it was still held."""
     held = max(0.0, time() - token.since)
     outcome = yield from locks.release_token(token.key, token.owner, token.fence, held > token.ttl + REMEMBER)
     if context.hook is not None:
@@ -111,7 +111,7 @@ def releasing_token(context: Context, token: Token) -> Flow[Released]:
 
 
 def clearing(context: Context, key: str, reason: str) -> Flow[bool]:
-    """True if the lock was taken from its holder; that is logged and reported to the hook."""
+    """Clears the lock, logs that and reports it to the hook; False if it was not held."""
     entry = yield from locks.clear(key, reason)
     if entry is None:
         return False
@@ -134,15 +134,15 @@ def _call(on_lost: Callable[[], None], hold: Hold, caught: type[BaseException]) 
         on_lost()
     except caught:
         facts = {"key": hold.key}
-        log.exception("on_lost_failed: the function on_lost of %(key)r raised", facts, extra=facts)
+        log.exception("on_lost_failed: the on_lost callback of %(key)r raised", facts, extra=facts)
 
 
 def loss_callback(on_lost: Any, *, cancels: bool) -> Callable[[Hold], None] | None:
     if callable(on_lost):
-        # sys.exit() in the thread that keeps the leases would end that thread, and nothing else
+        # sys.exit() in the keeper's thread would end only that thread
         caught = Exception if cancels else BaseException
         return lambda hold: _call(on_lost, hold, caught)
     if on_lost == "flag" or (on_lost == "cancel" and cancels):
         return None
-    hint = "; a thread cannot be cancelled: look at lease.lost, or give a function" if on_lost == "cancel" else ""
+    hint = "; a thread cannot be cancelled: check lease.lost, or give a function" if on_lost == "cancel" else ""
     raise InvalidInput(f"on_lost must be {'cancel, ' if cancels else ''}flag or a function, not {on_lost!r}{hint}")

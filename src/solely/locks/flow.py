@@ -1,4 +1,4 @@
-"""Decisions of locks: several keys at once, handing over, clearing. For one key see leases/flow.py."""
+"""Decisions of locks: several keys at once, hand-over, clear. For one key see leases/flow.py."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..model import ABSENT, CLOSED, FREE, RELEASED, Entry, Released
 from ..ops import Acquire, Clear, Read, Release, Renew
 from ..rules import MIN_TTL, deadline
 
-_ENDS = frozenset((Released.EXPIRED, Released.CLEARED))  # which both an owner's being gone and a release's answer name
+_ENDS = frozenset((Released.EXPIRED, Released.CLEARED))  # values that Gone and Released have in common
 
 
 def acquire_all(keys: Iterable[str], terms: LeaseTerms, *, info: str = "") -> Flow[list[Hold]]:
-    """Takes all keys or none: all in one batch; if refused, one by one in sorted order, so that nobody deadlocks."""
+    """Acquires all keys or none: in one batch; if refused, one by one in sorted order, which prevents deadlocks."""
     start: float = yield Ask.NOW
     ordered = sorted(set(keys))
     holds, refusal = yield from _all_at_once(ordered, terms, info)
-    if refusal.owner and not holds:  # granted, but answered too late to be of use: see `acquire`
+    if refusal.owner and not holds:  # granted, but the reply came too late: see `acquire`
         holds, refusal = yield from _all_at_once(ordered, terms, info)
     if holds:
         return holds
@@ -62,7 +62,7 @@ def _all_at_once(keys: list[str], terms: LeaseTerms, info: str) -> Flow[tuple[li
 
 
 def release_all(holds: Sequence[Hold]) -> Flow[list[Released]]:
-    """Lets go of all, in one batch; the first error is raised after all were tried."""
+    """Releases all holds in one batch; raises the first error after all were tried."""
     mine = [hold for hold in holds if hold.owner and hold.lost not in ELSEWHERE and hold.released is None]
     if mine:
         yield from _release_all(mine)
@@ -84,17 +84,17 @@ def _release_all(holds: list[Hold]) -> Flow[None]:
         raise
     run: Run = yield RUN
     for hold, outcome, (lost, repeated) in zip(holds, outcomes, before, strict=True):
-        told = hold.absent(lost, repeated, run.doubtful) if outcome is ABSENT else outcome
-        hold.ended(told, lost)
+        hold.ended(hold.absent(lost, repeated, run.doubtful) if outcome is ABSENT else outcome, lost)
 
 
 def release_token(key: str, owner: str, fence: int, forgotten: bool) -> Flow[Released]:
-    """Lets go by owner alone. `forgotten`: had it expired, the store might not remember, so it is asked first.
+    """Releases by owner alone. `forgotten`: the store may not remember an expiry, so a renewal checks for one first.
 
-    Whoever has the token may have let go before: what is not there was released, unless the store lost its data.
+    Another process with the token may have released it before: an absent hold counts as released, unless the store
+    lost its data.
     """
     if forgotten:
-        entry: Entry = yield Renew(key, owner, MIN_TTL)  # which does not shorten it
+        entry: Entry = yield Renew(key, owner, MIN_TTL)  # never shortens the hold
         if entry.owner != owner:
             return Released(entry.gone) if entry.gone in _ENDS else Released.UNKNOWN
     op = Release(key, owner, fence=fence)
@@ -107,21 +107,21 @@ def release_token(key: str, owner: str, fence: int, forgotten: bool) -> Flow[Rel
 
 
 def resume(key: str, owner: str, ttl: float) -> Flow[Hold]:
-    """Goes on with a lease that another process took; raises Busy if it is no longer this owner's."""
+    """Resumes a lease that another process acquired; raises Busy if this owner no longer holds it."""
     entry: Entry = yield Renew(key, owner, ttl)
     if entry.owner != owner:
         raise busy(entry, 0.0)
     run: Run = yield RUN
     hold = Hold(key, owner, ttl, entry, run.sent, True, run.now)
-    if run.now() >= hold.deadline:  # the answer came too late to be of use
+    if run.now() >= hold.deadline:  # the reply came too late
         raise busy(entry._replace(state=FREE), 0.0)
     return hold
 
 
 def clear(key: str, reason: str) -> Flow[Entry | None]:
-    """Takes the key from whoever has it now, and from nobody who comes after; what was cleared, if anything."""
+    """Ends the current hold of the key, and no later one; returns the cleared entry, or None if it was not held."""
     entry: Entry = yield Read(key)
-    if entry.state in (FREE, CLOSED):  # what is closed opens by itself: nobody has it
+    if entry.state in (FREE, CLOSED):  # a closed key opens by itself
         return None
     cleared: bool = yield Clear(key, entry.fence, reason)
     return entry if cleared else None

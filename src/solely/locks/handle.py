@@ -1,4 +1,4 @@
-"""What `lock_all` and the asyncio `lock` return: sets of leases, and a lease that is still being taken."""
+"""The results of `lock_all` and of the asyncio `lock`: sets of leases, and a pending lease."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .flow import release_all
 
 
 def releasing_all(leases: Sequence[LeaseBase]) -> Flow[list[Released]]:
-    """Releases all keys in one batch, and answers truthfully whether each was still held."""
+    """Releases all keys in one batch; returns for each whether it was still held."""
     for lease in leases:
         lease._context.keeper.remove(lease._hold)
     return release_all([lease._hold for lease in leases])
 
 
 def _end_block(leases: Sequence[LeaseBase], outcomes: list[Released], error: BaseException | None) -> None:
-    """The end of a guarded body, as for a single lease: LeaseLost if it outlived one of them."""
+    """Ends a guarded block, as for a single lease: raises LeaseLost if the block outlived one of them."""
     for lease, outcome in zip(leases, outcomes, strict=True):
         lease._released(outcome)
     lost = [lease for lease, outcome in zip(leases, outcomes, strict=True) if outcome is not RELEASED]
@@ -29,21 +29,21 @@ def _end_block(leases: Sequence[LeaseBase], outcomes: list[Released], error: Bas
 
 
 class LeaseSet(list[Lease]):
-    """The leases of `lock_all`, in the order of the keys given; lets go of all of them at the end."""
+    """The leases of `lock_all`, in the order of the keys; as a context manager it releases all of them at the end."""
 
     @property
     def lost(self) -> bool:
-        """True if any of them is lost."""
+        """True if any of the leases is lost."""
         return any(lease.lost for lease in self)
 
     def release(self) -> list[Released]:
-        """Lets go of all, in one batch."""
+        """Releases all leases in one batch; returns for each whether it was still held."""
         outcomes = self[0]._run(releasing_all(self))
         return [lease._released(outcome) for lease, outcome in zip(self, outcomes, strict=True)]
 
     def __enter__(self) -> Self:
         for lease in self:
-            lease._be_alive()
+            lease._check_held()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
@@ -59,26 +59,26 @@ class LeaseSet(list[Lease]):
 
 
 class AsyncLeaseSet(list[AsyncLease]):
-    """The leases of an asyncio `lock_all`, in the order of the keys given; lets go of all of them at the end."""
+    """The leases of an asyncio `lock_all`, in the order of the keys; `async with` releases all of them at the end."""
 
     @property
     def lost(self) -> bool:
-        """True if any of them is lost."""
+        """True if any of the leases is lost."""
         return any(lease.lost for lease in self)
 
     async def release(self) -> list[Released]:
-        """Lets go of all, in one batch."""
+        """Releases all leases in one batch; returns for each whether it was still held."""
         outcomes = await self[0]._run(releasing_all(self))
         return [lease._released(outcome) for lease, outcome in zip(self, outcomes, strict=True)]
 
     def guard(self) -> None:
-        """From now on the current task is cancelled when any of the leases is lost, if that was asked for."""
+        """With `on_lost="cancel"`, the current task is cancelled from now on when any of the leases is lost."""
         for lease in self:
             lease.guard()
 
     async def __aenter__(self) -> Self:
         for lease in self:
-            lease._be_alive()
+            lease._check_held()
         self.guard()
         return self
 
@@ -100,18 +100,18 @@ T = TypeVar("T", bound=AsyncLease | AsyncLeaseSet)
 
 
 class Pending(Generic[T]):
-    """A lease being taken: `await` it, or use it in `async with`; once."""
+    """A lease that is being acquired: `await` it, or use it in `async with`; once."""
 
-    __slots__ = ("_lease", "_taking")
+    __slots__ = ("_acquiring", "_lease")
 
-    def __init__(self, taking: Coroutine[Any, Any, T]) -> None:
-        self._taking = taking
+    def __init__(self, acquiring: Coroutine[Any, Any, T]) -> None:
+        self._acquiring = acquiring
 
     def __await__(self) -> Generator[Any, None, T]:
-        return self._taking.__await__()
+        return self._acquiring.__await__()
 
     async def __aenter__(self) -> T:
-        lease = self._lease = await self._taking
+        lease = self._lease = await self._acquiring
         lease.guard()
         return lease
 

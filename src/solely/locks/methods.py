@@ -1,4 +1,4 @@
-"""Locks: a key in hand for a while, taken in turn, renewed while it is held."""
+"""Client methods of locks: acquire a key in the order of arrival, with renewals while it is held."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Locks(Methods):
         max_hold: Seconds | None = None,
         on_lost: OnLost = "flag",
     ) -> Lease:
-        """A lease of the key, taken in the order of arrival within `wait`; raises Busy, which says who has it.
+        """Acquires the key within `wait`, in the order of arrival; else raises Busy, which names the holder.
 
-        It is renewed at half its ttl until released, at most for `max_hold`. Should it expire, the key stays closed
-        for `delay` seconds more.
+        The lease is renewed at half its ttl until it is released, for at most `max_hold`. If it expires, the key stays
+        closed for `delay` more seconds.
         """
         stored = stored_key("lock", key)
         terms = self._context.terms(ttl, wait, delay)
@@ -62,7 +62,7 @@ class Locks(Methods):
         max_hold: Seconds | None = None,
         on_lost: OnLost = "flag",
     ) -> Lease | None:
-        """A lease of the key, or None if somebody has it; does not wait."""
+        """A lease of the key, or None if another owner holds it; does not wait."""
         stored = stored_key("lock", key)
         terms = self._context.terms(ttl, 0.0, delay)
         leased = self._leased(renew, max_hold, on_lost)
@@ -83,7 +83,7 @@ class Locks(Methods):
         max_hold: Seconds | None = None,
         on_lost: OnLost = "flag",
     ) -> LeaseSet:
-        """Leases of all keys or of none; callers whose sets overlap do not deadlock."""
+        """Acquires all keys or none, and raises Busy if it cannot; callers whose sets overlap do not deadlock."""
         stored = keys_of("lock", keys, least=1)
         terms = self._context.terms(ttl, wait, delay)
         leased = self._leased(renew, max_hold, on_lost)
@@ -92,28 +92,28 @@ class Locks(Methods):
     def resume(
         self, token: str, *, renew: bool = True, max_hold: Seconds | None = None, on_lost: OnLost = "flag"
     ) -> Lease:
-        """Goes on with a lease that another process took and handed over; raises Busy if it is no longer held."""
+        """Resumes a lease that another process acquired and handed over; raises Busy if it is no longer held."""
         return self._run(resuming(token, self._leased(renew, max_hold, on_lost)))
 
     def renew(self, token: str, *, ttl: Seconds | None = None) -> float:
-        """Extends the lease that was handed over in this token: the seconds it now has. LeaseLost if it is over."""
+        """Extends the lease of this token; returns the seconds left, or raises LeaseLost if it is lost."""
         return self._run(renewing_token(self._context, read_token(token), ttl))
 
     def release(self, token: str) -> Released:
-        """Lets go of the lease that was handed over in this token; says truthfully whether it was still held."""
+        """Releases the lease of this token; returns whether it was still held."""
         return self._run(releasing_token(self._context, read_token(token)))
 
     def clear_lock(self, key: str, *, reason: str) -> bool:
-        """Takes the lock from whoever has it now, and from nobody who comes after; False if nobody had it.
+        """Ends the current hold of the lock, and no later one; False if it was not held.
 
-        Its holder learns of it at the next renewal, or when it releases; until then only fences keep its writes out.
-        It is logged with the reason, and hooks are told `Cleared`. InvalidInput without a reason.
+        Its holder learns of it at the next renewal or release; until then only fences stop its writes. The clear is
+        logged with the reason, and hooks receive `Cleared`. Raises InvalidInput without a reason.
         """
         return self._run(clearing(self._context, stored_key("lock", key), checked_reason(reason)))
 
     def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], Lease]:
         if renew and max_hold is None and on_lost == "flag":
-            return self._plainly_leased
+            return self._usual_lease
         callback = None if on_lost == "flag" else loss_callback(on_lost, cancels=False)
         most = math.inf if max_hold is None else longest_hold(max_hold)
 
@@ -125,14 +125,14 @@ class Locks(Methods):
 
         return leased
 
-    def _plainly_leased(self, hold: Hold) -> Lease:
-        """As most of them are: renewed until released."""
+    def _usual_lease(self, hold: Hold) -> Lease:
+        """The usual lease, which is renewed until it is released."""
         hold.renew_at = renewal(hold.sent, hold.ttl)
         return kept(self._context, Lease(hold, self._context, self._run))
 
 
 class AsyncLocks(AsyncMethods):
-    """Locks, awaited."""
+    """Locks, for asyncio."""
 
     def lock(
         self,
@@ -146,14 +146,14 @@ class AsyncLocks(AsyncMethods):
         max_hold: Seconds | None = None,
         on_lost: OnLost = "cancel",
     ) -> Pending[AsyncLease]:
-        """A lease of the key, taken in the order of arrival within `wait`; raises Busy, which says who has it.
+        """Acquires the key within `wait`, in the order of arrival; else raises Busy, which names the holder.
 
-        Use it in `async with`, or await it. It is renewed at half its ttl until released, at most for `max_hold`.
-        Should it expire, the key stays closed for `delay` seconds more.
+        Use it in `async with`, or await it. The lease is renewed at half its ttl until it is released, for at most
+        `max_hold`. If it expires, the key stays closed for `delay` more seconds.
 
-        `on_lost="cancel"` acts inside `async with` alone: the task there is cancelled when the lease is lost, and the
-        block raises LeaseLost. A lease that was only awaited cancels nobody, since nobody knows which task relies on
-        it: enter it (`async with lease:`), look at `lease.lost`, call `ensure()`, or give a function.
+        `on_lost="cancel"` works only inside `async with`: the task there is cancelled when the lease is lost, and the
+        block raises LeaseLost. A lease that was only awaited cancels no task, since it is unknown which one relies on
+        it: enter it (`async with lease:`), check `lease.lost`, call `ensure()`, or give a function.
         """
         stored = stored_key("lock", key)
         terms = self._context.terms(ttl, wait, delay)
@@ -171,8 +171,8 @@ class AsyncLocks(AsyncMethods):
         max_hold: Seconds | None = None,
         on_lost: OnLost = "cancel",
     ) -> AsyncLease | None:
-        """A lease of the key, or None if somebody has it; does not wait. Enter it (`async with lease:`) to have
-        `on_lost="cancel"` act, as `lock` says."""
+        """A lease of the key, or None if another owner holds it; does not wait. As with `lock`, `on_lost="cancel"`
+        works only inside `async with lease:`."""
         stored = stored_key("lock", key)
         terms = self._context.terms(ttl, 0.0, delay)
         leased = self._leased(renew, max_hold, on_lost)
@@ -193,43 +193,43 @@ class AsyncLocks(AsyncMethods):
         max_hold: Seconds | None = None,
         on_lost: OnLost = "cancel",
     ) -> Pending[AsyncLeaseSet]:
-        """Leases of all keys or of none; callers whose sets overlap do not deadlock. As with `lock`, `on_lost="cancel"`
-        acts inside `async with` alone."""
+        """Acquires all keys or none, and raises Busy if it cannot; callers whose sets overlap do not deadlock. As with
+        `lock`, `on_lost="cancel"` works only inside `async with`."""
         stored = keys_of("lock", keys, least=1)
         terms = self._context.terms(ttl, wait, delay)
         leased = self._leased(renew, max_hold, on_lost)
 
-        async def take() -> AsyncLeaseSet:
+        async def acquire() -> AsyncLeaseSet:
             return AsyncLeaseSet(await self._run(acquiring_all(self._context, stored, terms, leased, purpose)))
 
-        return Pending(take())
+        return Pending(acquire())
 
     async def resume(
         self, token: str, *, renew: bool = True, max_hold: Seconds | None = None, on_lost: OnLost = "cancel"
     ) -> AsyncLease:
-        """Goes on with a lease that another process took and handed over; raises Busy if it is no longer held. Enter
-        it (`async with lease:`) to have `on_lost="cancel"` act, as `lock` says."""
+        """Resumes a lease that another process acquired and handed over; raises Busy if it is no longer held. As with
+        `lock`, `on_lost="cancel"` works only inside `async with lease:`."""
         return await self._run(resuming(token, self._leased(renew, max_hold, on_lost)))
 
     async def renew(self, token: str, *, ttl: Seconds | None = None) -> float:
-        """Extends the lease that was handed over in this token: the seconds it now has. LeaseLost if it is over."""
+        """Extends the lease of this token; returns the seconds left, or raises LeaseLost if it is lost."""
         return await self._run(renewing_token(self._context, read_token(token), ttl))
 
     async def release(self, token: str) -> Released:
-        """Lets go of the lease that was handed over in this token; says truthfully whether it was still held."""
+        """Releases the lease of this token; returns whether it was still held."""
         return await self._run(releasing_token(self._context, read_token(token)))
 
     async def clear_lock(self, key: str, *, reason: str) -> bool:
-        """Takes the lock from whoever has it now, and from nobody who comes after; False if nobody had it.
+        """Ends the current hold of the lock, and no later one; False if it was not held.
 
-        Its holder learns of it at the next renewal, or when it releases; until then only fences keep its writes out.
-        It is logged with the reason, and hooks are told `Cleared`. InvalidInput without a reason.
+        Its holder learns of it at the next renewal or release; until then only fences stop its writes. The clear is
+        logged with the reason, and hooks receive `Cleared`. Raises InvalidInput without a reason.
         """
         return await self._run(clearing(self._context, stored_key("lock", key), checked_reason(reason)))
 
     def _leased(self, renew: bool, max_hold: Seconds | None, on_lost: OnLost) -> Callable[[Hold], AsyncLease]:
         if renew and max_hold is None and on_lost == "cancel":
-            return self._plainly_leased
+            return self._usual_lease
         callback = None if on_lost == "cancel" else loss_callback(on_lost, cancels=True)
         most = math.inf if max_hold is None else longest_hold(max_hold)
 
@@ -241,7 +241,7 @@ class AsyncLocks(AsyncMethods):
 
         return leased
 
-    def _plainly_leased(self, hold: Hold) -> AsyncLease:
-        """As most of them are: renewed until released."""
+    def _usual_lease(self, hold: Hold) -> AsyncLease:
+        """The usual lease, which is renewed until it is released."""
         hold.renew_at = renewal(hold.sent, hold.ttl)
         return kept(self._context, AsyncLease(hold, self._context, self._run, cancel=True))

@@ -1,1 +1,1 @@
-"""Marks (deduplication): the first caller marks the key, every later one sees it."""
+"""Marks (deduplication): the first caller marks a key, every later caller sees the mark."""

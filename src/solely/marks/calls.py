@@ -1,4 +1,4 @@
-"""Marking: what blocking and awaited marks do alike: the cache is asked first, and told what the store said."""
+"""Calls of marks, the same for threads and asyncio: flows with the cache, the outage rule and events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import flow as dedup
 
 
 def first(context: Context, key: str, ttl: float) -> Flow[bool]:
-    """True for exactly one caller per ttl."""
+    """True for exactly one caller per ttl; True also if the client proceeds without the store."""
     return context.or_proceed(key, "first", _first(context, key, ttl), lambda: True)
 
 
@@ -25,7 +25,7 @@ def _first(context: Context, key: str, ttl: float) -> Flow[bool]:
 
 
 def mark(context: Context, key: str, ttl: float) -> Flow[bool]:
-    """The key is marked for at least ttl from now on; True if it was not marked before."""
+    """Marks the key for at least ttl from now; True if it was not marked before."""
     return context.or_proceed(key, "mark", _mark(context, key, ttl), lambda: True)
 
 
@@ -37,13 +37,13 @@ def _mark(context: Context, key: str, ttl: float) -> Flow[bool]:
 
 
 def first_many(context: Context, keys: Sequence[str], ttl: float) -> Flow[list[bool]]:
-    """One answer per key; keys that the cache knows are not asked for."""
+    """`first` for each key, in order; keys in the cache need no request."""
 
-    def unasked() -> list[bool]:
+    def without_store() -> list[bool]:
         fresh = {key: context.cache is None or not context.cache.has(key) for key in keys}
         return [fresh.pop(key, False) for key in keys]
 
-    return context.or_proceed(keys[0], "first_many", _first_many(context, keys, ttl), unasked)
+    return context.or_proceed(keys[0], "first_many", _first_many(context, keys, ttl), without_store)
 
 
 def _first_many(context: Context, keys: Sequence[str], ttl: float) -> Flow[list[bool]]:
@@ -52,10 +52,10 @@ def _first_many(context: Context, keys: Sequence[str], ttl: float) -> Flow[list[
     else:
         known = [context.cache.has(key) for key in keys]
         unknown = [key for key, hit in zip(keys, known, strict=True) if not hit]
-        asked, entries = (yield from dedup.first_many(unknown, ttl, learn=True)) if unknown else ([], [])
+        replies, entries = (yield from dedup.first_many(unknown, ttl, learn=True)) if unknown else ([], [])
         yield from _remember(context, [(entry.key, entry.left) for entry in entries])
-        told = iter(asked)
-        answers = [not hit and next(told) for hit in known]
+        fresh_ones = iter(replies)
+        answers = [not hit and next(fresh_ones) for hit in known]
     if context.hook is not None:
         for key, fresh in zip(keys, answers, strict=True):
             _marked(context, key, fresh)
@@ -76,7 +76,7 @@ def _seen(context: Context, key: str) -> Flow[bool]:
 
 
 def _remember(context: Context, marks: list[tuple[str, float]]) -> Flow[None]:
-    """Keys and the time they had left when the store was last asked go into the cache, if there is one."""
+    """Adds keys to the cache, if there is one, with the time they had left at the last request to the store."""
     if context.cache is not None and marks:
         run: Run = yield RUN
         for key, left in marks:
@@ -84,14 +84,14 @@ def _remember(context: Context, marks: list[tuple[str, float]]) -> Flow[None]:
 
 
 def forget(context: Context, key: str) -> Flow[bool]:
-    """True if there was a mark, which is gone now."""
+    """Removes the mark; False if there was none."""
     if context.cache is not None:
         context.cache.drop(key)
     return (yield from dedup.forget(key))
 
 
 def known(context: Context, key: str) -> bool:
-    """True if the cache knows that the key is marked."""
+    """True if the key is marked according to the cache."""
     if context.cache is None or not context.cache.has(key):
         return False
     _marked(context, key, False, cached=True)

@@ -1,4 +1,4 @@
-"""Dedup: the first one wins, everyone else has seen it."""
+"""Decisions of marks: the first caller wins, every other one sees the mark."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..ops import Clear, Mark, Read, Release, make
 
 
 def first(key: str, ttl: float, extend: bool = False) -> Flow[bool]:
-    """True for exactly one caller per `ttl`; an interrupted caller takes its mark back, so that the next is first.
+    """True for exactly one caller per `ttl`. An interrupted caller removes its mark, so that the next one is first.
 
-    With `extend`, a mark that is there lasts at least `ttl` from now on.
+    With `extend`, an existing mark lasts at least `ttl` from now.
     """
     owner: str = yield Ask.OWNER
     try:
@@ -29,9 +29,9 @@ def first(key: str, ttl: float, extend: bool = False) -> Flow[bool]:
 
 
 def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tuple[list[bool], list[Entry]]]:
-    """As `first`, for many keys in few round trips; of a key that occurs twice, the first occurrence is first.
+    """`first` for many keys in few round trips; of a repeated key, only the first occurrence can be True.
 
-    With `learn`, also the entries, which tell the time left. Whatever fails, no mark stays whose caller is not told.
+    With `learn`, also returns the entries, which have the time left. After an error, no mark of this call remains.
     """
     if not keys:
         return [], []
@@ -49,7 +49,7 @@ def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tup
         if answered or not isinstance(why, Interrupted) or why.unanswered:
             yield from undo([Release(key, owner, True) for key in distinct])
         raise
-    entries = replies[len(distinct) :] if not revoked else []  # what was learned before that is too old to be kept
+    entries = replies[len(distinct) :] if not revoked else []  # entries read before that are too old to cache
     if len(distinct) == len(keys):
         return replies[: len(keys)], entries
     fresh = dict(zip(distinct, replies, strict=not learn))
@@ -57,7 +57,10 @@ def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tup
 
 
 def _revoke_if_doubtful(stale: list[str], owner: str) -> Flow[bool]:
-    """A late copy of an unanswered try must not mark a key whose caller was told that it is seen."""
+    """After an unanswered try, revokes the owner: a late copy must not mark a key that was returned as seen.
+
+    True if it did.
+    """
     run: Run = yield RUN
     if not run.doubtful or not stale:
         return False
@@ -66,13 +69,13 @@ def _revoke_if_doubtful(stale: list[str], owner: str) -> Flow[bool]:
 
 
 def seen(key: str) -> Flow[Entry]:
-    """The mark's entry: DONE, with the time left, if it was seen."""
+    """The entry of the mark: DONE, with the time left, if the key is marked."""
     entry: Entry = yield Read(key)
     return entry
 
 
 def forget(key: str) -> Flow[bool]:
-    """Removes the mark that is there now, and none that comes after it; False if there was none."""
+    """Removes the current mark, and no later one; False if there was none."""
     entry: Entry = yield Read(key)
     if entry.state is not DONE:
         return False

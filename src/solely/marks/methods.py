@@ -1,4 +1,4 @@
-"""Marks (dedup): the first one wins, everyone else has seen it."""
+"""Client methods of marks (deduplication): the first caller wins, every other one sees the mark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Marks(Methods):
         return self._run(marking.first(self._context, stored, ttl_seconds(ttl)))
 
     def first_many(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[bool]:
-        """`first` for many keys in few round trips; one answer per key, in order."""
+        """`first` for many keys in few round trips; one result per key, in order."""
         stored, kept = keys_of("mark", keys), ttl_seconds(ttl)
         return self._run(marking.first_many(self._context, stored, kept)) if stored else []
 
@@ -30,9 +30,9 @@ class Marks(Methods):
         return marking.known(self._context, stored) or self._run(marking.seen(self._context, stored))
 
     def mark(self, key: str, *, ttl: Seconds = DAY) -> bool:
-        """Marks the key as seen for at least `ttl`, whoever was first: for work that is recorded after it was done.
+        """Marks the key as seen for at least `ttl`, for work that is recorded after it was done.
 
-        A mark that is there is extended, never shortened; True if there was none.
+        Extends an existing mark, never shortens it; True if there was none.
         """
         return self._run(marking.mark(self._context, stored_key("mark", key), ttl_seconds(ttl)))
 
@@ -42,7 +42,7 @@ class Marks(Methods):
 
 
 class AsyncMarks(AsyncMethods):
-    """Marks, awaited."""
+    """Marks, for asyncio."""
 
     async def first(self, key: str, *, ttl: Seconds = DAY) -> bool:
         """True for exactly one caller per `ttl`, across all processes: the one that should do the work."""
@@ -52,7 +52,7 @@ class AsyncMarks(AsyncMethods):
         return await self._run(marking.first(self._context, stored, ttl_seconds(ttl)))
 
     async def first_many(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[bool]:
-        """`first` for many keys in few round trips; one answer per key, in order."""
+        """`first` for many keys in few round trips; one result per key, in order."""
         stored, kept = keys_of("mark", keys), ttl_seconds(ttl)
         return await self._run(marking.first_many(self._context, stored, kept)) if stored else []
 
@@ -62,9 +62,9 @@ class AsyncMarks(AsyncMethods):
         return marking.known(self._context, stored) or await self._run(marking.seen(self._context, stored))
 
     async def mark(self, key: str, *, ttl: Seconds = DAY) -> bool:
-        """Marks the key as seen for at least `ttl`, whoever was first: for work that is recorded after it was done.
+        """Marks the key as seen for at least `ttl`, for work that is recorded after it was done.
 
-        A mark that is there is extended, never shortened; True if there was none.
+        Extends an existing mark, never shortens it; True if there was none.
         """
         return await self._run(marking.mark(self._context, stored_key("mark", key), ttl_seconds(ttl)))
 

@@ -1,1 +1,1 @@
-"""Queues: items that are taken under a lease, and taken again if their taker dies."""
+"""Queues: items that are taken under a lease, and become available again if their taker dies."""

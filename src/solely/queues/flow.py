@@ -1,7 +1,7 @@
-"""Queue: work is put in, taken under a lease, and taken out when it is done; what a dead taker had comes back.
+"""Decisions of queues: items are pushed, taken under a lease, and acked when done; an expired lease returns its item.
 
-An item is kept as the owner of its push, one byte that tells the form of the payload (b: bytes, j: JSON), and the
-payload. So a push whose answer was lost recognises its own item.
+An item is stored as the owner of its push, a form byte (b: bytes, j: JSON), and the payload. So a push whose reply was
+lost recognizes its own item.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ..model import Entry, Item, State, item_key
 from ..ops import Ack, Push, Read, Return, Take
 from ..rules import MAX_TTL, bounded_value, deadline
 
-_PAGE = 100  # items in one look: at 256 KiB each, 25 MiB in memory at the worst
+_PAGE = 100  # items per scan: at 256 KiB each, 25 MiB in memory at worst
 
 
-# The op that parks an item that cannot be read among dead letters; None if it is too large for that.
+# The op that parks an unreadable item as a dead letter; None if it is too large for that.
 Park = Callable[[Item, Unreadable], Push | None]
-_ASIDE = object()  # answered by a take that found an item that cannot be read, and set it aside
+_PARKED = object()  # result of a take that found an unreadable item and parked it
 
 
 class TakenItem(NamedTuple):
-    """An item in hand until the local `deadline`. `fresh`: put in by the same call that took it."""
+    """An item that is leased until the local `deadline`. `fresh`: pushed by the same call that took it."""
 
     id: str
     payload: Any
@@ -38,11 +38,11 @@ class TakenItem(NamedTuple):
 
 
 class ItemInfo(NamedTuple):
-    """An item as anybody may see it: `state` is free (it waits), held (somebody has it) or closed (it is delayed).
+    """An item as any caller may see it: `state` is free (it waits), held (it is taken) or closed (it is delayed).
 
-    `left` is for how many seconds it is held or closed, `attempts` how often it was taken. `fence` is that of its push:
-    another item under the same id, after this one is gone, has a greater one. `unreadable` says why its payload cannot
-    be read, which then is None; it is empty for all that Solely put in.
+    It is held or closed for `left` more seconds, and was taken `attempts` times. `fence` is that of its push: a later
+    item under the same id has a greater one. `unreadable` is why its payload is unreadable, and then None; it is empty
+    for every item that Solely pushed.
     """
 
     id: str
@@ -55,7 +55,7 @@ class ItemInfo(NamedTuple):
 
 
 def queue_of(name: str) -> str:
-    """The queue of this name as stores know it: neither the audit log nor one of dead letters, whatever the name."""
+    """The stored name of this queue, which is never that of the audit log or of dead letters."""
     return f"queue:{name}"
 
 
@@ -63,14 +63,16 @@ def queue_of(name: str) -> str:
 
 
 def body_of(payload: Any) -> bytes:
-    """The payload as it is kept; InvalidInput if it is neither bytes nor JSON-able, or too large."""
+    """The stored payload; raises InvalidInput if it is neither bytes nor JSON-serializable, or too large."""
     if isinstance(payload, bytes):
         return b"b" + bounded_value(payload)
     try:
         text = json.dumps(payload, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         kind = type(payload).__name__
-        raise InvalidInput(f"the payload of an item must be bytes or JSON-able, not this {kind}: {error}") from None
+        raise InvalidInput(
+            f"the payload of an item must be bytes or JSON-serializable, not this {kind}: {error}"
+        ) from None
     return b"j" + bounded_value(text.encode())
 
 
@@ -78,12 +80,12 @@ def _payload(kept: bytes, queue: str, id: str) -> Any:
     try:
         return read_item(kept)
     except ValueError:
-        text = f"item {id!r} of {queue!r} was put in by a newer version, or by something else"
+        text = f"a newer version or another program pushed item {id!r} of {queue!r}"
         raise Unreadable(text, key=id) from None
 
 
 def _is_of(kept: bytes | None, owner: str) -> bool:
-    """True if the push of this owner put it in."""
+    """True if this owner pushed it."""
     return kept is not None and kept.startswith(owner.encode())
 
 
@@ -91,56 +93,56 @@ def _is_of(kept: bytes | None, owner: str) -> bool:
 
 
 def push(queue: str, id: str, body: bytes, delay: float) -> Flow[bool]:
-    """True if put in by this call, False if an item of this id is there already: it stays as it is."""
+    """Adds the item; False, with no change, if the queue has an item of this id already."""
     owner: str = yield Ask.OWNER
     new: bool = yield Push(queue, id, owner.encode() + body, delay)
     run: Run = yield RUN
     if new or not run.doubtful:
         return new
-    entry: Entry = yield Read(item_key(queue, id))  # a try whose answer was lost may have put it in
+    entry: Entry = yield Read(item_key(queue, id))  # an unanswered try may have pushed it
     return _is_of(entry.value, owner)
 
 
 def take(queue: str, ttl: float, park: Park, id: str = "") -> Flow[TakenItem | None]:
-    """The item that has waited longest, or the one named; None if there is none that may be taken now.
+    """Takes the item that has waited longest, or the one of this id; None if none is available now.
 
-    What cannot be read is parked, and keeps nothing behind it waiting.
+    Parks unreadable items, so that they do not block the queue.
     """
     while True:
         owner: str = yield Ask.OWNER
         op = Take(queue, owner, ttl, id)
         taken = yield from _compensated(op, _take(op, park))
-        if taken is not _ASIDE:
+        if taken is not _PARKED:
             return taken  # type: ignore[return-value]
 
 
 def push_held(queue: str, id: str, body: bytes, ttl: float, park: Park) -> Flow[TakenItem | None]:
-    """Puts the item in and takes it, or the one that waits under its id; None if somebody has it, or it is delayed.
+    """Pushes the item and takes it, or the one that waits under its id; None if that is taken or delayed.
 
-    If that cannot be read it is parked, and this one is put in.
+    If the waiting one is unreadable, parks it and pushes this one.
     """
     while True:
         owner: str = yield Ask.OWNER
         op = Take(queue, owner, ttl, id)
         taken = yield from _compensated(op, _push_held(op, Push(queue, id, owner.encode() + body), park))
-        if taken is not _ASIDE:
+        if taken is not _PARKED:
             return taken  # type: ignore[return-value]
 
 
 def _take(op: Take, park: Park) -> Flow[object]:
-    return (yield from _in_hand(op, (yield op), park))
+    return (yield from _taken(op, (yield op), park))
 
 
 def _push_held(op: Take, put: Push, park: Park) -> Flow[object]:
     replies: list[Any] = replies_or_raise((yield [put, op]))
     new, item = replies
-    if new and item is None:  # the batch was performed in another order: by parts, or by a store that keeps none
+    if new and item is None:  # the batch was performed in another order: in parts, or by a store that has no order
         item = yield op
-    return (yield from _in_hand(op, item, park))
+    return (yield from _taken(op, item, park))
 
 
-def _in_hand(op: Take, item: Item | None, park: Park) -> Flow[object]:
-    """The item, if the answer came in time to be of use; else it is given back at once. _ASIDE if it cannot be read."""
+def _taken(op: Take, item: Item | None, park: Park) -> Flow[object]:
+    """The taken item; None, and the item is returned, if the reply came too late. _PARKED if it is unreadable."""
     if item is None:
         return None
     run: Run = yield RUN
@@ -151,14 +153,14 @@ def _in_hand(op: Take, item: Item | None, park: Park) -> Flow[object]:
     try:
         payload = _payload(item.payload, op.queue, item.id)
     except Unreadable as why:
-        yield from _set_aside(op, item, park(item, why))
-        return _ASIDE
+        yield from _remove_unreadable(op, item, park(item, why))
+        return _PARKED
     return TakenItem(item.id, payload, item.attempts, item.fence, op.owner, ends, _is_of(item.payload, op.owner))
 
 
-def _set_aside(op: Take, item: Item, parked: Push | None) -> Flow[None]:
-    """Takes it out once it is parked. One that is too large to be parked stays in the queue, out of the way for as long
-    as can be: so nothing is lost, and it is still listed."""
+def _remove_unreadable(op: Take, item: Item, parked: Push | None) -> Flow[None]:
+    """Parks the item and removes it from the queue. An item that is too large to park stays in the queue, delayed as
+    long as possible: nothing is lost, and it is still listed."""
     if parked is None:
         yield Return(op.queue, item.id, op.owner, MAX_TTL)
     else:
@@ -167,7 +169,7 @@ def _set_aside(op: Take, item: Item, parked: Push | None) -> Flow[None]:
 
 
 def _compensated(op: Take, flow: Flow[object]) -> Flow[object]:
-    """What the flow answers; if it is interrupted, or fails, what it may have taken is given back."""
+    """The flow's result; if it is interrupted or fails, returns the item that it may have taken."""
     try:
         return (yield from flow)
     except Interrupted as why:
@@ -180,31 +182,31 @@ def _compensated(op: Take, flow: Flow[object]) -> Flow[object]:
 
 
 def _undo(op: Take) -> Flow[None]:
-    """Gives back what the owner of this op has, if anything.
+    """Returns the item that the owner of this op has, if any.
 
-    A Take cannot be revoked; the driver sees to it that what undoes one does not overtake it. What a copy that was
-    under way even longer takes comes back when its ttl is over.
+    A Take cannot be revoked; the driver ensures that its undo does not overtake it. An item taken by a copy that stays
+    in flight even longer comes back when its ttl ends.
     """
     if op.id:
         yield from undo([Return(op.queue, op.id, op.owner)])
         return
-    item = yield op._replace(id=op.owner)  # its owner is no item's id: answers what the owner has, and takes nothing
+    item = yield op._replace(id=op.owner)  # no item has the owner's id: replies with the owner's item, and takes none
     if isinstance(item, Item):
         yield from undo([Return(op.queue, item.id, op.owner)])
 
 
 def ack(queue: str, id: str, owner: str, fence: int) -> Flow[bool]:
-    """True if the item is gone from the queue; False if another has it, or may take it, or if the store lost it."""
+    """True if the item is removed; False if another owner has it or may take it, or if the store lost it."""
     op = Ack(queue, id, owner, fence)
     try:
         return bool((yield op))
     except Interrupted:
-        yield op  # it is done: if that is not known, it is done again
+        yield op  # the work is done: without the ack it would be done again
         raise
 
 
 def give_back(queue: str, id: str, owner: str, delay: float) -> Flow[bool]:
-    """True if the item waits in the queue again, False if this owner had it no longer."""
+    """True if the item waits in the queue again, False if this owner no longer had it."""
     op = Return(queue, id, owner, delay)
     try:
         returned: bool = yield op
@@ -214,7 +216,7 @@ def give_back(queue: str, id: str, owner: str, delay: float) -> Flow[bool]:
     run: Run = yield RUN
     if returned or not run.doubtful:
         return returned
-    known = yield from read(queue, id)  # a try whose answer was lost may have returned it
+    known = yield from read(queue, id)  # an unanswered try may have returned it
     return known is not None and known.state is not State.HELD
 
 
@@ -225,7 +227,7 @@ def read(queue: str, id: str) -> Flow[ItemInfo | None]:
 
 
 def page(queue: str, after: str, limit: int) -> Flow[list[ItemInfo]]:
-    """Up to `limit` items with an id greater than `after`, in the order of ids."""
+    """Up to `limit` items with an id greater than `after`, in id order."""
     prefix = item_key(queue, "")
     last, found = prefix + after, list[ItemInfo]()
     while len(found) < limit:
@@ -238,7 +240,7 @@ def page(queue: str, after: str, limit: int) -> Flow[list[ItemInfo]]:
 
 
 def _info(queue: str, entry: Entry) -> ItemInfo | None:
-    if entry.value is None:  # acked or cleared, and remembered for a while
+    if entry.value is None:  # acked or cleared, and still remembered
         return None
     id = entry.key.split("/", 2)[2]
     payload, why = None, ""

@@ -1,4 +1,4 @@
-"""Queues: work that waits in the store until somebody takes it, does it, and says so."""
+"""Queues: work items that wait in the store until a caller takes them, does the work, and acks them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..model import Item as Leased
 from ..model import item_key
 from ..ops import Push
 from ..resilience.guard import guarded
-from ..rules import Seconds, checked_name, ttl_seconds
+from ..rules import Seconds, checked_name, page_size, ttl_seconds
 from . import flow as flows
 from .flow import ItemInfo, TakenItem
 from .item import AsyncItem, Item, delay_seconds
@@ -24,12 +24,11 @@ log = logging.getLogger("solely")
 
 T = TypeVar("T")
 ItemInfos = list[ItemInfo]
-MOST_LISTED = 1_000  # items in one call: what a page of an admin's list shows, many times over
 
 
 class QueueBase:
-    """What both handles decide alike; asking is theirs. Nothing here goes on without a store that is away: what is not
-    kept would be lost."""
+    """A queue, the same for threads and asyncio. It never proceeds without the store: an item that is not stored would
+    be lost."""
 
     def __init__(self, context: Context, name: str) -> None:
         self.name = checked_name("queue", name)
@@ -38,26 +37,25 @@ class QueueBase:
 
     def _pushing(self, id: str, payload: Any, delay: Seconds) -> Flow[bool]:
         named, body = checked_name("id", id), flows.body_of(payload)
-        return self._asking(flows.push(self._queue, named, body, delay_seconds(delay)))
+        return self._guarded(flows.push(self._queue, named, body, delay_seconds(delay)))
 
     def _pushing_held(self, id: str, payload: Any, ttl: Seconds) -> Flow[TakenItem | None]:
         named, body = checked_name("id", id), flows.body_of(payload)
-        return self._asking(flows.push_held(self._queue, named, body, ttl_seconds(ttl), self._park))
+        return self._guarded(flows.push_held(self._queue, named, body, ttl_seconds(ttl), self._park))
 
     def _taking(self, ttl: Seconds, id: str) -> Flow[TakenItem | None]:
         named = "" if id == "" else checked_name("id", id)
-        return self._asking(flows.take(self._queue, ttl_seconds(ttl), self._park, named))
+        return self._guarded(flows.take(self._queue, ttl_seconds(ttl), self._park, named))
 
     def _listing(self, after: str, limit: Any) -> Flow[list[ItemInfo]]:
-        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_LISTED:
-            raise InvalidInput(f"limit must be an int from 1 to {MOST_LISTED}, not {limit!r:.80}")
-        return self._asking(flows.page(self._queue, "" if after == "" else checked_name("after", after), limit))
+        size, start = page_size(limit), "" if after == "" else checked_name("after", after)
+        return self._guarded(flows.page(self._queue, start, size))
 
     def _reading(self, id: str) -> Flow[ItemInfo | None]:
-        return self._asking(flows.read(self._queue, checked_name("id", id)))
+        return self._guarded(flows.read(self._queue, checked_name("id", id)))
 
     def _park(self, item: Leased, why: Unreadable) -> Push | None:
-        """The op that parks it as a dead letter, of the group that is named as this queue; None if it is too large."""
+        """The op that parks the item as a dead letter, in the group with the name of this queue; None if too large."""
         facts = {"queue": self.name, "id": item.id, "error": str(why)}
         log.warning("item_unreadable: item %(id)r of %(queue)r becomes a dead letter: %(error)s", facts, extra=facts)
         named, origin = f"unreadable-{item.fence}", f"item {item.id!r:.80}"
@@ -69,7 +67,7 @@ class QueueBase:
             self._context.hook(DeadLettered(item_key(op.queue, op.id), self.name, 1))
         return op
 
-    def _asking(self, flow: Flow[T]) -> Flow[T]:
+    def _guarded(self, flow: Flow[T]) -> Flow[T]:
         breaker = self._context.breaker
         return flow if breaker is None else guarded(flow, breaker, self._queue)
 
@@ -85,63 +83,63 @@ class Queue(QueueBase):
         self._run = run
 
     def push(self, id: str, payload: Any, *, delay: Seconds = 0.0) -> bool:
-        """Puts an item in, to be taken from `delay` seconds on. True if put in, False if an item of this id is there:
-        it stays as it is. The payload is bytes or JSON-able, at most 256 KiB."""
+        """Adds an item, available after `delay` seconds; False, with no change, if the queue has an item of this id.
+        The payload is bytes or JSON-serializable, at most 256 KiB."""
         return self._run(self._pushing(id, payload, delay))
 
     def push_held(self, id: str, payload: Any, *, ttl: Seconds) -> Item | None:
-        """Puts an item in and takes it, in one step where the store can; or takes the one that waits under this id,
-        which then is not `fresh`. None if somebody has that one, or it is delayed: it is in the queue in any case."""
+        """Pushes an item and takes it, in one step if the store can; or takes the one that waits under this id, which
+        then is not `fresh`. None if that one is taken or delayed: the queue has an item of this id in any case."""
         taken = self._run(self._pushing_held(id, payload, ttl))
         return None if taken is None else Item(self.name, taken, self._run)
 
     def take(self, *, ttl: Seconds, id: str = "") -> Item | None:
-        """The item that has waited longest, or the one named, for `ttl` seconds; None if none may be taken now.
+        """Takes the item that has waited longest, or the one of this id, for `ttl` seconds; None if none is available.
 
-        Not acked or given back by then, it can be taken by another.
+        If it is neither acked nor given back by then, another caller can take it.
         """
         taken = self._run(self._taking(ttl, id))
         return None if taken is None else Item(self.name, taken, self._run)
 
     def list(self, *, after: str = "", limit: int = 100) -> ItemInfos:
-        """The items with an id greater than `after`, in the order of ids, whoever has them."""
+        """The items with an id greater than `after`, in id order, taken or not."""
         return self._run(self._listing(after, limit))
 
     def read(self, id: str) -> ItemInfo | None:
-        """The item of this id, whoever has it; None if there is none."""
+        """The item of this id, taken or not; None if there is none."""
         return self._run(self._reading(id))
 
 
 class AsyncQueue(QueueBase):
-    """The queue of one name, awaited."""
+    """The queue of one name, for asyncio."""
 
     def __init__(self, context: Context, run: AsyncRunFlow, name: str) -> None:
         super().__init__(context, name)
         self._run = run
 
     async def push(self, id: str, payload: Any, *, delay: Seconds = 0.0) -> bool:
-        """Puts an item in, to be taken from `delay` seconds on. True if put in, False if an item of this id is there:
-        it stays as it is. The payload is bytes or JSON-able, at most 256 KiB."""
+        """Adds an item, available after `delay` seconds; False, with no change, if the queue has an item of this id.
+        The payload is bytes or JSON-serializable, at most 256 KiB."""
         return await self._run(self._pushing(id, payload, delay))
 
     async def push_held(self, id: str, payload: Any, *, ttl: Seconds) -> AsyncItem | None:
-        """Puts an item in and takes it, in one step where the store can; or takes the one that waits under this id,
-        which then is not `fresh`. None if somebody has that one, or it is delayed: it is in the queue in any case."""
+        """Pushes an item and takes it, in one step if the store can; or takes the one that waits under this id, which
+        then is not `fresh`. None if that one is taken or delayed: the queue has an item of this id in any case."""
         taken = await self._run(self._pushing_held(id, payload, ttl))
         return None if taken is None else AsyncItem(self.name, taken, self._run)
 
     async def take(self, *, ttl: Seconds, id: str = "") -> AsyncItem | None:
-        """The item that has waited longest, or the one named, for `ttl` seconds; None if none may be taken now.
+        """Takes the item that has waited longest, or the one of this id, for `ttl` seconds; None if none is available.
 
-        Not acked or given back by then, it can be taken by another.
+        If it is neither acked nor given back by then, another caller can take it.
         """
         taken = await self._run(self._taking(ttl, id))
         return None if taken is None else AsyncItem(self.name, taken, self._run)
 
     async def list(self, *, after: str = "", limit: int = 100) -> ItemInfos:
-        """The items with an id greater than `after`, in the order of ids, whoever has them."""
+        """The items with an id greater than `after`, in id order, taken or not."""
         return await self._run(self._listing(after, limit))
 
     async def read(self, id: str) -> ItemInfo | None:
-        """The item of this id, whoever has it; None if there is none."""
+        """The item of this id, taken or not; None if there is none."""
         return await self._run(self._reading(id))

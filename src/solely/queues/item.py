@@ -1,4 +1,4 @@
-"""Items of a queue in the hands of their taker, for threads and for asyncio."""
+"""Taken items of a queue, for threads and for asyncio."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ log = logging.getLogger("solely")
 
 
 def delay_seconds(delay: Seconds) -> float:
-    """For how long an item stays hidden, in float seconds; else InvalidInput."""
+    """The delay of an item in float seconds; raises InvalidInput if it is out of bounds."""
     return seconds("delay", delay, least=0.0, most=MAX_TTL)
 
 
 class ItemBase:
-    """An item that this caller has until its lease runs out; then another may take it.
+    """An item that this caller has until its lease expires; then another caller may take it.
 
-    `attempts` counts how often it was taken, this time included. `fence` is that of its push, so it is the same for all
-    who take it. `fresh`: put in by the call that answered it (`push_held`), and not by another before.
+    It was taken `attempts` times, this time included. `fence` is that of its push, so it is the same for every taker.
+    `fresh`: pushed by the call that returned it (`push_held`), and not by an earlier one.
     """
 
     def __init__(self, queue: str, taken: TakenItem) -> None:
@@ -41,11 +41,11 @@ class ItemBase:
         self._settled = False  # acked or given back
 
     def remaining(self) -> float:
-        """Seconds that nobody else can take it; 0 if its lease ran out, it was acked or given back, or after a fork."""
-        return 0.0 if self._leaves_it() else max(0.0, self._deadline - local_clock())
+        """Seconds that no other caller can take it; 0 after its lease expired, an ack, a give_back or a fork."""
+        return 0.0 if self._is_over() else max(0.0, self._deadline - local_clock())
 
-    def _leaves_it(self) -> bool:
-        """True if the end of the block has nothing to do: it was done inside, or is the parent's of a fork."""
+    def _is_over(self) -> bool:
+        """True if the end of the block has nothing to do: it was settled before, or belongs to the parent of a fork."""
         return self._settled or self._process != os.getpid()
 
     def _acking(self) -> Flow[bool]:
@@ -62,17 +62,17 @@ class ItemBase:
         return back
 
     def _left(self, gone: bool) -> None:
-        """The end of a block that succeeded: raises LeaseLost if another has the item, and so does its work again, or
-        if the store lost it."""
+        """Ends a block that succeeded: raises LeaseLost if another caller has the item, and so repeats the work, or if
+        the store lost it."""
         if not gone:
-            why = "its lease ran out, or the store no longer had it"
-            text = f"item {self.id!r} of queue {self.queue!r} was lost: {why}; another may do it again"
+            why = "its lease expired, or the store no longer had it"
+            text = f"item {self.id!r} of queue {self.queue!r} was lost: {why}; another caller may repeat the work"
             raise LeaseLost(text, key=self.id)
 
     def _not_returned(self, failure: Exception) -> None:
         facts = {"queue": self.queue, "id": self.id, "error": str(failure)}
         log.warning(
-            "give_back_failed: item %(id)r of queue %(queue)r comes back only when its lease is over: %(error)s",
+            "give_back_failed: item %(id)r of queue %(queue)r comes back only when its lease expires: %(error)s",
             facts,
             extra=facts,
         )
@@ -83,26 +83,26 @@ class ItemBase:
 
 
 class Item(ItemBase):
-    """An item in hand, for threads. As a context manager it is acked on success and given back on error."""
+    """A taken item, for threads. As a context manager it is acked on success and given back on error."""
 
     def __init__(self, queue: str, taken: TakenItem, run: RunFlow) -> None:
         super().__init__(queue, taken)
         self._run = run
 
     def ack(self) -> bool:
-        """It is done: takes it out. True if it is gone from the queue, also after its lease ran out; False if another
-        took it since, it was given back, or the store lost its data. Safe to repeat."""
+        """Removes the item, since its work is done. True if it is removed, also after its lease expired; False if
+        another caller took it, it was given back, or the store lost its data. Safe to repeat."""
         return self._run(self._acking())
 
     def give_back(self, *, delay: Seconds = 0.0) -> bool:
-        """It is not done: anybody may take it, from `delay` seconds on. False if it was no longer this caller's."""
+        """Returns the item to the queue, available after `delay` seconds; False if this caller no longer had it."""
         return self._run(self._returning(delay))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if self._leaves_it():
+        if self._is_over():
             return
         if error is None:
             self._left(self.ack())
@@ -114,26 +114,26 @@ class Item(ItemBase):
 
 
 class AsyncItem(ItemBase):
-    """An item in hand, for asyncio. As a context manager it is acked on success and given back on error."""
+    """A taken item, for asyncio. As a context manager it is acked on success and given back on error."""
 
     def __init__(self, queue: str, taken: TakenItem, run: AsyncRunFlow) -> None:
         super().__init__(queue, taken)
         self._run = run
 
     async def ack(self) -> bool:
-        """It is done: takes it out. True if it is gone from the queue, also after its lease ran out; False if another
-        took it since, it was given back, or the store lost its data. Safe to repeat."""
+        """Removes the item, since its work is done. True if it is removed, also after its lease expired; False if
+        another caller took it, it was given back, or the store lost its data. Safe to repeat."""
         return await self._run(self._acking())
 
     async def give_back(self, *, delay: Seconds = 0.0) -> bool:
-        """It is not done: anybody may take it, from `delay` seconds on. False if it was no longer this caller's."""
+        """Returns the item to the queue, available after `delay` seconds; False if this caller no longer had it."""
         return await self._run(self._returning(delay))
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if self._leaves_it():
+        if self._is_over():
             return
         if error is None:
             self._left(await self.ack())

@@ -1,4 +1,4 @@
-"""Queues: work that waits until somebody takes it, does it, and says so."""
+"""Client methods of queues: work items that wait until a caller takes them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ class Queues(Methods):
     """Queues, for threads."""
 
     def queue(self, name: str) -> Queue:
-        """The queue of this name; nothing is asked yet."""
+        """The queue of this name; sends nothing yet."""
         return Queue(self._context, self._run, name)
 
 
 class AsyncQueues(AsyncMethods):
-    """Queues, awaited."""
+    """Queues, for asyncio."""
 
     def queue(self, name: str) -> AsyncQueue:
-        """The queue of this name; nothing is asked yet."""
+        """The queue of this name; sends nothing yet."""
         return AsyncQueue(self._context, self._run, name)

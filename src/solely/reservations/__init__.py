@@ -1,1 +1,1 @@
-"""Reservations: one caller at a time may send, once per quiet window and within the limits."""
+"""Reservations: the right to send, for one caller at a time, once per quiet window and within limits."""

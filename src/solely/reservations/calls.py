@@ -1,4 +1,4 @@
-"""Reserving, renewing, recording, releasing: the flows of reservations, with what is told and logged."""
+"""Calls of reservations, the same for threads and asyncio: flows with the outage rule, logs and events."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ log = logging.getLogger("solely")
 def reserving(
     context: Context, key: str, terms: flows.ReservationTerms, purpose: str, renew: bool, most: float
 ) -> Flow[ReserveReply]:
-    """The answer to a reserve; what is granted is renewed, if asked, and watched from now on, for `most` seconds."""
+    """Reserves the key; a granted hold is watched and, if `renew`, renewed, for at most `most` seconds."""
     flow = flows.reserve(key, terms, context.info(purpose))
-    answer = yield from context.or_proceed(
+    reply = yield from context.or_proceed(
         key, "reserve", flow, lambda: ReserveReply(Unguarded(key, terms.hold, local_clock()))
     )
-    if answer.hold is not None:
-        answer.hold.keep(renew, most)
-        context.keep(answer.hold)
-    elif answer.reason == RESERVED:
+    if reply.hold is not None:
+        reply.hold.keep(renew, most)
+        context.keep(reply.hold)
+    elif reply.reason == RESERVED:
         line = "Suppressed due to active reservation: %s, reservation expires in %.2fs."
-        log.debug(line, key.partition("/")[2], answer.retry_after)
+        log.debug(line, key.partition("/")[2], reply.retry_after)
     if context.hook is not None:
-        told = (
-            events.Reserved(key, answer.hold.fence, answer.suppressed)
-            if answer.hold is not None
-            else events.Suppressed(key, answer.reason, answer.retry_after)
+        event = (
+            events.Reserved(key, reply.hold.fence, reply.suppressed)
+            if reply.hold is not None
+            else events.Suppressed(key, reply.reason, reply.retry_after)
         )
-        context.hook(told)
-    return answer
+        context.hook(event)
+    return reply
 
 
 def renewing(context: Context, ticket: ReservationTicket, hold: float) -> Flow[float]:
-    """The seconds that the hold now has; what cannot be renewed is raised."""
+    """Renews the hold and returns the seconds left; raises as `flow.renew`."""
     entry = yield from flows.renew(ticket, hold)
     if context.hook is not None:
         context.hook(events.Renewed(ticket.key, ticket.fence, entry.left))
@@ -50,7 +50,7 @@ def renewing(context: Context, ticket: ReservationTicket, hold: float) -> Flow[f
 
 
 def recording(context: Context, ticket: ReservationTicket, hold: Hold | None = None) -> Flow[None]:
-    """Records; what cannot be recorded is logged and raised."""
+    """Records that the reservation was sent; logs and raises the errors of `flow.record`."""
     if hold is not None:
         context.keeper.remove(hold)
     flow = flows.record(ticket, datetime.now(UTC).isoformat(timespec="milliseconds"))
@@ -67,7 +67,7 @@ def recording(context: Context, ticket: ReservationTicket, hold: Hold | None = N
 
 
 def releasing(context: Context, ticket: ReservationTicket, hold: Hold | None = None) -> Flow[bool]:
-    """True if the key was freed and the hits given back."""
+    """Frees the key and removes the hits; False if there was nothing to free."""
     if hold is not None:
         context.keeper.remove(hold)
     flow = flows.release(ticket, hold is None or hold.doubtful)
@@ -78,5 +78,5 @@ def releasing(context: Context, ticket: ReservationTicket, hold: Hold | None = N
 
 
 def _shown(ticket: ReservationTicket) -> str:
-    """The part of an id that is no secret."""
+    """The part of an id that is not secret, for the log."""
     return f"{ticket.fence} of {ticket.key.partition('/')[2]!r}"

@@ -1,8 +1,8 @@
-"""Reservation: win the right to send; who sent says so, and that starts the quiet window.
+"""Decisions of reservations: win the right to send, then record that it was sent, which starts the quiet window.
 
-Acquire decides, then the limits are hit; what a limit refuses is given back. So it may refuse too much for a moment,
-and never grants too much; a crash between two steps heals when the hold runs out. A hit is given back only while the
-hold is known to last: one that ran out may have been used.
+Acquire decides first, then the limits are hit; if one refuses, the hold and the hits are removed again. So reserve may
+refuse too much for a moment, but never grants too much, and a crash between two steps heals when the hold expires. A
+hit is removed only while the hold is known to last: after an expiry it may have been sent.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from ..formats import read_sent
 from ..leases.hold import Hold
 from ..model import ABSENT, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, Gone
 from ..ops import Acquire, Clear, Finish, Hit, Read, Release, Renew, Unhit
-from ..rules import MIN_TTL
+from ..rules import DAY, MIN_TTL
 
-RESERVED, QUIET, LIMITED = "reserved", "quiet", "limited"  # why a reservation is refused
+RESERVED, QUIET, LIMITED = "reserved", "quiet", "limited"  # why a reservation is suppressed
 
-_NO_QUIET = 1e-6  # seconds: the least that a store can tell from none; it ends with the next tick of its clock
-_KEEP_SENT = 30 * 86_400.0  # seconds that the counts of a key are kept after it was last sent: a month of history
-HOLD = 30.0  # seconds that a reservation is held if nothing is said: several times what a send takes
+_NO_QUIET = 1e-6  # seconds: the shortest window that a store can represent; it ends with the next tick of its clock
+_KEEP_SENT = 30 * DAY  # how long the counts of a key are kept after it was last sent: a month of history
+HOLD = 30.0  # seconds, the default hold: several times as long as a send takes
 _PAGE = 100  # reservations cleared at once: fits one batch of every store
-_WRITING = 10.0  # seconds for the writer of the counts, who takes one round trip: long enough for a slow one
+_WRITING = 10.0  # seconds for the batch that writes the counts, which takes one round trip: enough for a slow one
 
 
 class ReservationTerms(NamedTuple):
-    """For how long a reservation is held and quiet, how many of it there may be, and how many of its group."""
+    """How long a reservation is held and quiet, its own limit, and the limit of its group."""
 
     hold: float
     quiet: float
     own: tuple[int, float] | None = None  # limit, per
-    group: tuple[str, int, float] | None = None  # the stored key of the limit that its members share, limit, per
+    group: tuple[str, int, float] | None = None  # the stored key of the shared limit, limit, per
 
     def hits(self, key: str, owner: str) -> list[Hit]:
-        """What this owner has to hit before it may send."""
+        """The hits that this owner needs before it may send."""
         own = [Hit(f"hits/{key.partition('/')[2]}", owner, *self.own)] if self.own else []
         return [*own, Hit(self.group[0], owner, *self.group[1:])] if self.group else own
 
 
 class ReservationTicket(NamedTuple):
-    """What proves a reservation to whoever renews, records or releases it, in this process or another."""
+    """Identifies a reservation to renew, record or release it, in this process or another."""
 
     key: str
     owner: str
@@ -53,8 +53,8 @@ class ReservationTicket(NamedTuple):
 
 
 class ReserveReply(NamedTuple):
-    """Granted, with a hold and its ticket; or why not, when to ask again, how many were suppressed so far, and what the
-    one in the way said of itself."""
+    """Granted, with a hold and its ticket; or suppressed, with the reason, when to retry, how many were suppressed so
+    far, and the info of the holder."""
 
     hold: Hold | None = None
     ticket: ReservationTicket | None = None
@@ -65,7 +65,7 @@ class ReserveReply(NamedTuple):
 
 
 class SendRecord(NamedTuple):
-    """How often the key was sent, when last (UTC, ISO 8601) and under which fence; kept for 30 days after that."""
+    """How often the key was sent, when last (UTC, ISO 8601) and under which fence; kept for 30 days."""
 
     sent: int = 0
     last: str = ""
@@ -73,19 +73,19 @@ class SendRecord(NamedTuple):
 
 
 def reserve(key: str, terms: ReservationTerms, info: str) -> Flow[ReserveReply]:
-    """The right to send, for one caller at a time, once per quiet window and within the limits; else why not.
+    """Grants the right to send to one caller at a time, once per quiet window and within the limits; else says why not.
 
-    Who is refused because of another's hold or quiet window costs one round trip.
+    A refusal because of another hold or a quiet window takes one round trip.
     """
-    for _ in range(2):  # the first may have waited for the client's first connection, as the next one does not
-        answer = yield from _reserve(key, terms, info)
-        if answer is not None:
-            return answer
+    for _ in range(2):  # the first try may have waited for the client's first connection; the next one will not
+        reply = yield from _reserve(key, terms, info)
+        if reply is not None:
+            return reply
     return ReserveReply(reason=RESERVED)
 
 
 def _reserve(key: str, terms: ReservationTerms, info: str) -> Flow[ReserveReply | None]:
-    """One try; None if it was answered too late to be of use: its time was over."""
+    """Tries once; None if the reply came after the hold had expired."""
     owner: str = yield Ask.OWNER
     owners, hits = [owner], list[Hit]()
     try:
@@ -93,7 +93,7 @@ def _reserve(key: str, terms: ReservationTerms, info: str) -> Flow[ReserveReply 
         run: Run = yield RUN
         if entry.owner != owner:
             if run.doubtful:
-                yield Release(key, owner, True)  # a late copy of an unanswered try must not take the key
+                yield Release(key, owner, True)  # a late copy of an unanswered try must not acquire the key
             return None if entry.gone else _suppressed(entry)
         hold = Hold(key, owner, terms.hold, entry, run.sent, run.doubtful, run.now)
         hits = terms.hits(key, owner)
@@ -130,7 +130,7 @@ def _undoing(key: str, owners: list[str], hits: list[Hit], doubtful: bool, keep:
 
 
 def _limited(key: str, owners: list[str], hits: list[Hit], retry_after: float) -> Flow[ReserveReply]:
-    """Lets go and gives the hits back. The refusal is counted like any other: as one that met our own hold."""
+    """Releases the hold and removes the hits. Counts the refusal like any other: as one that met our own hold."""
     owners.append((yield Ask.OWNER))
     entry: Entry = yield Acquire(key, owners[-1], MIN_TTL, counted=True)
     run: Run = yield RUN
@@ -139,39 +139,39 @@ def _limited(key: str, owners: list[str], hits: list[Hit], retry_after: float) -
 
 
 def renew(ticket: ReservationTicket, hold: float) -> Flow[Entry]:
-    """The entry, which is now held for at least `hold` seconds more; never shortens.
+    """Holds the entry for at least `hold` more seconds, and returns it; never shortens the hold.
 
-    Raises ReservationMismatch if another has the key since, UnknownReservation if it was recorded or is not known.
+    Raises ReservationMismatch if another reservation has the key, UnknownReservation if it was recorded or is unknown.
     """
     entry: Entry = yield Renew(ticket.key, ticket.owner, hold)
     if entry.owner != ticket.owner:
         raise _not_mine(ticket, entry)
     if entry.state is not HELD:
-        text = f"reservation {ticket.fence} of {entry.name!r} was recorded: there is no hold any more to renew"
+        text = f"reservation {ticket.fence} of {entry.name!r} was recorded: there is no hold to renew"
         raise UnknownReservation(text, key=entry.name)
     return entry
 
 
 def record(ticket: ReservationTicket, now: str) -> Flow[bool]:
-    """It was sent at `now`: starts the quiet window. True if recorded by this call, False if it was before.
+    """Records that it was sent at `now`, which starts the quiet window; False if it was recorded before.
 
-    Raises ReservationMismatch if another has the key since, UnknownReservation if nobody knows this one any more.
+    Raises ReservationMismatch if another reservation has the key, UnknownReservation if the store has forgotten it.
     """
     finish = Finish(ticket.key, ticket.owner, b"", ticket.quiet or _NO_QUIET)
-    look = [Renew(ticket.key, ticket.owner, MIN_TTL), Read(sent_key(ticket.key))]
+    reads = [Renew(ticket.key, ticket.owner, MIN_TTL), Read(sent_key(ticket.key))]
     try:
-        looked: list[Entry] = replies_or_raise((yield look))
-        before, stored = looked
+        replies: list[Entry] = replies_or_raise((yield reads))
+        before, stored = replies
         sent, _ = _counted(stored)
         if sent.fence == ticket.fence:
             return False
         entry: Entry = yield finish
     except Interrupted:
-        yield finish  # it was sent: if that is not known, it is sent again
+        yield finish  # it was sent: without a record it would be sent again
         raise
     was_mine = before.owner == ticket.owner or before.gone == Gone.EXPIRED
-    lapsed = was_mine and entry.state is FREE and not entry.gone  # finished, and the window was over at the look
-    if lapsed:  # or the store lost it between the two looks
+    lapsed = was_mine and entry.state is FREE and not entry.gone  # finished, and the quiet window is over already
+    if lapsed:  # unless the store lost it between the two reads
         lapsed = (yield Release(ticket.key, ticket.owner, fence=ticket.fence)) is not LOST
     if entry.owner != ticket.owner and not lapsed:
         raise _not_mine(ticket, entry)
@@ -182,10 +182,10 @@ def record(ticket: ReservationTicket, now: str) -> Flow[bool]:
 def _not_mine(ticket: ReservationTicket, entry: Entry) -> UnknownReservation | ReservationMismatch:
     name = entry.name
     if entry.fence:
-        text = f"reservation {ticket.fence} of {name!r} ran out, and {entry.fence} has the key: it may be sent twice"
+        text = f"reservation {ticket.fence} of {name!r} expired, and {entry.fence} has the key: it may be sent twice"
         return ReservationMismatch(text, key=name, expected=entry.fence, got=ticket.fence)
     how = f" ({entry.gone})" if entry.gone else ""
-    text = f"reservation {ticket.fence} of {name!r} is not known{how}: it was released, or ran out long ago"
+    text = f"reservation {ticket.fence} of {name!r} is unknown{how}: it was released, or expired long ago"
     unknown = UnknownReservation(text, key=name)
     unknown.how = entry.gone
     return unknown
@@ -194,7 +194,7 @@ def _not_mine(ticket: ReservationTicket, entry: Entry) -> UnknownReservation | R
 def _count(ticket: ReservationTicket, stored: Entry, sent: SendRecord) -> Flow[None]:
     """Replaces the counts in one batch. They are statistics: a crash or a batch that fails halfway may lose them.
 
-    Where no quiet window was asked for, the key is open from now on, however rarely the store's clock ticks.
+    Without a quiet window, the key is open from now on, even if the store's clock ticks rarely.
     """
     key = stored.key
     value = json.dumps(sent._asdict()).encode()
@@ -207,44 +207,44 @@ def _count(ticket: ReservationTicket, stored: Entry, sent: SendRecord) -> Flow[N
 
 
 def release(ticket: ReservationTicket, revoke: bool) -> Flow[bool]:
-    """Frees the key at once and gives the hits back. False if there was nothing to free: it was recorded or released,
-    or its time ran out, and then its hits stay, for it may have been sent."""
+    """Frees the key at once and removes the hits. False if there was nothing to free: it was recorded or released, or
+    it expired, and then its hits stay, since it may have been sent."""
     try:
         return (yield from _release(ticket, revoke))
     except Interrupted:
-        yield from _release(ticket, True)  # so that it is done when the caller hears of it
+        yield from _release(ticket, True)  # done before the caller's interruption is raised
         raise
 
 
 def _release(ticket: ReservationTicket, revoke: bool) -> Flow[bool]:
-    entry: Entry | None = yield Renew(ticket.key, ticket.owner, MIN_TTL)  # which never shortens; None: undoing failed
+    entry: Entry | None = yield Renew(ticket.key, ticket.owner, MIN_TTL)  # never shortens; None: the undo failed
     if entry is None or entry.owner != ticket.owner or entry.state is not HELD:
         return False
     unhits = [Unhit(hit, ticket.owner) for hit in ticket.hits]
-    let_go = Release(ticket.key, ticket.owner, revoke, fence=ticket.fence)
-    outcomes = replies_or_raise((yield [let_go, *unhits]) or [])
+    free = Release(ticket.key, ticket.owner, revoke, fence=ticket.fence)
+    outcomes = replies_or_raise((yield [free, *unhits]) or [])
     run: Run = yield RUN
-    return RELEASED in outcomes[:1] or (run.doubtful and ABSENT in outcomes[:1])  # by a try that was not answered
+    return RELEASED in outcomes[:1] or (run.doubtful and ABSENT in outcomes[:1])  # released by an unanswered try
 
 
 def sent_key(key: str) -> str:
-    """Where the counts of this reservation key are kept."""
+    """The stored key of the counts of this reservation key."""
     return f"sent/{key.partition('/')[2]}"
 
 
 def sent_of(entry: Entry) -> SendRecord:
-    """The counts in this entry; none if there is no such entry. Unreadable if they are not kept in our way."""
+    """The counts in this entry, or zero counts if it is empty; raises Unreadable if Solely did not write them."""
     if not entry.value:
         return SendRecord()
     try:
         return SendRecord(**read_sent(entry.value))
     except ValueError as error:
-        text = f"the counts of reservation {entry.name!r} cannot be read: {not_ours(error)}"
+        text = f"the counts of reservation {entry.name!r} are unreadable: {not_ours(error)}"
         raise Unreadable(text, key=entry.name) from None
 
 
 def _counted(entry: Entry) -> tuple[SendRecord, str]:
-    """The counts, and "", or none, and why they cannot be read: they are statistics, and keep nobody from sending."""
+    """(the counts, ""), or (zero counts, why they are unreadable): statistics must not stop a caller from sending."""
     try:
         return sent_of(entry), ""
     except Unreadable as why:
@@ -252,8 +252,7 @@ def _counted(entry: Entry) -> tuple[SendRecord, str]:
 
 
 def active(prefix: str, after: str, limit: int) -> Flow[list[tuple[Entry, SendRecord, str]]]:
-    """A page of the reservations that are held or quiet, in key order, each with its counts, and why those cannot be
-    read."""
+    """A page of the reservations that are held or quiet, in key order, each with the result of `_counted`."""
     entries: list[Entry] = [entry for entry in (yield Scan(prefix, after, limit)) if entry.fence]
     reads = [Read(sent_key(entry.key)) for entry in entries]
     stored: list[Entry] = replies_or_raise((yield reads)) if reads else []
@@ -261,13 +260,13 @@ def active(prefix: str, after: str, limit: int) -> Flow[list[tuple[Entry, SendRe
 
 
 def expire(key: str, reason: str) -> Flow[list[Entry]]:
-    """Ends the hold or quiet window that is there now, and none that comes after it; what was ended, if anything."""
+    """Ends the current hold or quiet window, and no later one; returns the entry that it ended, if any."""
     entry: Entry = yield Read(key)
     return (yield from _clear([entry], reason))
 
 
 def clear(prefix: str, reason: str) -> Flow[list[Entry]]:
-    """As `expire`, for every key that begins with `prefix`."""
+    """`expire` for every key that starts with `prefix`."""
     cleared: list[Entry] = []
     page: list[Entry] = yield Scan(prefix, "", _PAGE)
     while page:
@@ -277,6 +276,6 @@ def clear(prefix: str, reason: str) -> Flow[list[Entry]]:
 
 
 def _clear(entries: list[Entry], reason: str) -> Flow[list[Entry]]:
-    seen = [entry for entry in entries if entry.fence]
-    gone = replies_or_raise((yield [Clear(entry.key, entry.fence, reason) for entry in seen])) if seen else []
-    return [entry for entry, cleared in zip(seen, gone, strict=True) if cleared]
+    active = [entry for entry in entries if entry.fence]
+    cleared = replies_or_raise((yield [Clear(entry.key, entry.fence, reason) for entry in active])) if active else []
+    return [entry for entry, done in zip(active, cleared, strict=True) if done]

@@ -1,4 +1,4 @@
-"""Reservations: what a caller is answered, for threads and for asyncio."""
+"""The result of `reserve`, for threads and for asyncio."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ log = logging.getLogger("solely")
 
 
 class ReservationBase:
-    """Granted, and then truthy: this caller may send. Or suppressed: falsy, and `reason` is reserved, quiet or limited.
+    """Truthy if granted: this caller may send. Falsy if suppressed: `reason` is reserved, quiet or limited.
 
-    `retry_after` says in how many seconds asking again may help, `count` how many were suppressed in this window;
-    `holder` is who is in the way, as a phrase, and `purpose` what that one said it is for, where that is known.
+    A retry may succeed after `retry_after` seconds; `count` is how many were suppressed in this window; `holder` is the
+    caller that blocks this one, as a phrase, and `purpose` the purpose that it gave, if known.
     """
 
-    def __init__(self, key: str, answer: ReserveReply, context: Context) -> None:
+    def __init__(self, key: str, reply: ReserveReply, context: Context) -> None:
         self.key = key
-        self.reason = answer.reason
-        self.retry_after = answer.retry_after
-        self.count = answer.suppressed
-        self._info = answer.info
-        self._hold = answer.hold
-        self._ticket = answer.ticket
+        self.reason = reply.reason
+        self.retry_after = reply.retry_after
+        self.count = reply.suppressed
+        self._info = reply.info
+        self._hold = reply.hold
+        self._ticket = reply.ticket
         self._context = context
         self._recorded = self._released = self._handed_over = False
 
@@ -45,12 +45,12 @@ class ReservationBase:
 
     @property
     def id(self) -> str:
-        """What another process needs to renew, record or release it; "" if nothing is reserved. A secret."""
+        """The id with which another process can renew, record or release it; "" if nothing is reserved. A secret."""
         return id_of(self._ticket) if self._ticket is not None else ""
 
     def hand_over(self) -> str:
-        """Stops keeping the reservation here, without letting go, and returns its id for whoever goes on with it. It is
-        released here no more, and the end of a block does not record it either."""
+        """Stops keeping the reservation here, without a release, and returns the id with which another process goes on.
+        From then on, the end of a block neither records nor releases it."""
         if self._hold is not None:
             self._context.keeper.remove(self._hold)
             self._handed_over = True
@@ -63,31 +63,31 @@ class ReservationBase:
 
     @property
     def attempts(self) -> int:
-        """1, or more if the holds before ran out or met their limit; 0 if nothing is reserved."""
+        """1, or more if earlier holds expired or reached their limit; 0 if nothing is reserved."""
         return self._hold.attempts if self._hold is not None else 0
 
     @property
     def holder(self) -> str:
-        """Who is in the way, as a phrase; "" if nobody is, or if it is not known."""
+        """The caller that blocks this one, as a phrase; "" if there is none, or it is unknown."""
         return describe(self._info) if self._info else ""
 
     @property
     def purpose(self) -> str:
-        """What the one in the way said it is for; "" if nothing."""
+        """The purpose that the holder gave; "" if none."""
         return purpose_of(self._info)
 
     @property
     def unguarded(self) -> bool:
-        """True if the store was away and this client went on without it (`on_outage="proceed"`): nothing is held."""
+        """True if this client proceeded without an unreachable store (`on_outage="proceed"`): nothing is held."""
         return self._hold is not None and not self._hold.owner
 
     @property
     def lost(self) -> bool:
-        """True as soon as the hold may no longer be relied on: another may be sending now."""
+        """True as soon as the hold is no longer safe to rely on: another caller may be sending now."""
         return self._hold is not None and not self._settled and bool(self._hold.how(local_clock()))
 
     def remaining(self) -> float:
-        """Seconds that the hold may be relied on, if nobody renews it; 0 if it is lost or over."""
+        """Seconds that the hold is safe to rely on without a renewal; 0 if it is lost or over."""
         if self._hold is None or self._settled or self.lost:
             return 0.0
         return max(0.0, self._hold.deadline - local_clock())
@@ -101,20 +101,20 @@ class ReservationBase:
             raise self._refusal()
         return self
 
-    def _leaves_it(self) -> bool:
-        """True if there is nothing to end here: it was ended before, was handed over, or is the parent's of a fork."""
+    def _is_over(self) -> bool:
+        """True if there is nothing to end here: it ended before, was handed over, or belongs to a forked parent."""
         return self._settled or self._handed_over or (self._hold is not None and self._hold.lost == FORKED)
 
     def _not_released(self, failure: Exception) -> None:
         facts = {"key": self.key, "error": str(failure)}
         log.warning(
-            "release_failed: the reservation %(key)r was not released, and is held until it runs out: %(error)s",
+            "release_failed: reservation %(key)r was not released, and is held until it expires: %(error)s",
             facts,
             extra=facts,
         )
 
     def _refusal(self) -> Refused:
-        text = f"reservation {self.key!r} is suppressed ({self.reason}); ask again in {self.retry_after:.1f} s"
+        text = f"reservation {self.key!r} is suppressed ({self.reason}); try again in {self.retry_after:.1f} s"
         kind = Limited if self.reason == LIMITED else Busy
         return kind(text, key=self.key, left=self.retry_after)
 
@@ -126,7 +126,7 @@ class ReservationBase:
         self._recorded = True
 
     def _releasing(self) -> Flow[bool]:
-        if self._ticket is None or self._leaves_it():
+        if self._ticket is None or self._is_over():
             return False
         freed = yield from releasing(self._context, self._ticket, self._hold)
         self._released = True
@@ -140,26 +140,26 @@ class ReservationBase:
 
 
 class Reservation(ReservationBase):
-    """The answer to a reserve, for threads. As a context manager it records on success and releases on error."""
+    """The result of `reserve`, for threads. As a context manager it records on success and releases on error."""
 
-    def __init__(self, key: str, answer: ReserveReply, context: Context, run: RunFlow) -> None:
-        super().__init__(key, answer, context)
+    def __init__(self, key: str, reply: ReserveReply, context: Context, run: RunFlow) -> None:
+        super().__init__(key, reply, context)
         self._run = run
 
     def record(self) -> None:
-        """It was sent: starts the quiet window. Safe to repeat; raises ReservationMismatch or UnknownReservation if the
-        hold had run out and another took the key, or an admin cleared it."""
+        """Records that it was sent, which starts the quiet window. Safe to repeat; raises ReservationMismatch or
+        UnknownReservation if the hold expired and another caller took the key, or an admin cleared it."""
         self._run(self._recording())
 
     def release(self) -> bool:
-        """It was not sent: frees the key at once and gives the hits back; False if there was nothing to free."""
+        """Frees the key at once and removes the hits, since it was not sent; False if there was nothing to free."""
         return self._run(self._releasing())
 
     def __enter__(self) -> Self:
         return self._entered()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if self._leaves_it():
+        if self._is_over():
             return
         if error is None:
             self.record()
@@ -171,26 +171,26 @@ class Reservation(ReservationBase):
 
 
 class AsyncReservation(ReservationBase):
-    """The answer to a reserve, for asyncio. As a context manager it records on success and releases on error."""
+    """The result of `reserve`, for asyncio. As a context manager it records on success and releases on error."""
 
-    def __init__(self, key: str, answer: ReserveReply, context: Context, run: AsyncRunFlow) -> None:
-        super().__init__(key, answer, context)
+    def __init__(self, key: str, reply: ReserveReply, context: Context, run: AsyncRunFlow) -> None:
+        super().__init__(key, reply, context)
         self._run = run
 
     async def record(self) -> None:
-        """It was sent: starts the quiet window. Safe to repeat; raises ReservationMismatch or UnknownReservation if the
-        hold had run out and another took the key, or an admin cleared it."""
+        """Records that it was sent, which starts the quiet window. Safe to repeat; raises ReservationMismatch or
+        UnknownReservation if the hold expired and another caller took the key, or an admin cleared it."""
         await self._run(self._recording())
 
     async def release(self) -> bool:
-        """It was not sent: frees the key at once and gives the hits back; False if there was nothing to free."""
+        """Frees the key at once and removes the hits, since it was not sent; False if there was nothing to free."""
         return await self._run(self._releasing())
 
     async def __aenter__(self) -> Self:
         return self._entered()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if self._leaves_it():
+        if self._is_over():
             return
         if error is None:
             await self.record()
@@ -202,10 +202,10 @@ class AsyncReservation(ReservationBase):
 
 
 class ReservationInfo(NamedTuple):
-    """An active reservation as an admin sees it: `reason` is what a caller would be told, `left` for how long.
+    """An active reservation as an admin sees it: a caller would be suppressed for `reason`, for `left` seconds.
 
-    `suppressed` counts the refusals of this window; `sent` and `last_sent` go back 30 days. `unreadable` says why these
-    two are not known, if something else than Solely wrote them.
+    `suppressed` counts the refusals of this window; `sent` and `last_sent` go back 30 days. `unreadable` is why these
+    two are unknown, if another program wrote them.
     """
 
     key: str
@@ -219,11 +219,11 @@ class ReservationInfo(NamedTuple):
     unreadable: str = ""
 
 
-# -- what an admin sees and does
+# -- for admins
 
 
 def listing(prefix: str, after: str, limit: int) -> Flow[list[ReservationInfo]]:
-    """A page of the active ones."""
+    """A page of the active reservations."""
     active = yield from flows.active(prefix, after, limit)
     return [_info(*each) for each in active]
 
@@ -236,7 +236,7 @@ def _info(entry: Entry, sent: flows.SendRecord, unreadable: str) -> ReservationI
 
 
 def clearing(context: Context, flow: Flow[list[Entry]], reason: str) -> Flow[int]:
-    """How many reservations an admin ended; each is logged, and hooks are told."""
+    """The number of reservations that the flow ended; logs each and reports it to the hook."""
     cleared = yield from flow
     for entry in cleared:
         facts = {"key": entry.key, "fence": entry.fence, "reason": reason}

@@ -1,4 +1,4 @@
-"""Reservations: one caller at a time may send, once per quiet window, within the limits."""
+"""Client methods of reservations: the right to send, once per quiet window and within limits."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import logging
 import math
 from typing import Any
 
-from ..errors import InvalidInput, UnknownReservation
+from ..errors import UnknownReservation
 from ..leases.context import AsyncMethods, Methods
-from ..rules import MIN_TTL, Seconds, checked_reason, seconds, stored_key, ttl_seconds
+from ..rules import MIN_TTL, Seconds, checked_reason, page_size, seconds, stored_key, ttl_seconds
 from .calls import recording, releasing, renewing, reserving
 from .flow import HOLD, ReservationTicket, clear, expire
 from .handle import AsyncReservation, Reservation, ReservationInfo, clearing, listing
@@ -18,7 +18,6 @@ from .policies import Group, checked_terms
 log = logging.getLogger("solely")
 
 KIND = "reservation"
-MOST_LISTED = 1_000  # reservations in one call: what a page of an admin's list shows, many times over
 
 
 def _recordable(id: str) -> ReservationTicket:
@@ -43,9 +42,7 @@ def _prefix(prefix: Any) -> str:
 
 
 def _page(prefix: str, after: str, limit: Any) -> tuple[str, str, int]:
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_LISTED:
-        raise InvalidInput(f"limit must be an int from 1 to {MOST_LISTED}, not {limit!r:.80}")
-    return _prefix(prefix), _prefix(after), limit
+    return _prefix(prefix), _prefix(after), page_size(limit)
 
 
 class Reservations(Methods):
@@ -64,52 +61,52 @@ class Reservations(Methods):
         renew: bool = True,
         max_hold: Seconds | None = None,
     ) -> Reservation:
-        """The right to send, for one caller at a time; else a falsy answer that says why not and when to ask again.
+        """Grants the right to send to one caller at a time; else returns a falsy result: why not, and when to retry.
 
-        It is renewed at half its `hold` until recorded or released, at most for `max_hold`. Recorded, it is quiet for
-        `quiet` seconds. There are never more than `limit` in any `per` seconds, nor more than the group's limit over
-        all keys that name it.
+        It is renewed at half its `hold` until it is recorded or released, for at most `max_hold`. After `record` the
+        key is quiet for `quiet` seconds. There are never more than `limit` in any `per` seconds, nor more than the
+        group's limit over all keys of the group.
         """
         stored = stored_key(KIND, key)
         terms = checked_terms(hold, quiet, limit, per, group, self._store.max_limit)
-        answer = self._run(reserving(self._context, stored, terms, purpose, renew, _longest(max_hold)))
-        return Reservation(key, answer, self._context, self._run)
+        reply = self._run(reserving(self._context, stored, terms, purpose, renew, _longest(max_hold)))
+        return Reservation(key, reply, self._context, self._run)
 
     def renew_reservation(self, id: str, *, hold: Seconds | None = None) -> float:
-        """Holds the reservation of this id for `hold` seconds from now, or as long as it was reserved for, and never
-        shorter than it is: the seconds it now has, from before the call.
+        """Holds the reservation of this id for `hold` seconds from now (default: its original hold), never shorter than
+        before; returns the seconds left, counted from before the call.
 
-        Raises ReservationMismatch if another has the key since, UnknownReservation if it was recorded or released, or
-        ran out. To be called by whoever goes on with a reservation that was handed over: nobody else renews it.
+        Raises ReservationMismatch if another reservation has the key, UnknownReservation if it was recorded, released
+        or expired. A process that takes over a reservation must call this: it is not renewed automatically.
         """
         return self._run(renewing(self._context, *_renewal(id, hold)))
 
     def record_reservation(self, id: str) -> None:
-        """What the reservation of this id was for was sent, by whatever process; as `Reservation.record`."""
+        """Records the reservation of this id as sent, by any process; as `Reservation.record`."""
         self._run(recording(self._context, _recordable(id)))
 
     def release_reservation(self, id: str) -> bool:
-        """What the reservation of this id was for was not sent; as `Reservation.release`."""
+        """Frees the key of this id, since it was not sent; as `Reservation.release`."""
         return self._run(releasing(self._context, ticket_of(id)))
 
     def reservations(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[ReservationInfo]:
-        """The active ones, held or quiet, whose key begins with `prefix` and comes after `after`, in key order."""
+        """The active reservations, held or quiet, whose key starts with `prefix` and follows `after`, in key order."""
         return self._run(listing(*_page(prefix, after, limit)))
 
     def expire_reservation(self, key: str, *, reason: str) -> bool:
-        """Ends the hold or quiet window of this key now, and none that comes later; False if there was none.
+        """Ends the current hold or quiet window of this key, and no later one; False if there was none.
 
-        The hits of its limits stay. Its holder learns of it at the next renewal, or when it records.
+        The hits of its limits stay. Its holder learns of it at the next renewal or record.
         """
         return self._run(clearing(self._context, expire(stored_key(KIND, key), checked_reason(reason)), reason)) == 1
 
     def clear_reservations(self, prefix: str, *, reason: str) -> int:
-        """As `expire_reservation`, for every key that begins with `prefix`; how many there were."""
+        """`expire_reservation` for every key that starts with `prefix`; returns how many it ended."""
         return self._run(clearing(self._context, clear(_prefix(prefix), checked_reason(reason)), reason))
 
 
 class AsyncReservations(AsyncMethods):
-    """Reservations, awaited."""
+    """Reservations, for asyncio."""
 
     async def reserve(
         self,
@@ -124,47 +121,47 @@ class AsyncReservations(AsyncMethods):
         renew: bool = True,
         max_hold: Seconds | None = None,
     ) -> AsyncReservation:
-        """The right to send, for one caller at a time; else a falsy answer that says why not and when to ask again.
+        """Grants the right to send to one caller at a time; else returns a falsy result: why not, and when to retry.
 
-        It is renewed at half its `hold` until recorded or released, at most for `max_hold`. Recorded, it is quiet for
-        `quiet` seconds. There are never more than `limit` in any `per` seconds, nor more than the group's limit over
-        all keys that name it.
+        It is renewed at half its `hold` until it is recorded or released, for at most `max_hold`. After `record` the
+        key is quiet for `quiet` seconds. There are never more than `limit` in any `per` seconds, nor more than the
+        group's limit over all keys of the group.
         """
         stored = stored_key(KIND, key)
         terms = checked_terms(hold, quiet, limit, per, group, self._store.max_limit)
-        answer = await self._run(reserving(self._context, stored, terms, purpose, renew, _longest(max_hold)))
-        return AsyncReservation(key, answer, self._context, self._run)
+        reply = await self._run(reserving(self._context, stored, terms, purpose, renew, _longest(max_hold)))
+        return AsyncReservation(key, reply, self._context, self._run)
 
     async def renew_reservation(self, id: str, *, hold: Seconds | None = None) -> float:
-        """Holds the reservation of this id for `hold` seconds from now, or as long as it was reserved for, and never
-        shorter than it is: the seconds it now has, from before the call.
+        """Holds the reservation of this id for `hold` seconds from now (default: its original hold), never shorter than
+        before; returns the seconds left, counted from before the call.
 
-        Raises ReservationMismatch if another has the key since, UnknownReservation if it was recorded or released, or
-        ran out. To be called by whoever goes on with a reservation that was handed over: nobody else renews it.
+        Raises ReservationMismatch if another reservation has the key, UnknownReservation if it was recorded, released
+        or expired. A process that takes over a reservation must call this: it is not renewed automatically.
         """
         return await self._run(renewing(self._context, *_renewal(id, hold)))
 
     async def record_reservation(self, id: str) -> None:
-        """What the reservation of this id was for was sent, by whatever process; as `AsyncReservation.record`."""
+        """Records the reservation of this id as sent, by any process; as `AsyncReservation.record`."""
         await self._run(recording(self._context, _recordable(id)))
 
     async def release_reservation(self, id: str) -> bool:
-        """What the reservation of this id was for was not sent; as `AsyncReservation.release`."""
+        """Frees the key of this id, since it was not sent; as `AsyncReservation.release`."""
         return await self._run(releasing(self._context, ticket_of(id)))
 
     async def reservations(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[ReservationInfo]:
-        """The active ones, held or quiet, whose key begins with `prefix` and comes after `after`, in key order."""
+        """The active reservations, held or quiet, whose key starts with `prefix` and follows `after`, in key order."""
         return await self._run(listing(*_page(prefix, after, limit)))
 
     async def expire_reservation(self, key: str, *, reason: str) -> bool:
-        """Ends the hold or quiet window of this key now, and none that comes later; False if there was none.
+        """Ends the current hold or quiet window of this key, and no later one; False if there was none.
 
-        The hits of its limits stay. Its holder learns of it at the next renewal, or when it records.
+        The hits of its limits stay. Its holder learns of it at the next renewal or record.
         """
         return (
             await self._run(clearing(self._context, expire(stored_key(KIND, key), checked_reason(reason)), reason)) == 1
         )
 
     async def clear_reservations(self, prefix: str, *, reason: str) -> int:
-        """As `expire_reservation`, for every key that begins with `prefix`; how many there were."""
+        """`expire_reservation` for every key that starts with `prefix`; returns how many it ended."""
         return await self._run(clearing(self._context, clear(_prefix(prefix), checked_reason(reason)), reason))

@@ -1,4 +1,4 @@
-"""Policies: on which terms what is reserved, as data, per severity."""
+"""Policies: the terms of reservations, as data, per severity."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Group = tuple[str, int, Seconds]  # name, limit, per
 def checked_terms(
     hold: Seconds, quiet: Seconds, limit: int | None, per: Seconds | None, group: Group | None, most: int
 ) -> ReservationTerms:
-    """The terms of a reservation, checked; InvalidInput before anything is sent. `most`: the store's largest limit."""
+    """The checked terms of a reservation; raises InvalidInput before anything is sent. `most`: the store's maximum."""
     try:
         return _known_terms(hold, quiet, limit, per, group, most)
-    except TypeError:  # cannot be hashed: nor is it a duration or a limit, which the check will say
+    except TypeError:  # unhashable, so neither a duration nor a limit: the check raises InvalidInput
         return _check_terms(hold, quiet, limit, per, group, most)
 
 
@@ -29,7 +29,7 @@ def _check_terms(
     hold: Seconds, quiet: Seconds, limit: int | None, per: Seconds | None, group: Any, most: int
 ) -> ReservationTerms:
     if (limit is None) != (per is None):
-        raise InvalidInput(f"limit={limit!r} and per={per!r}: give both, so many in so many seconds, or neither")
+        raise InvalidInput(f"limit={limit!r} and per={per!r}: give both (`limit` in `per` seconds) or neither")
     own = (checked_limit(limit, most), ttl_seconds(per, "per")) if limit is not None and per is not None else None
     shared = None
     if group is not None:
@@ -40,12 +40,12 @@ def _check_terms(
     return ReservationTerms(ttl_seconds(hold, "hold"), seconds("quiet", quiet, least=0.0, most=MAX_TTL), own, shared)
 
 
-_known_terms = lru_cache(maxsize=256, typed=True)(_check_terms)  # few differ in one program
+_known_terms = lru_cache(maxsize=256, typed=True)(_check_terms)  # a program uses few distinct terms
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationPolicy:
-    """The terms that reservations of one severity have in common; InvalidInput if they cannot be."""
+    """The terms of all reservations of one severity; raises InvalidInput if they are invalid."""
 
     hold: Seconds = 30.0
     quiet: Seconds = 300.0
@@ -57,23 +57,23 @@ class ReservationPolicy:
 
     @property
     def terms(self) -> dict[str, Any]:
-        """As arguments: `once.reserve(key, **policy.terms)`."""
+        """The terms as arguments: `once.reserve(key, **policy.terms)`."""
         return {"hold": self.hold, "quiet": self.quiet, "limit": self.limit, "per": self.per}
 
 
-_HOUR = 3_600.0  # seconds: the window of the limits, since people count what they are sent by the hour
-_OTHERS = ReservationPolicy(hold=30.0, quiet=1_800.0, limit=5, per=_HOUR)  # nobody waits for it: twice an hour at most
+_HOUR = 3_600.0  # seconds: the window of the limits, since people count messages by the hour
+_OTHERS = ReservationPolicy(hold=30.0, quiet=1_800.0, limit=5, per=_HOUR)  # not urgent: at most twice an hour
 _SEVERITIES = {
-    # A sender that died must not delay what matters most: 10 s cover a publish with its retries.
+    # A sender that died must not delay critical messages for long: 10 s cover a publish with its retries.
     "critical": ReservationPolicy(hold=10.0, quiet=300.0, limit=20, per=_HOUR),
-    # May go through slow channels; a minute is soon enough for another try.
+    # May use slow channels; a retry after a minute is soon enough.
     "warning": ReservationPolicy(hold=60.0, quiet=900.0, limit=10, per=_HOUR),
 }
 
 
 class PolicyTable:
-    """Policies by severity, whatever its case; what is not in the table has the default. Without arguments: critical,
-    warning, and a default for all others."""
+    """Policies by severity, case-insensitive; other severities have the default. Without arguments: critical, warning,
+    and a default for all others."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Resilience: pauses between tries, trying again, and knowing when to stop. None of it needs a store.
+"""Resilience: backoff, retry and circuit breaker, without a store.
 
-The breaker that all processes share is `once.breaker(name)`; `Breaker` here is the one of this process.
+`Breaker` belongs to one process; `once.breaker(name)` is shared by all processes.
 """
 
 from .backoff import HELD, RETRY, Backoff

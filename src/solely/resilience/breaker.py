@@ -1,4 +1,4 @@
-"""The breaker of one process: for what only this process depends on, such as its way to the store."""
+"""The breaker of one process, for its own dependencies, such as its connection to the store."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ T = TypeVar("T")
 
 
 class Pass(NamedTuple):
-    """A call that was let through: in which standing of the breaker, and whether as its trial."""
+    """An admitted call: the number of the breaker's state at that time, and whether it is a trial."""
 
     number: int
     trial: bool
 
 
 class Breaker:
-    """Stops calling what keeps failing: after `threshold` failures within `per` seconds nothing is let through for
-    `cooldown` seconds; then one trial at a time, until `successes` of them in a row have worked.
+    """Refuses calls for `cooldown` seconds after `threshold` failures within `per` seconds, then admits one trial at a
+    time until `successes` in a row succeeded.
 
-    Use it in `with`, in `async with`, or by `call`; raises BreakerOpen, with the time `left`, when it lets nothing
-    through. `on` says which errors are failures. Usable from any number of threads and tasks at once.
+    Use it in `with`, in `async with`, or by `call`; raises BreakerOpen, with the time `left`, if a call is refused.
+    `on` names the errors that count as failures. Any number of threads and tasks may share it.
     """
 
     def __init__(
@@ -45,20 +45,20 @@ class Breaker:
         self._mutex = threading.Lock()
         self._passes = Passes[Pass]()
         self._failures: deque[float] = deque(maxlen=threshold)
-        self._number = 0  # grows whenever it opens or closes: the verdict of a call from before is not counted
+        self._number = 0  # grows whenever it opens or closes: calls admitted before that are not counted
         self._opens: float | None = None  # None: closed; else when trials begin
         self._trial = False
         self._wins = 0
 
     def state(self) -> Circuit:
-        """What would happen to a call now."""
+        """What the breaker would do with a call now."""
         with self._mutex:
             if self._opens is None:
                 return Circuit.CLOSED
             return Circuit.OPEN if self._clock() < self._opens else Circuit.HALF_OPEN
 
     def admit(self) -> Pass:
-        """Lets a call through, to be judged afterwards; raises BreakerOpen if it may not go."""
+        """Admits a call, whose result must be passed to `judge`; else raises BreakerOpen."""
         with self._mutex:
             if self._opens is None:
                 return Pass(self._number, False)
@@ -71,7 +71,7 @@ class Breaker:
             return Pass(self._number, True)
 
     def judge(self, passed: Pass, worked: bool | None) -> None:
-        """Tells how the call went; None if nobody knows, which counts as neither."""
+        """Counts the result of the call; None (unknown) counts neither as success nor as failure."""
         with self._mutex:
             if passed.number != self._number:
                 return
@@ -107,11 +107,11 @@ class Breaker:
         self.__exit__(kind, error, trace)
 
     def call(self, work: Callable[..., T], *args: Any, **options: Any) -> T:
-        """The result of the call, if it is let through."""
+        """Makes the call and returns its result; raises BreakerOpen if it is not admitted."""
         with self:
             return work(*args, **options)
 
     async def call_async(self, work: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
-        """The result of the awaited call, if it is let through."""
+        """Awaits the call and returns its result; raises BreakerOpen if it is not admitted."""
         with self:
             return await work(*args, **options)

@@ -1,4 +1,4 @@
-"""What the breaker of one process and the breaker of all of them have in common: the rule, and how a call is judged."""
+"""The rule of a breaker and the verdict on a call, for local and shared breakers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ..rules import MAX_TTL, Seconds, seconds
 Errors = type[BaseException] | tuple[type[BaseException], ...]
 T = TypeVar("T")
 
-MAX_COUNT = 1_000  # failures or successes: what every store counts exactly
+MAX_COUNT = 1_000  # failures or successes: every store counts that many exactly
 
 
 class Circuit(StrEnum):
     """What a breaker does with the next call."""
 
-    CLOSED = "closed"  # lets it through
+    CLOSED = "closed"  # admits it
     OPEN = "open"  # refuses it
-    HALF_OPEN = "half-open"  # lets it through as a trial, if nobody else's is under way
+    HALF_OPEN = "half-open"  # admits it as a trial, if no other trial runs
 
 
 class Rule(NamedTuple):
@@ -35,7 +35,7 @@ class Rule(NamedTuple):
 
 
 def rule(threshold: Any, per: Seconds, cooldown: Seconds, successes: Any, on: Any) -> Rule:
-    """The rule, checked; else InvalidInput that says which part cannot be."""
+    """The checked rule; raises InvalidInput with the name of the invalid argument."""
     for name, count in (("threshold", threshold), ("successes", successes)):
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_COUNT:
             raise InvalidInput(f"{name} must be an int from 1 to {MAX_COUNT}, not {count!r}")
@@ -47,8 +47,8 @@ def rule(threshold: Any, per: Seconds, cooldown: Seconds, successes: Any, on: An
 
 
 def verdict(error: BaseException | None, on: Errors) -> bool | None:
-    """True if the call worked: an error that is not named is an answer too. False if it failed; None if nobody knows,
-    since it was cancelled or interrupted."""
+    """True if the call succeeded: an error that is not in `on` is a reply too. False if it failed; None if that is
+    unknown, because it was cancelled or interrupted."""
     if error is None:
         return True
     if isinstance(error, on):
@@ -57,15 +57,15 @@ def verdict(error: BaseException | None, on: Errors) -> bool | None:
 
 
 def refusal(name: str, left: float | None, trial: bool) -> BreakerOpen:
-    """The error that says why, and for how long if that is known, nothing is let through."""
-    why = "is half-open and its trial is under way" if trial else f"is open for another {left or 0.0:.1f} s"
-    return BreakerOpen(f"breaker {name!r} {why}: nothing was tried", key=name, left=left)
+    """The error for a call that is not admitted; `left` is the time until the next trial, if known."""
+    why = "is half-open and its trial is in progress" if trial else f"is open for another {left or 0.0:.1f} s"
+    return BreakerOpen(f"breaker {name!r} {why}: the call was not made", key=name, left=left)
 
 
 class Passes(Generic[T]):
-    """Who of a shared breaker's callers was let through on what terms: one object may guard many calls at once.
+    """The passes of the admitted calls of one breaker object, which may guard many calls at once.
 
-    A caller is known by its task or thread; one that was entered here and left elsewhere gets what was entered last.
+    A call is identified by its task or thread. One that leaves in another task than it entered gets the last pass.
     """
 
     def __init__(self) -> None:

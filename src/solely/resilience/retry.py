@@ -1,4 +1,4 @@
-"""Retry: call again what failed in a way that may pass."""
+"""Retry: repeat a call after errors that may be temporary."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def retry(
     backoff: Iterable[float] = RETRY,
     sleep: Callable[[float], Any] | None = None,
 ) -> Any:
-    """The result of the call, made again after each pause of `backoff` if it raised one of the errors named by `on`.
+    """The result of the call, which is repeated after each pause of `backoff` while it raises an error in `on`.
 
-    When the pauses are used up the last error is raised; any other error is raised at once. Await the answer if `call`
-    returns a coroutine.
+    Raises the last error when there are no more pauses, and any other error at once. If `call` returns a coroutine,
+    await the result.
     """
     pauses = iter(backoff)
     while True:

@@ -18,7 +18,7 @@ from ..client import AsyncClient, restricted
 from ..data import Database, migrate, open_database
 from ..dead_letters.flow import queue_of
 from ..dead_letters.handle import AsyncDeadLetters
-from ..drivers.trying import ONE_TRY
+from ..drivers.retrying import ONE_TRY
 from ..errors import InvalidInput, SolelyError
 from ..events import Hook
 from ..names import owner_of_queue

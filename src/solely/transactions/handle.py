@@ -1,5 +1,4 @@
-"""once.within(connection): marks and results inside the caller's own transaction: they commit or roll back with its
-rows."""
+"""once.within(connection): marks and results that commit or roll back with the rows of the caller's transaction."""
 
 from __future__ import annotations
 
@@ -27,10 +26,10 @@ def _perform_within(store: StoreBase) -> Any:
 
 
 class Within:
-    """Marks that commit or roll back with what the caller writes on the same connection: exactly once, for its rows.
+    """Marks that commit or roll back with the rows that the caller writes on the same connection: exactly once.
 
-    The caller begins and ends the transaction. InvalidInput if there is none or the connection is not one to the
-    store's database; StoreUnavailable if the transaction met another one: roll it back and run all of it again.
+    The caller begins and ends the transaction. Methods raise InvalidInput if there is none, or if the connection is not
+    to the store's database, and StoreUnavailable after a conflict with another transaction: roll back and run it again.
     """
 
     def __init__(self, store: StoreBase, connection: Any) -> None:
@@ -42,7 +41,7 @@ class Within:
         return run_inside(dedup.first(stored_key("mark", key), ttl_seconds(ttl)), self._perform)
 
     def first_many(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[bool]:
-        """`first` for many keys in few round trips; one answer per key, in order."""
+        """`first` for many keys in few round trips; one result per key, in order."""
         return run_inside(dedup.first_many(keys_of("mark", keys), ttl_seconds(ttl)), self._perform)[0]
 
     def seen(self, key: str) -> bool:
@@ -50,8 +49,8 @@ class Within:
         return run_inside(dedup.seen(stored_key("mark", key)), self._perform).state is State.DONE
 
     def mark(self, key: str, *, ttl: Seconds = DAY) -> bool:
-        """Marks the key as seen for at least `ttl`, whoever was first; a mark that is there is extended, never
-        shortened. True if there was none."""
+        """Marks the key as seen for at least `ttl`. Extends an existing mark, never shortens it; True if there was
+        none."""
         return run_inside(dedup.first(stored_key("mark", key), ttl_seconds(ttl), extend=True), self._perform)
 
     def forget(self, key: str) -> bool:
@@ -59,15 +58,15 @@ class Within:
         return run_inside(dedup.forget(stored_key("mark", key)), self._perform)
 
     def publish(self, claim: Claim, value: Any, *, keep: Seconds | None = None) -> bool:
-        """True if the result stands once you commit; False if another outcome does: roll back.
+        """True if the result is published when you commit; False if the claim has another outcome: roll back.
 
-        The claim stays held until its block ends: released there, it stays published if you committed.
+        The claim stays held until its block ends. The release there does not undo a committed result.
         """
         return run_inside(claim._finishing(value, keep), self._perform)
 
 
 class AsyncWithin:
-    """As `Within`, awaited: on an asyncio connection, or on one of sqlite3, which is used in the loop's thread."""
+    """`Within` for asyncio: on an asyncio connection, or on one of sqlite3, which is used in the loop's thread."""
 
     def __init__(self, store: StoreBase, connection: Any) -> None:
         perform = _perform_within(store)
@@ -78,7 +77,7 @@ class AsyncWithin:
         return await run_inside_async(dedup.first(stored_key("mark", key), ttl_seconds(ttl)), self._perform)
 
     async def first_many(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[bool]:
-        """`first` for many keys in few round trips; one answer per key, in order."""
+        """`first` for many keys in few round trips; one result per key, in order."""
         flow = dedup.first_many(keys_of("mark", keys), ttl_seconds(ttl))
         return (await run_inside_async(flow, self._perform))[0]
 
@@ -87,8 +86,8 @@ class AsyncWithin:
         return (await run_inside_async(dedup.seen(stored_key("mark", key)), self._perform)).state is State.DONE
 
     async def mark(self, key: str, *, ttl: Seconds = DAY) -> bool:
-        """Marks the key as seen for at least `ttl`, whoever was first; a mark that is there is extended, never
-        shortened. True if there was none."""
+        """Marks the key as seen for at least `ttl`. Extends an existing mark, never shortens it; True if there was
+        none."""
         return await run_inside_async(
             dedup.first(stored_key("mark", key), ttl_seconds(ttl), extend=True), self._perform
         )
@@ -98,8 +97,8 @@ class AsyncWithin:
         return await run_inside_async(dedup.forget(stored_key("mark", key)), self._perform)
 
     async def publish(self, claim: AsyncClaim, value: Any, *, keep: Seconds | None = None) -> bool:
-        """True if the result stands once you commit; False if another outcome does: roll back.
+        """True if the result is published when you commit; False if the claim has another outcome: roll back.
 
-        The claim stays held until its block ends: released there, it stays published if you committed.
+        The claim stays held until its block ends. The release there does not undo a committed result.
         """
         return await run_inside_async(claim._finishing(value, keep), self._perform)

@@ -1,4 +1,4 @@
-"""Watermark: how far the work has come. It goes forward by itself and back only when somebody says so."""
+"""Decisions of watermarks: the progress of some work. A watermark only advances, unless it is rewound explicitly."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from ..formats import WatermarkValue, read_watermark, write_watermark
 from ..model import Entry
 from ..ops import Advance, Clear, Read
 
-_TRIES = 10  # rounds in which others advance between our look and our step: two in a row are rare
+_TRIES = 10  # rounds in which others advance between our read and our write: two in a row are rare
 
 
 class Rewinding(NamedTuple):
-    """What a rewind found, and the value that stands after it."""
+    """The value before a rewind, and the value after it."""
 
     before: WatermarkValue | None
     now: WatermarkValue
 
 
 def decode(text: bytes) -> WatermarkValue:
-    """The value that was written; Unreadable if it is none that we write so."""
+    """The stored value; raises Unreadable if Solely did not write it."""
     try:
         return read_watermark(text)
     except ValueError as error:
-        raise Unreadable(f"a watermark's value cannot be read: {not_ours(error)}") from None
+        raise Unreadable(f"the value of a watermark is unreadable: {not_ours(error)}") from None
 
 
 def read(key: str) -> Flow[WatermarkValue | None]:
-    """The value that stands; None if there is none yet."""
+    """The current value; None if there is none yet."""
     entry: Entry = yield Read(key)
     return _value(entry)
 
 
 def advance(key: str, value: WatermarkValue) -> Flow[WatermarkValue]:
-    """The value that now stands: the given one, or the one that was further; InvalidInput if that is of another type.
+    """The new value: the greater of the given and the stored one; raises InvalidInput if they have different types.
 
-    The look comes first since a time, compared as bytes, would pass by any number. Should the very first values of
-    two types meet, one of the two callers is told so now and the other at its next call.
+    The read comes first because a time, compared as bytes, is greater than any number. If two callers write the very
+    first values with different types, one of them gets the error now and the other at its next call.
     """
     text = write_watermark(value)
     _same_type((yield Read(key)), text)
@@ -49,9 +49,9 @@ def advance(key: str, value: WatermarkValue) -> Flow[WatermarkValue]:
 
 
 def rewind(key: str, to: WatermarkValue, reason: str) -> Flow[Rewinding]:
-    """Takes the watermark back to `to`, whoever advances it meanwhile; changes nothing if it is not further than that.
+    """Sets the watermark back to `to`, even if others advance it meanwhile; does nothing if it is not beyond `to`.
 
-    Raises Busy, with the value of somebody else standing, if it is advanced again and again.
+    Raises Busy, and leaves the value of another caller, if others advance it again and again.
     """
     text = write_watermark(to)
     entry: Entry = yield Read(key)
@@ -63,16 +63,16 @@ def rewind(key: str, to: WatermarkValue, reason: str) -> Flow[Rewinding]:
         yield from _replace(key, entry, text, reason)
         entry = yield Read(key)
     name = key.partition("/")[2]
-    raise Busy(f"watermark {name!r} is advanced by others faster than it can be taken back; stop them first", key=name)
+    raise Busy(f"others advance watermark {name!r} faster than it can be rewound; stop them first", key=name)
 
 
 def _replace(key: str, entry: Entry, text: bytes, reason: str) -> Flow[None]:
-    """Clear and Advance go out together, so that nobody finds the key empty for longer than a store needs for both."""
+    """Sends Clear and Advance in one batch, so that the key is empty only while the store performs both."""
     step = Advance(key, text)
     try:
         replies_or_raise((yield [step] if entry.value is None else [Clear(key, entry.fence, reason), step]))
     except Interrupted:
-        yield step  # never left without a value
+        yield step  # the key must not stay empty
         raise
 
 
@@ -82,9 +82,9 @@ def _value(entry: Entry) -> WatermarkValue | None:
 
 def _same_type(entry: Entry, text: bytes) -> None:
     if entry.value is not None and entry.value[:1] != text[:1]:
-        stands, given = decode(entry.value), decode(text)
+        stored, given = decode(entry.value), decode(text)
         raise InvalidInput(
-            f"watermark {entry.name!r} holds a {_noun(stands)} ({stands}) and was given a {_noun(given)} ({given}); "
+            f"watermark {entry.name!r} holds a {_noun(stored)} ({stored}) and was given a {_noun(given)} ({given}); "
             "use one type under one name",
             key=entry.name,
         )

@@ -1,4 +1,4 @@
-"""Watermarks: how far the work has come, kept in the store, so that a restart neither replays nor skips."""
+"""Watermarks: the progress of some work, kept in the store, so that a restart neither repeats nor skips any."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Lookback = int | float | timedelta
 
 
 class WatermarkBase:
-    """What both handles know without asking the store."""
+    """A watermark, the same for threads and asyncio."""
 
     def __init__(self, context: Context, name: str, lookback: Lookback) -> None:
         self.name = name
@@ -38,14 +38,14 @@ class WatermarkBase:
 
     def _rewinding(self, to: Value, reason: Any) -> Flow[Value]:
         if not (isinstance(reason, str) and reason.strip()):
-            raise InvalidInput(f"a rewind needs a reason, which is logged: who wants it and why; not {reason!r:.80}")
-        return self._told(watermark.rewind(self._key, to, reason), reason)
+            raise InvalidInput(f"a rewind needs a reason for the log (who wants it, and why), not {reason!r:.80}")
+        return self._reported(watermark.rewind(self._key, to, reason), reason)
 
-    def _told(self, flow: Flow[Rewinding], reason: str) -> Flow[Value]:
+    def _reported(self, flow: Flow[Rewinding], reason: str) -> Flow[Value]:
         before, now = yield from flow
         if before != now:
             facts = {"key": self._key, "before": str(before), "to": str(now), "reason": reason}
-            text = "watermark_rewound: %(key)r was taken back from %(before)s to %(to)s: %(reason)s"
+            text = "watermark_rewound: %(key)r was rewound from %(before)s to %(to)s: %(reason)s"
             log.warning(text, facts, extra=facts)
             if self._context.hook is not None:
                 self._context.hook(Rewound(self._key, str(before), str(now), reason))
@@ -56,56 +56,56 @@ class WatermarkBase:
 
 
 class Watermark(WatermarkBase):
-    """How far the work under this name has come, for threads."""
+    """The progress of the work under this name, for threads."""
 
     def __init__(self, context: Context, run: RunFlow, name: str, lookback: Lookback) -> None:
         super().__init__(context, name, lookback)
         self._run = run
 
     def advance(self, value: Value) -> Value:
-        """The value that now stands: the given one, or the one that was further already; it never goes back.
+        """Advances to `value` and returns the new value: the greater of the given and the stored one.
 
-        InvalidInput, which names both, if a time meets a number.
+        Raises InvalidInput, with both, if one is a time and the other a number.
         """
         return self._run(self._advancing(value))
 
     def read(self) -> Value | None:
-        """The value that stands; None if there is none yet."""
+        """The current value; None if there is none yet."""
         return self._run(watermark.read(self._key))
 
     def since(self) -> Value | None:
-        """From where to look: the value that stands less the lookback; None if there is none yet."""
+        """Where to continue: the current value minus the lookback; None if there is none yet."""
         return self._since(self.read())
 
     def rewind(self, to: Value, *, reason: str) -> Value:
-        """Goes back to `to`, logged with the reason and told to hooks; the value that now stands."""
+        """Goes back to `to`, logs that with the reason and reports it to the hooks; returns the new value."""
         return self._run(self._rewinding(to, reason))
 
 
 class AsyncWatermark(WatermarkBase):
-    """How far the work under this name has come, awaited."""
+    """The progress of the work under this name, for asyncio."""
 
     def __init__(self, context: Context, run: AsyncRunFlow, name: str, lookback: Lookback) -> None:
         super().__init__(context, name, lookback)
         self._run = run
 
     async def advance(self, value: Value) -> Value:
-        """The value that now stands: the given one, or the one that was further already; it never goes back.
+        """Advances to `value` and returns the new value: the greater of the given and the stored one.
 
-        InvalidInput, which names both, if a time meets a number.
+        Raises InvalidInput, with both, if one is a time and the other a number.
         """
         return await self._run(self._advancing(value))
 
     async def read(self) -> Value | None:
-        """The value that stands; None if there is none yet."""
+        """The current value; None if there is none yet."""
         return await self._run(watermark.read(self._key))
 
     async def since(self) -> Value | None:
-        """From where to look: the value that stands less the lookback; None if there is none yet."""
+        """Where to continue: the current value minus the lookback; None if there is none yet."""
         return self._since(await self.read())
 
     async def rewind(self, to: Value, *, reason: str) -> Value:
-        """Goes back to `to`, logged with the reason and told to hooks; the value that now stands."""
+        """Goes back to `to`, logs that with the reason and reports it to the hooks; returns the new value."""
         return await self._run(self._rewinding(to, reason))
 
 

@@ -1,4 +1,4 @@
-"""Watermarks: how far the work has come."""
+"""Client methods of watermarks: the progress of some work."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ class Watermarks(Methods):
     """Watermarks, for threads."""
 
     def watermark(self, name: str, *, lookback: Lookback = 0) -> Watermark:
-        """The watermark of this name, made by its first `advance`; nothing is asked yet.
+        """The watermark of this name; sends nothing yet. Its first `advance` creates it.
 
-        Its values are aware times, or whole numbers of 64 bits; `lookback` is how far `since()` looks back behind it.
+        Its values are aware datetimes, or 64-bit ints; `since()` returns the value minus `lookback`.
         """
         return Watermark(self._context, self._run, name, lookback)
 
 
 class AsyncWatermarks(AsyncMethods):
-    """Watermarks, awaited."""
+    """Watermarks, for asyncio."""
 
     def watermark(self, name: str, *, lookback: Lookback = 0) -> AsyncWatermark:
-        """The watermark of this name, made by its first `advance`; nothing is asked yet.
+        """The watermark of this name; sends nothing yet. Its first `advance` creates it.
 
-        Its values are aware times, or whole numbers of 64 bits; `lookback` is how far `since()` looks back behind it.
+        Its values are aware datetimes, or 64-bit ints; `since()` returns the value minus `lookback`.
         """
         return AsyncWatermark(self._context, self._run, name, lookback)

@@ -151,7 +151,7 @@ def test_an_admin_makes_and_ends_a_silence_on_the_page(desk: Operator) -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"lasts": "soon"}, "no duration"),
+        ({"lasts": "soon"}, "not a duration"),
         ({"matchers": "name=~["}, "cannot be"),
         ({"lasts": "999d"}, "within 366 days"),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from ...dead_letters.flow import letter
 from ...errors import InvalidInput
-from ...formats import write_standing, write_watermark
+from ...formats import write_breaker, write_watermark
 from ...kinds import KINDS, OF_THE_SERVICE, allowed
 from ...model import State, item_key
 from ...ops import OPS, Ack, Acquire, Advance, Finish, Mark, Op, Push, Read, Return, Take
@@ -28,7 +28,7 @@ _READABLE: dict[str, tuple[bytes, ...]] = {
     "reservation": (b"",),
     "sent": (_SENT,),
     "trial": (b"",),
-    "breaker": (write_standing(1, 0), write_standing(10**12 - 2, 9999)),
+    "breaker": (write_breaker(1, 0), write_breaker(10**12 - 2, 9999)),
     "watermark": (write_watermark(-7), write_watermark(2**63 - 1), write_watermark(datetime(2025, 1, 1, tzinfo=UTC))),
     "fence": (b"%019d" % 1, b"%019d" % (2**63 - 1)),
     "letter": (_FAILURE % 1,),
@@ -50,7 +50,7 @@ _UNREADABLE: dict[str, tuple[bytes, ...]] = {
     "reservation": (b"\0", b"quiet"),
     "sent": (b"", b"{}", b"[]", b"null", _SENT + b"!", _SENT.replace(b"1,", b"true,", 1), _SENT.replace(b"2025", b"x")),
     "trial": (b"won",),
-    "breaker": (b"", b"1.0", b"%012d" % 1, b"%012d.%05d" % (1, 0), write_standing(10**12 - 1, 0), b"-00000000001.0000"),
+    "breaker": (b"", b"1.0", b"%012d" % 1, b"%012d.%05d" % (1, 0), write_breaker(10**12 - 1, 0), b"-00000000001.0000"),
     "watermark": (b"", b"i", b"i7", b"zzz", b"i%020d" % 2**64, b"i-0000000000000000007", b"t2025", b"t", b"\xff" * 21),
     "fence": (b"", b"7", b"%019d" % 0, b"%019d" % 2**63, b"%020d" % 7),
     "letter": (b"", _FAILURE % 1 + b"!", b"%020d %010d {}" % (1, 1), (_FAILURE % 1)[1:]),

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...cache import Cache
 from ...claims.calls import claiming, recalled
-from ...claims.claim import Agreement
+from ...claims.claim import ClaimOptions
 from ...claims.flights import Done, Flights
 from ...claims.flow import Result, claim_many
 from ...claims.policy import ALWAYS_RELEASE, RELEASE, Outcome, Park, Replay, RetryAfter
@@ -37,7 +37,7 @@ _SCENARIOS = (
 )
 
 
-def _result(key: str, result: Result, waited: float, agreed: Agreement) -> Any:
+def _result(key: str, result: Result, waited: float, agreed: ClaimOptions) -> Any:
     return result, waited
 
 
@@ -54,9 +54,9 @@ class ClaimingClient(SimulatedClient):
     def _call(self, key: str, fingerprint: str = "", cached: float = 0.0) -> ClaimCall:
         return ClaimCall(self.driver, key, fingerprint, self.simulation.observer.now(), cached)
 
-    def _agreement(self, wait: float) -> Agreement:
+    def _agreement(self, wait: float) -> ClaimOptions:
         terms = LeaseTerms(self.pick(_TTLS), wait, 0.0, self.driver.name)
-        return Agreement(terms, self.pick(_KEEPS), ALWAYS_RELEASE, "", self.chance() < 0.6)
+        return ClaimOptions(terms, self.pick(_KEEPS), ALWAYS_RELEASE, "", self.chance() < 0.6)
 
     def claim(self) -> Script:
         """Wins one claim, or receives its outcome."""
@@ -111,7 +111,7 @@ class ClaimingClient(SimulatedClient):
 
     # -- the winner
 
-    def _work(self, hold: Hold, agreed: Agreement) -> Script:
+    def _work(self, hold: Hold, agreed: ClaimOptions) -> Script:
         self.rely_on(hold)
         for _ in range(int(self.chance() * 3)):
             yield self.chance() * self.pick(self.simulation.behavior.work)
@@ -132,7 +132,7 @@ class ClaimingClient(SimulatedClient):
             if chance < 0.97:
                 yield from self._publish(hold, agreed)
 
-    def _publish(self, hold: Hold, agreed: Agreement) -> Script:
+    def _publish(self, hold: Hold, agreed: ClaimOptions) -> Script:
         kept, flights = b"b" + hold.owner.encode(), self.flights
         call = self._call(hold.key, hold.fingerprint)
         for _ in range(3):
@@ -155,7 +155,7 @@ class ClaimingClient(SimulatedClient):
         if hold.doubtful and keep < REMEMBER and not revoked:
             self.violated("no leaked hold", f"a late copy may grant {hold.key} to {hold.owner} again")
 
-    def _fail(self, hold: Hold, agreed: Agreement) -> Script:
+    def _fail(self, hold: Hold, agreed: ClaimOptions) -> Script:
         what: Outcome = self.pick(_FAILURES)
         kept = b'f["Failed","%b"]' % hold.owner.encode()
 

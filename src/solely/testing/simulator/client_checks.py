@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from ...claims.flights import Done
 from ...claims.policy import Failing
+from ...drivers.retrying import ONE_TRY
 from ...drivers.simulated import SimulatedDriver
-from ...drivers.trying import ONE_TRY
 from ...leases.hold import Hold
 from ...model import Entry, Released
 from ...stores.transitions import us

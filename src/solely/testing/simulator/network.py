@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
+from ...drivers.retrying import ONE_TRY
 from ...drivers.simulated import SimulatedDriver, SimulatedRun, Timeline
-from ...drivers.trying import ONE_TRY
 from ...errors import StoreError, StoreFull, StoreUnavailable, Unanswered
 from ...ops import Acquire, Advance, Finish, Hit, Mark, Op, Push, Reply
 from ...rules import REMEMBER
@@ -71,7 +71,7 @@ class Network:
 
         def send_hint(key: str) -> None:
             if not self.faults.hint_lost or self._chance() >= self.faults.hint_lost:
-                self.timeline.at(self.timeline.now + self._delay(), driver.deliver, driver.lines.wake, key)
+                self.timeline.at(self.timeline.now + self._delay(), driver.deliver, driver.waiters.wake, key)
 
         self.memory.listeners[driver.name] = send_hint
 

@@ -132,8 +132,8 @@ class BreakerChecks:
         """A call must be admitted at a state no older than `before`, and a trial must be the only one."""
         if self._lost:
             return
-        if passed.standing < before:
-            self.history.violated("breaker", f"a call was admitted at {passed.standing}; the state was {before}")
+        if passed.state < before:
+            self.history.violated("breaker", f"a call was admitted at {passed.state}; the state was {before}")
         if passed.trial is None:
             return
         for trial, other in self._in_flight.items():
@@ -143,7 +143,7 @@ class BreakerChecks:
 
     def ends(self, passed: SharedPass, worked: bool) -> None:
         """Records the result of an admitted call, before the breaker learns of it."""
-        number = passed.standing.number
+        number = passed.state.number
         if passed.trial is not None:
             self.dropped(passed.trial)
             self._successes[number] = self._successes.get(number, 0) + worked
@@ -158,8 +158,8 @@ class BreakerChecks:
         """Once the breaker has counted as many failures as its threshold, it must be open."""
         if passed.trial is not None or worked or self._lost:
             return
-        counted = self._counted.setdefault(passed.standing.number, [])
+        counted = self._counted.setdefault(passed.state.number, [])
         counted.append(began)
         recent = [moment for moment in counted if moment > self.history.timeline.now - self.rule.per]
-        if len(recent) >= self.rule.threshold and self.state == passed.standing:
+        if len(recent) >= self.rule.threshold and self.state == passed.state:
             self.history.violated("breaker", f"it counted {len(recent)} failures and is still closed")

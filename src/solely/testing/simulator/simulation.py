@@ -113,7 +113,7 @@ class SimulatedClient:
         self.violated = simulation.history.violated
         self.context = Context(
             self,  # type: ignore[arg-type]  # a Context uses its client only to make terms; scripts make their own
-            wake=driver.lines.wake,
+            wake=driver.waiters.wake,
             hook=self._on_event,
             cache=cache,
             start_keeping=self._start_keeping,
@@ -284,5 +284,5 @@ class Simulation:
             self.history.violated("no hang", f"a task of {name} never continued")
         if not all(keeper.over for keeper in client.keepers):
             self.history.violated("no hang", f"a keeper of {name} does not end")
-        if len(client.driver.lines):
+        if len(client.driver.waiters):
             self.history.violated("no leaked waiter", f"{name} has local queues without waiters")

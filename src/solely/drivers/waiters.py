@@ -1,7 +1,7 @@
-"""The lines of one process: for each key, who of this process waits for it, in the order of arrival.
+"""The waiters of one process: per key, the flows that wait for it, in the order of arrival.
 
-Only the first of a line talks to the store, so the store sees processes, not waiters. A hint for a key wakes the first
-of its line and nobody else; a hint for a key without a line is of no use to anyone and is dropped.
+Only the first flow in line talks to the store, so the store sees processes, not single callers. A hint for a key wakes
+the first in line and no other; a hint for a key that no flow waits for is dropped.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Protocol
 
 
 class Waiter(Protocol):
-    """Somebody who can be woken; a wake-up that comes before the wait is remembered."""
+    """Can be woken; it remembers a wake-up that comes before it waits."""
 
     def wake(self) -> None: ...
 
 
-class Lines:
-    """Thread-safe; no wake-up is lost between a departure and the next arrival."""
+class Waiters:
+    """Thread-safe. No wake-up is lost between a departure and the next arrival."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         self._first: dict[str, Waiter] = {}
-        self._others: dict[str, deque[Waiter]] = {}  # only where there are others
+        self._others: dict[str, deque[Waiter]] = {}  # only keys with more than one waiter
 
     def join(self, key: str, waiter: Waiter) -> bool:
-        """Stands at the end of the line; True if that is also its beginning."""
+        """Appends the waiter to the line of this key; True if it is the first."""
         if self._first.setdefault(key, waiter) is waiter:  # one atomic step: the usual case needs no mutex
             return True
         with self._mutex:
@@ -36,11 +36,13 @@ class Lines:
             return False
 
     def leave(self, key: str, waiter: Waiter) -> None:
-        """Leaves the line from any place; if it was the first, the next is woken. Nothing if it stands nowhere: a
-        signal may have kept it from joining."""
+        """Removes the waiter from the line; if it was the first, wakes the next.
+
+        Does nothing for a waiter that is not in line: a signal may have interrupted its join.
+        """
         with self._mutex:
             first = self._first.get(key) is waiter
-            if key not in self._others:  # the usual case: nobody else stands there
+            if key not in self._others:  # the usual case: no other waiter
                 if first:
                     del self._first[key]
                 return
@@ -54,7 +56,7 @@ class Lines:
                 del self._others[key]
 
     def wake(self, key: str) -> None:
-        """The key may be free now: wakes the first of its line."""
+        """Wakes the first in line: the key may be free now."""
         if key in self._first:
             with self._mutex:
                 first = self._first.get(key)
@@ -62,7 +64,7 @@ class Lines:
                     first.wake()
 
     def wake_all(self, key: str) -> None:
-        """What the key was waited for is settled: wakes its whole line."""
+        """Wakes the whole line: the outcome that it waits for is known."""
         with self._mutex:
             first = self._first.get(key)
             if first is not None:
@@ -71,11 +73,11 @@ class Lines:
                 waiter.wake()
 
     def is_first(self, key: str, waiter: Waiter) -> bool:
-        """True if this waiter is the first of the line."""
+        """True if this waiter is the first in line."""
         return self._first.get(key) is waiter
 
     def waiting(self, key: str) -> int:
-        """How many stand in the line for this key."""
+        """The number of waiters for this key."""
         with self._mutex:
             return (key in self._first) + len(self._others.get(key, ()))
 
