@@ -29,7 +29,7 @@ from typing import ClassVar
 import msgspec
 
 from solely.apps.app import App as Base, AppPage, Figure, Job, Route
-from solely.service.routes import READ
+from solely.service.routes import READ, Call
 
 SEATS = Figure("solely_NAME_seats", "Seats that are free", kind="gauge")
 
@@ -61,7 +61,7 @@ class App(Base[Settings]):
     told: ClassVar[list[str]] = []
 
     def routes(self):
-        return [Route("GET", "/NAME", READ, self.play, "Play", answer=dict[str, int])]
+        return [Route("GET", "/NAME", READ, self.play, "Play")]
 
     def jobs(self):
         return [Job("stumble", 0.01, self.stumble), Job("walk", 0.01, self.walk)]
@@ -76,7 +76,7 @@ class App(Base[Settings]):
         rows = await self.service.data.rows("SELECT * FROM NAME_plays")
         self.told.append(f"stopped after {len(rows)}")
 
-    async def play(self, call):
+    async def play(self, call: Call[None, None]) -> dict[str, int]:
         found = await self.service.data.row("SELECT count(*) AS plays FROM NAME_plays")
         return dict(found)
 

@@ -207,7 +207,7 @@ async def teapot(call: Call[None, None]) -> Reply:
 @pytest.fixture(scope="module")
 def small() -> Any:
     routes = [
-        Route("GET", "/list", READ, lists, "List", query=Query, answer=Listed),
+        Route("GET", "/list", READ, lists, "List"),
         Route("GET", "/nothing/{here}", READ, nothing, "Nothing"),
         Route("GET", "/tea", READ, teapot, "Tea"),
     ]

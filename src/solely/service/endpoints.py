@@ -2,58 +2,35 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 from typing import Any
-
-import msgspec
 
 from ..errors import InvalidInput
 from . import problems
 from .problems import Problem
 from .receiving import decoders
-from .routes import SAFE, Bearer, Call, Public, Route, Webhook
-from .security import Scope
+from .routes import SAFE, Bearer, Call, Route, Webhook
 
 
 class Endpoint:
-    """A route, with what can be prepared before the first request. InvalidInput if it says too little."""
+    """A route, with what can be prepared before the first request."""
 
     __slots__ = ("audited", "body", "looks", "parts", "query", "route", "scope", "webhook")
 
     def __init__(self, route: Route) -> None:
-        _check(route)
         self.route = route
         self.parts = route.path.split("/")
         self.scope = route.auth.scope if isinstance(route.auth, Bearer) else None
         self.webhook = route.auth if isinstance(route.auth, Webhook) else None
-        self.audited = _is_admin_action(route)
+        self.audited = route.is_admin_action
         self.looks = _only_looks(route)
         self.body, self.query = decoders(route)
-
-
-def _check(route: Route) -> None:
-    where = f"route {route.method} {route.path}"
-    if type(route.auth) not in (Public, Bearer, Webhook):
-        raise InvalidInput(f"{where} declares no scheme; give it PUBLIC, READ, WRITE, ADMIN or a Webhook")
-    if not inspect.iscoroutinefunction(route.handler):
-        raise InvalidInput(f"{where}: its handler must be a coroutine function")
-    if _is_admin_action(route) and "reason" not in _fields(route.body):
-        raise InvalidInput(f"{where} is an admin action: its body needs a `reason`, which the audit log keeps")
-
-
-def _is_admin_action(route: Route) -> bool:
-    return isinstance(route.auth, Bearer) and route.auth.scope is Scope.ADMIN and route.method not in SAFE
 
 
 def _only_looks(route: Route) -> bool:
     """True for pages and lists; not for what machines watch the service by, nor for what is followed."""
     followed = route.media == "text/event-stream"
     return route.method in SAFE and isinstance(route.auth, Bearer) and route.tag != "service" and not followed
-
-
-def _fields(body: Any) -> list[str]:
-    return [field.name for field in msgspec.structs.fields(body)] if body is not None else []
 
 
 class Table:

@@ -147,19 +147,10 @@ async def version(call: Call[None, None]) -> Version:
 
 
 ROUTES = [
-    Route("GET", "/healthz", PUBLIC, healthz, "Alive", answer=Alive, tag="service"),
-    Route("GET", "/readyz", PUBLIC, readyz, "Ready to grant", answer=Ready, others={503: Ready}, tag="service"),
-    Route("GET", "/-/healthy", PUBLIC, healthz, "Alive, as Prometheus spells it", answer=Alive, tag="service"),
-    Route(
-        "GET",
-        "/-/ready",
-        PUBLIC,
-        readyz,
-        "Ready, as Prometheus spells it",
-        answer=Ready,
-        others={503: Ready},
-        tag="service",
-    ),
+    Route("GET", "/healthz", PUBLIC, healthz, "Alive", tag="service"),
+    Route("GET", "/readyz", PUBLIC, readyz, "Ready to grant", others={503: Ready}, tag="service"),
+    Route("GET", "/-/healthy", PUBLIC, healthz, "Alive, as Prometheus spells it", tag="service"),
+    Route("GET", "/-/ready", PUBLIC, readyz, "Ready, as Prometheus spells it", others={503: Ready}, tag="service"),
     Route("GET", "/metrics", READ, metrics, "Figures for Prometheus", media="text/plain", tag="service"),
-    Route("GET", "/version", READ, version, "Which version runs", answer=Version, tag="service"),
+    Route("GET", "/version", READ, version, "Which version runs", tag="service"),
 ]

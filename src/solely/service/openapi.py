@@ -147,4 +147,4 @@ async def openapi(call: Call[None, None]) -> dict[str, Any]:
     return service.openapi
 
 
-ROUTES = [Route("GET", "/openapi.json", PUBLIC, openapi, "This document", answer=dict[str, Any], tag="service")]
+ROUTES = [Route("GET", "/openapi.json", PUBLIC, openapi, "This document", tag="service")]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
+from functools import reduce
+from operator import or_
+from types import MappingProxyType, NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
+from starlette.responses import Response
 
 from ..errors import InvalidInput
 from .problems import Kind
@@ -201,19 +205,21 @@ class Reply:
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-Handler = Callable[[Any], Awaitable[object]]  # of a Call; answers an Answer, a Reply, a Starlette response, or None
+_NOT_JSON = (Reply, Response, NoneType)
+Handler = Callable[[Any], Awaitable[object]]  # returns an Answer, a Reply, a Starlette response, or None
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An endpoint: how it is reached, by whom, what it takes and what it gives.
+    """An endpoint: how it is reached, by whom, what it takes and what it gives. InvalidInput if it says too little.
 
-    `answer` is sent with `status`; `others` are further statuses and their types; `refusals` are the problems of its
-    own, beside those that every route has. `cap` bounds the body in bytes as it streams in. A route that `grants` is
-    refused while the service stops. `again` says what a repeat of the request does: the policy page shows it. `keyed`:
-    a repeat with the same Idempotency-Key gets the first one's answer, which must then still be true.
-    A form is urlencoded, and needs the CSRF token in its field `csrf`. `tag` says under what the documents list it,
-    where its path does not; those of an application are listed under its name.
+    `body`, `query` and `answer` are read from the handler's annotations: `async def handler(call: Call[Body, Query]) ->
+    Answer`, with None where there is none. The answer is sent with `status`; `others` are further statuses and their
+    types; `refusals` are the problems of its own, beside those that every route has. `cap` bounds the body in bytes as
+    it streams in. A route that `grants` is refused while the service stops. `again` says what a repeat of the request
+    does: the policy page shows it. `keyed`: a repeat with the same Idempotency-Key gets the first one's answer, which
+    must then still be true. A form is urlencoded, and needs the CSRF token in its field `csrf`. `tag` says under what
+    the documents list it, where its path does not; those of an application are listed under its name.
     """
 
     method: str
@@ -221,9 +227,6 @@ class Route:
     auth: Auth
     handler: Handler
     summary: str
-    body: type[Any] | None = None
-    query: type[Any] | None = None
-    answer: Any = None
     status: int = 200
     others: Mapping[int, Any] = field(default_factory=dict)
     refusals: tuple[Kind, ...] = ()
@@ -235,16 +238,63 @@ class Route:
     keyed: bool = False
     hidden: bool = False  # a page for people: not part of the documented API
     tag: str = ""
+    body: Any = field(init=False)
+    query: Any = field(init=False)
+    answer: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        try:
+            for name, wanted in zip(("body", "query", "answer"), _types_of(self.handler), strict=True):
+                object.__setattr__(self, name, wanted)
+            _check(self)
+        except InvalidInput as error:
+            raise InvalidInput(f"route {self.method} {self.path}: {error}") from None
+
+    @property
+    def is_admin_action(self) -> bool:
+        """True if it changes what others hold: then its body has a reason, which the audit log keeps."""
+        return isinstance(self.auth, Bearer) and self.auth.scope is Scope.ADMIN and self.method not in SAFE
 
     @property
     def noun(self) -> str:
         """What the route is about: its tag, else the first part of its path that is neither `api` nor a version."""
         parts = [part for part in self.path.split("/") if part]
-        telling = (part for part in parts if part != "api" and not _VERSION.fullmatch(part))
-        return self.tag or next(telling, "dashboard")
+        named = (part for part in parts if part != "api" and not _VERSION.fullmatch(part))
+        return self.tag or next(named, "dashboard")
 
     @property
     def name(self) -> str:
         """A word for logs, metrics and documents: `locks.acquire`."""
         parts = [part.strip("{}.-") for part in self.path.removeprefix("/v1").split("/")]
         return ".".join(part for part in parts if part) or "dashboard"
+
+
+def _check(route: Route) -> None:
+    if type(route.auth) not in (Public, Bearer, Webhook):
+        raise InvalidInput("it declares no scheme; give it PUBLIC, READ, WRITE, ADMIN or a Webhook")
+    fields = () if route.body is None else getattr(route.body, "__struct_fields__", ())
+    if route.is_admin_action and "reason" not in fields:
+        raise InvalidInput("it is an admin action: its body needs a `reason`, which the audit log keeps")
+
+
+def _types_of(handler: Handler) -> tuple[Any, Any, Any]:
+    """The types of the body, the query and the answer; None where there is none."""
+    if not inspect.iscoroutinefunction(handler):
+        raise InvalidInput("its handler must be a coroutine function")
+    try:
+        hints = get_type_hints(handler, include_extras=True)
+    except NameError as error:  # a name that is imported for the type checker only
+        raise InvalidInput(f"an annotation of its handler cannot be resolved: {error}") from None
+    answer = hints.pop("return", Any)
+    takes = [each for call in hints.values() if get_origin(call) is Call for each in get_args(call)]
+    if len(hints) != 1 or len(takes) != 2 or Any in (*takes, answer):
+        raise InvalidInput("annotate its handler: async def handler(call: Call[Body, Query]) -> Answer")
+    body, query = (None if each is NoneType else each for each in takes)
+    return body, query, _sent_as_json(answer)
+
+
+def _sent_as_json(answer: Any) -> Any:
+    """The part of the annotation that names JSON; None for responses of another kind, and for `object`: a page."""
+    alternatives = get_args(answer) if isinstance(answer, UnionType) else (answer,)
+    sent = [each for each in alternatives if get_origin(each) or not issubclass(each, _NOT_JSON)]
+    return reduce(or_, sent) if sent and object not in sent else None

@@ -111,8 +111,6 @@ ROUTES = [
         READ,
         explain,
         "Tell all that is known under a name, and why a call for it would be refused",
-        query=ExplainQuery,
-        answer=Explained,
     ),
     Route(
         "POST",
@@ -120,8 +118,6 @@ ROUTES = [
         ADMIN,
         clear,
         "Remove an entry as it was seen, whoever holds it",
-        body=ClearEntry,
-        answer=ClearedEntry,
         refusals=(RESERVED_NAME,),
         again="Safe: removes only what carried this fence.",
     ),

@@ -63,9 +63,8 @@ ROUTES = [
         READ,
         follow,
         "Follow what happens, as server-sent events",
-        query=FollowQuery,
         media="text/event-stream",
         refusals=(TOO_MANY,),
     ),
-    Route("GET", "/v1/events/last", READ, last, "Tell what happened last", query=LastQuery, answer=LastEvents),
+    Route("GET", "/v1/events/last", READ, last, "Tell what happened last"),
 ]

@@ -41,8 +41,6 @@ ROUTES = [
         WRITE,
         hit,
         "Count one more if it is within the limit; else 429, and when to come again",
-        body=HitLimit,
-        answer=Admitted,
         refusals=(LIMITED,),
         grants=True,
         again="Counts again. Where an answer can be lost, send an Idempotency-Key.",

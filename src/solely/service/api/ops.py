@@ -189,8 +189,6 @@ ROUTES = [
         READ,
         perform,
         "Perform ops as the store does. To read needs the scope read, to clear what is no mark admin, all else write",
-        body=Batch,
-        answer=Replies,
         refusals=(RESERVED_NAME, TOO_MANY, STOPPING),
         cap=CAP,
         again="Safe: every op is idempotent by its owner, for a minute.",
@@ -204,13 +202,5 @@ ROUTES = [
         media="text/event-stream",
         refusals=(TOO_MANY,),
     ),
-    Route(
-        "GET",
-        "/v1/entries",
-        READ,
-        entries,
-        "List entries of any kind in the order of their stored keys",
-        query=EntriesQuery,
-        answer=Page,
-    ),
+    Route("GET", "/v1/entries", READ, entries, "List entries of any kind in the order of their stored keys"),
 ]

@@ -96,23 +96,13 @@ def listed_as(key: str, kept: bytes) -> ListedWatermark:
 
 
 ROUTES = [
-    Route(
-        "GET",
-        "/v1/watermarks",
-        READ,
-        list_watermarks,
-        "List watermarks in key order",
-        query=WatermarksQuery,
-        answer=ListedWatermarks,
-    ),
+    Route("GET", "/v1/watermarks", READ, list_watermarks, "List watermarks in key order"),
     Route(
         "POST",
         "/v1/watermarks/advance",
         WRITE,
         advance,
         "Take a watermark forward",
-        body=AdvanceWatermark,
-        answer=WatermarkAnswer,
         refusals=(UNREADABLE,),
         again="Safe: it stands there already.",
     ),
@@ -122,8 +112,6 @@ ROUTES = [
         ADMIN,
         rewind,
         "Take a watermark back",
-        body=RewindWatermark,
-        answer=WatermarkAnswer,
         refusals=(BUSY, UNREADABLE, RESERVED_NAME),
         again="Takes it back again, if it was advanced meanwhile.",
     ),

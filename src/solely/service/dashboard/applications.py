@@ -24,4 +24,4 @@ async def applications(call: Call[None, View]) -> object:
     return await show(call, PAGE, look)
 
 
-ROUTES = [Route("GET", "/applications", READ_PAGE, applications, PAGE.title, query=View, hidden=True)]
+ROUTES = [Route("GET", "/applications", READ_PAGE, applications, PAGE.title, hidden=True)]

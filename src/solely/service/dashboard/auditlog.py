@@ -38,4 +38,4 @@ async def audit(call: Call[None, AuditQuery]) -> object:
     return await show(call, PAGE, look)
 
 
-ROUTES = [Route("GET", "/audit", READ_PAGE, audit, PAGE.title, query=AuditQuery, hidden=True)]
+ROUTES = [Route("GET", "/audit", READ_PAGE, audit, PAGE.title, hidden=True)]

@@ -56,4 +56,4 @@ def events_of(call: Call[None, DedupQuery], key: str) -> list[Told]:
     return [told for told in call.service.feed.last(1000) if told.key == key][:LATELY]
 
 
-ROUTES = [Route("GET", "/dedup", READ_PAGE, dedup, "Why was this suppressed?", query=DedupQuery, hidden=True)]
+ROUTES = [Route("GET", "/dedup", READ_PAGE, dedup, "Why was this suppressed?", hidden=True)]

@@ -82,7 +82,7 @@ def listing(side: Side) -> Route:
     async def look(call: Call[None, ListQuery]) -> object:
         return await show(call, side.page, lambda: rows(call, side.kind))
 
-    return Route("GET", side.page.place, READ_PAGE, look, side.page.title, query=ListQuery, hidden=True)
+    return Route("GET", side.page.place, READ_PAGE, look, side.page.title, hidden=True)
 
 
 def ending(side: Side) -> list[Route]:
@@ -110,8 +110,8 @@ def ending(side: Side) -> list[Route]:
         return await acted(call, page, act)
 
     return [
-        Route("GET", path, ADMIN_PAGE, confirm, page.title, query=EndQuery, hidden=True),
-        Route("POST", path, ADMIN_PAGE, end, page.title, body=End, form=True, hidden=True),
+        Route("GET", path, ADMIN_PAGE, confirm, page.title, hidden=True),
+        Route("POST", path, ADMIN_PAGE, end, page.title, form=True, hidden=True),
     ]
 
 

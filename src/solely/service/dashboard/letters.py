@@ -234,9 +234,9 @@ def _back(group: str, error: str, note: str) -> str:
 
 
 ROUTES = [
-    Route("GET", "/dead-letters", READ_PAGE, letters, LIST.title, query=LettersQuery, hidden=True),
-    Route("GET", "/dead-letters/letter", READ_PAGE, letter, ONE.title, query=LetterQuery, hidden=True),
-    Route("POST", "/dead-letters/replay", WRITE_PAGE, replay, "Replay", body=Replay, form=True, hidden=True),
-    Route("GET", "/dead-letters/purge", ADMIN_PAGE, purging, PURGE.title, query=PurgeQuery, hidden=True),
-    Route("POST", "/dead-letters/purge", ADMIN_PAGE, purge, PURGE.title, body=Purge, form=True, hidden=True),
+    Route("GET", "/dead-letters", READ_PAGE, letters, LIST.title, hidden=True),
+    Route("GET", "/dead-letters/letter", READ_PAGE, letter, ONE.title, hidden=True),
+    Route("POST", "/dead-letters/replay", WRITE_PAGE, replay, "Replay", form=True, hidden=True),
+    Route("GET", "/dead-letters/purge", ADMIN_PAGE, purging, PURGE.title, hidden=True),
+    Route("POST", "/dead-letters/purge", ADMIN_PAGE, purge, PURGE.title, form=True, hidden=True),
 ]

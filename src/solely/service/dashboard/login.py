@@ -84,7 +84,7 @@ def local(path: str) -> str:
 
 
 ROUTES = [
-    Route("GET", LOGIN_PATH, PUBLIC, form, "Log in", query=LoginQuery, hidden=True),
-    Route("POST", LOGIN_PATH, PUBLIC, login, "Log in", body=Login, query=LoginQuery, form=True, hidden=True),
-    Route("POST", "/logout", READ_PAGE, logout, "Log out", body=Body, form=True, hidden=True),
+    Route("GET", LOGIN_PATH, PUBLIC, form, "Log in", hidden=True),
+    Route("POST", LOGIN_PATH, PUBLIC, login, "Log in", form=True, hidden=True),
+    Route("POST", "/logout", READ_PAGE, logout, "Log out", form=True, hidden=True),
 ]

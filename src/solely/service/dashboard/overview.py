@@ -151,4 +151,4 @@ def _attention(health: StoreHealth, letters: list[Group], lost: int, failed_open
     return sorted(found, key=lambda each: each.level)  # error before warning
 
 
-ROUTES = [Route("GET", "/", READ_PAGE, overview, "Overview", query=View, hidden=True)]
+ROUTES = [Route("GET", "/", READ_PAGE, overview, "Overview", hidden=True)]

@@ -109,7 +109,7 @@ def _value(text: str) -> Value:
 
 
 ROUTES = [
-    Route("GET", "/watermarks", READ_PAGE, watermarks, LIST.title, query=ListQuery, hidden=True),
-    Route("GET", "/watermarks/rewind", ADMIN_PAGE, rewinding, REWIND.title, query=RewindQuery, hidden=True),
-    Route("POST", "/watermarks/rewind", ADMIN_PAGE, rewind, REWIND.title, body=Rewind, form=True, hidden=True),
+    Route("GET", "/watermarks", READ_PAGE, watermarks, LIST.title, hidden=True),
+    Route("GET", "/watermarks/rewind", ADMIN_PAGE, rewinding, REWIND.title, hidden=True),
+    Route("POST", "/watermarks/rewind", ADMIN_PAGE, rewind, REWIND.title, form=True, hidden=True),
 ]

@@ -191,7 +191,7 @@ class PagerDuty:
     def __init__(self, app: App) -> None:
         self._app = app
 
-    async def enqueue(self, call: Call[dict[str, Any], None]) -> Accepted | Reply:
+    async def enqueue(self, call: Call[EventBody, None]) -> Accepted | Reply:
         """Takes the event; says what is wrong with it as PagerDuty does."""
         principal = _whose(call) or LOCAL
         self._app.receiver.check_capacity(principal.name)
@@ -258,8 +258,6 @@ def routes(app: App) -> list[Route]:
             Webhook(_may_send, "a routing_key in the body that is a token with the scope write"),
             PagerDuty(app).enqueue,
             "Receive an event as PagerDuty's Events API v2 does",
-            body=EventBody,
-            answer=Accepted,
             status=202,
             others={400: InvalidEvent},
             refusals=(TOO_MANY, LIMITED),

@@ -226,9 +226,9 @@ def routes(app: App) -> list[Route]:
     """The pages, and what can be done on them."""
     pages = Pages(app)
     return [
-        Route("GET", "/alerts", READ_PAGE, pages.overview, OVERVIEW.title, query=View, hidden=True),
-        Route("GET", "/alerts/history", READ_PAGE, pages.history, HISTORY.title, query=HistoryQuery, hidden=True),
-        Route("GET", "/alerts/why", READ_PAGE, pages.why, WHY.title, query=WhyQuery, hidden=True),
+        Route("GET", "/alerts", READ_PAGE, pages.overview, OVERVIEW.title, hidden=True),
+        Route("GET", "/alerts/history", READ_PAGE, pages.history, HISTORY.title, hidden=True),
+        Route("GET", "/alerts/why", READ_PAGE, pages.why, WHY.title, hidden=True),
         *admin_forms.routes(app),
         *acknowledge_forms.routes(app),
     ]
