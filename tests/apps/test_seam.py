@@ -16,7 +16,7 @@ from solely import InvalidInput, SolelyError
 from solely.apps import APPS, find, has
 from solely.cli.exits import Exit
 from solely.cli.program import perform
-from solely.service.mounted import mount
+from solely.service.mount import mount
 from solely.service.service import Service
 from solely.service.settings import Settings, as_toml, load, shown
 from tests.service.serving import LINES, TOKENS, Process, bearer, running, settings, until
@@ -226,7 +226,7 @@ async def test_the_demo_of_an_application_runs_beside_the_own_one(made: Made) ->
 
     service = Service(settings(apps=[made.name]))
     mount(service)
-    service.companions.append(demo)
+    service.background.append(demo)
     await service.open()
     told = service.apps[made.name].told  # type: ignore[attr-defined]
     async with asyncio.timeout(10):

@@ -15,8 +15,8 @@ import structlog
 
 from solely import InvalidInput
 from solely.cli.program import perform
-from solely.service import audit, logs, security
-from solely.service.mounted import all_routes, mount
+from solely.service import audit, logs
+from solely.service.mount import all_routes, mount
 from solely.service.routes import (
     ADMIN,
     PUBLIC,
@@ -26,14 +26,15 @@ from solely.service.routes import (
     Bearer,
     Body,
     Call,
+    JsonResponse,
     Key,
     Reason,
-    Reply,
     Route,
     Webhook,
 )
-from solely.service.security import Hosts, Scope, Sessions, Tokens, is_loopback, mint, same
+from solely.service.security import Hosts, Scope, Tokens, is_loopback, mint, same
 from solely.service.service import Service
+from solely.service.sessions import Sessions
 from solely.stores import open_async_store
 from tests.service.serving import LINES, TOKENS, Running, bearer, running, settings
 
@@ -97,7 +98,7 @@ def test_a_session_ends_with_its_time_or_its_token(monkeypatch: pytest.MonkeyPat
     text, _, signature = cookie.partition(".")
     for forged in ("", ".", text, f"{text}.", f"{text}.{signature[:-1]}", f"{text[:-1]}.{signature}", "\udcff.x"):
         assert sessions.whose(forged) is None
-    monkeypatch.setattr(security, "SESSION", -1.0)
+    monkeypatch.setattr("solely.service.sessions.SESSION", -1.0)
     assert sessions.whose(sessions.open(admin)) is None
 
 
@@ -288,17 +289,27 @@ def test_a_route_that_says_too_little_cannot_be_declared(method: str, auth: Any,
         Route(method, "/x", auth, handler, "x")
 
 
+def test_a_route_of_the_api_needs_a_summary() -> None:
+    with pytest.raises(InvalidInput, match="it has no summary"):
+        Route("GET", "/x", READ, done)
+    assert Route("GET", "/x", READ, done, hidden=True).summary == ""
+
+
 def test_the_annotations_of_a_handler_declare_what_its_route_takes_and_gives() -> None:
-    async def both(call: Call[Said, Reasoned]) -> Done | Reply:
-        return Reply(418)
+    async def both(call: Call[Said, Reasoned]) -> Done | JsonResponse:
+        return JsonResponse(418)
 
     async def page(call: Call[None, Said]) -> object:
+        """Shows
+        all.
+
+        And more."""
         return Done(by="")
 
     route = Route("POST", "/x", WRITE, both, "x")
-    assert (route.body, route.query, route.answer) == (Said, Reasoned, Done)
-    route = Route("GET", "/x", READ, page, "x")
-    assert (route.body, route.query, route.answer) == (None, Said, None)
+    assert (route.body, route.query, route.answer, route.summary) == (Said, Reasoned, Done, "x")
+    route = Route("GET", "/x", READ, page)
+    assert (route.body, route.query, route.answer, route.summary) == (None, Said, None, "Shows all")
 
 
 def test_a_route_cannot_be_declared_twice() -> None:
@@ -345,8 +356,8 @@ def test_an_admin_action_needs_a_reason_which_is_kept(acting: Running) -> None:
 
 async def test_the_audit_log_keeps_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "KEPT", 10)
-    monkeypatch.setattr(audit, "_ROOM", 5)
-    log = audit.Audit(open_async_store("memory://"))
+    monkeypatch.setattr(audit, "_TRIM_EVERY", 5)
+    log = audit.AuditLog(open_async_store("memory://"))
     for number in range(31):
         await log.record("me", "act", f"k{number}", "because")
     kept = await log.records(limit=100)

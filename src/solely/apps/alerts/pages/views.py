@@ -134,7 +134,7 @@ class Pages:
 
     async def overview(self, call: Call[None, View]) -> object:
         """What is going on."""
-        looks = call.service.desk.looks
+        looks = call.service.dashboard.views
         return await show(call, OVERVIEW, lambda: looks.share("alerts", FRESH, self._overview))
 
     async def history(self, call: Call[None, HistoryQuery]) -> object:
@@ -160,7 +160,7 @@ class Pages:
         async def look() -> Explained:
             if not fingerprint:
                 return Explained(why=None, windows=[])
-            return await call.service.desk.looks.share(("alerts", fingerprint), FRESH, explained)
+            return await call.service.dashboard.views.share(("alerts", fingerprint), FRESH, explained)
 
         return await show(call, WHY, look)
 
@@ -187,7 +187,7 @@ class Pages:
         )
 
     def _figures(self, waiting: int, dead: int) -> Figures:
-        count = self._app.service.desk.history.count
+        count = self._app.service.dashboard.history.count
         return Figures(
             received=count(total(figures.RECEIVED)),
             told=count(total(figures.PUBLISHED)),
@@ -197,7 +197,7 @@ class Pages:
         )
 
     def _publisher(self, name: str) -> PublisherRow:
-        count = self._app.service.desk.history.count
+        count = self._app.service.dashboard.history.count
         failures, dead = total(figures.PUBLISHER_FAILURES, name), total(figures.DEAD_LETTERED, name)
         return PublisherRow(name=name, failures=count(failures), dead=count(dead))
 

@@ -1,5 +1,4 @@
-"""Dead letters over HTTP: parked, listed, inspected, purged; and replayed by whoever can run them: a letter is taken
-under a lease, run, and then acked or failed."""
+"""Dead letters over HTTP: push, list, inspect and purge them; or take one under a lease, run it, and ack or fail it."""
 
 from __future__ import annotations
 
@@ -12,12 +11,12 @@ from ...dead_letters.flow import Letter, queue_of
 from ...dead_letters.hand_over import MAX_TOKEN, LetterInHand
 from ...dead_letters.handle import AsyncDeadLetters
 from ...model import item_key
+from ...stores import AsyncStore
 from ..problems import UNKNOWN, Problem
-from ..routes import ADMIN, KIB, READ, WRITE, Answer, Body, Call, Key, PageSize, Prefix, Reason, Route
-from .times import moment
+from ..routes import ADMIN, KIB, READ, WRITE, Answer, Body, Call, Key, PageSize, Prefix, Reason, Route, timestamp
 
-CAP = 512 * KIB  # bytes: the largest letter that is kept, with room
-LOOKED_AT = 100  # letters that are tried when any will do: those before it are being run by others
+CAP = 512 * KIB  # bytes: the largest letter, with room to spare
+TRIED = 100  # letters that `take` tries without an id: others may run the first ones
 _LAST = "\U0010ffff"  # sorts behind every id
 
 LetterToken = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TOKEN, description="a secret")]
@@ -26,7 +25,8 @@ Attempts = Annotated[int, msgspec.Meta(ge=1, le=10**9)]
 
 
 class PushLetter(Body):
-    """What failed, and how. `key` is what the work is deduplicated by; the id is that, or a digest of the payload."""
+    """The payload that failed, and its error. `key` deduplicates the work; the default id is the key, or a digest of
+    the payload."""
 
     group: Key
     payload: Any
@@ -60,7 +60,7 @@ class GroupsQuery(Body):
 
 
 class TakeLetter(Body):
-    """The letter of this id, or, without one, the first that nobody runs."""
+    """The letter with this id; without one, the first that nobody runs."""
 
     group: Key
     id: Key | None = None
@@ -68,7 +68,7 @@ class TakeLetter(Body):
 
 
 class AckLetter(Body):
-    """It was run and succeeded; `value` is what claims of its key are answered with."""
+    """The letter was run and succeeded; claims of its key return `value`."""
 
     group: Key
     token: LetterToken
@@ -76,7 +76,7 @@ class AckLetter(Body):
 
 
 class FailLetter(Body):
-    """It was run and failed again."""
+    """The letter was run and failed again."""
 
     group: Key
     token: LetterToken
@@ -84,7 +84,7 @@ class FailLetter(Body):
 
 
 class PurgeLetters(Body):
-    """The letter of this id, or all of the group."""
+    """The letter with this id, or all letters of the group."""
 
     group: Key
     reason: Reason
@@ -93,11 +93,11 @@ class PurgeLetters(Body):
 
     @property
     def key(self) -> str:
-        """What the audit log names."""
+        """The key in the audit log."""
         return self.group if self.id is None else f"{self.group}/{self.id}"
 
 
-class LetterFacts(Answer):
+class LetterRow(Answer):
     """A letter without its payload."""
 
     id: str
@@ -112,32 +112,31 @@ class LetterFacts(Answer):
     fence: int
 
 
-class FullLetter(LetterFacts):
-    """A letter; a payload of bytes stands in `raw`, in base64, and any other in `payload`."""
+class FullLetter(LetterRow):
+    """A letter; a payload of bytes is in `raw`, in base64, and any other in `payload`."""
 
     payload: Any = None
     raw: bytes | None = None
 
 
 class LettersPage(Answer):
-    """In the order of ids. If `next` is not null there may be more: ask for those after it."""
+    """In the order of ids. If `next` is not null there may be more, after it."""
 
-    letters: list[LetterFacts]
+    letters: list[LetterRow]
     next: str | None
 
 
-class Groups(Answer):
-    """Groups that have letters. If `next` is not null there may be more: ask for those after it."""
+class LetterGroups(Answer):
+    """Groups that have letters. If `next` is not null there may be more, after it."""
 
     groups: list[str]
     next: str | None
 
 
 class TakenLetter(Answer):
-    """`outcome` is taken; or, of a letter that was named: skipped (its work had succeeded), busy, gone or unreadable;
-    or none.
+    """`outcome` is taken; with an id, also skipped (its work has succeeded), busy, gone or unreadable; or none.
 
-    A taken one is yours for 30 s; POST /v1/locks/renew with `lease` as token extends that.
+    The letter is leased for 30 s; POST /v1/locks/renew with `lease` as token extends that.
     """
 
     outcome: str
@@ -153,7 +152,7 @@ class LetterAnswer(Answer):
 
 
 class Purged(Answer):
-    """How many were removed."""
+    """How many letters were removed."""
 
     purged: int
 
@@ -162,7 +161,7 @@ def _box(call: Call[Any, Any], group: str) -> AsyncDeadLetters:
     return call.service.once.dead_letters(group)
 
 
-def _facts(letter: Letter) -> dict[str, Any]:
+def _fields(letter: Letter) -> dict[str, Any]:
     return {
         "id": letter.id,
         "group": letter.group,
@@ -170,21 +169,26 @@ def _facts(letter: Letter) -> dict[str, Any]:
         "attempts": letter.attempts,
         "first_error": letter.first_error,
         "last_error": letter.last_error,
-        "first_at": moment(letter.first_at),
-        "last_at": moment(letter.last_at),
+        "first_at": timestamp(letter.first_at),
+        "last_at": timestamp(letter.last_at),
         "origin": letter.origin,
         "fence": letter.fence,
     }
 
 
+def letter_row(letter: Letter) -> LetterRow:
+    """The letter without its payload."""
+    return LetterRow(**_fields(letter))
+
+
 def _full(letter: Letter) -> FullLetter:
     if isinstance(letter.payload, bytes):
-        return FullLetter(**_facts(letter), raw=letter.payload)
-    return FullLetter(**_facts(letter), payload=letter.payload)
+        return FullLetter(**_fields(letter), raw=letter.payload)
+    return FullLetter(**_fields(letter), payload=letter.payload)
 
 
 async def push(call: Call[PushLetter, None]) -> FullLetter:
-    """Parks what failed."""
+    """Pushes a dead letter."""
     wanted = call.body
     letter = await _box(call, wanted.group).push(
         wanted.payload,
@@ -198,89 +202,83 @@ async def push(call: Call[PushLetter, None]) -> FullLetter:
 
 
 async def list_letters(call: Call[None, LettersQuery]) -> LettersPage:
-    """A page of letters."""
-    asked = call.query
-    found = await _box(call, asked.group).list(after=asked.after, limit=asked.limit)
-    following = found[-1].id if len(found) == asked.limit else None
-    return LettersPage(letters=[LetterFacts(**_facts(letter)) for letter in found], next=following)
+    """Lists the dead letters of a group in the order of their ids."""
+    query = call.query
+    found = await _box(call, query.group).list(after=query.after, limit=query.limit)
+    following = found[-1].id if len(found) == query.limit else None
+    return LettersPage(letters=[letter_row(letter) for letter in found], next=following)
 
 
 async def inspect(call: Call[None, LetterQuery]) -> FullLetter:
-    """The letter with its payload."""
+    """Returns one dead letter, with its payload."""
     letter = await _box(call, call.query.group).inspect(call.query.id)
     if letter is None:
         raise Problem(UNKNOWN, "there is no such letter, or no longer")
     return _full(letter)
 
 
-async def groups(call: Call[None, GroupsQuery]) -> Groups:
-    """The groups, found by jumping from one to the next."""
-    prefix = item_key(queue_of(""), "").rstrip("/")
-    asked, found = call.query, list[str]()
-    after = item_key(queue_of(asked.after), _LAST) if asked.after else ""
-    while len(found) < asked.limit:
-        item = await call.service.store.scan(prefix, after, 1)
-        if not item:
-            return Groups(groups=found, next=None)
+async def groups(call: Call[None, GroupsQuery]) -> LetterGroups:
+    """Lists the groups that have dead letters."""
+    found = await group_names(call.service.store, call.query.after, call.query.limit)
+    return LetterGroups(groups=found, next=found[-1] if len(found) == call.query.limit else None)
+
+
+async def group_names(store: AsyncStore, after: str, limit: int) -> list[str]:
+    """The groups that have letters, in name order, by one short scan per group."""
+    prefix, found = item_key(queue_of(""), "").rstrip("/"), list[str]()
+    position = item_key(queue_of(after), _LAST) if after else ""
+    while len(found) < limit and (item := await store.scan(prefix, position, 1)):
         found.append(unquote(item[0].key.split("/", 2)[1]).removeprefix(queue_of("")))
-        after = item_key(queue_of(found[-1]), _LAST)
-    return Groups(groups=found, next=found[-1])
+        position = item_key(queue_of(found[-1]), _LAST)
+    return found
 
 
 async def take(call: Call[TakeLetter, None]) -> TakenLetter:
-    """Hands a letter out."""
+    """Leases a dead letter to the caller, to run it exclusively."""
     wanted, box = call.body, _box(call, call.body.group)
     if wanted.id is not None:
         return _taken(await box.take(wanted.id))
-    for letter in await box.list(after=wanted.after, limit=LOOKED_AT):
-        told = await box.take(letter.id)
-        if isinstance(told, LetterInHand):
-            return _taken(told)
+    for letter in await box.list(after=wanted.after, limit=TRIED):
+        taken = await box.take(letter.id)
+        if isinstance(taken, LetterInHand):
+            return _taken(taken)
     return TakenLetter(outcome="none")
 
 
-def _taken(told: Any) -> TakenLetter:
-    if not isinstance(told, LetterInHand):
-        return TakenLetter(outcome=told.value)
-    return TakenLetter(outcome="taken", letter=_full(told.letter), token=told.token, lease=told.lease)
+def _taken(found: Any) -> TakenLetter:
+    if not isinstance(found, LetterInHand):
+        return TakenLetter(outcome=found.value)
+    return TakenLetter(outcome="taken", letter=_full(found.letter), token=found.token, lease=found.lease)
 
 
 async def ack(call: Call[AckLetter, None]) -> LetterAnswer:
-    """The letter is gone, and its key is done."""
+    """Acknowledges a taken letter, which was run and succeeded."""
     return LetterAnswer(outcome=await _box(call, call.body.group).ack(call.body.token, call.body.value))
 
 
 async def fail(call: Call[FailLetter, None]) -> LetterAnswer:
-    """The letter stays, with one more attempt."""
+    """Fails a taken letter, which was run and failed again."""
     return LetterAnswer(outcome=await _box(call, call.body.group).fail(call.body.token, call.body.error))
 
 
 async def purge(call: Call[PurgeLetters, None]) -> Purged:
-    """Removes letters for good."""
+    """Removes a dead letter, or all of a group, permanently."""
     wanted = call.body
     box = call.service.clearing.dead_letters(wanted.group)
     return Purged(purged=await box.purge(wanted.id, all=wanted.all, reason=wanted.reason))
 
 
 ROUTES = [
-    Route("GET", "/v1/dead-letters", READ, list_letters, "List the dead letters of a group in the order of ids"),
-    Route("GET", "/v1/dead-letters/groups", READ, groups, "List the groups that have dead letters"),
-    Route(
-        "GET",
-        "/v1/dead-letters/letter",
-        READ,
-        inspect,
-        "Look at one dead letter, with its payload",
-        refusals=(UNKNOWN,),
-    ),
+    Route("GET", "/v1/dead-letters", READ, list_letters),
+    Route("GET", "/v1/dead-letters/groups", READ, groups),
+    Route("GET", "/v1/dead-letters/letter", READ, inspect, refusals=(UNKNOWN,)),
     Route(
         "POST",
         "/v1/dead-letters/push",
         WRITE,
         push,
-        "Park what failed",
         cap=CAP,
-        again="The same letter, which failed once more. Where an answer can be lost, send an Idempotency-Key.",
+        again="The same letter, with one more attempt. Where a response can be lost, send an Idempotency-Key.",
         keyed=True,
     ),
     Route(
@@ -288,26 +286,16 @@ ROUTES = [
         "/v1/dead-letters/take",
         WRITE,
         take,
-        "Take a dead letter, to run it again as the only one",
         grants=True,
-        again="Takes another, or is told `busy`: one that was taken and not answered comes back after 30 s.",
+        again="Takes another, or returns `busy`: a letter that is neither acked nor failed is free again after 30 s.",
     ),
-    Route(
-        "POST",
-        "/v1/dead-letters/ack",
-        WRITE,
-        ack,
-        "The letter that was taken was run, and succeeded",
-        cap=CAP,
-        again="Safe: told that it is gone.",
-    ),
+    Route("POST", "/v1/dead-letters/ack", WRITE, ack, cap=CAP, again="Safe: returns `gone`."),
     Route(
         "POST",
         "/v1/dead-letters/fail",
         WRITE,
         fail,
-        "The letter that was taken was run, and failed",
-        again="Counts one more failure. Where an answer can be lost, send an Idempotency-Key.",
+        again="Counts one more failure. Where a response can be lost, send an Idempotency-Key.",
         keyed=True,
     ),
     Route(
@@ -315,7 +303,6 @@ ROUTES = [
         "/v1/dead-letters/purge",
         ADMIN,
         purge,
-        "Remove a dead letter, or all of a group",
-        again="Safe: there is nothing left to remove, unless something failed since.",
+        again="Safe: there is nothing left to remove, unless something has failed since.",
     ),
 ]
