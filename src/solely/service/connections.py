@@ -123,9 +123,7 @@ class Connections:
         if len(pool) < most:
             return True
         oldest = next((each for each in pool if not each.is_busy()), None)
-        if (
-            oldest is None and newcomer.in_flight() < self._most
-        ):  # its request goes on, so that the number in flight is bounded, too
+        if oldest is None and newcomer.in_flight() < self._most:  # the request of a closed one still runs: bound those
             oldest = next(iter(pool))
         if oldest is None:
             self._report(CONNECTIONS_REFUSED, bound, newcomer)

@@ -149,7 +149,5 @@ async def _repeat(scene: Scene, service: Service) -> None:
     while not service.stopping.is_set():
         try:
             await scene(service.once, chance)
-        except (
-            SolelyError
-        ):  # such as an unavailable store: the dashboard shows it, and the demo goes on when it is back
+        except SolelyError:  # such as an unavailable store: the demo continues when it is back
             await asyncio.sleep(1.0)

@@ -34,9 +34,7 @@ log = structlog.get_logger("solely.serve")
 
 PARENT_CHECK = 1.0  # seconds between checks that the parent still runs: its port is free again after that
 BACKLOG = 1024  # connections that wait to be accepted: a burst, while the workers are busy
-WORKER_PATIENCE = (
-    30  # seconds until a worker that does not respond to its parent is replaced: long enough to start on a busy machine
-)
+WORKER_PATIENCE = 30  # seconds until a worker that does not respond is replaced: it may start on a busy machine
 FILES = 65_536  # open files, where so many are allowed: more than any usual number of connections
 OWN_FILES = 256  # open files beside connections: of the store, the database, publishers, the log, the event loop
 LEAST_CONNECTIONS = 10  # the least that the settings accept: with fewer, the service would refuse its own users

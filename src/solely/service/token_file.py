@@ -33,11 +33,7 @@ class TokenFileWatch:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._state: FileState = (
-            0,
-            0,
-            0,
-        )  # of no file, so that the first check reads it: it may have changed since start
+        self._state: FileState = (0, 0, 0)  # of no file, so that the first check reads it
 
     async def check(self) -> None:
         """Replaces the tokens if the file changed. If it is invalid, the old tokens stay valid, and one error is logged

@@ -26,9 +26,7 @@ from ..streams import EventStream, message
 
 CAP = 1024 * KIB  # bytes: 256 KiB of values in base64, and as much again for keys and the rest
 UNREAD = 1000  # hints that a slow reader may be behind: what it misses it finds by polling
-_CLOSED_BEFORE = frozenset(
-    (Released.EXPIRED, Released.ABSENT)
-)  # the Acquire, or an earlier copy, has set how long the key stays closed
+_CLOSED_BEFORE = frozenset((Released.EXPIRED, Released.ABSENT))  # an earlier op has set how long the key stays closed
 REMEMBERED = frozenset(("claim", "reservation", "sent"))  # kinds whose results may be kept longer than max_ttl
 
 StoredPrefix = Annotated[str, msgspec.Meta(max_length=MAX_STORED_KEY, description="kind/name, or a prefix of it")]
