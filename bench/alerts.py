@@ -29,7 +29,7 @@ from solely.apps.alerts import App
 from solely.apps.alerts.model import Alert, key_of
 from solely.apps.alerts.receiver import Receiver
 from solely.service import logs
-from solely.service.mounted import mount
+from solely.service.mount import mount
 from solely.service.service import Service
 from solely.service.settings import Settings
 from tests.postgres_server import Postgres

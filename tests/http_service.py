@@ -15,8 +15,8 @@ from typing import Any, Self
 
 import uvicorn
 
-from solely.service.app import App
-from solely.service.mounted import all_routes
+from solely.service.app import AsgiApp
+from solely.service.mount import all_routes
 from solely.service.serve import config
 from solely.service.service import Service
 from solely.service.settings import Settings
@@ -36,8 +36,8 @@ class HttpServices:
 
     def __init__(self) -> None:
         self.service = Service(Settings(url="memory://", max_ttl=366 * 86_400.0))  # whose settings the connections have
-        self._apps: dict[str, App] = {}
-        self._opening: dict[str, asyncio.Task[App]] = {}
+        self._apps: dict[str, AsgiApp] = {}
+        self._opening: dict[str, asyncio.Task[AsgiApp]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
         # asyncio does so itself only where it is told the protocol; and without it every answer takes 40 ms.
@@ -83,14 +83,14 @@ class HttpServices:
         app = await self._app(name)
         await app({**scope, "path": f"/{rest}"}, receive, send)
 
-    async def _app(self, name: str) -> App:
+    async def _app(self, name: str) -> AsgiApp:
         if name not in self._opening:
             self._opening[name] = asyncio.create_task(self._open(name))
         return await asyncio.shield(self._opening[name])
 
-    async def _open(self, name: str) -> App:
+    async def _open(self, name: str) -> AsgiApp:
         open_async_store(f"memory://{name}", clock=_now)
-        app = App(Service(Settings(url=f"memory://{name}", max_ttl=366 * 86_400.0)), all_routes())
+        app = AsgiApp(Service(Settings(url=f"memory://{name}", max_ttl=366 * 86_400.0)), all_routes())
         await app.service.open()
         self._apps[name] = app
         return app

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from solely.service.mounted import all_routes
+from solely.service.mount import all_routes
 from tests.http_service import HttpServices
 from tests.servers import Valkey
 from tests.service.serving import running

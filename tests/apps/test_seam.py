@@ -16,7 +16,7 @@ from solely import InvalidInput, SolelyError
 from solely.apps import APPS, find, has
 from solely.cli.exits import Exit
 from solely.cli.program import perform
-from solely.service.mounted import mount
+from solely.service.mount import mount
 from solely.service.service import Service
 from solely.service.settings import Settings, as_toml, load, shown
 from tests.service.serving import LINES, TOKENS, Process, bearer, running, settings, until
@@ -29,7 +29,7 @@ from typing import ClassVar
 import msgspec
 
 from solely.apps.app import App as Base, AppPage, Figure, Job, Route
-from solely.service.routes import READ
+from solely.service.routes import READ, Call
 
 SEATS = Figure("solely_NAME_seats", "Seats that are free", kind="gauge")
 
@@ -61,7 +61,7 @@ class App(Base[Settings]):
     told: ClassVar[list[str]] = []
 
     def routes(self):
-        return [Route("GET", "/NAME", READ, self.play, "Play", answer=dict[str, int])]
+        return [Route("GET", "/NAME", READ, self.play, "Play")]
 
     def jobs(self):
         return [Job("stumble", 0.01, self.stumble), Job("walk", 0.01, self.walk)]
@@ -76,7 +76,7 @@ class App(Base[Settings]):
         rows = await self.service.data.rows("SELECT * FROM NAME_plays")
         self.told.append(f"stopped after {len(rows)}")
 
-    async def play(self, call):
+    async def play(self, call: Call[None, None]) -> dict[str, int]:
         found = await self.service.data.row("SELECT count(*) AS plays FROM NAME_plays")
         return dict(found)
 
@@ -226,7 +226,7 @@ async def test_the_demo_of_an_application_runs_beside_the_own_one(made: Made) ->
 
     service = Service(settings(apps=[made.name]))
     mount(service)
-    service.companions.append(demo)
+    service.background.append(demo)
     await service.open()
     told = service.apps[made.name].told  # type: ignore[attr-defined]
     async with asyncio.timeout(10):

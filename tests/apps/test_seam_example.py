@@ -64,7 +64,7 @@ def test_it_greets_each_visitor_once(greetings: Running) -> None:
     document = greetings.get("/openapi.json").json()["paths"]
     assert document["/api/greetings"]["post"]["tags"] == ["greetings"]
     assert (
-        "The database of applications does not answer"
+        "The database of applications is unavailable"
         in (document["/api/greetings"]["post"]["responses"]["503"]["description"])
     )
     assert "database" not in document["/v1/locks/acquire"]["post"]["responses"]["503"]["description"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from solely import InvalidInput
-from solely.service.figures import GONE, Figure, Figures
+from solely.service.figures import GONE, Figure, FigureRegistry
 
 PART = Figure("solely_test_part", "What this worker has of it", ("of",), kind="gauge")
 WHOLE = Figure("solely_test_whole", "What all workers see", kind="shared gauge")
@@ -17,20 +17,20 @@ COUNTED = Figure("solely_test_counted", "A counter beside them")
 KNOWN = (PART, WHOLE, COUNTED)
 
 
-def worker(folder: Path, part: float, whole: float) -> Figures:
-    it = Figures(KNOWN, str(folder))
+def worker(folder: Path, part: float, whole: float) -> FigureRegistry:
+    it = FigureRegistry(KNOWN, str(folder))
     it.gauge(PART, lambda: part, "seats")
     it.gauge(WHOLE, lambda: whole)
     it.count(COUNTED)
     return it
 
 
-def told(it: Figures) -> list[str]:
+def told(it: FigureRegistry) -> list[str]:
     return [line for line in it.text().decode().splitlines() if not line.startswith("#") and "_created" not in line]
 
 
 def test_a_gauge_is_read_whenever_it_is_told() -> None:
-    it, now = Figures(KNOWN), [1.0]
+    it, now = FigureRegistry(KNOWN), [1.0]
     it.gauge(WHOLE, lambda: now[0])
     assert "solely_test_whole 1.0" in told(it)
     now[0] = 0.5
@@ -64,7 +64,7 @@ def test_what_an_ended_worker_said_is_over_and_what_it_counted_is_not(
 
 
 def test_one_gauge_that_fails_hides_no_other() -> None:
-    it = Figures(KNOWN)
+    it = FigureRegistry(KNOWN)
     it.gauge(PART, lambda: 1 / 0, "seats")
     it.gauge(WHOLE, lambda: 2)
     assert told(it) == ["solely_test_whole 2.0", "solely_test_counted_total 0.0"]
@@ -72,4 +72,4 @@ def test_one_gauge_that_fails_hides_no_other() -> None:
 
 def test_a_name_is_given_once() -> None:
     with pytest.raises(InvalidInput, match="two figures named solely_test_whole"):
-        Figures(KNOWN).add((WHOLE,))
+        FigureRegistry(KNOWN).add((WHOLE,))

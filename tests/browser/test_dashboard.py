@@ -176,7 +176,7 @@ def test_force_release_asks_why_tells_the_holder_and_is_on_record(enter: Enter, 
 
 def test_a_dead_letter_is_replayed(enter: Enter, service: Running, shots: Path) -> None:
     ran: list[Any] = []
-    service.service.desk.replays["orders"] = ran.append
+    service.service.dashboard.replays["orders"] = ran.append
     service.run(parked(service.service.once, "orders", 1))
     page = enter("/dead-letters")
     page.get_by_role("link", name="orders").click()
@@ -190,7 +190,7 @@ def test_a_dead_letter_is_replayed(enter: Enter, service: Running, shots: Path) 
 
 
 def test_all_letters_are_replayed_while_the_page_shows_how_far(enter: Enter, service: Running) -> None:
-    service.service.desk.replays["bulk"] = lambda payload: None
+    service.service.dashboard.replays["bulk"] = lambda payload: None
     service.run(parked(service.service.once, "bulk", 7))
     page = enter("/dead-letters?group=bulk")
     page.get_by_role("button", name="Replay all").click()
@@ -204,7 +204,7 @@ async def parked(once: AsyncClient, group: str, count: int) -> None:
 
 
 def test_a_read_only_token_sees_no_buttons(enter: Enter, service: Running) -> None:
-    service.service.desk.replays["signals"] = lambda payload: None
+    service.service.dashboard.replays["signals"] = lambda payload: None
     page = enter(scope="read")
     for path in PAGES:
         page.goto(path)
@@ -213,7 +213,7 @@ def test_a_read_only_token_sees_no_buttons(enter: Enter, service: Running) -> No
         names = main.get_by_role("button").all_text_contents()
         assert set(names) <= {"Show", "Explain"}, path  # these only look
         assert page.locator("form[method=post]:not([action='/logout'])").count() == 0
-    del service.service.desk.replays["signals"]
+    del service.service.dashboard.replays["signals"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -247,10 +247,10 @@ def test_nothing_sticks_out_at_360_pixels(enter: Enter, scheme: str, shots: Path
 def test_the_chosen_colours_stay(enter: Enter) -> None:
     page = enter(color_scheme="light")
     toggle = page.locator("#theme")
-    expect(toggle).to_have_accessible_name("Colours: as the system")
+    expect(toggle).to_have_accessible_name("Colors: as the system")
     toggle.click()
     toggle.click()
-    expect(toggle).to_have_accessible_name("Colours: dark")
+    expect(toggle).to_have_accessible_name("Colors: dark")
     page.goto("/locks")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(228, 232, 238)"

@@ -10,7 +10,7 @@ import pytest
 
 from solely import Client
 from solely.cli import audited
-from solely.service.audit import Audit, Record
+from solely.service.audit import AuditLog, AuditRecord
 from solely.stores import open_async_store
 from tests.cli.conftest import Run
 from tests.service.serving import LINES, TOKENS, running
@@ -18,13 +18,13 @@ from tests.service.serving import LINES, TOKENS, running
 BECAUSE = ("--yes", "--reason", "it hangs")
 
 
-def records(url: str) -> list[Record]:
+def records(url: str) -> list[AuditRecord]:
     """The log as the service reads it, newest first."""
 
-    async def read() -> list[Record]:
+    async def read() -> list[AuditRecord]:
         store = open_async_store(url)
         try:
-            return await Audit(store).records(limit=1000)
+            return await AuditLog(store).records(limit=1000)
         finally:
             await store.close()
 

@@ -20,8 +20,8 @@ import httpx2
 import uvicorn
 
 import solely
-from solely.service.app import App
-from solely.service.mounted import mount
+from solely.service.app import AsgiApp
+from solely.service.mount import mount
 from solely.service.routes import Route
 from solely.service.serve import config
 from solely.service.service import Service
@@ -47,7 +47,7 @@ def bearer(token: str) -> dict[str, str]:
 class Running:
     """A service that runs on a thread, and a client that speaks to it."""
 
-    def __init__(self, app: App, port: int) -> None:
+    def __init__(self, app: AsgiApp, port: int) -> None:
         self.app = app
         self.service = app.service
         self.port = port
@@ -82,7 +82,7 @@ class Running:
 def running(routes: Iterable[Route] | None = None, **given: Any) -> Iterator[Running]:
     """The service with all applications and routes, or with these routes alone, until the test is over."""
     service = Service(settings(**given))
-    app = App(service, mount(service) if routes is None else routes)
+    app = AsgiApp(service, mount(service) if routes is None else routes)
     listening = socket.create_server(("127.0.0.1", 0))
     server: list[uvicorn.Server] = []
     it: list[Running] = []

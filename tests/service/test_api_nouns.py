@@ -11,7 +11,7 @@ import pytest
 
 import solely
 from solely.http import Client
-from solely.service.api.claims import BytesResult, Failure, JsonResult, Tombstone
+from solely.service.api.claims import BytesResult, FailureResult, JsonResult, Tombstone
 from solely.service.api.reservations import GroupLimit, OwnLimit
 from solely.testing.harness import fresh
 from tests.service.serving import TOKENS, Running, bearer, until
@@ -88,7 +88,7 @@ def test_a_claim_is_won_once_and_its_result_is_everybodys(api: Client) -> None:
 
 
 def test_the_first_result_of_a_token_is_final(api: Client) -> None:
-    key, first, failure = fresh("twice"), JsonResult(value=1), Failure(kind="CardDeclined", text="no")
+    key, first, failure = fresh("twice"), JsonResult(value=1), FailureResult(kind="CardDeclined", text="no")
     token = api.claims.claim(key).token
     assert api.claims.publish(token, first).published
     again = api.claims.publish(token, JsonResult(value=2))
@@ -104,13 +104,13 @@ def test_the_first_result_of_a_token_is_final(api: Client) -> None:
     [
         BytesResult(value=b"\x00\xff"),
         Tombstone(why="too fluid"),
-        Failure(kind="CardDeclined", text="no"),
+        FailureResult(kind="CardDeclined", text="no"),
         JsonResult(value=None),
     ],
     ids=lambda result: type(result).__name__,
 )
 def test_every_form_of_result_comes_back_and_can_be_reset(
-    api: Client, admin: Client, result: BytesResult | Tombstone | Failure | JsonResult
+    api: Client, admin: Client, result: BytesResult | Tombstone | FailureResult | JsonResult
 ) -> None:
     key = fresh("form")
     assert api.claims.publish(api.claims.claim(key).token, result).published
@@ -304,13 +304,13 @@ def test_a_letter_is_replayed_by_whoever_takes_it(api: Client) -> None:
 
 def test_a_failure_that_a_claim_had_kept_stands_again_when_the_replay_fails(api: Client) -> None:
     group, key = fresh("group"), fresh("work")
-    api.claims.publish(api.claims.claim(key).token, Failure(kind="Boom", text="é" * 1000))
+    api.claims.publish(api.claims.claim(key).token, FailureResult(kind="Boom", text="é" * 1000))
     api.dead_letters.push(group, [1], error="boom", key=key)
     taken = api.dead_letters.take(group, key)
     with pytest.raises(solely.TimedOut):
         api.claims.claim(key)
     assert api.dead_letters.fail(group, taken.token, error="again") == "failed"
-    assert api.claims.claim(key).result == Failure(kind="Boom", text="é" * 1000)
+    assert api.claims.claim(key).result == FailureResult(kind="Boom", text="é" * 1000)
 
 
 def test_a_token_that_is_none_is_refused(api: Client) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from solely.service.mounted import mount
+from solely.service.mount import mount
 from solely.service.openapi import openapi
 from solely.service.problems import KINDS
-from solely.service.routes import READ, Answer, Call, PageSize, Prefix, Reply, Route
+from solely.service.routes import READ, Answer, Call, JsonResponse, PageSize, Prefix, Route
 from solely.service.service import Service
 from tests.servers import free_port
 from tests.service.serving import LINES, TOKENS, Running, bearer, running, settings, until
@@ -200,14 +200,14 @@ async def nothing(call: Call[None, None]) -> None:
     return None
 
 
-async def teapot(call: Call[None, None]) -> Reply:
-    return Reply(418, {"short": True}, ((b"x-tea", b"yes"),))
+async def teapot(call: Call[None, None]) -> JsonResponse:
+    return JsonResponse(418, {"short": True}, ((b"x-tea", b"yes"),))
 
 
 @pytest.fixture(scope="module")
 def small() -> Any:
     routes = [
-        Route("GET", "/list", READ, lists, "List", query=Query, answer=Listed),
+        Route("GET", "/list", READ, lists, "List"),
         Route("GET", "/nothing/{here}", READ, nothing, "Nothing"),
         Route("GET", "/tea", READ, teapot, "Tea"),
     ]

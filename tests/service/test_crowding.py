@@ -16,7 +16,7 @@ import pytest
 
 from solely.service import health
 from solely.service.problems import Problem
-from solely.service.slots import AT_ONCE, Slots
+from solely.service.quotas import AT_ONCE, Slots
 from solely.stores.sqlite.session import Session
 from tests.service.serving import LINES, TOKENS, Running, bearer, running, until
 

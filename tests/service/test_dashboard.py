@@ -20,10 +20,10 @@ from solely import AsyncClient
 from solely.errors import StoreUnavailable
 from solely.events import Acquired
 from solely.model import Entry
-from solely.service.dashboard.desk import AppPage, Fulls
-from solely.service.dashboard.files import FILES
-from solely.service.dashboard.history import GRANTED, History, quantile
+from solely.service.dashboard.history import GRANTED, MetricsHistory, quantile
 from solely.service.dashboard.login import local
+from solely.service.dashboard.rendering import FILES
+from solely.service.dashboard.state import AppPage, HoldDurations
 from solely.service.figures import Figure
 from solely.service.metrics import Metrics
 from solely.stores.memory import Memory
@@ -168,12 +168,12 @@ def test_the_overview_counts_what_happened(filled: Running) -> None:
 
 
 def test_pages_of_applications_have_a_place(filled: Running) -> None:
-    filled.service.desk.pages.append(AppPage("Probes", "/probes", "one at a time"))
+    filled.service.dashboard.pages.append(AppPage("Probes", "/probes", "one at a time"))
     try:
         assert '<a href="/probes">Probes</a>' in get(filled, "/locks").text
         assert get(filled, "/applications?format=json").json()["pages"][-1] == ["Probes", "/probes", "one at a time"]
     finally:
-        filled.service.desk.pages.pop()
+        filled.service.dashboard.pages.pop()
 
 
 def test_unknown_fields_of_a_link_are_refused(filled: Running) -> None:
@@ -194,9 +194,9 @@ def controls(page: str) -> list[str]:
 
 @pytest.fixture
 def replayable(filled: Running) -> Iterator[None]:
-    filled.service.desk.replays["parked"] = lambda payload: None
+    filled.service.dashboard.replays["parked"] = lambda payload: None
     yield
-    filled.service.desk.replays.clear()
+    filled.service.dashboard.replays.clear()
 
 
 @pytest.mark.usefixtures("replayable")
@@ -319,12 +319,12 @@ def test_force_release_needs_a_reason_is_audited_and_tells_the_holder(filled: Ru
     client, csrf = admin
     held = filled.post("/v1/locks/acquire", {"key": "stuck", "ttl": 60}, headers=bearer(TOKENS["write"])).json()
     asking = client.get(f"/locks/release?key=stuck&fence={held['fence']}")
-    assert "told at its next renewal" in asking.text
+    assert "notices at its next renewal" in asking.text
     fields = {"csrf": csrf_of(asking.text), "key": "stuck", "fence": held["fence"]}
     assert client.post("/locks/release", data=fields | {"reason": " "}).status_code == 400
     answer = client.post("/locks/release", data=fields | {"reason": "its host burned down"})
     assert answer.headers["location"] == "/locks?note=ended"
-    assert "Done, and in the audit log." in client.get("/locks?note=ended").text
+    assert "Done. This is recorded in the audit log." in client.get("/locks?note=ended").text
     assert "stuck" not in [row["key"] for row in client.get("/locks?format=json").json()["rows"]]
     told = filled.post("/v1/locks/renew", {"token": held["token"]}, headers=bearer(TOKENS["write"]))
     assert told.status_code == 410
@@ -371,13 +371,13 @@ async def fill_more(once: AsyncClient, key: str) -> None:
         await reservation.record()
 
 
-def test_a_watermark_is_taken_back(filled: Running, admin: Admin) -> None:
+def test_a_watermark_is_rewound(filled: Running, admin: Admin) -> None:
     client, csrf = admin
     filled.run(filled.service.once.watermark("feed").advance(100))
     fields = {"csrf": csrf, "key": "feed", "reason": "lost a day"}
     wrong = client.post("/watermarks/rewind", data=fields | {"to": "yesterday"})
     assert wrong.status_code == 400
-    assert "give a whole number, or a time" in wrong.text
+    assert "give an integer, or a time" in wrong.text
     assert client.post("/watermarks/rewind", data=fields | {"to": "40"}).status_code == 303
     marks = client.get("/watermarks?format=json&prefix=feed").json()["watermarks"]
     assert [mark["value"] for mark in marks] == [40]
@@ -400,7 +400,7 @@ def letters(client: httpx2.Client, group: str, **query: str) -> list[str]:
 def test_one_letter_is_looked_at_and_replayed(filled: Running, admin: Admin) -> None:
     client, csrf = admin
     ran: list[Any] = []
-    filled.service.desk.replays["one"] = ran.append
+    filled.service.dashboard.replays["one"] = ran.append
     filled.run(park(filled.service.once, "one", 2))
     page = client.get("/dead-letters/letter?group=one&id=one-0")
     assert "&#34;number&#34;: 0" in page.text
@@ -420,7 +420,7 @@ def test_a_letter_that_fails_again_stays(filled: Running, admin: Admin) -> None:
     async def fail(payload: Any) -> None:
         raise RuntimeError("still broken")
 
-    filled.service.desk.replays["failing"] = fail
+    filled.service.dashboard.replays["failing"] = fail
     filled.run(park(filled.service.once, "failing", 1))
     answer = client.post("/dead-letters/replay", data={"csrf": csrf, "group": "failing", "id": "failing-0"})
     assert answer.headers["location"].endswith("note=failed")
@@ -430,7 +430,7 @@ def test_a_letter_that_fails_again_stays(filled: Running, admin: Admin) -> None:
 
 def test_filtered_letters_and_then_all_are_replayed_with_progress(filled: Running, admin: Admin) -> None:
     client, csrf = admin
-    filled.service.desk.replays["many"] = lambda payload: payload["number"]
+    filled.service.dashboard.replays["many"] = lambda payload: payload["number"]
     filled.run(park(filled.service.once, "many", 10))
     assert letters(client, "many", error="Timeout") == [f"many-{number}" for number in range(1, 10, 2)]
 
@@ -456,7 +456,7 @@ def test_letters_whose_code_is_elsewhere_say_so_and_are_not_run(filled: Running,
     assert "solely dlq replay elsewhere" in client.get("/dead-letters?group=elsewhere").text
     answer = client.post("/dead-letters/replay", data={"csrf": csrf, "group": "elsewhere"})
     assert answer.status_code == 404
-    assert "is not here" in unescape(answer.text)
+    assert "This service cannot run the letters" in unescape(answer.text)
     assert letters(client, "elsewhere") == ["elsewhere-0"]
 
 
@@ -499,14 +499,14 @@ def test_a_live_view_tells_of_a_new_lock_by_itself(open_service: Running) -> Non
 def test_a_view_that_does_not_change_is_not_sent_again(open_service: Running) -> None:
     with open_service.http.stream("GET", "/audit?format=live") as stream:
         told = regions(stream.iter_lines())
-        assert "Nobody has intervened" in next(told)
-        time.sleep(2.0)  # four looks
+        assert "No admin action has been recorded" in next(told)
+        time.sleep(2.0)  # four views
         open_service.run(open_service.service.audit.record("me", "test", "key", "the reason"))
         assert "the reason" in next(told)
 
 
 def test_viewers_share_what_is_looked_at(open_service: Running) -> None:
-    looks = open_service.service.desk.looks
+    views = open_service.service.dashboard.views
     count: list[int] = []
 
     async def look() -> int:
@@ -514,10 +514,10 @@ def test_viewers_share_what_is_looked_at(open_service: Running) -> None:
         return len(count)
 
     async def twice() -> list[int]:
-        return [await looks.share("it", 60, look) for _ in range(2)]
+        return [await views.share("it", 60, look) for _ in range(2)]
 
     assert open_service.run(twice()) == [1, 1]
-    looks.forget()
+    views.clear()
     assert open_service.run(twice()) == [2, 2]
 
 
@@ -527,18 +527,18 @@ def test_a_store_that_is_away_is_told_as_a_page(open_service: Running, monkeypat
 
     monkeypatch.setattr(open_service.service.store._store, "scan", away)  # type: ignore[attr-defined]
     monkeypatch.setattr(open_service.service.store._store, "check", away)  # type: ignore[attr-defined]
-    open_service.service.desk.looks.forget()
+    open_service.service.dashboard.views.clear()
     page = open_service.get("/claims")
     assert page.status_code == 503
     assert page.headers["retry-after"] == "1"
-    assert "The store does not answer" in page.text
+    assert "The store is unavailable" in page.text
     assert "secret-host" not in page.text
     overview = open_service.get("/")
     assert overview.status_code == 200
-    assert "The store does not answer" in overview.text
+    assert "The store is unavailable" in overview.text
     with open_service.http.stream("GET", "/claims?format=live") as stream:
         assert next(stream.iter_lines()) == "event: away"
-    open_service.service.desk.looks.forget()
+    open_service.service.dashboard.views.clear()
 
 
 def test_a_hundred_thousand_entries_are_paged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -594,26 +594,26 @@ def test_a_quantile_is_estimated_as_prometheus_does() -> None:
 def test_rates_count_what_came_in_between_and_not_what_was_before() -> None:
     figures = Metrics()
     figures(Acquired("lock/a", 1, 0.0))
-    history = History(figures)
-    history.take()
+    history = MetricsHistory(figures)
+    history.sample()
     for _ in range(3):
         figures(Acquired("lock/a", 1, 0.0))
     assert history.count(GRANTED) == 3
     assert history.rate(GRANTED) > 0
-    history.take()
+    history.sample()
     assert [line > 0 for line in history.series().granted] == [True]
 
 
 def test_the_bar_of_a_hold_is_full_at_the_most_that_was_seen() -> None:
-    fulls = Fulls()
-    assert fulls.full("lock/young", 1, 20.0, 10.5) == 30.0  # never renewed, it seems: what is left and its age
-    assert fulls.full("lock/old", 1, 20.0, 3600.0) == 20.0
-    assert fulls.full("lock/old", 1, 15.0, 3605.0) == 20.0  # runs down
-    assert fulls.full("lock/old", 1, 29.0, 3606.0) == 29.0  # renewed
-    assert fulls.full("lock/old", 1, 25.0, 3610.0) == 29.0
-    assert fulls.full("lock/old", 2, 10.0, None) == 10.0  # another holder
+    durations = HoldDurations()
+    assert durations.full("lock/young", 1, 20.0, 10.5) == 30.0  # never renewed, it seems: what is left and its age
+    assert durations.full("lock/old", 1, 20.0, 3600.0) == 20.0
+    assert durations.full("lock/old", 1, 15.0, 3605.0) == 20.0  # runs down
+    assert durations.full("lock/old", 1, 29.0, 3606.0) == 29.0  # renewed
+    assert durations.full("lock/old", 1, 25.0, 3610.0) == 29.0
+    assert durations.full("lock/old", 2, 10.0, None) == 10.0  # another holder
 
 
 def test_a_list_that_is_looked_at_again_and_again_is_watched() -> None:
-    fulls = Fulls()
-    assert [fulls.watched("locks"), fulls.watched("locks"), fulls.watched("claims")] == [False, True, False]
+    durations = HoldDurations()
+    assert [durations.watched("locks"), durations.watched("locks"), durations.watched("claims")] == [False, True, False]

@@ -13,8 +13,8 @@ import yaml  # type: ignore[import-untyped]
 
 from solely.apps import APPS, find
 from solely.service.figures import Figure
-from solely.service.jobs import FAILURES
 from solely.service.metrics import KNOWN
+from solely.service.service import FAILURES
 from tests.service.serving import Running
 
 GRAFANA = Path(__file__).parent.parent.parent / "docs" / "grafana"

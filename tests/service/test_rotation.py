@@ -11,10 +11,10 @@ import httpx2
 import pytest
 from structlog.testing import CapturingLogger
 
-from solely.service import rotation
-from solely.service.rotation import TokensWatch
+from solely.service import token_file
 from solely.service.security import Scope, mint
 from solely.service.service import Service
+from solely.service.token_file import TokenFileWatch
 from tests.service.serving import LINES, TOKENS, Process, Running, bearer, running, settings, until
 
 OLD, OLD_LINE = mint("ci", Scope.ADMIN)
@@ -101,16 +101,16 @@ async def test_a_file_that_cannot_be_is_told_once_and_changes_nothing(
     file: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, said: str
 ) -> None:
     told = CapturingLogger()
-    monkeypatch.setattr(rotation, "log", told)
+    monkeypatch.setattr(token_file, "log", told)
     service = Service(settings(tokens_file=str(file)))
-    watch = TokensWatch(service)
-    await watch.look()
+    watch = TokenFileWatch(service)
+    await watch.check()
     assert told.calls == [], "nothing has changed"
     file.unlink()
     if text is not None:
         file.write_text(text)
     for _ in range(3):
-        await watch.look()
+        await watch.check()
     (call,) = told.calls
     assert (call.method_name, call.args) == ("error", ("tokens_not_read",))
     assert said in call.kwargs["error"]
@@ -118,7 +118,7 @@ async def test_a_file_that_cannot_be_is_told_once_and_changes_nothing(
     assert service.tokens.whose(OLD.encode()) is not None
     assert service.tokens.whose(NEW.encode()) is None
     file.write_text(f"{NEW_LINE}\n")
-    await watch.look()
+    await watch.check()
     assert [call.args for call in told.calls[1:]] == [("tokens_changed",)]
     assert told.calls[1].kwargs == {"added": ["ci"], "removed": ["ci"]}
     assert service.tokens.whose(OLD.encode()) is None
@@ -127,9 +127,9 @@ async def test_a_file_that_cannot_be_is_told_once_and_changes_nothing(
 
 async def test_tokens_of_the_settings_stay(file: Path) -> None:
     service = Service(settings(tokens_file=str(file), tokens=LINES))
-    watch = TokensWatch(service)
+    watch = TokenFileWatch(service)
     file.write_text("")
-    await watch.look()
+    await watch.check()
     assert service.tokens.whose(OLD.encode()) is None
     assert service.tokens.whose(TOKENS["read"].encode()) is not None
 

@@ -110,7 +110,7 @@ def test_without_the_store_no_session_is_believed(guarded: Running, monkeypatch:
 
 
 def test_a_failed_login_is_logged_without_its_token(guarded: Running) -> None:
-    wrong = "nobody's token"
+    wrong = "Invalid token"
     form = {"csrf": guarded.service.sessions.csrf(""), "token": wrong}
     with structlog.testing.capture_logs() as lines:
         assert guarded.http.post("/login", data=form).status_code == 401

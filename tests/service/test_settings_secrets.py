@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from solely.errors import InvalidInput
-from solely.service.masking import MASK, masked
 from solely.service.settings import load
+from solely.service.settings_parsing import MASK, masked
 
 URL = "https://hooks.example/services/T0-swordfish"
 GOOD = {"type": "webhook", "name": "first-one", "url": URL, "headers": {"x-key": "sesame-open"}}

@@ -232,7 +232,7 @@ def test_a_letter_that_cannot_be_read_is_not_run_and_can_be_purged(tmp_path: Pat
         service.post("/v1/dead-letters/push", {"group": "jobs", "payload": 1, "error": "oops", "id": "good"})
         write_raw(path, item_key(letters_of("jobs"), "bad"), b"\xff")
         ran: list[Any] = []
-        service.service.desk.replays["jobs"] = ran.append
+        service.service.dashboard.replays["jobs"] = ran.append
         told = service.run(service.service.once.dead_letters("jobs").replay_all(ran.append))
         assert (ran, {outcome.value: count for outcome, count in told.items()}) == (
             [1],

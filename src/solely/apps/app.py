@@ -13,7 +13,7 @@ import msgspec
 
 from ..client import AsyncClient
 from ..names import reserved
-from ..service.dashboard.desk import AppPage
+from ..service.dashboard.state import AppPage
 from ..service.figures import Figure
 from ..service.routes import Route
 from ..service.service import Service

@@ -4,8 +4,8 @@
         lock = service.locks.acquire("repo:42", ttl=30, wait=5)
         service.locks.release(lock.token)
 
-Answers are the very types that the service declares; refusals are raised as the library's errors. To use a service as
-a store, with leases that are renewed and all else that the library does, open `solely.Client("https://…")` instead.
+Responses have the types that the service declares; refusals are raised as errors of the library. To use a service as a
+store, with automatic renewal and everything else that the library offers, open `solely.Client("https://…")` instead.
 """
 
 from .client import Client

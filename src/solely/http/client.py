@@ -1,4 +1,4 @@
-"""The client: one connection pool, requests and answers by their types, refusals as the library's errors."""
+"""The HTTP client: one connection pool, typed requests and responses, refusals as errors of the library."""
 
 from __future__ import annotations
 
@@ -20,15 +20,24 @@ from ..errors import (
     WorkFailed,
 )
 from ..service import problems
-from ..service.feed import Told
+from ..service.feed import EventRecord
 from ..service.problems import OF_ERRORS, ProblemDocument
 from ..stores.http.settings import SILENCE, parse, unanswered
-from .nouns import Claims, DeadLetters, Entries, Limits, Locks, Marks, Reservations, Watermarks
+from .nouns import (
+    HttpClaims,
+    HttpDeadLetters,
+    HttpEntries,
+    HttpLimits,
+    HttpLocks,
+    HttpMarks,
+    HttpReservations,
+    HttpWatermarks,
+)
 
 T = TypeVar("T")
 P = TypeVar("P", bound="_Page")
 
-_SPECIAL = (ReservationMismatch, WorkFailed, StaleFence)  # whose constructors do not take what others do
+_SPECIAL = (ReservationMismatch, WorkFailed, StaleFence)  # their constructors take fewer arguments
 _RAISED: dict[str, type[SolelyError]] = {
     **{kind.name: error for error, kind in reversed(OF_ERRORS)},
     problems.NO_TOKEN.name: StoreDenied,
@@ -43,7 +52,7 @@ _RAISED: dict[str, type[SolelyError]] = {
 
 
 class _Page(Protocol):
-    """A part of a list; `next` is after what to ask for more."""
+    """A page of a list; the next page comes after `next`."""
 
     next: str | None
 
@@ -51,7 +60,7 @@ class _Page(Protocol):
 class Client:
     """A client of one service, for threads; close it, or use it in `with`. Without a token, SOLELY_TOKEN is sent.
 
-    `timeout` is for an answer to come, beyond what the caller is ready to wait. Raises StoreUnavailable if none came.
+    `timeout` bounds the time for a response, beyond the `wait` of the request. Raises StoreUnavailable after it.
     """
 
     def __init__(self, url: str, *, token: str = "", timeout: float = 10.0) -> None:
@@ -61,49 +70,49 @@ class Client:
         if token:
             options["headers"]["authorization"] = f"Bearer {token}"
         self._http = httpx2.Client(**options)
-        self.locks = Locks(self)
-        self.marks = Marks(self)
-        self.claims = Claims(self)
-        self.reservations = Reservations(self)
-        self.limits = Limits(self)
-        self.watermarks = Watermarks(self)
-        self.dead_letters = DeadLetters(self)
-        self.entries = Entries(self)
+        self.locks = HttpLocks(self)
+        self.marks = HttpMarks(self)
+        self.claims = HttpClaims(self)
+        self.reservations = HttpReservations(self)
+        self.limits = HttpLimits(self)
+        self.watermarks = HttpWatermarks(self)
+        self.dead_letters = HttpDeadLetters(self)
+        self.entries = HttpEntries(self)
 
     def post(self, path: str, body: msgspec.Struct, answer: type[T], wait: float = 0.0) -> T:
-        """What the route answers to this body; the library's error that the refusal stands for, if it refuses."""
-        what: Any = {"content": msgspec.json.encode(body), "headers": {"content-type": "application/json"}}
-        return self._ask("POST", path, answer, timeout=self._timeout + wait, **what)
+        """The response of the route to this body; a refusal is raised as an error of the library."""
+        options: Any = {"content": msgspec.json.encode(body), "headers": {"content-type": "application/json"}}
+        return self._request("POST", path, answer, timeout=self._timeout + wait, **options)
 
     def get(self, path: str, answer: type[T], **query: Any) -> T:
-        """What the route answers to this query."""
-        return self._ask("GET", path, answer, params=query)
+        """The response of the route to this query."""
+        return self._request("GET", path, answer, params=query)
 
     def pages(self, path: str, answer: type[P], **query: Any) -> Iterator[P]:
-        """All pages of a list, each asked for when it is wanted."""
+        """All pages of a list, each requested when the iteration reaches it."""
         after: str | None = ""
         while after is not None:
             page = self.get(path, answer, after=after, **query)
             yield page
             after = page.next
 
-    def events(self, prefix: str = "", *, after: int | None = None) -> Iterator[Told]:
+    def events(self, prefix: str = "", *, after: int | None = None) -> Iterator[EventRecord]:
         """Events of stored keys that begin with `prefix` as they happen, until the service stops."""
         query = {"prefix": prefix} | ({} if after is None else {"after": str(after)})
-        patience = httpx2.Timeout(self._timeout, read=SILENCE)
+        timeout = httpx2.Timeout(self._timeout, read=SILENCE)
         try:
-            with self._http.stream("GET", "/v1/events", params=query, timeout=patience) as response:
+            with self._http.stream("GET", "/v1/events", params=query, timeout=timeout) as response:
                 if response.status_code != 200:
                     response.read()
                     raise _refusal(response)
                 for event in httpx2.EventSource(response):
                     if event.data:
-                        yield msgspec.json.decode(event.data, type=Told)
+                        yield msgspec.json.decode(event.data, type=EventRecord)
         except httpx2.HTTPError as error:
             raise unanswered(error, self._address) from error
 
     def close(self) -> None:
-        """Lets go of all connections; safe to call twice."""
+        """Closes all connections; safe to call twice."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -112,9 +121,9 @@ class Client:
     def __exit__(self, *how: object) -> None:
         self.close()
 
-    def _ask(self, method: str, path: str, answer: type[T], **what: Any) -> T:
+    def _request(self, method: str, path: str, answer: type[T], **options: Any) -> T:
         try:
-            response = self._http.request(method, path, **what)
+            response = self._http.request(method, path, **options)
         except httpx2.HTTPError as error:
             raise unanswered(error, self._address) from error
         if response.status_code != 200:
@@ -124,11 +133,13 @@ class Client:
 
 def _refusal(response: httpx2.Response) -> SolelyError:
     try:
-        told = msgspec.json.decode(response.content, type=ProblemDocument)
+        problem = msgspec.json.decode(response.content, type=ProblemDocument)
     except msgspec.DecodeError:
-        return StoreFailed(f"{response.url.host} answered {response.status_code}, and not as a Solely service does")
-    kind = _RAISED.get(told.type.rpartition("#")[2], StoreFailed)
+        return StoreFailed(
+            f"{response.url.host} responded with {response.status_code}, and not as a Solely service does"
+        )
+    kind = _RAISED.get(problem.type.rpartition("#")[2], StoreFailed)
     if issubclass(kind, _SPECIAL):
-        return kind(told.detail, key=told.key)
-    left = told.left if told.left is not None else told.retry_after
-    return kind(told.detail, key=told.key, holder=told.holder, left=left)
+        return kind(problem.detail, key=problem.key)
+    left = problem.left if problem.left is not None else problem.retry_after
+    return kind(problem.detail, key=problem.key, holder=problem.holder, left=left)

@@ -1,4 +1,4 @@
-"""The nouns of the API: a class each, a method per route."""
+"""The nouns of the API: one class per noun, one method per route."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UnknownReservation
-from ..service.api import claims, deadletters, entries, limits, locks, marks, reservations, watermarks
-from ..stores.http.codec import Page, WireEntry
+from ..service.api import claims, dead_letters, entries, limits, locks, marks, reservations, watermarks
+from ..stores.http.codec import WireEntries, WireEntry
 from ..stores.http.settings import PAGE
 
 if TYPE_CHECKING:
@@ -23,71 +23,72 @@ class _Noun:
         self._pages = client.pages
 
 
-class Locks(_Noun):
+class HttpLocks(_Noun):
     """Leases by token: whoever has the token renews and releases."""
 
     def acquire(self, key: str, *, ttl: float = 30.0, wait: float = 0.0, purpose: str = "") -> locks.HeldLock:
-        """The lease; Busy if it cannot be had within `wait`."""
-        body = locks.Acquire(key=key, ttl=ttl, wait=wait, purpose=purpose)
+        """The lease; raises Busy if it cannot be acquired within `wait`."""
+        body = locks.AcquireBody(key=key, ttl=ttl, wait=wait, purpose=purpose)
         return self._post("/v1/locks/acquire", body, locks.HeldLock, wait)
 
     def acquire_all(
         self, keys: Sequence[str], *, ttl: float = 30.0, wait: float = 0.0, purpose: str = ""
     ) -> list[locks.HeldLock]:
-        """The leases of all keys; Busy, with none held, if they cannot be had within `wait`."""
-        body = locks.Acquire(keys=list(keys), ttl=ttl, wait=wait, purpose=purpose)
+        """The leases of all keys; raises Busy, and holds none, if they cannot be acquired within `wait`."""
+        body = locks.AcquireBody(keys=list(keys), ttl=ttl, wait=wait, purpose=purpose)
         return self._post("/v1/locks/acquire", body, locks.HeldLocks, wait).leases
 
     def renew(self, token: str, *, ttl: float | None = None) -> float:
-        """The seconds that the lease now has, from before the request was sent; LeaseLost if it is over."""
-        return self._post("/v1/locks/renew", locks.Renew(token=token, ttl=ttl), locks.RenewedLock).left
+        """The seconds left, counted from before the request was sent; raises LeaseLost if the lease has ended."""
+        return self._post("/v1/locks/renew", locks.RenewBody(token=token, ttl=ttl), locks.RenewedLock).left
 
     def release(self, token: str) -> str:
         """released, expired, cleared, lost or unknown."""
-        return self._post("/v1/locks/release", locks.Release(token=token), locks.ReleasedLock).outcome
+        return self._post("/v1/locks/release", locks.ReleaseBody(token=token), locks.ReleasedLock).outcome
 
 
-class Marks(_Noun):
-    """What was seen before is told apart from what is new."""
+class HttpMarks(_Noun):
+    """Which keys are new, and which were seen before."""
 
     def first(self, keys: Sequence[str], *, ttl: float = 86_400.0) -> list[bool]:
         """For each key: true for exactly one caller within `ttl`."""
-        return self._post("/v1/marks", marks.Mark(keys=list(keys), ttl=ttl), marks.Firsts).first
+        return self._post("/v1/marks", marks.MarkBody(keys=list(keys), ttl=ttl), marks.Firsts).first
 
     def mark(self, keys: Sequence[str], *, ttl: float = 86_400.0) -> list[bool]:
-        """Marks the keys for at least `ttl`, whoever was first: a mark that is there is extended, never shortened. For
-        each key: true if there was none."""
-        return self._post("/v1/marks", marks.Mark(keys=list(keys), ttl=ttl, extend=True), marks.Firsts).first
+        """Marks the keys for at least `ttl`, whoever was first: an existing mark is extended, never shortened. For each
+        key: true if there was none."""
+        return self._post("/v1/marks", marks.MarkBody(keys=list(keys), ttl=ttl, extend=True), marks.Firsts).first
 
     def seen(self, keys: Sequence[str]) -> list[bool]:
-        """For each key: is it marked?"""
-        return self._post("/v1/marks/seen", marks.Seen(keys=list(keys)), marks.SeenKeys).seen
+        """For each key: true if it is marked."""
+        return self._post("/v1/marks/seen", marks.SeenBody(keys=list(keys)), marks.SeenKeys).seen
 
     def forget(self, keys: Sequence[str]) -> list[bool]:
-        """For each key: was there a mark, which is gone now?"""
-        return self._post("/v1/marks/forget", marks.Forget(keys=list(keys)), marks.Forgotten).forgotten
+        """Removes the marks. For each key: true if there was one."""
+        return self._post("/v1/marks/forget", marks.ForgetBody(keys=list(keys)), marks.Forgotten).forgotten
 
 
-class Claims(_Noun):
-    """One wins and runs; all others get its result."""
+class HttpClaims(_Noun):
+    """One caller wins and runs the work; all others get its result."""
 
     def claim(
         self, key: str, *, ttl: float = 30.0, wait: float = 0.0, fingerprint: Any = None, purpose: str = ""
     ) -> claims.ClaimAnswer:
-        """Won, with a token to publish with; or the winner's result. TimedOut if it still runs after `wait`, Mismatch
-        if it was claimed for another fingerprint."""
+        """A won claim, with a token to publish with; or the winner's result. Raises TimedOut if the work still runs
+        after `wait`, Mismatch if the key was claimed with another fingerprint."""
         body = claims.ClaimBody(key=key, ttl=ttl, wait=wait, fingerprint=fingerprint, purpose=purpose)
         return self._post("/v1/claims/claim", body, claims.ClaimAnswer, wait)
 
     def publish(
         self, token: str, result: claims.Result, *, keep: float = 86_400.0, wait: float = 0.0
     ) -> claims.PublishedClaim:
-        """Published; or superseded by another result, which stands: a later holder's, or an earlier one of its own."""
-        body = claims.Publish(token=token, result=result, keep=keep, wait=wait)
+        """Published; or superseded by another result, which is final: that of a later holder, or an earlier one with
+        the same token."""
+        body = claims.PublishClaim(token=token, result=result, keep=keep, wait=wait)
         return self._post("/v1/claims/publish", body, claims.PublishedClaim, wait)
 
     def renew(self, token: str, *, ttl: float | None = None) -> float:
-        """The seconds that the claim now has, from before the request was sent; LeaseLost if it is over."""
+        """The seconds left, counted from before the request was sent; raises LeaseLost if the claim has ended."""
         return self._post("/v1/claims/renew", claims.RenewClaim(token=token, ttl=ttl), claims.RenewedClaim).left
 
     def release(self, token: str) -> str:
@@ -95,12 +96,12 @@ class Claims(_Noun):
         return self._post("/v1/claims/release", claims.ReleaseClaim(token=token), claims.ReleasedClaim).outcome
 
     def reset(self, key: str, expected: claims.Result, *, reason: str) -> bool:
-        """True if the finished claim had the expected result, and is gone now."""
+        """True if the finished claim had the expected result, and was removed."""
         body = claims.ResetClaim(key=key, expected=expected, reason=reason)
         return self._post("/v1/claims/reset", body, claims.ResetAnswer).reset
 
 
-class Reservations(_Noun):
+class HttpReservations(_Noun):
     """The right to send, once per quiet window."""
 
     def reserve(
@@ -113,22 +114,22 @@ class Reservations(_Noun):
         group: reservations.GroupLimit | None = None,
         purpose: str = "",
     ) -> reservations.ReservationAnswer:
-        """Granted, with an id to record or release with; or why not."""
-        body = reservations.Reserve(key=key, hold=hold, quiet=quiet, limit=limit, group=group, purpose=purpose)
+        """A granted reservation, with an id to record or release with; or why it was refused."""
+        body = reservations.ReserveBody(key=key, hold=hold, quiet=quiet, limit=limit, group=group, purpose=purpose)
         return self._post("/v1/reservations/reserve", body, reservations.ReservationAnswer)
 
     def renew(self, id: str, *, hold: float | None = None) -> float:
-        """The seconds that the hold now has, from before the request was sent; UnknownReservation if it was recorded or
-        released, or ran out, ReservationMismatch if it is another's since."""
+        """The seconds left, counted from before the request was sent. Raises UnknownReservation if it was recorded or
+        released or has expired, ReservationMismatch if somebody else has reserved the key since."""
         body = reservations.RenewReservation(id=id, hold=hold)
         return self._post("/v1/reservations/renew", body, reservations.RenewedReservation).left
 
     def record(self, id: str) -> None:
-        """It was sent; UnknownReservation or ReservationMismatch if it was another's by then."""
-        self._post("/v1/reservations/record", reservations.Record(id=id), reservations.RecordedReservation)
+        """Records that the message was sent; raises UnknownReservation or ReservationMismatch if it had expired."""
+        self._post("/v1/reservations/record", reservations.RecordBody(id=id), reservations.RecordedReservation)
 
     def release(self, id: str) -> bool:
-        """It was not sent; False if there was nothing to free."""
+        """Releases the key, since the message was not sent; False if there was nothing to release."""
         body = reservations.ReleaseReservation(id=id)
         return self._post("/v1/reservations/release", body, reservations.ReleasedReservation).released
 
@@ -143,24 +144,25 @@ class Reservations(_Noun):
         return self._post("/v1/reservations/expire", body, reservations.ExpiredReservation).expired
 
 
-class Limits(_Noun):
-    """So many in any window, and not one more."""
+class HttpLimits(_Noun):
+    """At most so many hits in any window."""
 
     def hit(self, key: str, *, limit: int, per: float) -> int:
-        """The hits in the window, with this one; Limited, which says when the next is allowed, if it would be over."""
+        """The hits in the window, with this one; raises Limited, which says when to retry, if that is over the
+        limit."""
         return self._post("/v1/limits/hit", limits.HitLimit(key=key, limit=limit, per=per), limits.Admitted).hits
 
 
-class Watermarks(_Noun):
-    """How far the work has come."""
+class HttpWatermarks(_Noun):
+    """How far work has progressed."""
 
     def advance(self, key: str, value: watermarks.Value) -> watermarks.Value:
-        """The value that now stands."""
+        """The current value."""
         body = watermarks.AdvanceWatermark(key=key, value=value)
         return self._post("/v1/watermarks/advance", body, watermarks.WatermarkAnswer).value
 
     def rewind(self, key: str, to: watermarks.Value, *, reason: str) -> watermarks.Value:
-        """The value that now stands, after it was taken back."""
+        """The current value, after the watermark was rewound."""
         body = watermarks.RewindWatermark(key=key, to=to, reason=reason)
         return self._post("/v1/watermarks/rewind", body, watermarks.WatermarkAnswer).value
 
@@ -170,67 +172,69 @@ class Watermarks(_Noun):
             yield from page.watermarks
 
 
-class DeadLetters(_Noun):
-    """What failed, parked until it is run again or purged."""
+class HttpDeadLetters(_Noun):
+    """Failed items, kept until they are run again or purged."""
 
     def push(
         self, group: str, payload: Any, *, error: str, key: str | None = None, id: str | None = None
-    ) -> deadletters.FullLetter:
-        """The letter as it now stands."""
-        body = deadletters.PushLetter(group=group, payload=payload, error=error, key=key, id=id)
-        return self._post("/v1/dead-letters/push", body, deadletters.FullLetter)
+    ) -> dead_letters.FullLetter:
+        """The letter as it is now stored."""
+        body = dead_letters.PushLetter(group=group, payload=payload, error=error, key=key, id=id)
+        return self._post("/v1/dead-letters/push", body, dead_letters.FullLetter)
 
     def groups(self) -> Iterator[str]:
         """Groups that have letters."""
-        for page in self._pages("/v1/dead-letters/groups", deadletters.Groups):
+        for page in self._pages("/v1/dead-letters/groups", dead_letters.LetterGroups):
             yield from page.groups
 
-    def list(self, group: str) -> Iterator[deadletters.LetterFacts]:
+    def list(self, group: str) -> Iterator[dead_letters.LetterRow]:
         """The letters of a group in the order of ids, page by page, without their payloads."""
-        for page in self._pages("/v1/dead-letters", deadletters.LettersPage, group=group):
+        for page in self._pages("/v1/dead-letters", dead_letters.LettersPage, group=group):
             yield from page.letters
 
-    def inspect(self, group: str, id: str) -> deadletters.FullLetter | None:
+    def inspect(self, group: str, id: str) -> dead_letters.FullLetter | None:
         """The letter with its payload; None if there is none."""
         try:
-            return self._get("/v1/dead-letters/letter", deadletters.FullLetter, group=group, id=id)
-        except UnknownReservation:  # as what is not there is told
+            return self._get("/v1/dead-letters/letter", dead_letters.FullLetter, group=group, id=id)
+        except UnknownReservation:  # raised for everything that does not exist
             return None
 
-    def take(self, group: str, id: str | None = None) -> deadletters.TakenLetter:
-        """A letter to run as the only one; or why there is none."""
-        return self._post("/v1/dead-letters/take", deadletters.TakeLetter(group=group, id=id), deadletters.TakenLetter)
+    def take(self, group: str, id: str | None = None) -> dead_letters.TakenLetter:
+        """A leased letter to run; or why there is none."""
+        return self._post(
+            "/v1/dead-letters/take", dead_letters.TakeLetter(group=group, id=id), dead_letters.TakenLetter
+        )
 
     def ack(self, group: str, token: str, value: Any = None) -> str:
-        """It succeeded: replayed, or gone."""
-        body = deadletters.AckLetter(group=group, token=token, value=value)
-        return self._post("/v1/dead-letters/ack", body, deadletters.LetterAnswer).outcome
+        """Reports success: replayed, or gone."""
+        body = dead_letters.AckLetter(group=group, token=token, value=value)
+        return self._post("/v1/dead-letters/ack", body, dead_letters.LetterAnswer).outcome
 
     def fail(self, group: str, token: str, *, error: str) -> str:
-        """It failed again: failed, or gone."""
-        body = deadletters.FailLetter(group=group, token=token, error=error)
-        return self._post("/v1/dead-letters/fail", body, deadletters.LetterAnswer).outcome
+        """Reports another failure: failed, or gone."""
+        body = dead_letters.FailLetter(group=group, token=token, error=error)
+        return self._post("/v1/dead-letters/fail", body, dead_letters.LetterAnswer).outcome
 
     def purge(self, group: str, id: str | None = None, *, all: bool = False, reason: str) -> int:
-        """How many were removed."""
-        body = deadletters.PurgeLetters(group=group, id=id, all=all, reason=reason)
-        return self._post("/v1/dead-letters/purge", body, deadletters.Purged).purged
+        """How many letters were removed."""
+        body = dead_letters.PurgeLetters(group=group, id=id, all=all, reason=reason)
+        return self._post("/v1/dead-letters/purge", body, dead_letters.Purged).purged
 
 
-class Entries(_Noun):
-    """All that the store keeps, of every kind."""
+class HttpEntries(_Noun):
+    """All entries of the store, of every kind."""
 
     def list(self, prefix: str = "", *, values: bool = False) -> Iterator[WireEntry]:
         """Entries whose stored key (`kind/name`) begins with `prefix`, in key order, page by page."""
-        told = {"prefix": prefix, "limit": PAGE, "values": str(values).lower()}
-        for page in self._pages("/v1/entries", Page, **told):
+        query = {"prefix": prefix, "limit": PAGE, "values": str(values).lower()}
+        for page in self._pages("/v1/entries", WireEntries, **query):
             yield from page.entries
 
-    def explain(self, key: str) -> entries.Explained:
-        """All that is known under the name."""
-        return self._get("/v1/entries/explain", entries.Explained, key=key)
+    def explain(self, key: str) -> entries.ExplainedKey:
+        """Everything that is stored under the name."""
+        return self._get("/v1/entries/explain", entries.ExplainedKey, key=key)
 
     def clear(self, key: str, *, fence: int, reason: str) -> bool:
-        """Removes the entry of this stored key if it still has this fence; False if it had moved on."""
+        """Removes the entry with this stored key if it still has this fence; False if it has changed."""
         body = entries.ClearEntry(key=key, fence=fence, reason=reason)
         return self._post("/v1/entries/clear", body, entries.ClearedEntry).cleared

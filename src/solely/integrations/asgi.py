@@ -18,7 +18,7 @@ from .idempotency import (
     Guard,
     Headers,
     Let,
-    Problem,
+    ProblemKind,
     Record,
     Request,
     Rules,
@@ -75,7 +75,7 @@ class IdempotencyMiddleware:
         body = await _read(receive, guard.rules.max_request)
         if body is None:
             return  # the client went away before it had said what it wanted
-        if isinstance(body, Problem):
+        if isinstance(body, ProblemKind):
             return await _answer(send, guard.refuse(body, request))
         request = replace(request, body=body)
         try:
@@ -148,7 +148,7 @@ def request_of(scope: Scope) -> Request:
     return Request(scope["method"], target, headers, scope, root)
 
 
-async def _read(receive: Receive, most: int) -> bytes | Problem | None:
+async def _read(receive: Receive, most: int) -> bytes | ProblemKind | None:
     """The whole body; a problem if it is too large; None if the client went away."""
     body = bytearray()
     while True:

@@ -21,7 +21,7 @@ from .idempotency import (
     Answer,
     Guard,
     Let,
-    Problem,
+    ProblemKind,
     Record,
     Request,
     Rules,
@@ -72,7 +72,7 @@ class IdempotencyMiddleware:
         """A generator, so that a server which drops it unread has claimed nothing."""
         guard = self._guard
         body = _read(request.native, guard.rules.max_request)
-        if isinstance(body, Problem):
+        if isinstance(body, ProblemKind):
             yield from _answer(start_response, guard.refuse(body, request))
             return
         request = replace(request, body=body)
@@ -149,7 +149,7 @@ def request_of(environ: Environ) -> Request:
     return Request(environ["REQUEST_METHOD"], target.encode("latin-1"), headers, environ, root)
 
 
-def _read(environ: Environ, most: int) -> bytes | Problem:
+def _read(environ: Environ, most: int) -> bytes | ProblemKind:
     """The whole body; a problem if it is too large or ends too early."""
     stream, declared = environ["wsgi.input"], environ.get("CONTENT_LENGTH")
     if not declared and not environ.get("wsgi.input_terminated"):

@@ -1,4 +1,5 @@
-"""The service: Solely over HTTP, for any language, with health, metrics and a dashboard. It stands on public names.
+"""The service: Solely over HTTP, for any language, with health, metrics and a dashboard. It uses only public names of
+the library.
 
-`settings` says how, `serve` runs it, `app` builds it from `routes`, `api/` has one module of routes per noun.
+`settings` configures it, `serve` runs it, `app` handles requests by `routes`, `api/` has one module of routes per noun.
 """

@@ -1,5 +1,5 @@
-"""The audit log: who did what to what others hold, and why. Kept in the store, so that all workers and hosts see one
-log and it outlives them; and told to the service's own log."""
+"""The audit log: who overrode what others hold, and why. It is kept in the store, so that all workers and hosts share
+it and it outlives them; each record is also written to the service's own log."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ..stores import AsyncStore
 
 log = structlog.get_logger("solely.audit")
 
-_ROOM = 50  # records over KEPT before the oldest are dropped, so that not every record costs a second look
+_TRIM_EVERY = 50  # records between two trims, so that not every record costs a scan
 
 
-class Record(msgspec.Struct, frozen=True):
+class AuditRecord(msgspec.Struct, frozen=True):
     """An admin action: `at` is the wall clock in seconds."""
 
     id: str
@@ -28,24 +28,24 @@ class Record(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Audit:
-    """Writes and lists the audit log. An action whose record cannot be written is not to be done."""
+class AuditLog:
+    """Writes and lists the audit log. An action must not be performed if its record could not be written."""
 
     def __init__(self, store: AsyncStore) -> None:
         self._store = store
         self._written = 0
 
-    async def record(self, who: str, action: str, key: str, reason: str) -> Record:
-        """Keeps the record before the action is done; StoreError if it cannot."""
-        made = Record(**new_record(who, action, key, reason))
+    async def record(self, who: str, action: str, key: str, reason: str) -> AuditRecord:
+        """Writes the record before the action is performed; raises StoreError if it cannot."""
+        made = AuditRecord(**new_record(who, action, key, reason))
         log.warning("audit", who=who, action=action, key=key, reason=reason)
         await self._perform([Push(QUEUE, made.id, msgspec.json.encode(made))])
         self._written += 1
-        if self._written % _ROOM == 1:
+        if self._written % _TRIM_EVERY == 1:
             await self._trim()
         return made
 
-    async def records(self, after: str = "", limit: int = 50) -> list[Record]:
+    async def records(self, after: str = "", limit: int = 50) -> list[AuditRecord]:
         """Records, newest first, after the one of this id."""
         return [_record(entry) for entry in await self._scan(after, limit)]
 
@@ -53,7 +53,7 @@ class Audit:
         return await self._store.scan(PREFIX, PREFIX + after if after else "", limit)
 
     async def _trim(self) -> None:
-        """Drops what is older than the newest KEPT records."""
+        """Removes all but the newest KEPT records."""
         newest = await self._scan("", KEPT)
         if len(newest) == KEPT:
             older = await self._scan(newest[-1].key.removeprefix(PREFIX), MAX_BATCH)
@@ -66,11 +66,11 @@ class Audit:
                 raise reply
 
 
-def _record(entry: Entry) -> Record:
-    """The record; one that cannot be read says so as its reason."""
+def _record(entry: Entry) -> AuditRecord:
+    """The record; for an unreadable one, the reason says so."""
     id = entry.key.removeprefix(PREFIX)
     try:
-        return msgspec.structs.replace(msgspec.json.decode(entry.value or b"", type=Record), id=id)
+        return msgspec.structs.replace(msgspec.json.decode(entry.value or b"", type=AuditRecord), id=id)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         why = f"unreadable: {not_ours(error)}"
-        return Record(id=id, at=entry.fence / 1e6, who="", action="", key="", reason=why)
+        return AuditRecord(id=id, at=entry.fence / 1e6, who="", action="", key="", reason=why)

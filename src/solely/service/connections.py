@@ -1,8 +1,8 @@
-"""Connections: how many a worker keeps, and which of them is closed when there is no room for another.
+"""Connections: how many a worker keeps open, and which it closes when there is no room for another.
 
 A connection is unauthenticated until a valid token, session or webhook signature was sent on it. The two kinds have
-separate places. So strangers, however many connections they open, take no place of a caller that has authenticated, and
-callers that have authenticated leave room for health probes and for newcomers.
+separate bounds. So strangers, however many connections they open, take no room of authenticated callers, and
+authenticated callers leave room for health probes and for new callers.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from .settings import Settings
 
 log = structlog.get_logger("solely.connections")
 
-ANSWERED = 100  # refused connections that may read at the same time why; the others are closed without a response
-LOG_EVERY = 10.0  # seconds between log lines: a flood must not fill the disk, and whoever looks sees that it goes on
-IPV6_PREFIX = 64  # bits that say who it is: one host can use all addresses of its /64
+ANSWERED = 100  # refused connections that get a response at the same time; others are closed without one
+LOG_EVERY = 10.0  # seconds between log lines: a flood must not fill the disk, and the log still shows that it goes on
+IPV6_PREFIX = 64  # bits that identify a peer: one host can use all addresses of its /64
 
 
 class Connection(Protocol):
-    """What has a place here."""
+    """A connection as it is counted here."""
 
     address: str
     authenticated: bool
 
     def is_busy(self) -> bool:
-        """True while the app works on a whole request; false while we wait for the peer to send or to read."""
+        """True while the app handles a complete request; false while the peer is to send or to read."""
 
     def in_flight(self) -> int:
-        """How many requests the worker is answering, on all its connections."""
+        """How many requests the worker handles now, on all its connections."""
 
     def evict(self) -> None:
         """Closes it at once."""
 
     def shutdown(self) -> None:
-        """Closes it when the request in flight, if there is one, is answered."""
+        """Closes it after the request in flight, if there is one."""
 
 
 class Connections:
@@ -55,8 +55,8 @@ class Connections:
         self._most_per_address = settings.address_bound
         self._metrics = metrics
         self._authenticated: dict[Connection, Principal] = {}
-        self._unauthenticated: dict[Connection, None] = {}  # the one whose last request is longest ago comes first
-        self._by_address: dict[str, dict[Connection, None]] = {}  # the same ones, in the same order
+        self._unauthenticated: dict[Connection, None] = {}  # least recently used first
+        self._by_address: dict[str, dict[Connection, None]] = {}  # the same connections, in the same order
         self._refused: set[Connection] = set()
         self._logged = -LOG_EVERY
         self._unlogged: Counter[str] = Counter()
@@ -64,8 +64,8 @@ class Connections:
         metrics.gauge(CONNECTIONS_OPEN, lambda: len(self._unauthenticated), "unauthenticated")
 
     def admit(self, newcomer: Connection) -> bool:
-        """Gives the newcomer a place; where there is none, another unauthenticated connection is closed, an idle one
-        if possible. False if all are busy, and the worker with them."""
+        """Admits a new connection. If there is no room, closes another unauthenticated one, an idle one if possible.
+        False if all are busy, and so is the worker."""
         neighbors = self._by_address.get(newcomer.address, {})
         if not self._make_room(neighbors, self._most_per_address, "address", newcomer):
             return False
@@ -76,7 +76,7 @@ class Connections:
         return True
 
     def may_linger(self, refused: Connection) -> bool:
-        """True if this connection, for which there was no room, may stay for a moment to read why."""
+        """True if this refused connection may stay open for a moment to read the response."""
         kept = len(self._authenticated) + len(self._unauthenticated) + len(self._refused)
         if kept >= self._most or len(self._refused) >= ANSWERED:
             return False
@@ -84,14 +84,14 @@ class Connections:
         return True
 
     def used(self, connection: Connection) -> None:
-        """A request came on this unauthenticated connection: the others go before it."""
+        """Marks this unauthenticated connection as the most recently used one."""
         if connection in self._unauthenticated:
             for pool in (self._unauthenticated, self._by_address[connection.address]):
                 del pool[connection]
                 pool[connection] = None
 
     def authenticate(self, connection: Connection, principal: Principal) -> None:
-        """Keeps the connection for as long as it is open; raises Problem if there are too many such connections."""
+        """Counts the connection as authenticated from now on; raises Problem if there are too many of them."""
         if connection not in self._unauthenticated:
             return
         if len(self._authenticated) >= self._most - self._most_unauthenticated:
@@ -102,7 +102,7 @@ class Connections:
         connection.authenticated = True
 
     def leave(self, connection: Connection) -> None:
-        """The connection has ended, or is about to."""
+        """No longer counts the connection: it is closed, or about to be."""
         self._refused.discard(connection)
         if self._authenticated.pop(connection, None) is None and connection in self._unauthenticated:
             del self._unauthenticated[connection]
@@ -123,7 +123,7 @@ class Connections:
         if len(pool) < most:
             return True
         oldest = next((each for each in pool if not each.is_busy()), None)
-        if oldest is None and newcomer.in_flight() < self._most:  # a closed one's request goes on: that is bounded, too
+        if oldest is None and newcomer.in_flight() < self._most:  # the request of a closed one still runs: bound those
             oldest = next(iter(pool))
         if oldest is None:
             self._report(CONNECTIONS_REFUSED, bound, newcomer)
@@ -145,7 +145,7 @@ class Connections:
 
 
 def address_of(client: tuple[str, int] | None) -> str:
-    """Under which address a peer is counted: its IPv4 address or IPv6 prefix; "" if it has none."""
+    """The address under which a peer is counted: its IPv4 address or IPv6 prefix; "" if it has none."""
     host = client[0].partition("%")[0] if client else ""
     if ":" not in host:
         return host

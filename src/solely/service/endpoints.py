@@ -1,83 +1,71 @@
-"""Endpoints: routes as they are mounted, and how a path finds its own."""
+"""Endpoints: mounted routes. Finds the one of a request, reads its body, and decodes body and query."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 
 from ..errors import InvalidInput
-from . import problems
-from .problems import Problem
-from .receiving import decoders
-from .routes import SAFE, Bearer, Call, Public, Route, Webhook
-from .security import Scope
+from .disconnects import ClientGone
+from .problems import CSRF, INVALID, METHOD, NOT_FOUND, NOT_JSON, TOO_LARGE, Problem
+from .routes import SAFE, Bearer, Call, Route, Webhook
+from .security import same
+
+MAX_DEPTH = 32  # of JSON: a value that people can still read; far from what a decoder's recursion can bear
+_JSON, _FORM = b"application/json", b"application/x-www-form-urlencoded"
+_STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_SQUARE = bytes.maketrans(b"{}", b"[]")
 
 
 class Endpoint:
-    """A route, with what can be prepared before the first request. InvalidInput if it says too little."""
+    """A route, with what can be prepared before the first request."""
 
-    __slots__ = ("audited", "body", "looks", "parts", "query", "route", "scope", "webhook")
+    __slots__ = ("audited", "body", "parts", "query", "route", "scope", "takes_slot", "webhook")
 
     def __init__(self, route: Route) -> None:
-        _check(route)
         self.route = route
         self.parts = route.path.split("/")
         self.scope = route.auth.scope if isinstance(route.auth, Bearer) else None
         self.webhook = route.auth if isinstance(route.auth, Webhook) else None
-        self.audited = _is_admin_action(route)
-        self.looks = _only_looks(route)
-        self.body, self.query = decoders(route)
+        self.audited = route.is_admin_action
+        self.takes_slot = _takes_slot(route)
+        self.body = None if route.body is None else _form(route.body) if route.form else _json(route.body)
+        self.query = None if route.query is None else _query(route.query)
 
 
-def _check(route: Route) -> None:
-    where = f"route {route.method} {route.path}"
-    if type(route.auth) not in (Public, Bearer, Webhook):
-        raise InvalidInput(f"{where} declares no scheme; give it PUBLIC, READ, WRITE, ADMIN or a Webhook")
-    if not inspect.iscoroutinefunction(route.handler):
-        raise InvalidInput(f"{where}: its handler must be a coroutine function")
-    if _is_admin_action(route) and "reason" not in _fields(route.body):
-        raise InvalidInput(f"{where} is an admin action: its body needs a `reason`, which the audit log keeps")
+def _takes_slot(route: Route) -> bool:
+    """True for pages and lists; not for health and metrics, nor for streams, which take one for each update."""
+    streams = route.media == "text/event-stream"
+    return route.method in SAFE and isinstance(route.auth, Bearer) and route.tag != "service" and not streams
 
 
-def _is_admin_action(route: Route) -> bool:
-    return isinstance(route.auth, Bearer) and route.auth.scope is Scope.ADMIN and route.method not in SAFE
-
-
-def _only_looks(route: Route) -> bool:
-    """True for pages and lists; not for what machines watch the service by, nor for what is followed."""
-    followed = route.media == "text/event-stream"
-    return route.method in SAFE and isinstance(route.auth, Bearer) and route.tag != "service" and not followed
-
-
-def _fields(body: Any) -> list[str]:
-    return [field.name for field in msgspec.structs.fields(body)] if body is not None else []
-
-
-class Table:
-    """All endpoints. A path without a {part} is found by one look."""
+class RouteTable:
+    """All endpoints. A path without {parameters} is found by one lookup."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._fixed: dict[str, dict[str, Endpoint]] = {}
-        self._open: list[Endpoint] = []
+        self._with_parameters: list[Endpoint] = []
         for route in routes:
             endpoint = Endpoint(route)
             if "{" in route.path:
-                self._open.append(endpoint)
+                self._with_parameters.append(endpoint)
             elif self._fixed.setdefault(route.path, {}).setdefault(route.method, endpoint) is not endpoint:
                 raise InvalidInput(f"route {route.method} {route.path} is declared twice")
 
     def find(self, method: str, path: str, call: Call[Any, Any]) -> Endpoint:
-        """The endpoint, whose {parts} are put into the call; a Problem if there is none."""
+        """The endpoint, whose {parameters} are set in the call; raises Problem if there is none."""
         wanted = "GET" if method == "HEAD" else method
         fixed = self._fixed.get(path)
         if fixed is not None and wanted in fixed:
             return fixed[wanted]
         parts = path.split("/")
         methods = set(fixed or ())
-        for endpoint in self._open:
+        for endpoint in self._with_parameters:
             params = _match(endpoint.parts, parts)
             if params is None:
                 continue
@@ -86,12 +74,12 @@ class Table:
                 return endpoint
             methods.add(endpoint.route.method)
         if not methods:
-            raise Problem(problems.NOT_FOUND)
-        raise Problem(problems.METHOD, headers=((b"allow", ", ".join(sorted(methods)).encode()),))
+            raise Problem(NOT_FOUND)
+        raise Problem(METHOD, headers=((b"allow", ", ".join(sorted(methods)).encode()),))
 
 
 def _match(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
-    """The {parts} of the path, if it is of this pattern."""
+    """The {parameters} of the path; None if it does not match the pattern."""
     if len(pattern) != len(parts):
         return None
     params = {}
@@ -101,3 +89,92 @@ def _match(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
         elif wanted != part:
             return None
     return params
+
+
+# -- bodies and queries
+
+
+async def read_body(call: Call[Any, Any], cap: int) -> bytes:
+    """The whole body, counted as it streams in; raises Problem if it is too large. `protocol` bounds the time."""
+    length = call.headers.get(b"content-length")
+    if length is not None and length.isdigit() and int(length[:20]) > cap:
+        raise Problem(TOO_LARGE, f"the body has {int(length[:20])} bytes; the most is {cap}")
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await call.receive()
+        if message["type"] != "http.request":
+            raise ClientGone
+        piece: bytes = message.get("body", b"")
+        size += len(piece)
+        if size > cap:
+            raise Problem(TOO_LARGE, f"the body has more than {cap} bytes")
+        if not message.get("more_body", False):
+            return b"".join((*pieces, piece)) if pieces else piece
+        pieces.append(piece)
+
+
+def _json(wanted: Any) -> Callable[[Call[Any, Any]], Any]:
+    decode = msgspec.json.Decoder(wanted).decode
+
+    def read(call: Call[Any, Any]) -> Any:
+        if not _has_type(_JSON, call):
+            raise Problem(NOT_JSON, "send JSON, with Content-Type: application/json")
+        raw = call.raw
+        if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _too_deep(raw):
+            raise Problem(INVALID, f"the JSON is nested deeper than {MAX_DEPTH}, or its brackets do not match")
+        try:
+            return decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Problem(INVALID, str(error)) from None
+
+    return read
+
+
+def _has_type(wanted: bytes, call: Call[Any, Any]) -> bool:
+    """True if the Content-Type is this media type, with or without parameters."""
+    given = call.headers.get(b"content-type", b"")
+    return given == wanted or given.partition(b";")[0].strip().lower() == wanted
+
+
+def _too_deep(raw: bytes) -> bool:
+    brackets = _STRINGS.sub(b"", raw).translate(_SQUARE, _NOT_BRACKETS)
+    for _ in range(MAX_DEPTH):
+        brackets = brackets.replace(b"[]", b"")  # each round removes the innermost level
+        if not brackets:
+            return False
+    return True
+
+
+def _form(wanted: Any) -> Callable[[Call[Any, Any]], Any]:
+    def read(call: Call[Any, Any]) -> Any:
+        if not _has_type(_FORM, call):
+            raise Problem(NOT_JSON, "send a form, with Content-Type: application/x-www-form-urlencoded")
+        fields = _pairs(call.raw)
+        if not same(fields.pop("csrf", ""), call.csrf):
+            raise Problem(CSRF)
+        return _converted(fields, wanted)
+
+    return read
+
+
+def _query(wanted: Any) -> Callable[[bytes], Any]:
+    return lambda raw: _converted(_pairs(raw), wanted)
+
+
+def _pairs(raw: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
+    except ValueError:
+        raise Problem(INVALID, "the query or form is not well encoded, or has more than 100 fields") from None
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise Problem(INVALID, "a field was given twice")
+    return fields
+
+
+def _converted(fields: dict[str, str], wanted: Any) -> Any:
+    try:
+        return msgspec.convert(fields, wanted, strict=False)
+    except msgspec.ValidationError as error:
+        raise Problem(INVALID, str(error)) from None

@@ -1,4 +1,4 @@
-"""The feed: the last events of this worker, and a live stream of those to come, for the dashboard and /v1/events."""
+"""The feed: the last events of this worker and a live stream of new ones, for the dashboard and /v1/events."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import msgspec
 
 from .. import events
 
-KEPT = 1000  # events: what a page can show and a reader that lost its connection for a moment can catch up on
+KEPT = 1000  # events: what a page can show, and enough for a reader that reconnects to catch up
 BEHIND = 1000  # events that a slow reader may be behind before it misses some
 
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-class Told(msgspec.Struct, frozen=True):
-    """An event as it is told: `id` grows by one; `at` is the wall clock in seconds; `event` is what happened, in words;
-    `facts` are its further fields."""
+class EventRecord(msgspec.Struct, frozen=True):
+    """An event as it is sent: `id` grows by one; `at` is the wall clock in seconds; `event` is its name; `facts` are
+    its further fields."""
 
     id: int
     at: float
@@ -33,13 +33,13 @@ class Told(msgspec.Struct, frozen=True):
 
 
 def word(event: type[events.Event]) -> str:
-    """The event's name in words: `acquired`, `dead_lettered`, `released_lease`."""
+    """The name of the event: `acquired`, `dead_lettered`, `released_lease`."""
     return _WORD.sub("_", event.__name__).lower()
 
 
 class Feed:
-    """Remembers the last KEPT events and tells new ones to whoever follows. As a hook it is cheap: nothing is formatted
-    until somebody looks."""
+    """Keeps the last KEPT events and sends new ones to its followers. As a hook it is cheap: events are formatted only
+    when they are read."""
 
     def __init__(self) -> None:
         self._last: deque[tuple[int, float, events.Event]] = deque(maxlen=KEPT)
@@ -51,37 +51,37 @@ class Feed:
         one = (self._count, time.time(), event)
         self._last.append(one)
         for follower in self._followers:
-            follower.tell(one)
+            follower.put(one)
 
-    def last(self, count: int = 50, prefix: str = "") -> list[Told]:
+    def last(self, count: int = 50, prefix: str = "") -> list[EventRecord]:
         """The last events whose stored key begins with the prefix, newest first."""
-        found: list[Told] = []
+        found: list[EventRecord] = []
         for one in reversed(self._last):
             if len(found) == count:
                 break
             if one[2].key.startswith(prefix):
-                found.append(_told(one))
+                found.append(_record(one))
         return found
 
     def close(self) -> None:
-        """Ends what is followed: the service stops."""
+        """Ends all streams: the service stops."""
         for follower in self._followers:
             follower.end()
 
-    async def follow(self, after: int | None = None, prefix: str = "") -> AsyncGenerator[Told, None]:
-        """Events as they happen; first those after the id `after`, as far as they are still known."""
+    async def follow(self, after: int | None = None, prefix: str = "") -> AsyncGenerator[EventRecord, None]:
+        """Events as they happen; first those after the id `after`, as far as they are still kept."""
         follower = _Follower(one for one in self._last if after is not None and one[0] > after)
         self._followers.add(follower)
         try:
             while (one := await follower.next()) is not None:
                 if one[2].key.startswith(prefix):
-                    yield _told(one)
+                    yield _record(one)
         finally:
             self._followers.discard(follower)
 
 
 class _Follower:
-    """What one reader has still to read; the oldest is dropped if it reads too slowly."""
+    """The unread events of one reader; the oldest are dropped if it reads too slowly."""
 
     def __init__(self, known: Iterable[tuple[int, float, events.Event]]) -> None:
         self._unread: deque[tuple[int, float, events.Event]] = deque(known, maxlen=BEHIND)
@@ -92,7 +92,7 @@ class _Follower:
         self._over = True
         self._more.set()
 
-    def tell(self, one: tuple[int, float, events.Event]) -> None:
+    def put(self, one: tuple[int, float, events.Event]) -> None:
         self._unread.append(one)
         self._more.set()
 
@@ -103,8 +103,8 @@ class _Follower:
         return self._unread.popleft() if self._unread else None
 
 
-def _told(one: tuple[int, float, events.Event]) -> Told:
+def _record(one: tuple[int, float, events.Event]) -> EventRecord:
     number, at, event = one
     kind, _, name = event.key.partition("/")
     facts = {field.name: getattr(event, field.name) for field in fields(event) if field.name != "key"}
-    return Told(number, at, word(type(event)), kind, name, facts)
+    return EventRecord(number, at, word(type(event)), kind, name, facts)

@@ -1,8 +1,8 @@
-"""Figures: counters, histograms and gauges, cheap enough for every event and request; summed over all workers.
+"""Figures (metrics): counters, histograms and gauges, cheap enough for every event and request; summed over all
+workers.
 
-Each worker counts in its own memory. Where there are several, each also leaves its figures in a shared folder once a
-second, so that any of them can tell those of all; what a worker that ended has counted stays counted, and what its
-gauges said does not.
+Each worker counts in its own memory. Where there are several, each also saves its figures in a shared folder once a
+second, so that any of them can report the sum. The counts of a worker that exited stay included; its gauges do not.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from ..errors import InvalidInput
 
 log = structlog.get_logger("solely.figures")
 
-# Seconds. From a tenth of a millisecond (the memory store) in steps of about 3 to half a minute (a store that is away,
+# Seconds. From a tenth of a millisecond (the memory store) in steps of about 3 to half a minute (an unavailable store,
 # a long wait); holds go on to an hour, which is a long batch job.
 LATENCY = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 HOLD = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 3600.0)
-GONE = 5.0  # seconds without a word from a worker, which leaves one every second, after which its gauges are not told
+GONE = 5.0  # seconds after which the gauges of a worker are ignored: it saves them every second while it runs
 
 Labels = tuple[str, ...]
 
 
 class Figure(NamedTuple):
-    """What is counted: its name, what it means, the names of its labels, and, for a histogram, its bounds.
+    """A metric: its name, its meaning, the names of its labels, and, for a histogram, its bounds.
 
-    A gauge is read when figures are told: the workers' are summed, since each has a part of it. Of a shared gauge each
-    worker sees the same whole, such as what lies in the store, so that the greatest is told.
+    A gauge is read when figures are reported, and summed over the workers. Each worker reads the same value of a shared
+    gauge, such as the number of entries in the store, so that the maximum is reported.
     """
 
     name: str
@@ -50,14 +50,14 @@ class Figure(NamedTuple):
 
 
 class Counts(msgspec.Struct):
-    """What one worker has counted. A histogram's list has a count per bucket, one for what is over, and the sum."""
+    """The counts of one worker. The list of a histogram has a count per bucket, one for the overflow, and the sum."""
 
     counters: dict[str, dict[Labels, float]] = {}
     histograms: dict[str, dict[Labels, list[float]]] = {}
     gauges: dict[str, dict[Labels, float]] = {}
 
     def add(self, other: Counts) -> None:
-        """Takes another worker's counts in; its gauges are another matter."""
+        """Adds the counters and histograms of another worker, but not its gauges."""
         for name, counted in other.counters.items():
             mine = self.counters.setdefault(name, {})
             for labels, value in counted.items():
@@ -72,8 +72,8 @@ _counts = msgspec.msgpack.Decoder(Counts)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Figures:
-    """The figures of this worker, and of its neighbours where `folder` is shared."""
+class FigureRegistry:
+    """The figures of this worker, and of all workers that share `folder`."""
 
     def __init__(self, known: tuple[Figure, ...], folder: str = "") -> None:
         self._known: dict[str, Figure] = {}
@@ -84,7 +84,7 @@ class Figures:
         self.add(known)
 
     def add(self, figures: Iterable[Figure]) -> None:
-        """Keeps these figures too; InvalidInput if there is one of that name."""
+        """Registers figures; InvalidInput if one of them has the name of another."""
         for each in figures:
             if each.name in self._known:
                 raise InvalidInput(f"there are two figures named {each.name}: give one of them another name")
@@ -93,16 +93,16 @@ class Figures:
                 self._reads[each.name] = {}
             elif each.bounds:
                 self._own.histograms[each.name] = {}
-            else:  # one without labels is told before the first of them, so that there is a rate
+            else:  # without labels, it starts at 0, so that there is a rate from the first one on
                 self._own.counters[each.name] = {} if each.labels else {(): 0.0}
 
     def count(self, figure: Figure, *labels: str) -> None:
-        """One more."""
+        """Counts one more."""
         counted = self._counted[figure.name]
         counted[labels] = counted.get(labels, 0.0) + 1.0
 
     def observe(self, figure: Figure, seconds: float, *labels: str) -> None:
-        """It took so long."""
+        """Adds an observation to a histogram."""
         name, bounds = figure.name, figure.bounds
         observed = self._observed[name].get(labels)
         if observed is None:
@@ -111,30 +111,30 @@ class Figures:
         observed[-1] += seconds
 
     def gauge(self, figure: Figure, read: Callable[[], float], *labels: str) -> None:
-        """From now on `read`, which must be quick, says how much it is, whenever the figures are told."""
+        """Has `read`, which must be quick, return the value of a gauge whenever figures are reported."""
         self._reads[figure.name][labels] = read
 
     def _read_gauges(self) -> None:
         for name, reads in self._reads.items():
-            told = self._own.gauges[name] = {}
+            values = self._own.gauges[name] = {}
             for labels, read in reads.items():
                 try:
-                    told[labels] = float(read())
-                except Exception:  # one that fails hides no other figure
+                    values[labels] = float(read())
+                except Exception:  # the other figures are still reported
                     log.exception("gauge_failed", figure=name)
 
     def save(self) -> None:
-        """Leaves this worker's figures where the others find them."""
+        """Saves the figures of this worker where the others find them."""
         self._read_gauges()
         if self._folder is not None:
             unfinished = self._folder / f"{os.getpid()}.new"
             unfinished.write_bytes(_encode(self._own))
-            unfinished.replace(self._folder / f"{os.getpid()}.counts")  # in one step: a reader sees all of it or none
+            unfinished.replace(self._folder / f"{os.getpid()}.counts")  # atomically: a reader sees all of it or none
 
     def counts(self) -> Counts:
-        """What all workers have counted together, as a copy."""
+        """The sum over all workers, as a copy."""
         self.save()
-        together = Counts({}, {}, {name: dict(told) for name, told in self._own.gauges.items()})
+        together = Counts({}, {}, {name: dict(values) for name, values in self._own.gauges.items()})
         together.add(self._own)
         if self._folder is not None:
             for file in self._folder.glob("*.counts"):
@@ -142,25 +142,25 @@ class Figures:
                     theirs = _counts.decode(file.read_bytes())
                     together.add(theirs)
                     if time.time() - file.stat().st_mtime < GONE:
-                        self._join_gauges(together, theirs)
+                        self._add_gauges(together, theirs)
         return together
 
-    def _join_gauges(self, together: Counts, theirs: Counts) -> None:
-        for name, told in theirs.gauges.items():
+    def _add_gauges(self, together: Counts, theirs: Counts) -> None:
+        for name, values in theirs.gauges.items():
             join = max if self._known[name].kind == "shared gauge" else add
             ours = together.gauges.setdefault(name, {})
-            for labels, value in told.items():
+            for labels, value in values.items():
                 ours[labels] = join(ours[labels], value) if labels in ours else value
 
     def text(self) -> bytes:
         """All figures of all workers, in Prometheus's text format."""
         registry = CollectorRegistry()
-        registry.register(_Told(self._known.values(), self.counts()))
+        registry.register(_Collector(self._known.values(), self.counts()))
         return generate_latest(registry)
 
 
-class _Told(Collector):
-    """Counts as Prometheus's library wants them."""
+class _Collector(Collector):
+    """Counts as metrics of the Prometheus library."""
 
     def __init__(self, known: Iterable[Figure], counts: Counts) -> None:
         self._known = known

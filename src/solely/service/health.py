@@ -1,4 +1,4 @@
-"""Health for machines: alive, ready, how it goes, which version. What is public says nothing worth hiding."""
+"""Health checks, metrics and version, for machines. What is public reveals nothing."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ..ops import Acquire, Release
 from ..owner import fresh_owner
 from ..rules import MAX_INFO_BYTES
 from ..stores import AsyncStore
-from .routes import PUBLIC, READ, Answer, Call, Reply, Route
+from .routes import PUBLIC, READ, Answer, Call, JsonResponse, Route
 
 log = structlog.get_logger("solely.health")
 
-FRESH = 1.0  # seconds that the answer of a check is used again: probes of many balancers ask the store once
-PATIENCE = 2.0  # seconds for a check: less than the timeout of usual probes, so that they hear the reason
-TRIED = 4  # holds, each as large as one can be: more than fits into what is left of a page, so that a full disk shows
-TRIED_FOR = 2 * PATIENCE  # seconds until they end by themselves, should the check be broken off
+FRESH = 1.0  # seconds that the result of a check is reused: many load balancers probe, and the store is queried once
+PATIENCE = 2.0  # seconds for a check: less than the timeout of usual probes, so that they get the response
+TRIAL_HOLDS = 4  # each of the largest size: together more than the rest of a disk page, so that a full disk shows
+TRIAL_TTL = 2 * PATIENCE  # seconds until they expire if the check is cancelled
 
 
 class Alive(Answer):
-    """The process answers."""
+    """The process responds."""
 
     status: str
 
@@ -43,7 +43,7 @@ class Ready(Answer):
 
 
 class Version(Answer):
-    """The version that runs, and since when, in seconds."""
+    """The running version, and its uptime in seconds."""
 
     version: str
     up: float
@@ -53,29 +53,29 @@ _started = time.monotonic()
 
 
 def up() -> float:
-    """Seconds since the service began."""
+    """Seconds since the service started."""
     return round(time.monotonic() - _started, 3)
 
 
 class Readiness:
-    """What must be right before work may come: checks by name, each of which answers ok, warning or error.
+    """Checks by name, each of which returns ok, warning or error. Applications add their own.
 
-    Applications add their own. Why something is wrong is for the log and for `solely doctor`.
+    The cause of an error is logged, and reported by `solely doctor`.
     """
 
     def __init__(self) -> None:
         self.checks: dict[str, Callable[[], Awaitable[str]]] = {}
         self._levels: dict[str, str] = {}
-        self._asked = -FRESH
-        self._asking = asyncio.Lock()
+        self._checked = -FRESH
+        self._checking = asyncio.Lock()
 
     async def levels(self) -> dict[str, str]:
-        """The level of each check, asked at most once in FRESH seconds."""
-        async with self._asking:
-            if time.monotonic() - self._asked >= FRESH:
+        """The level of each check; runs them at most once in FRESH seconds."""
+        async with self._checking:
+            if time.monotonic() - self._checked >= FRESH:
                 levels = await asyncio.gather(*map(_level, self.checks, self.checks.values()))
                 self._levels = dict(zip(self.checks, levels, strict=True))
-                self._asked = time.monotonic()
+                self._checked = time.monotonic()
         return self._levels
 
 
@@ -84,29 +84,30 @@ async def _level(name: str, check: Callable[[], Awaitable[str]]) -> str:
         async with asyncio.timeout(PATIENCE):
             return await check()
     except (SolelyError, TimeoutError) as error:
-        log.warning("unready", check=name, error=str(error) or f"no answer in {PATIENCE:g} s")
+        log.warning("unready", check=name, error=str(error) or f"timed out after {PATIENCE:g} s")
         return "error"
 
 
 async def store_level(once: AsyncClient, store: AsyncStore) -> str:
-    """The worst that is found wrong with the store."""
-    found = {finding.level: finding for finding in await examined(once, store)}
+    """The worst level of all findings about the store."""
+    found = {finding.level: finding for finding in await findings(once, store)}
     worst = next((level for level in ("error", "warning") if level in found), "ok")
     if worst == "error":
         log.warning("unready", check="store", error=found[worst].text)
     return worst
 
 
-async def examined(once: AsyncClient, store: AsyncStore) -> list[Finding]:
-    """What the store's own check found, and whether it can grant: a full or read-only one answers, and cannot."""
-    return [*await once.check(), await _tried(store)]
+async def findings(once: AsyncClient, store: AsyncStore) -> list[Finding]:
+    """The findings of the store's own check, and whether it can grant: a full or read-only store replies, but
+    cannot."""
+    return [*await once.check(), await _trial(store)]
 
 
-async def _tried(store: AsyncStore) -> Finding:
-    """Takes and lets go of a few holds that nobody else wants, in the line in which all ops wait."""
+async def _trial(store: AsyncStore) -> Finding:
+    """Acquires and releases a few keys that nobody else uses, in the same queue as all other ops."""
     owner = fresh_owner()
-    keys = [f"lock/solely:readiness:{owner}:{n}" for n in range(TRIED)]
-    taken = [Acquire(key, owner, TRIED_FOR, "x" * MAX_INFO_BYTES) for key in keys]
+    keys = [f"lock/solely:readiness:{owner}:{n}" for n in range(TRIAL_HOLDS)]
+    taken = [Acquire(key, owner, TRIAL_TTL, "x" * MAX_INFO_BYTES) for key in keys]
     try:
         replies = await store.perform([*taken, *(Release(key, owner) for key in keys)])
     except StoreUnavailable:
@@ -114,11 +115,15 @@ async def _tried(store: AsyncStore) -> Finding:
     except StoreError as error:  # of all ops
         replies = [error]
     wrong = next((str(reply) for reply in replies if isinstance(reply, StoreError)), "")
-    return Finding("error", "grants", f"nothing is granted: {wrong}") if wrong else Finding("ok", "grants", "it grants")
+    return (
+        Finding("error", "grants", f"the store grants nothing: {wrong}")
+        if wrong
+        else Finding("ok", "grants", "the store grants")
+    )
 
 
 async def data_level(data: Database) -> str:
-    """Whether the database of applications answers."""
+    """Returns ok if the database of applications is available."""
     await data.check()
     return "ok"
 
@@ -128,38 +133,29 @@ async def healthz(call: Call[None, None]) -> Alive:
     return Alive(status="ok")
 
 
-async def readyz(call: Call[None, None]) -> Ready | Reply:
-    """Ready to grant: the store answers, and the service is not stopping."""
+async def readyz(call: Call[None, None]) -> Ready | JsonResponse:
+    """Ready to grant: the store is available, and the service is not stopping."""
     checks = {**await call.service.readiness.levels(), "granting": "error" if call.service.stopping.is_set() else "ok"}
     if "error" in checks.values():
-        return Reply(503, Ready(status="unready", checks=checks), ((b"retry-after", b"1"),))
+        return JsonResponse(503, Ready(status="unready", checks=checks), ((b"retry-after", b"1"),))
     return Ready(status="ok", checks=checks)
 
 
 async def metrics(call: Call[None, None]) -> Response:
-    """All figures, in Prometheus's text format."""
+    """Metrics in the text format of Prometheus."""
     return Response(call.service.metrics.text(), headers={"content-type": CONTENT_TYPE_LATEST})
 
 
 async def version(call: Call[None, None]) -> Version:
-    """Which version runs."""
+    """The running version."""
     return Version(version=__version__, up=up())
 
 
 ROUTES = [
-    Route("GET", "/healthz", PUBLIC, healthz, "Alive", answer=Alive, tag="service"),
-    Route("GET", "/readyz", PUBLIC, readyz, "Ready to grant", answer=Ready, others={503: Ready}, tag="service"),
-    Route("GET", "/-/healthy", PUBLIC, healthz, "Alive, as Prometheus spells it", answer=Alive, tag="service"),
-    Route(
-        "GET",
-        "/-/ready",
-        PUBLIC,
-        readyz,
-        "Ready, as Prometheus spells it",
-        answer=Ready,
-        others={503: Ready},
-        tag="service",
-    ),
-    Route("GET", "/metrics", READ, metrics, "Figures for Prometheus", media="text/plain", tag="service"),
-    Route("GET", "/version", READ, version, "Which version runs", answer=Version, tag="service"),
+    Route("GET", "/healthz", PUBLIC, healthz, tag="service"),
+    Route("GET", "/readyz", PUBLIC, readyz, others={503: Ready}, tag="service"),
+    Route("GET", "/-/healthy", PUBLIC, healthz, tag="service"),
+    Route("GET", "/-/ready", PUBLIC, readyz, others={503: Ready}, tag="service"),
+    Route("GET", "/metrics", READ, metrics, media="text/plain", tag="service"),
+    Route("GET", "/version", READ, version, tag="service"),
 ]

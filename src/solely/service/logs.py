@@ -1,4 +1,4 @@
-"""Logs: everything that is logged, here and in libraries, as one JSON object or one console line; without secrets."""
+"""Logs: the service's own and those of libraries, as one JSON object or one console line each, without secrets."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .settings import Settings
 
 _SECRET = re.compile(r"token|secret|password|authorization|cookie|owner", re.IGNORECASE)
 _IN_TEXT = re.compile(r"(?i)(bearer\s+|://[^/\s:@]*:)[^\s@\"']+")
-_NAMED = re.compile(r"([a-z][a-z_]*): (.+)", re.DOTALL)  # a record of the library: its name, and a sentence for people
+_NAMED = re.compile(r"([a-z][a-z_]*): (.+)", re.DOTALL)  # a record of the library: its name, and a sentence
 _KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
 def configure(settings: Settings) -> None:
-    """From now on all loggers of this process write to stderr as the settings say."""
+    """Has all loggers of this process write to stderr, as the settings say."""
     as_json = settings.log_format == "json" or (settings.log_format == "auto" and not sys.stderr.isatty())
     shared: list[Any] = [
         structlog.stdlib.add_logger_name,
@@ -28,7 +28,7 @@ def configure(settings: Settings) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         without_secrets,
     ]
-    plain = structlog.dev.plain_traceback  # rich ones show the locals, and with them what callers sent
+    plain = structlog.dev.plain_traceback  # rich ones show local variables, and with them what callers sent
     last: list[Any] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if as_json
@@ -55,7 +55,7 @@ def configure(settings: Settings) -> None:
 
 
 def _extra(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The `extra` of the library's own records; and their name, with which their text begins, apart from the text."""
+    """Adds the `extra` of a record of the library, and separates the name with which its text begins."""
     record = event.get("_record")
     if record is not None:
         event.update({name: value for name, value in vars(record).items() if name not in _KNOWN})
@@ -65,7 +65,7 @@ def _extra(logger: Any, method: str, event: MutableMapping[str, Any]) -> Mutable
 
 
 def one_line(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The event, in which what would end the line or command the terminal is escaped: texts come from callers."""
+    """Escapes line breaks and control characters, since texts come from callers."""
     for name, value in event.items():
         if isinstance(value, str) and not value.isprintable():
             event[name] = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in value)
@@ -73,7 +73,7 @@ def one_line(logger: Any, method: str, event: MutableMapping[str, Any]) -> Mutab
 
 
 def without_secrets(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The event, in which whatever opens a door is replaced: by the name of its field, or by how it looks in a text."""
+    """Replaces secrets, which are recognized by the name of their field or by their form within a text."""
     for name, value in event.items():
         if name.startswith("_"):
             continue

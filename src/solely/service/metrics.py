@@ -1,4 +1,4 @@
-"""Metrics: the hook that counts events for Prometheus, and what times the store and the requests.
+"""Metrics for Prometheus: a hook that counts events, and timers for the store and for requests.
 
 Labels are bounded (kinds, ops, routes, outcomes); a key is never one.
 """
@@ -14,38 +14,38 @@ from typing import Any, cast
 from .. import events
 from ..ops import OPS, Op
 from ..stores import AsyncStore
-from .figures import HOLD, LATENCY, Figure, Figures
+from .figures import HOLD, LATENCY, Figure, FigureRegistry
 
-SAVED = 1.0  # seconds between one worker's figures being left for the others: Prometheus asks every 15 s or so
+SAVE_EVERY = 1.0  # seconds between saves for the other workers: Prometheus scrapes every 15 s or so
 
 ACQUIRED = Figure("solely_acquired", "Keys taken", ("kind",))
 CONTENDED = Figure("solely_contended", "Acquires refused at the end of their wait", ("kind",))
-WAITED = Figure("solely_wait_seconds", "From asking for a key to having it", ("kind",), LATENCY)
+WAITED = Figure("solely_wait_seconds", "From requesting a key to holding it", ("kind",), LATENCY)
 RENEWED = Figure("solely_renewed", "Leases extended", ("kind",))
 LOST = Figure("solely_lost", "Leases that ended under their holder", ("kind", "how"))
-CLEARED = Figure("solely_cleared", "Holds and quiet windows that were ended on purpose", ("kind",))
-RELEASED = Figure("solely_released", "Leases let go of", ("kind", "outcome"))
-HELD = Figure("solely_hold_seconds", "From having a key to letting it go", ("kind",), HOLD)
+CLEARED = Figure("solely_cleared", "Holds and quiet windows that an admin or a caller ended", ("kind",))
+RELEASED = Figure("solely_released", "Leases released", ("kind", "outcome"))
+HELD = Figure("solely_hold_seconds", "From holding a key to releasing it", ("kind",), HOLD)
 MARKED = Figure("solely_marked", "Keys seen for the first time")
-SUPPRESSED = Figure("solely_suppressed", "What was not done (again), by reason", ("reason",))
+SUPPRESSED = Figure("solely_suppressed", "Work that was not done (again), by reason", ("reason",))
 CLAIMED = Figure("solely_claimed", "Claims won")
 TOOK_OVER = Figure("solely_took_over", "Claims won after another failed or died")
 PUBLISHED = Figure("solely_published", "Results of claims published")
-SUPERSEDED = Figure("solely_superseded", "Results that came too late: another's stands")
-REPLAYED = Figure("solely_replayed", "Claims answered with the winner's result", ("cached",))
-MISMATCHED = Figure("solely_mismatched", "Keys that came again with another payload")
+SUPERSEDED = Figure("solely_superseded", "Results that came too late, after another was published")
+REPLAYED = Figure("solely_replayed", "Claims that returned the winner's result", ("cached",))
+MISMATCHED = Figure("solely_mismatched", "Keys that were used again with another payload")
 TIMED_OUT = Figure("solely_timed_out", "Claims neither won nor finished within their wait")
 RESERVED = Figure("solely_reserved", "Reservations granted")
 RECORDED = Figure("solely_recorded", "Reservations whose message was sent")
-LIMITED = Figure("solely_limited", "Limits asked for", ("allowed",))
+LIMITED = Figure("solely_limited", "Requests to limits", ("allowed",))
 DEAD_LETTERED = Figure("solely_dead_lettered", "Items parked as dead letters")
-REWOUND = Figure("solely_rewound", "Watermarks taken back on purpose")
+REWOUND = Figure("solely_rewound", "Watermarks rewound")
 TURNED = Figure("solely_breaker_turned", "Shared breakers that opened or closed", ("state",))
-FAILED_OPEN = Figure("solely_failed_open", "Work done without the store, as on_outage says", ("what",))
-RETRIED = Figure("solely_retried", "Ops that went unanswered and were repeated", ("op",))
+FAILED_OPEN = Figure("solely_failed_open", "Work done without the store, because of on_outage", ("what",))
+RETRIED = Figure("solely_retried", "Ops that got no reply and were retried", ("op",))
 OP_SECONDS = Figure("solely_op_seconds", "One round trip to the store", ("op",), LATENCY)
-REQUESTS = Figure("solely_http_requests", "Requests answered", ("method", "route", "status"))
-REQUEST_SECONDS = Figure("solely_http_request_seconds", "From a request to its answer", ("route",), LATENCY)
+REQUESTS = Figure("solely_http_requests", "Requests handled", ("method", "route", "status"))
+REQUEST_SECONDS = Figure("solely_http_request_seconds", "From a request to its response", ("route",), LATENCY)
 CONNECTIONS_OPEN = Figure("solely_connections", "Open connections", ("state",), kind="gauge")
 CONNECTIONS_EVICTED = Figure("solely_connections_evicted", "Connections closed to make room, by bound", ("bound",))
 CONNECTIONS_REFUSED = Figure("solely_connections_refused", "Connections refused for lack of room, by bound", ("bound",))
@@ -53,12 +53,12 @@ CONNECTIONS_REFUSED = Figure("solely_connections_refused", "Connections refused 
 KNOWN = tuple(each for each in globals().values() if isinstance(each, Figure))
 
 
-class Metrics(Figures):
-    """Counts what happens: as a hook, every event."""
+class Metrics(FigureRegistry):
+    """All figures of the service. As a hook, it counts every event."""
 
     def __init__(self, folder: str = "") -> None:
         super().__init__(KNOWN, folder)
-        self._tell: dict[type[events.Event], Callable[[Any], None]] = {
+        self._counters: dict[type[events.Event], Callable[[Any], None]] = {
             events.Acquired: self._acquired,
             events.Contended: lambda e: self.count(CONTENDED, _kind(e)),
             events.Renewed: lambda e: self.count(RENEWED, _kind(e)),
@@ -83,17 +83,17 @@ class Metrics(Figures):
         }
 
     def __call__(self, event: events.Event, /) -> None:
-        tell = self._tell.get(type(event))
-        if tell is not None:
-            tell(event)
+        counter = self._counters.get(type(event))
+        if counter is not None:
+            counter(event)
 
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request was answered."""
+    def handled(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Counts and times a request."""
         self.count(REQUESTS, method, route, str(status))
         self.observe(REQUEST_SECONDS, seconds, route)
 
-    def performed(self, ops: Sequence[Op], started: float, answer: asyncio.Future[Any]) -> None:
-        """The store answered, or failed to."""
+    def performed(self, ops: Sequence[Op], started: float, reply: asyncio.Future[Any]) -> None:
+        """Times a round trip to the store."""
         name = _NAMES[type(ops[0])] if len(ops) == 1 else "batch"
         self.observe(OP_SECONDS, time.perf_counter() - started, name)
 
@@ -120,9 +120,9 @@ class Metrics(Figures):
         self.observe(HELD, event.held, _kind(event))
 
     async def keep_saving(self) -> None:
-        """Leaves the figures for the other workers, again and again."""
+        """Saves the figures for the other workers until cancelled."""
         while True:
-            await asyncio.sleep(SAVED)
+            await asyncio.sleep(SAVE_EVERY)
             self.save()
 
 
@@ -134,7 +134,7 @@ def _kind(event: events.Event) -> str:
 
 
 class _TimedStore:
-    """A store whose round trips are timed; in all else the store itself."""
+    """A store whose round trips are timed."""
 
     def __init__(self, store: AsyncStore, metrics: Metrics) -> None:
         self._store = store
@@ -145,15 +145,14 @@ class _TimedStore:
 
     def perform(self, ops: Sequence[Op]) -> asyncio.Future[Any]:
         started = time.perf_counter()
-        asked = self._store.perform(ops)
-        answer: asyncio.Future[Any] = asked if isinstance(asked, asyncio.Future) else asyncio.ensure_future(asked)
-        if answer.done():  # a store in memory
-            self._metrics.performed(ops, started, answer)
+        reply = asyncio.ensure_future(self._store.perform(ops))
+        if reply.done():  # a memory store
+            self._metrics.performed(ops, started, reply)
         else:
-            answer.add_done_callback(partial(self._metrics.performed, ops, started))
-        return answer
+            reply.add_done_callback(partial(self._metrics.performed, ops, started))
+        return reply
 
 
 def timed(store: AsyncStore, metrics: Metrics) -> AsyncStore:
-    """The store, whose round trips are timed from now on."""
+    """The store, with its round trips timed."""
     return cast(AsyncStore, _TimedStore(store, metrics))

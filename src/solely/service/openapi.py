@@ -1,4 +1,4 @@
-"""OpenAPI 3.1, made from the routes that are mounted: what is documented is what is checked."""
+"""OpenAPI 3.1, generated from the mounted routes: what is documented is what is checked."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any, get_args
 import msgspec
 
 from .. import __version__
+from ..integrations.idempotency import ProblemKind
 from . import problems
-from .problems import Kind, ProblemDocument
+from .problems import ProblemDocument
 from .routes import PUBLIC, WRITE, Bearer, Call, Route, Webhook
 
 _REF = "#/components/schemas/{name}"
@@ -20,7 +21,7 @@ _ALWAYS = (
 
 
 def document(routes: Iterable[Route], *, guarded: bool = True) -> dict[str, Any]:
-    """The OpenAPI document of these routes, but for pages; `guarded`, if there are tokens."""
+    """The OpenAPI document of these routes, without pages; `guarded` if callers need tokens."""
     shown = [route for route in routes if not route.hidden]
     types = _types(shown)
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
@@ -37,8 +38,8 @@ def document(routes: Iterable[Route], *, guarded: bool = True) -> dict[str, Any]
         "info": {
             "title": "Solely",
             "version": __version__,
-            "description": "Work that must happen once, over HTTP. Keys travel in bodies and queries; times are "
-            f"seconds. What a repeat of each request does is stated at {problems.POLICY_PATH}.",
+            "description": "Work that must happen once, over HTTP. Keys are sent in bodies and queries; times are in "
+            f"seconds. {problems.POLICY_PATH} says what a repeat of each request does.",
         },
         "paths": paths,
         "components": {
@@ -57,7 +58,7 @@ def _types(routes: list[Route]) -> list[Any]:
 
 
 def _alternatives(wanted: Any) -> tuple[Any, ...]:
-    """The types of which it is one: structs that differ by their fields alone are a union of ours, not of msgspec's."""
+    """The members of a union: msgspec cannot describe structs that differ by their fields alone."""
     return () if wanted is None else get_args(wanted) if isinstance(wanted, UnionType) else (wanted,)
 
 
@@ -73,7 +74,7 @@ def _operation(route: Route, known: dict[str, Any]) -> dict[str, Any]:
         "summary": route.summary,
         "responses": _responses(route, known),
     }
-    about = [*_who(route), *([f"Again: {route.again}"] if route.again else [])]
+    about = [*_auth(route), *([f"Again: {route.again}"] if route.again else [])]
     if about:
         operation["description"] = " ".join(about)
     if parameters := [*_in_path(route), *_in_query(route)]:
@@ -84,7 +85,7 @@ def _operation(route: Route, known: dict[str, Any]) -> dict[str, Any]:
     return operation
 
 
-def _who(route: Route) -> list[str]:
+def _auth(route: Route) -> list[str]:
     if isinstance(route.auth, Bearer):
         return [f"Needs the scope {route.auth.scope.name.lower()}."]
     return [f"Needs {route.auth.how}."] if isinstance(route.auth, Webhook) else []
@@ -95,20 +96,20 @@ def _responses(route: Route, known: dict[str, Any]) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, answer in good.items():
         content = {} if answer is None else {"schema": _schema(answer, known)}
-        told = {"description": route.summary}
+        response: dict[str, Any] = {"description": route.summary}
         if answer is not None or route.media != "application/json":
-            told["content"] = {route.media: content}  # type: ignore[assignment]
-        responses[str(status)] = told
+            response["content"] = {route.media: content}
+        responses[str(status)] = response
     for kind in _refusals(route):
-        said = responses.setdefault(str(kind.status), {"description": kind.title, "content": {}})
-        if kind.title not in said["description"]:
-            said["description"] += f", or: {kind.title}"
-        said.setdefault("content", {})["application/problem+json"] = {"schema": known[repr(ProblemDocument)]}
+        response = responses.setdefault(str(kind.status), {"description": kind.title, "content": {}})
+        if kind.title not in response["description"]:
+            response["description"] += f", or: {kind.title}"
+        response.setdefault("content", {})["application/problem+json"] = {"schema": known[repr(ProblemDocument)]}
     return responses
 
 
-def _refusals(route: Route) -> list[Kind]:
-    """Every way in which this route can refuse: its own, and those that come with what it takes."""
+def _refusals(route: Route) -> list[ProblemKind]:
+    """The problems of this route: its own, and those that follow from its declaration."""
     kinds = [*_ALWAYS]
     if route.body is not None:
         kinds += [problems.NOT_JSON, problems.TOO_LARGE, problems.TOO_SLOW]
@@ -140,11 +141,11 @@ def _in_query(route: Route) -> list[dict[str, Any]]:
 
 
 async def openapi(call: Call[None, None]) -> dict[str, Any]:
-    """The document of what is mounted here, which is made once: anybody may ask for it, as often as they like."""
+    """This document."""
     service = call.service
-    if not service.openapi:
+    if not service.openapi:  # built once, since anybody may request it
         service.openapi = document(service.routes, guarded=bool(service.tokens))
     return service.openapi
 
 
-ROUTES = [Route("GET", "/openapi.json", PUBLIC, openapi, "This document", answer=dict[str, Any], tag="service")]
+ROUTES = [Route("GET", "/openapi.json", PUBLIC, openapi, tag="service")]

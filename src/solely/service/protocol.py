@@ -1,35 +1,35 @@
-"""The connection: uvicorn's, with the bounds that it lacks: a request must arrive whole within a deadline, its line and
-headers must not be larger than a cap, and a connection for which there is no room is refused when it is accepted. And
-with a short way out for answers that are whole."""
+"""A connection: uvicorn's, with the bounds that it lacks. A request must arrive within a deadline, its line and headers
+must not be larger than a cap, and a connection for which there is no room is refused when it is accepted."""
 
 from __future__ import annotations
 
 from asyncio import TimerHandle, Transport
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from ..integrations.idempotency import ProblemKind
 from .connections import address_of
-from .problems import HEADERS_TOO_LARGE, TOO_MANY_CONNECTIONS, TOO_SLOW, Kind, Problem
-from .routes import AUTHENTICATE, CLOSING, WHOLE
+from .problems import HEADERS_TOO_LARGE, TOO_MANY_CONNECTIONS, TOO_SLOW, Problem
+from .routes import AUTHENTICATE, CLOSING, RESPOND
 
-GRACE = 1.0  # seconds for a refused sender to read why and hang up
+GRACE = 1.0  # seconds for a refused sender to read the response and disconnect
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Ends connections whose request trickles in, whatever state they are in. A request that arrives in one piece, as
-    nearly all do, costs no timer."""
+    """Closes connections whose request arrives too slowly, in whatever state they are. A request that arrives in one
+    piece, as nearly all do, costs no timer."""
 
     _timer: TimerHandle | None = None
-    _unfinished = True  # a request is under way, or the first one is awaited
+    _unfinished = True  # a request is arriving, or the first one is awaited
     _in_headers = True
     _size = 0  # bytes of a request whose headers are not complete
     _refused = False
     authenticated = False
     address = ""  # under which the peer is counted
-    _common: ClassVar[tuple[list[tuple[bytes, bytes]], bytes]] = ([], b"")
+    _default: ClassVar[tuple[list[tuple[bytes, bytes]], bytes]] = ([], b"")  # uvicorn's own headers, and as lines
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -37,7 +37,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._settings, self._connections = service.settings, service.connections
         self.address = address_of(self.client)
         if self._connections.admit(self):
-            self._watch(self._settings.receive_timeout)
+            self._start_timer(self._settings.receive_timeout)
         elif self._connections.may_linger(self):
             self._refuse(TOO_MANY_CONNECTIONS)
         else:
@@ -45,7 +45,7 @@ class BoundedProtocol(HttpToolsProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._unwatch()
+        self._stop_timer()
         self._connections.leave(self)
         super().connection_lost(exc)
 
@@ -59,9 +59,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refuse(HEADERS_TOO_LARGE)
         elif self._unfinished or self._is_idle():
             if self._timer is None:
-                self._watch(self._settings.receive_timeout)
+                self._start_timer(self._settings.receive_timeout)
         elif self._timer is not None:
-            self._unwatch()
+            self._stop_timer()
 
     def on_message_begin(self) -> None:
         self._unfinished = True
@@ -71,39 +71,42 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_headers, self._size = False, 0
         super().on_headers_complete()
         scope: Any = self.scope
-        scope[CLOSING], scope[WHOLE] = self.transport.is_closing, partial(self._answer_whole, self.cycle)
+        scope[CLOSING], scope[RESPOND] = self.transport.is_closing, partial(self._respond, self.cycle)
         if not self.authenticated:
             self._connections.used(self)
             scope[AUTHENTICATE] = partial(self._connections.authenticate, self)
 
     def is_busy(self) -> bool:
-        """True while the app works on a whole request; false while we wait for the peer to send or to read."""
-        return self._answering() and not self.cycle.more_body and not self.flow.write_paused
+        """True while the app handles a complete request; false while the peer is to send or to read."""
+        return self._responding() and not self.cycle.more_body and not self.flow.write_paused
 
     def in_flight(self) -> int:
-        """How many requests the worker is answering, on all its connections."""
+        """How many requests the worker handles now, on all its connections."""
         return len(self.tasks)
 
     def evict(self) -> None:
-        """Closes it at once: a peer that does not read would delay an orderly close for as long as it likes."""
+        """Closes it at once: a peer that does not read could delay an orderly close without end."""
         self.transport.abort()
 
     def on_message_complete(self) -> None:
         self._unfinished, self._in_headers = False, True
         super().on_message_complete()
 
-    def _answer_whole(self, cycle: Any, status: int, lines: bytes, body: bytes) -> bool:
-        """Does in one step what uvicorn does in two, for an answer that is whole: it need not look at each header, nor
-        at what was sent before. False if the reader must be waited for, or does not want the body."""
+    def _respond(self, cycle: Any, status: int, headers: tuple[tuple[bytes, bytes], ...], body: bytes) -> bool:
+        """Sends a complete response in one step; False if the app must send it through uvicorn, since it is not to have
+        a body or the peer does not read. It is here only for speed: uvicorn takes two steps and checks each header,
+        which costs 10 % more of the server's CPU time per request (202 → 223 µs for acquire and release)."""
         if cycle.response_started or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
             return False
         if cycle.disconnected:
             return True
         cycle.response_started = cycle.response_complete = True
         cycle.waiting_for_100_continue = False
+        if self._default[0] is not cycle.default_headers:  # a new list every second, with the date
+            type(self)._default = cycle.default_headers, _lines(tuple(cycle.default_headers))
         length = b"" if status == 204 else b"content-length: %d\r\n" % len(body)
-        ends = b"" if cycle.keep_alive else b"connection: close\r\n"
-        head = STATUS_LINE[status] + self._common_lines(cycle.default_headers) + length + lines + ends
+        close = b"" if cycle.keep_alive else b"connection: close\r\n"
+        head = STATUS_LINE[status] + self._default[1] + length + _cached_lines(headers) + close
         self.transport.write(b"%b\r\n%b" % (head, body))
         cycle.message_event.set()
         if not cycle.keep_alive:
@@ -111,32 +114,24 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle.on_response()
         return True
 
-    @classmethod
-    def _common_lines(cls, headers: list[tuple[bytes, bytes]]) -> bytes:
-        """What uvicorn adds to all answers (the date, which makes another list every second), as lines."""
-        known, lines = cls._common
-        if known is not headers:
-            lines = b"".join(b"%b: %b\r\n" % pair for pair in headers)
-            cls._common = headers, lines
-        return lines
-
     def _receiving(self) -> bool:
-        """True while the app waits for a body: it has not begun to answer, and we may."""
+        """True while the app waits for a body and has not begun a response, so that we can send one."""
         cycle: Any = self.cycle  # None before the first request
         return cycle is not None and cycle.more_body and not cycle.response_started
 
-    def _answering(self) -> bool:
+    def _responding(self) -> bool:
         cycle: Any = self.cycle
         return cycle is not None and not cycle.response_complete
 
     def _is_idle(self) -> bool:
-        """True if bytes came that began no request (line ends), which end uvicorn's own watch over idle connections."""
-        return not self._answering() and self.timeout_keep_alive_task is None
+        """True if bytes arrived that begin no request (line ends), which stop uvicorn's own timer of idle
+        connections."""
+        return not self._responding() and self.timeout_keep_alive_task is None
 
-    def _watch(self, seconds: float) -> None:
+    def _start_timer(self, seconds: float) -> None:
         self._timer = self.loop.call_later(seconds, self._too_slow)
 
-    def _unwatch(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -144,21 +139,29 @@ class BoundedProtocol(HttpToolsProtocol):
     def _too_slow(self) -> None:
         if self.transport.is_closing():
             return
-        if self._refused or not (self._size or self._receiving()):  # does not hang up, or never said a word
+        if self._refused or not (self._size or self._receiving()):  # does not disconnect, or never sent a byte
             self.transport.close()
         else:
             self._refuse(TOO_SLOW)
 
-    def _refuse(self, kind: Kind) -> None:
-        """Says why, unless the app answers already; then the sender hangs up: what we close first it could not read."""
+    def _refuse(self, kind: ProblemKind) -> None:
+        """Sends the problem, unless the app has begun a response, and leaves it to the sender to disconnect: if we
+        closed first, it could not read the problem."""
         self._refused = True
-        self._unwatch()
-        if self._receiving() or not self._answering():
+        self._stop_timer()
+        if self._receiving() or not self._responding():
             problem = Problem(kind)
             document = msgspec.json.encode(problem.document)
-            more = b"".join(b"%b: %b\r\n" % pair for pair in problem.headers)
+            more = _lines(problem.headers)
             head = b"content-type: application/problem+json\r\ncontent-length: %d\r\n%bconnection: close\r\n\r\n"
             self.transport.write(STATUS_LINE[kind.status] + head % (len(document), more) + document)
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self._watch(GRACE)
+        self._start_timer(GRACE)
+
+
+def _lines(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    return b"".join(b"%b: %b\r\n" % pair for pair in headers)
+
+
+_cached_lines = lru_cache(maxsize=256)(_lines)  # the headers of JSON, and of each problem with each Retry-After

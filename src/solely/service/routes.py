@@ -1,19 +1,25 @@
-"""Routes: the one declaration of an endpoint. What it says is what is checked, performed, documented and counted."""
+"""Routes: the single declaration of an endpoint. Requests are checked against it, and documented and counted by it."""
 
 from __future__ import annotations
 
+import inspect
+import math
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
+from datetime import datetime
+from functools import reduce
+from operator import or_
+from types import MappingProxyType, NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
+from starlette.responses import Response
 
 from ..errors import InvalidInput
-from .problems import Kind
+from ..integrations.idempotency import ProblemKind
+from .disconnects import ClientGone, DisconnectWatch
 from .security import LOCAL, Principal, Scope
-from .watching import ClientGone, Watch
 
 if TYPE_CHECKING:
     from .service import Service
@@ -22,37 +28,35 @@ T = TypeVar("T")
 B = TypeVar("B")
 Q = TypeVar("Q")
 
-Receive = Callable[[], Awaitable[Any]]
+# What our own connection (`protocol`) adds to the ASGI scope: a function that returns whether it is closing; one that
+# sends a complete response; and, until a caller has authenticated on it, one to call with the principal, which raises
+# Problem if there are too many connections.
+CLOSING, RESPOND, AUTHENTICATE = "solely.closing", "solely.respond", "solely.authenticate"
+Respond = Callable[[int, tuple[tuple[bytes, bytes], ...], bytes], bool]  # status, headers, body; False if not possible
 
-# What our own connection adds to the scope of a request: whether it is at its end, and a way to answer in one step,
-# with status, header lines and body; False if that cannot be done, and the answer must take the usual way. And, unless
-# it has authenticated before, what to call with the principal: a Problem if there are too many connections.
-CLOSING, WHOLE, AUTHENTICATE = "solely.closing", "solely.whole", "solely.authenticate"
-Whole = Callable[[int, bytes, bytes], bool]
-
-UNMATCHED = "unmatched"  # the path of requests without a route: not told apart, since anybody can invent more
+UNMATCHED = "unmatched"  # the path of all requests without a route: anybody can invent more, and labels are bounded
 KIB = 1024
-SAFE = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that only look
+SAFE = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that change nothing
 SMALL = 64 * KIB  # bytes of a body: some hundred keys
 _VERSION = re.compile(r"v\d+")
 
-# The types of which bodies and queries are made. Bounds are part of the type, so they are checked, documented, and
-# keep NaN and infinity out.
+# The types of which bodies and queries are made. Bounds are part of the type: they are checked and documented, and they
+# exclude NaN and infinity.
 Key = Annotated[
     str,
     msgspec.Meta(min_length=1, max_length=512, pattern=r"^[^\u0000]*$", description="1 to 512 bytes, without NUL"),
 ]
 Ttl = Annotated[float, msgspec.Meta(ge=0.01, le=366 * 86_400.0, description="seconds")]
 Wait = Annotated[float, msgspec.Meta(ge=0.0, le=86_400.0, description="seconds")]
-Token = Annotated[str, msgspec.Meta(min_length=1, max_length=2048, description="a secret: who has it can let go")]
-Purpose = Annotated[str, msgspec.Meta(max_length=200, description="what for, for people who look")]
+Token = Annotated[str, msgspec.Meta(min_length=1, max_length=2048, description="a secret: whoever has it can release")]
+Purpose = Annotated[str, msgspec.Meta(max_length=200, description="what it is for, shown to people")]
 Reason = Annotated[str, msgspec.Meta(min_length=3, max_length=500, description="why; kept in the audit log")]
 Prefix = Annotated[str, msgspec.Meta(max_length=512, description="of the names that are listed")]
-PageSize = Annotated[int, msgspec.Meta(ge=1, le=1000, description="at most so many at once")]
+PageSize = Annotated[int, msgspec.Meta(ge=1, le=1000, description="the most entries of one page")]
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What is sent to us: fields that we do not know are refused, since they would be ignored.
+    """A request body or a query. Unknown fields are refused, since they would be ignored.
 
     EITHER names fields of which exactly one must be given: they are UNSET by default.
     """
@@ -61,36 +65,43 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, kw_only=True):
-    """What we send."""
+    """A response body."""
 
 
-def one_or_many(name: str, one: T | msgspec.UnsetType, many: list[T] | msgspec.UnsetType) -> tuple[list[T], bool]:
-    """What was given under `name` or `name`s, as a list, and whether it was one; InvalidInput unless it was one way."""
-    if isinstance(one, msgspec.UnsetType):
-        if isinstance(many, msgspec.UnsetType):
-            raise InvalidInput(f"give {name} or {name}s")
-        return many, False
-    if not isinstance(many, msgspec.UnsetType):
-        raise InvalidInput(f"give either {name} or {name}s, not both")
-    return [one], True
+class PrefixQuery(Body):
+    """A page of what begins with `prefix` and comes after `after`, in key order."""
+
+    prefix: Prefix = ""
+    after: Prefix = ""
+    limit: PageSize = 100
+
+
+def finite(seconds: float) -> float | None:
+    """The seconds as JSON has them; None if they never end."""
+    return seconds if math.isfinite(seconds) else None
+
+
+def timestamp(at: datetime | None) -> float | None:
+    """Seconds since 1970; None if the time is unknown."""
+    return None if at is None else at.timestamp()
 
 
 # -- schemes
 
 
 class Auth:
-    """How a route knows who asks. A route without one cannot be mounted."""
+    """How a route authenticates callers. A route without it cannot be declared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Public(Auth):
-    """Anybody may ask; says nothing that is worth hiding."""
+    """Anybody may call; the response reveals nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bearer(Auth):
     """A token of at least this scope in `Authorization`; or a session of the dashboard, which on writes needs the
-    CSRF token too. With `page`, a browser without either is led to the login."""
+    CSRF token too. With `page`, a browser without either is redirected to the login."""
 
     scope: Scope
     page: bool = False
@@ -101,7 +112,7 @@ class Webhook(Auth):
     """A check of the route's own, on headers, path and raw body: a shared token or a signature. Compare with `same`."""
 
     verify: Callable[[Call[Any, Any]], bool | Awaitable[bool]]
-    how: str  # for the documents: which header carries what
+    how: str  # for the documents: which header carries which secret
 
 
 PUBLIC = Public()
@@ -114,18 +125,18 @@ ADMIN = Bearer(Scope.ADMIN)
 
 
 class Call(Generic[B, Q]):
-    """One request, as its handler gets it: checked, decoded, and with a known principal."""
+    """One request, as its handler gets it: checked, decoded, and authenticated."""
 
     route: Route
     principal: Principal
     headers: dict[bytes, bytes]
     params: Mapping[str, str] = MappingProxyType({})
-    path = UNMATCHED  # of the route, once it is found: for logs and metrics
+    path = UNMATCHED  # of the route, for logs and metrics
     body: B = None  # type: ignore[assignment]
     query: Q = None  # type: ignore[assignment]
     raw = b""
-    cookie = ""  # of the session, where that is how the caller is known
-    whole: Whole | None = None  # where the answer goes straight to the connection
+    cookie = ""  # of the session, if the caller has authenticated by one
+    respond: Respond | None = None
 
     def __init__(
         self, service: Service, scope: MutableMapping[str, Any], receive: Callable[[], Awaitable[Any]]
@@ -136,17 +147,17 @@ class Call(Generic[B, Q]):
 
     @property
     def csrf(self) -> str:
-        """The token that forms of this caller must bring along."""
+        """The token that forms of this caller must send."""
         return self.service.sessions.csrf(self.cookie)
 
     @property
     def address(self) -> str:
-        """From which address the request came: of a proxy, if there is one; "" if the server does not say."""
+        """The address that the request came from, or that of a proxy; "" if the server does not know."""
         client = self.scope.get("client")
         return str(client[0]) if client else ""
 
     def purpose(self, given: str) -> str:
-        """What the caller said it is for, and the caller's name where there is one; kept beside what is held."""
+        """What the caller says a lease is for, and the caller's name where there is one; stored with the lease."""
         name = self.principal.name
         return given if self.principal is LOCAL else f"{given}, for {name}" if given else f"for {name}"
 
@@ -159,74 +170,74 @@ class Call(Generic[B, Q]):
         return ""
 
     async def waiting(self, work: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[object]] | None = None) -> T:
-        """The result of what may take long: cancelled when the caller goes away, refused when the service stops.
+        """The result of work that may take long. Cancels it when the caller disconnects or the service stops.
 
-        If the caller is gone when the work is just done, `undo` takes it back.
+        If the caller has disconnected by the time the work is done, `undo` reverts it.
         """
         waiters, name = self.service.waiters, self.principal.name
         if waiters.full(name):
-            work.close()  # it is never begun
+            work.close()  # it was never started
         waiters.enter(name)
         try:
-            with Watch(self) as watch:
+            with DisconnectWatch(self) as watch:
                 result = await work
         finally:
             waiters.leave(name)
-        if watch.hung_up or self._is_gone():
+        if watch.disconnected or self._is_gone():
             if undo is not None:
                 await undo(result)
             raise ClientGone
         return result
 
     def _is_gone(self) -> bool:
-        """True if it is known already that the caller is gone; waits for nothing."""
+        """True if the caller is known to have disconnected; does not wait."""
         closing: Callable[[], bool] | None = self.scope.get(CLOSING)
         if closing is not None:
             return closing()
-        look = self.receive().__await__()  # another server: whose next message can only be that
+        received = self.receive().__await__()  # of another server: the next message can only be the disconnect
         try:
-            next(look)
+            next(received)
         except StopIteration:
             return True
-        look.close()
+        received.close()
         return False
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """An answer with another status or headers than the route's usual."""
+class JsonResponse:
+    """A response with a status or headers of its own."""
 
     status: int
     body: object = None
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-Handler = Callable[[Any], Awaitable[object]]  # of a Call; answers an Answer, a Reply, a Starlette response, or None
+_NOT_JSON = (JsonResponse, Response, NoneType)
+Handler = Callable[[Any], Awaitable[object]]  # returns an Answer, a JsonResponse, a Starlette response, or None
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An endpoint: how it is reached, by whom, what it takes and what it gives.
+    """An endpoint: its method and path, who may call it, what it takes and what it returns. Raises InvalidInput if the
+    declaration is incomplete.
 
-    `answer` is sent with `status`; `others` are further statuses and their types; `refusals` are the problems of its
-    own, beside those that every route has. `cap` bounds the body in bytes as it streams in. A route that `grants` is
-    refused while the service stops. `again` says what a repeat of the request does: the policy page shows it. `keyed`:
-    a repeat with the same Idempotency-Key gets the first one's answer, which must then still be true.
-    A form is urlencoded, and needs the CSRF token in its field `csrf`. `tag` says under what the documents list it,
-    where its path does not; those of an application are listed under its name.
+    `body`, `query` and `answer` are read from the handler's annotations: `async def handler(call: Call[Body, Query]) ->
+    Answer`, with None where there is none. `summary` is by default the handler's docstring. `status` is that of a
+    success, `others` are further statuses and their types, `refusals` the problems beside those that every route has.
+    `cap` bounds the body in bytes as it streams in. A route that `grants` is refused while the service stops. `again`
+    says what a repeat of the request does, for the policy page. With `keyed`, a repeat with the same Idempotency-Key
+    gets the first response, which must still be true. A form is urlencoded, and needs the CSRF token in its field
+    `csrf`. `tag` is the heading in the documents: by default part of the path, or the name of the application.
     """
 
     method: str
     path: str
     auth: Auth
     handler: Handler
-    summary: str
-    body: type[Any] | None = None
-    query: type[Any] | None = None
-    answer: Any = None
+    summary: str = ""
     status: int = 200
     others: Mapping[int, Any] = field(default_factory=dict)
-    refusals: tuple[Kind, ...] = ()
+    refusals: tuple[ProblemKind, ...] = ()
     media: str = "application/json"
     form: bool = False
     cap: int = SMALL
@@ -235,16 +246,71 @@ class Route:
     keyed: bool = False
     hidden: bool = False  # a page for people: not part of the documented API
     tag: str = ""
+    body: Any = field(init=False)
+    query: Any = field(init=False)
+    answer: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        try:
+            for name, wanted in zip(("body", "query", "answer"), _types_of(self.handler), strict=True):
+                object.__setattr__(self, name, wanted)
+            object.__setattr__(self, "summary", self.summary or _docstring(self.handler))
+            _check(self)
+        except InvalidInput as error:
+            raise InvalidInput(f"route {self.method} {self.path}: {error}") from None
+
+    @property
+    def is_admin_action(self) -> bool:
+        """True if it overrides what others hold: its body must have a reason, which the audit log keeps."""
+        return isinstance(self.auth, Bearer) and self.auth.scope is Scope.ADMIN and self.method not in SAFE
 
     @property
     def noun(self) -> str:
-        """What the route is about: its tag, else the first part of its path that is neither `api` nor a version."""
+        """The tag, else the first part of the path that is neither `api` nor a version."""
         parts = [part for part in self.path.split("/") if part]
-        telling = (part for part in parts if part != "api" and not _VERSION.fullmatch(part))
-        return self.tag or next(telling, "dashboard")
+        named = (part for part in parts if part != "api" and not _VERSION.fullmatch(part))
+        return self.tag or next(named, "dashboard")
 
     @property
     def name(self) -> str:
-        """A word for logs, metrics and documents: `locks.acquire`."""
+        """The name in logs, metrics and documents: `locks.acquire`."""
         parts = [part.strip("{}.-") for part in self.path.removeprefix("/v1").split("/")]
         return ".".join(part for part in parts if part) or "dashboard"
+
+
+def _check(route: Route) -> None:
+    if type(route.auth) not in (Public, Bearer, Webhook):
+        raise InvalidInput("it declares no scheme; give it PUBLIC, READ, WRITE, ADMIN or a Webhook")
+    if not route.summary and not route.hidden:
+        raise InvalidInput("it has no summary; give it one, or its handler a docstring")
+    fields = () if route.body is None else getattr(route.body, "__struct_fields__", ())
+    if route.is_admin_action and "reason" not in fields:
+        raise InvalidInput("an admin action needs a `reason` in its body, which the audit log keeps")
+
+
+def _docstring(handler: Handler) -> str:
+    first = (inspect.getdoc(handler) or "").split("\n\n")[0]
+    return " ".join(first.split()).removesuffix(".")
+
+
+def _types_of(handler: Handler) -> tuple[Any, Any, Any]:
+    """The types of the body, the query and the answer; None where there is none."""
+    if not inspect.iscoroutinefunction(handler):
+        raise InvalidInput("its handler must be a coroutine function")
+    try:
+        hints = get_type_hints(handler, include_extras=True)
+    except NameError as error:  # a name that is imported for the type checker only
+        raise InvalidInput(f"an annotation of its handler cannot be resolved: {error}") from None
+    answer = hints.pop("return", Any)
+    takes = [each for call in hints.values() if get_origin(call) is Call for each in get_args(call)]
+    if len(hints) != 1 or len(takes) != 2 or Any in (*takes, answer):
+        raise InvalidInput("annotate its handler: async def handler(call: Call[Body, Query]) -> Answer")
+    body, query = (None if each is NoneType else each for each in takes)
+    return body, query, _sent_as_json(answer)
+
+
+def _sent_as_json(answer: Any) -> Any:
+    """The annotation without what is not JSON; None if nothing is left, and for `object`, which pages return."""
+    alternatives = get_args(answer) if isinstance(answer, UnionType) else (answer,)
+    sent = [each for each in alternatives if get_origin(each) or not issubclass(each, _NOT_JSON)]
+    return reduce(or_, sent) if sent and object not in sent else None

@@ -1,55 +1,50 @@
-"""Who may do what: bearer tokens kept as digests, sessions of the dashboard, hosts and origins. All compares take
-constant time, on bytes."""
+"""Bearer tokens, which are stored as digests, and the hosts and origins that are permitted. All secrets are compared in
+constant time, as bytes."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 import ipaddress
 import re
 import secrets
-import time
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
 from ..errors import InvalidInput
 
-AT_ONCE = (
-    2  # tokens of one name that are valid at the same time: the old one and the new one, while clients change over
-)
-SESSION = 12 * 3600.0  # seconds: a working day, so that a forgotten browser is shut out by the next morning
-# A name or an IPv4 address, or an IPv6 address in brackets; and a port. Nothing of a URL that could stand around it.
+AT_ONCE = 2  # tokens of one name that are valid at the same time: the old and the new one, while clients change over
+# A name, an IPv4 address, or an IPv6 address in brackets, with or without a port; and no other part of a URL.
 _HOST = re.compile(
     rb"(?:(?P<name>[A-Za-z0-9_-][A-Za-z0-9._-]{0,254})|\[(?P<six>[0-9A-Fa-f:.]{2,45})\])(?::(?P<port>[0-9]{0,5}))?"
 )
-_KNOWN_HOSTS = 256  # spellings of accepted hosts that are remembered: names times ports, and no more than that
+_KNOWN_HOSTS = 256  # spellings of accepted hosts that are cached: names times ports
 
 
 class Scope(IntEnum):
     """What a token may do; each includes those before it."""
 
-    READ = 1  # look
-    WRITE = 2  # take, renew, finish, let go
-    ADMIN = 3  # undo what others hold, with a reason that is kept
+    READ = 1  # list and inspect
+    WRITE = 2  # acquire, renew, finish, release
+    ADMIN = 3  # override what others hold, with a reason that is audited
 
 
 class Principal(NamedTuple):
-    """Who asks. `digest` ties a session to the token that opened it."""
+    """A caller. `digest` ties a session to the token that opened it."""
 
     name: str
     scope: Scope
     digest: bytes = b""
 
 
-LOCAL = Principal("local", Scope.ADMIN)  # everybody, where there are no tokens: only ever on a loopback address
+LOCAL = Principal("local", Scope.ADMIN)  # every caller, where there are no tokens: only on a loopback address
 NOBODY = Principal("nobody", Scope.READ)  # the caller of a public route
-WEBHOOK = Principal("webhook", Scope.WRITE)  # the caller of a route whose own check let it through
+WEBHOOK = Principal("webhook", Scope.WRITE)  # the caller of a route with its own check
 
 
 def same(given: str | bytes, expected: str | bytes) -> bool:
-    """True if both are equal; takes as long for a near miss as for a far one."""
+    """True if both are equal; compares in constant time."""
     return hmac.compare_digest(_bytes(given), _bytes(expected))
 
 
@@ -61,7 +56,7 @@ def _bytes(text: str | bytes) -> bytes:
 
 
 def mint(name: str, scope: Scope) -> tuple[str, str]:
-    """(a fresh token of 256 bits, the line for the file of tokens): the token is told once, its digest is kept."""
+    """(a fresh token of 256 bits, its line in the token file): the file holds only a digest of the token."""
     if not re.fullmatch(r"[\w.@-]{1,64}", name):
         raise InvalidInput(f"a token's name is 1 to 64 letters, digits, or any of . _ @ -, not {name!r:.80}")
     token = secrets.token_urlsafe(32)
@@ -69,7 +64,7 @@ def mint(name: str, scope: Scope) -> tuple[str, str]:
 
 
 def read_token_line(line: str) -> Principal:
-    """`name:scope:sha256` as a principal; else InvalidInput, which does not repeat the line: it may be a secret."""
+    """`name:scope:sha256` as a principal. InvalidInput does not repeat the line, since it may hold a secret."""
     name, _, rest = line.strip().partition(":")
     scope, _, digest = rest.partition(":")
     try:
@@ -85,7 +80,7 @@ def read_token_line(line: str) -> Principal:
 
 
 class Tokens:
-    """The tokens that are valid now. Without any, everybody is LOCAL."""
+    """The valid tokens. Without any, every caller is LOCAL."""
 
     principals: list[Principal]
 
@@ -93,7 +88,7 @@ class Tokens:
         self.replace(lines)
 
     def replace(self, lines: Iterable[str]) -> None:
-        """From now on these are valid, and no others; InvalidInput, and all is as it was, if they cannot be."""
+        """Makes only these tokens valid. Raises InvalidInput, and changes nothing, if a line is invalid."""
         principals = [read_token_line(line) for line in lines]
         names = [each.name for each in principals]
         for name in names:
@@ -107,13 +102,13 @@ class Tokens:
     def whose(self, token: bytes) -> Principal | None:
         """Whose token it is; None if nobody's."""
         digest, found = hashlib.sha256(token).digest(), None
-        for each in self.principals:  # all of them, so that the time does not tell which
+        for each in self.principals:  # always all of them, so that the time reveals nothing
             if hmac.compare_digest(each.digest, digest):
                 found = each
         return found
 
     def bearer(self, authorization: bytes) -> Principal | None:
-        """Whose `Authorization` it is; None if it is no bearer token of ours."""
+        """The caller that sent this `Authorization`; None if it holds no valid bearer token."""
         scheme, _, token = authorization.partition(b" ")
         return self.whose(token.strip()) if scheme.lower() == b"bearer" else None
 
@@ -125,54 +120,19 @@ class Tokens:
         return None
 
     def knows(self, principal: Principal) -> bool:
-        """True if what this caller was granted when it asked still stands."""
+        """True if the token with which this caller authenticated is still valid."""
         if principal.digest:
             return principal in self.principals
         return principal is not LOCAL or not self.principals
-
-
-# -- sessions
-
-
-class Sessions:
-    """Logins of the dashboard: signed cookies that end after SESSION, or with the token that opened them. Those that
-    were ended before, by a logout, are in the store: see `logouts`."""
-
-    COOKIE = "solely_session"
-
-    def __init__(self, secret: bytes, tokens: Tokens) -> None:
-        self._secret = secret
-        self._tokens = tokens
-
-    def open(self, principal: Principal) -> str:
-        """The value of the cookie."""
-        facts = f"{principal.name}\n{principal.digest.hex()}\n{int(time.time() + SESSION)}\n{secrets.token_hex(8)}"
-        text = base64.urlsafe_b64encode(facts.encode()).decode()
-        return f"{text}.{self._sign('session', text)}"
-
-    def whose(self, cookie: str) -> Principal | None:
-        """Whose session it is; None if it is forged, or over, or its token is no longer valid."""
-        text, _, signature = cookie.partition(".")
-        if not same(signature, self._sign("session", text)):
-            return None
-        name, digest, ends, _ = base64.urlsafe_b64decode(text).decode().split("\n")
-        return self._tokens.still(name, bytes.fromhex(digest)) if time.time() < int(ends) else None
-
-    def csrf(self, cookie: str) -> str:
-        """What a write of this session must bring along, and no other site can know."""
-        return self._sign("csrf", cookie)
-
-    def _sign(self, use: str, text: str) -> str:
-        return hmac.digest(self._secret, f"{use}\n{text}".encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
 # -- hosts and origins
 
 
 class Hosts:
-    """Which `Host` and `Origin` are answered, so that no other site's page can speak through a browser to us.
+    """Which `Host` and `Origin` are permitted, so that pages of other sites cannot call us through a browser.
 
-    An address in digits is always a host of ours: a name that is made to point here is not.
+    An IP address is always permitted: a name that an attacker points at this service is not.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -180,7 +140,7 @@ class Hosts:
         self._known: set[bytes] = set()
 
     def knows(self, host: bytes) -> bool:
-        """True if this is a host of ours, with any port."""
+        """True if this host is permitted, with any port."""
         if host in self._known:
             return True
         known = self._is_ours(host)
@@ -193,7 +153,7 @@ class Hosts:
         return name in self._names or _is_address(name)
 
     def same_site(self, origin: bytes, host: bytes) -> bool:
-        """True if a page of this origin is one of ours: whatever scheme a proxy speaks, the host is the same."""
+        """True if the origin has the same host, whatever its scheme: a proxy may use another."""
         _, separator, authority = origin.partition(b"://")
         return bool(separator) and authority.lower() == host.lower()
 
@@ -218,5 +178,5 @@ def _is_address(name: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine can reach a server that binds this host."""
+    """True if only this machine can reach a server that listens on this host."""
     return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)

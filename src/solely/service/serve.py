@@ -1,4 +1,4 @@
-"""`solely serve`: runs the service, on one worker or on several that share a socket, until it is told to stop."""
+"""`solely serve`: runs the service, in one worker or in several that share a socket, until it is stopped."""
 
 from __future__ import annotations
 
@@ -23,81 +23,81 @@ from uvicorn.supervisors import Multiprocess
 
 from ..errors import InvalidInput
 from . import logs
-from .app import App
+from .app import AsgiApp
 from .demo import demo
-from .mounted import mount
+from .mount import mount
 from .protocol import BoundedProtocol
 from .service import Service
 from .settings import Settings, verify, without_password
 
 log = structlog.get_logger("solely.serve")
 
-ORPHANED = 1.0  # seconds between looks whether the parent is still there: its port is free again that soon
-BACKLOG = 1024  # connections that wait to be accepted: a burst, while the workers are busy for a moment
-WORKER_PATIENCE = 30  # seconds for a worker to answer its parent, who then replaces it: it may start on a busy machine
+PARENT_CHECK = 1.0  # seconds between checks that the parent still runs: its port is free again after that
+BACKLOG = 1024  # connections that wait to be accepted: a burst, while the workers are busy
+WORKER_PATIENCE = 30  # seconds until a worker that does not respond is replaced: it may start on a busy machine
 FILES = 65_536  # open files, where so many are allowed: more than any usual number of connections
-OWN_FILES = 256  # open files beside the connections: of the store, the database, publishers, the log, the event loop
-LEAST_CONNECTIONS = 10  # as the settings have it: a service with fewer would refuse its own users
+OWN_FILES = 256  # open files beside connections: of the store, the database, publishers, the log, the event loop
+LEAST_CONNECTIONS = 10  # the least that the settings accept: with fewer, the service would refuse its own users
 
 
 def serve(settings: Settings, announce: Callable[[str], object] = print) -> int:
-    """Runs the service until SIGTERM or SIGINT, and answers the exit code; a SolelyError if it cannot begin.
+    """Runs the service until SIGTERM or SIGINT, and returns the exit code; raises SolelyError if it cannot start.
 
-    `announce` is told where it can be reached as soon as connections are taken there.
+    `announce` is called with the address as soon as the socket listens.
     """
     verify(settings)
     logs.configure(settings)
     with ExitStack() as stack:
         listening = stack.enter_context(_bound(settings))
-        if not settings.session_secret:  # the workers must know each other's sessions
+        if not settings.session_secret:  # all workers must accept the same sessions
             settings = msgspec.structs.replace(settings, session_secret=secrets.token_hex(32))
         settings = _with_files(settings)
         if settings.workers > 1:
-            asyncio.run(_rehearse(settings))
-        stack.enter_context(_ending_well())
+            asyncio.run(_check_start(settings))
+        stack.enter_context(_ignoring_signals())
         announce(f"Solely is at {address(settings, listening)}  (store: {without_password(settings.store_url)})")
         shared = stack.enter_context(TemporaryDirectory(prefix="solely-")) if settings.workers > 1 else ""
-        how = config(settings, partial(build, settings, os.getpid(), shared), factory=True)
+        uvicorn_config = config(settings, partial(build, settings, os.getpid(), shared), factory=True)
         try:
             if shared:
-                Workers(how, [listening]).run()
+                Workers(uvicorn_config, [listening]).run()
             else:
-                uvicorn.Server(how).run([listening])
-        except SystemExit as failure:  # uvicorn's way to say that the app did not start
+                uvicorn.Server(uvicorn_config).run([listening])
+        except SystemExit as failure:  # raised by uvicorn if the app did not start
             return 1 if failure.code else 0
         return 0
 
 
 class Workers(Multiprocess):
-    """uvicorn's parent of the workers. One that ends while its parent waits for its answer is replaced at once: uvicorn
-    alone would go on waiting for WORKER_PATIENCE, and meanwhile replace no other that ends."""
+    """uvicorn's supervisor. A worker that exits while the supervisor waits for its response is replaced at once:
+    uvicorn would wait for WORKER_PATIENCE, and meanwhile replace no other worker."""
 
     def keep_subprocess_alive(self) -> None:
-        """Replaces those that have ended, or do not answer."""
+        """Replaces workers that have exited or do not respond."""
         for worker in self.processes:
-            worker.child_conn.close()  # its end of the line, of which it has a copy: that alone must keep the line open
+            worker.child_conn.close()  # the worker has its own copy, which alone must keep the pipe open
         super().keep_subprocess_alive()
 
 
-async def _rehearse(settings: Settings) -> None:
-    """Opens the service once and closes it: what keeps it from starting is raised here, where it ends the program;
-    a worker would be replaced by another, again and again."""
+async def _check_start(settings: Settings) -> None:
+    """Opens and closes the service once: an error here ends the program, whereas a worker that cannot start would be
+    replaced again and again."""
     service = Service(settings)
     mount(service)
     await service.open()
     await service.close()
 
 
-def build(settings: Settings, parent: int, shared: str) -> App:
-    """The app of one worker. With `parent`, which started it, it ends; `shared` is the folder of all workers."""
+def build(settings: Settings, parent: int, shared: str) -> AsgiApp:
+    """The app of one worker. It exits when the process `parent` does; `shared` is the folder of all workers."""
     logs.configure(settings)
     service = Service(settings, shared=shared)
-    service.companions.append(_heed_signals)
+    service.background.append(_stop_on_signals)
     if shared:
-        service.companions += [partial(_watch_parent, parent), lambda service: service.metrics.keep_saving()]
+        service.background += [partial(_watch_parent, parent), lambda service: service.metrics.keep_saving()]
     if settings.demo:
-        service.companions.append(demo)
-    return App(service, mount(service), replaced=bool(shared))
+        service.background.append(demo)
+    return AsgiApp(service, mount(service), replaced=bool(shared))
 
 
 def address(settings: Settings, listening: socket.socket) -> str:
@@ -109,7 +109,7 @@ def address(settings: Settings, listening: socket.socket) -> str:
 
 
 def config(settings: Settings, app: Any, *, factory: bool = False) -> uvicorn.Config:
-    """How uvicorn is to run the app, or what makes it."""
+    """The configuration of uvicorn for the app, or for its factory."""
     return uvicorn.Config(
         app,
         factory=factory,
@@ -130,7 +130,7 @@ def config(settings: Settings, app: Any, *, factory: bool = False) -> uvicorn.Co
 
 
 def _bound(settings: Settings) -> socket.socket:
-    """A socket on which connections are taken; InvalidInput if the address cannot be had."""
+    """A listening socket; InvalidInput if it cannot be bound."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
@@ -139,8 +139,8 @@ def _bound(settings: Settings) -> socket.socket:
 
 
 def _with_files(settings: Settings) -> Settings:
-    """Raises the limit of open files to what the connections need. Where it cannot be raised so far, the settings with
-    as many connections as it allows, since a process without files cannot even use its store."""
+    """Raises the limit of open files to what the connections need. If that is not possible, reduces max_connections,
+    since a process that cannot open files cannot even use its store."""
     limit = _allow_files(max(FILES, settings.max_connections + OWN_FILES))
     room = limit - OWN_FILES
     if room >= settings.max_connections:
@@ -158,7 +158,7 @@ def _with_files(settings: Settings) -> Settings:
 
 
 def _allow_files(wanted: int) -> int:
-    """How many files may be open, of those that are wanted; the limit is raised if it can be."""
+    """Raises the limit of open files if possible; returns how many of those wanted are allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)
@@ -168,8 +168,8 @@ def _allow_files(wanted: int) -> int:
 
 
 @contextmanager
-def _ending_well() -> Iterator[None]:
-    """uvicorn raises the signal that stopped it again when it is done; by then all is well, and we end with 0."""
+def _ignoring_signals() -> Iterator[None]:
+    """uvicorn raises the signal that stopped it once more at its end. It is ignored, so that the exit code is 0."""
     before = {each: signal.signal(each, lambda *_: None) for each in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
@@ -178,26 +178,26 @@ def _ending_well() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-# -- companions
+# -- background tasks
 
 
-async def _heed_signals(service: Service) -> None:
-    """Stops granting at the moment of the signal; uvicorn, which is told too, then waits for what is under way."""
+async def _stop_on_signals(service: Service) -> None:
+    """Stops granting as soon as the signal arrives; uvicorn, which gets it too, then waits for requests in flight."""
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
-        uvicorns: Any = signal.getsignal(each)
+        previous: Any = signal.getsignal(each)
 
-        def heed(number: int, frame: FrameType | None, uvicorns: Any = uvicorns) -> None:
+        def stop(number: int, frame: FrameType | None, previous: Any = previous) -> None:
             loop.call_soon_threadsafe(service.stop)
-            if callable(uvicorns):
-                uvicorns(number, frame)
+            if callable(previous):
+                previous(number, frame)
 
-        signal.signal(each, heed)
+        signal.signal(each, stop)
 
 
 async def _watch_parent(parent: int, service: Service) -> None:
-    """Ends this worker when its parent died without a word."""
-    while os.getppid() == parent:  # noqa: ASYNC110 - nobody tells of a parent's death
-        await asyncio.sleep(ORPHANED)
+    """Stops this worker when its parent has died."""
+    while os.getppid() == parent:  # noqa: ASYNC110 - there is no notification of a parent's death
+        await asyncio.sleep(PARENT_CHECK)
     log.warning("parent_gone", parent=parent)
     signal.raise_signal(signal.SIGTERM)

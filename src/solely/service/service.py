@@ -1,15 +1,13 @@
-"""Service: what every handler stands on: the client, its store, who may do what, what is counted, told and kept."""
+"""Service: what every handler uses: the client and its store, tokens and sessions, metrics, events, quotas."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 import secrets
-import time
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
@@ -19,47 +17,50 @@ from ..data import Database, migrate, open_database
 from ..dead_letters.flow import queue_of
 from ..dead_letters.handle import AsyncDeadLetters
 from ..drivers.retrying import ONE_TRY
-from ..errors import InvalidInput, SolelyError
+from ..errors import InvalidInput, SolelyError, StoreError
 from ..events import Hook
 from ..names import owner_of_queue
+from ..ops import Op, Reply
 from ..stores import AsyncStore, capabilities, open_async_store
 from ..urls import split_url
-from .audit import Audit
+from .audit import AuditLog
 from .connections import Connections
-from .dashboard.desk import Desk
+from .dashboard.state import DashboardState
 from .feed import Feed
+from .figures import Figure
 from .health import Readiness, data_level, store_level
-from .jobs import keep_doing
-from .logouts import Logouts
 from .metrics import Metrics, timed
-from .problems import TOO_MANY, Problem
-from .reserved import SERVICE, clearing, general, only
-from .rotation import keep_reading
+from .quotas import Holds, Slots, Waiters
+from .reserved_names import SERVICE, clearing, general, only
 from .routes import Route
-from .security import Hosts, Sessions, Tokens
+from .security import Hosts, Tokens
+from .sessions import Logouts, Sessions
 from .settings import Settings
-from .slots import Slots
+from .token_file import watch_token_file
 
 if TYPE_CHECKING:
-    from ..apps.app import App
+    from ..apps.app import App, Job
     from .telemetry import Telemetry
 
 log = structlog.get_logger("solely.service")
 
-CLOSING = 15.0  # seconds for an application to stop, or the store to close: some tries at a store that is away
+CLOSING = 15.0  # seconds for an application to stop, or the store to close: some tries at an unavailable store
+JITTER = 0.2  # of the time between two runs of a job, so that workers which start together do not stay in step
+# The label is not `job`: Prometheus gives that name to what it scrapes.
+FAILURES = Figure("solely_job_failures", "Runs of applications' jobs that failed", ("app", "what"))
 
 
 class Service:
     """One worker's share of the service. Open it on the event loop that serves; close it when that ends.
 
-    `shared` is a folder that it has in common with the other workers, if there are any.
+    `shared` is a folder that all workers use, if there are several.
     """
 
-    once: AsyncClient  # of the general API: writes no reserved name
-    clearing: AsyncClient  # for admins, whose reason is audited: may also clear what applications keep
-    own: AsyncClient  # for what the service itself keeps
-    store: AsyncStore  # refuses nothing: who asks it for others checks first
-    data: Database  # of applications; opened only if one that is mounted has migrations
+    once: AsyncClient  # for the general API: cannot write reserved names
+    clearing: AsyncClient  # for admin actions, which are audited: may also clear what applications store
+    own: AsyncClient  # for what the service itself stores
+    store: AsyncStore  # unrestricted: handlers check what they perform for callers
+    data: Database  # of applications; opened only if a mounted one has migrations
 
     def __init__(self, settings: Settings, *, shared: str = "") -> None:
         self.settings = settings
@@ -70,33 +71,33 @@ class Service:
         self.connections = Connections(settings, self.metrics)
         self.feed = Feed()
         self.readiness = Readiness()
-        self.hooks: list[Hook] = [self.metrics, self.feed]  # told every event
+        self.hooks: list[Hook] = [self.metrics, self.feed]  # called with every event
         self.telemetry: Telemetry | None = None
         self.waiters = Waiters(settings.max_waiters)
         self.holds = Holds(settings.max_holds)
         self.slots = Slots(wait=settings.store_timeout, work=settings.store_timeout)
         self.stopping = asyncio.Event()
-        self.apps: dict[str, App[Any]] = {}  # those that are mounted, by name
-        self.routes: tuple[Route, ...] = ()  # all that are mounted
-        self.openapi: dict[str, Any] = {}  # their document, once it was asked for
-        self.desk = Desk(self.metrics)  # what the dashboard shows and can do
-        self.companions: list[Callable[[Service], Coroutine[Any, Any, None]]] = [  # run beside the service, as tasks
-            lambda service: service.desk.history.keep(),
-            keep_reading,
+        self.apps: dict[str, App[Any]] = {}  # mounted ones, by name
+        self.routes: tuple[Route, ...] = ()  # all mounted ones
+        self.openapi: dict[str, Any] = {}  # their document, built at the first request for it
+        self.dashboard = DashboardState(self.metrics)
+        self.background: list[Callable[[Service], Coroutine[Any, Any, None]]] = [  # tasks that start with the service
+            lambda service: service.dashboard.history.keep_sampling(),
+            watch_token_file,
         ]
         self._tasks: set[asyncio.Task[None]] = set()
-        self._closing: list[Callable[[], Coroutine[Any, Any, None]]] = []  # of what is open, in the order of opening
+        self._closing: list[Callable[[], Coroutine[Any, Any, None]]] = []  # what is open, in the order of opening
 
     async def open(self) -> None:
-        """Opens the store, and starts the applications; what keeps them from it is raised here, and nothing is open."""
+        """Opens the store and starts the applications; if one fails, closes everything and raises its error."""
         try:
             self._open_store()
             await self._start_apps()
         except BaseException:
             await self.close()
             raise
-        for companion in self.companions:
-            self.run(companion(self))
+        for task in self.background:
+            self.run(task(self))
 
     def _open_store(self) -> None:
         settings = self.settings
@@ -111,7 +112,7 @@ class Service:
         self.once, self.clearing = restricted(self._client, general), restricted(self._client, clearing)
         self.own = restricted(self._client, only(SERVICE))
         self._closing.append(self._client.close)
-        self.audit = Audit(self.store)
+        self.audit = AuditLog(self.store)
         self.logouts = Logouts(self.own)
         self.readiness.checks["store"] = partial(store_level, self.once, self.store)
 
@@ -132,31 +133,39 @@ class Service:
             self._closing.append(app.stop)
         for app in self.apps.values():
             for job in app.jobs():
-                self.run(keep_doing(self, app, job))
+                self.run(_repeat(self, app, job))
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs it beside the service, at most until that closes; should it fail, the log says so."""
+        """Runs the work in the background, at most until the service closes; a failure is logged."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(_ended)
+        task.add_done_callback(_log_failure)
+
+    async def perform(self, *ops: Op) -> list[Reply]:
+        """The store's replies; raises the first error among them."""
+        replies = await self.store.perform(ops)
+        for reply in replies:
+            if isinstance(reply, StoreError):
+                raise reply
+        return cast("list[Reply]", replies)
 
     def letters(self, group: str) -> AsyncDeadLetters:
-        """The dead letters of the group, for who has them run again here: those of an application by its own client."""
+        """The dead letters of the group, to be replayed here; those of an application through its own client."""
         app = self.apps.get(owner_of_queue(queue_of(group)))
         return (self.once if app is None else app.once).dead_letters(group)
 
     def another_store(self) -> AsyncStore:
-        """One more handle on the same store, with a name of its own under which it is hinted what it waits for."""
+        """One more handle on the same store, with a client name of its own, under which waiters are notified."""
         return open_async_store(self._store_url, timeout=self.settings.store_timeout * ONE_TRY)
 
     def stop(self) -> None:
-        """Grants nothing more; those who wait or follow are told so."""
+        """Stops granting: waiting requests and streams end."""
         self.stopping.set()
         self.feed.close()
 
     async def close(self) -> None:
-        """Stops the applications and lets go of the store. Leases that were handed out stay with who has the tokens."""
+        """Stops the applications and closes the store. Leases that were granted stay with whoever has their tokens."""
         self.stop()
         for task in self._tasks:
             task.cancel()
@@ -166,122 +175,44 @@ class Service:
             try:
                 async with asyncio.timeout(CLOSING):
                     await close()
-            except Exception:  # what else is open is closed all the same
+            except Exception:  # the rest must still be closed
                 log.exception("not_closed", what=getattr(close, "__qualname__", str(close)))
 
     def ttl(self, wanted: float) -> float:
-        """The lease's ttl if it is within the cap; else InvalidInput."""
+        """The ttl of a lease; raises InvalidInput if it is over max_ttl."""
         return _within("ttl", wanted, self.settings.max_ttl)
 
     def wait(self, wanted: float) -> float:
-        """The wait if it is within the cap; else InvalidInput."""
+        """The wait of a request; raises InvalidInput if it is over max_wait."""
         return _within("wait", wanted, self.settings.max_wait)
 
 
 def _shareable(url: str) -> str:
-    """The URL of a store of which one can have more than one handle: memory needs a name for that."""
+    """The URL of a store that several handles can open: a memory store needs a name for that."""
     parts = split_url(url)
     nameless = not capabilities(url).shared and not parts.netloc
     return f"{parts.scheme}://{secrets.token_hex(8)}?{parts.query}" if nameless else url
 
 
-def _ended(companion: asyncio.Task[None]) -> None:
-    if not companion.cancelled() and (error := companion.exception()) is not None:
-        log.error("companion_failed", companion=companion.get_name(), exc_info=error)
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("task_failed", task=task.get_name(), exc_info=error)
+
+
+async def _repeat(service: Service, app: App[Any], job: Job) -> None:
+    """Runs the job at its interval until cancelled. A failure is logged and counted, and the job runs again."""
+    await asyncio.sleep(job.every * random.random())
+    while True:
+        try:
+            await job.work()
+        except Exception as error:  # a job goes on, whatever happens
+            service.metrics.count(FAILURES, app.name, job.name)
+            expected = isinstance(error, SolelyError)  # such as an unavailable store: the message is enough
+            log.warning("job_failed", app=app.name, job=job.name, error=str(error), exc_info=not expected)
+        await asyncio.sleep(job.every * random.uniform(1 - JITTER, 1 + JITTER))
 
 
 def _within(name: str, wanted: float, most: float) -> float:
     if wanted > most:
         raise InvalidInput(f"{name}={wanted:g} is over the {most:g} seconds that this service allows (max_{name})")
     return wanted
-
-
-class Waiters:
-    """How many requests of each client wait in this worker, which is bounded."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self.now: Counter[str] = Counter()
-
-    def full(self, client: str) -> bool:
-        """True if this client may not wait more."""
-        return self.now[client] >= self._most
-
-    def enter(self, client: str) -> None:
-        """One more request of this client waits; a Problem if there are too many."""
-        if self.full(client):
-            raise Problem(TOO_MANY, f"{self._most} requests of this client wait already (max_waiters)", again=1.0)
-        self.now[client] += 1
-
-    def leave(self, client: str) -> None:
-        """It waits no more."""
-        self.now[client] -= 1
-        if not self.now[client]:
-            del self.now[client]
-
-
-class _Lease(NamedTuple):
-    """When its key is open again at the latest, and for how long that is closed after the lease expired."""
-
-    ends: float
-    closed: float
-
-
-class Holds:
-    """How many leases of each client this worker handed out and has not seen end, which is bounded.
-
-    A key that stays closed after its lease counts until it opens. A lease that is let go of by way of another worker
-    counts here until its ttl is over: so this may refuse too early, and never counts too few.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._ends: dict[str, dict[str, _Lease]] = {}  # client → token → its lease
-        self._asked: Counter[str] = Counter()  # client → leases that it asks for right now
-
-    def check(self, client: str, more: int = 1) -> None:
-        """A Problem if so many more would be too many."""
-        room = self._most - self._asked[client] - more
-        mine = self._ends.get(client, {})
-        if len(mine) > room:
-            now = time.monotonic()
-            self._ends[client] = mine = {token: lease for token, lease in mine.items() if lease.ends > now}
-        if len(mine) > room:
-            text = f"this client holds {len(mine)} leases, and may hold {self._most} (max_holds)"
-            raise Problem(TOO_MANY, text, again=1.0)
-
-    @contextmanager
-    def asking(self, client: str, more: int) -> Iterator[None]:
-        """While so many more are asked for, they count: requests side by side are not granted more than one alone."""
-        self.check(client, more)
-        self._asked[client] += more
-        try:
-            yield
-        finally:
-            self._asked[client] -= more
-            if not self._asked[client]:
-                del self._asked[client]
-
-    def add(self, client: str, token: str, ttl: float, delay: float = 0.0) -> None:
-        """The client has this lease, at most for so long; also after it was renewed. If it expires, its key stays
-        closed for `delay` more, as was said when it was taken."""
-        mine = self._ends.setdefault(client, {})
-        closed = max(delay, mine[token].closed if token in mine else 0.0)
-        mine[token] = _Lease(time.monotonic() + ttl + closed, closed)
-
-    def close(self, client: str, token: str, delay: float) -> None:
-        """The client let go of it, and its key stays closed for `delay`."""
-        self.remove(client, token)
-        if delay > 0:
-            self.add(client, token, delay)
-
-    def remove(self, client: str, token: str) -> None:
-        """The client let go of it."""
-        mine = self._ends.get(client)
-        if mine is not None and mine.pop(token, None) is not None and not mine:
-            del self._ends[client]
-
-    def count(self) -> int:
-        """Leases of all clients, as far as known here."""
-        now = time.monotonic()
-        return sum(lease.ends > now for mine in self._ends.values() for lease in mine.values())

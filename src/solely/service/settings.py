@@ -1,7 +1,7 @@
 """Settings: defaults, then a TOML file, then SOLELY_* of the environment, then flags; the later wins.
 
-Keys that are not known are an error, with the one that was meant. What is shown has no secrets in it. Each application
-has a section of its own, whose fields it declares.
+An unknown key is an error, which suggests a similar one. Secrets are never shown. Each application declares the fields
+of its own section.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from ..data.place import MEMORY, beside
 from ..errors import InvalidInput
 from ..stores import capabilities
 from ..urls import split_url
-from .masking import masked
-from .reading import ENVIRONMENT, by_section, checked, read_environment, read_file
 from .security import Tokens, is_loopback
+from .settings_parsing import ENVIRONMENT, by_section, checked, masked, read_environment, read_file
 
 _SECRETS = ("tokens", "session_secret")
 _URLS = ("url", "data_url")
-NO_APPS = "none"  # in the place of names: an empty variable of the environment looks like one that was not set
+NO_APPS = "none"  # given instead of names: an empty environment variable would look like one that is not set
 HIDDEN = "…"
 
 
@@ -46,22 +45,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         msgspec.field(default_factory=lambda: tuple(APPS))
     )
     sections: Annotated[dict[str, Any], _described("of applications: [name] in a file, SOLELY_NAME_FIELD outside")] = {}
-    host: Annotated[str, _described("the address to bind; one that others can reach needs tokens")] = "127.0.0.1"
-    port: Annotated[int, _described("0 takes a free one", ge=0, le=65_535)] = 8765
+    host: Annotated[str, _described("the address to listen on; one that others can reach needs tokens")] = "127.0.0.1"
+    port: Annotated[int, _described("0 picks a free one", ge=0, le=65_535)] = 8765
     workers: Annotated[int, _described("processes; more than one needs a store that they share", ge=1, le=64)] = 1
-    demo: Annotated[bool, _described("runs believable traffic, so that there is something to see")] = False
+    demo: Annotated[bool, _described("runs example traffic, so that the dashboard has something to show")] = False
 
     tokens: Annotated[tuple[str, ...], _described("name:scope:sha256 of each token")] = ()
     tokens_file: Annotated[str, _described("a file with one name:scope:sha256 per line")] = ""
     session_secret: Annotated[str, _described("signs dashboard sessions; random, unless several hosts share them")] = ""
-    allowed_hosts: Annotated[tuple[str, ...], _described("names by which the service is called")] = ()
+    allowed_hosts: Annotated[tuple[str, ...], _described("names of this service that clients may use")] = ()
 
-    store_timeout: Annotated[float, _seconds("until an unanswered store is given up", least=0.1, most=60.0)] = 5.0
-    receive_timeout: Annotated[float, _seconds("for a request to arrive whole", least=0.1, most=300.0)] = 10.0
+    store_timeout: Annotated[
+        float, _seconds("until a store that does not reply counts as unavailable", least=0.1, most=60.0)
+    ] = 5.0
+    receive_timeout: Annotated[float, _seconds("for a request to arrive completely", least=0.1, most=300.0)] = 10.0
     idle_timeout: Annotated[float, _seconds("for which an idle connection is kept", least=1.0, most=600.0)] = 60.0
-    stop_timeout: Annotated[float, _seconds("for requests under way to end when the service stops", most=600.0)] = 10.0
+    stop_timeout: Annotated[float, _seconds("for requests in flight to end when the service stops", most=600.0)] = 10.0
     max_wait: Annotated[float, _seconds("the longest wait of one request", most=3600.0)] = 60.0
-    max_ttl: Annotated[float, _seconds("the longest lease; what is remembered may last longer")] = 86_400.0
+    max_ttl: Annotated[float, _seconds("the longest lease; marks and results may last longer")] = 86_400.0
     max_body: Annotated[int, _described("bytes of any body, whatever its route allows", ge=1024, le=1 << 28)] = 1 << 20
     max_header: Annotated[int, _described("bytes of a request's line and headers", ge=1024, le=1 << 20)] = 32 << 10
     max_connections: Annotated[int, _described("at once, per worker", ge=10, le=100_000)] = 4000
@@ -69,7 +70,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         int, _described("of these, without a valid token so far; 0: a quarter of max_connections", ge=0, le=100_000)
     ] = 0
     max_per_address: Annotated[
-        int, _described("of these, from one address; 0: all of them, as a proxy needs it", ge=0, le=100_000)
+        int, _described("of these, from one address; 0: all of them, as a proxy needs", ge=0, le=100_000)
     ] = 0
     max_waiters: Annotated[int, _described("waiting requests per client and worker", ge=1, le=100_000)] = 200
     max_holds: Annotated[int, _described("leases per client and worker", ge=1, le=10_000_000)] = 10_000
@@ -78,30 +79,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     log_format: Annotated[Literal["auto", "json", "console"], _described("auto: console on a terminal, else JSON")] = (
         "auto"
     )
-    access_log: Annotated[bool, _described("a line per request; else only of failed and denied ones")] = False
+    access_log: Annotated[bool, _described("log every request, not only failed and denied ones")] = False
     telemetry: Annotated[bool, _described("OpenTelemetry spans; needs solely[otel]")] = False
 
     @property
     def store_url(self) -> str:
-        """The URL of the store, of which there always is one."""
+        """The URL of the store, or that of the default store."""
         return self.url or default_url()
 
     @property
     def database_url(self) -> str:
-        """The URL of the applications' database, of which there always is one."""
+        """The URL of the applications' database, or that of the default one."""
         return self.data_url or beside(self.store_url)
 
     @property
     def unauthenticated_bound(self) -> int:
-        """Connections per worker that have not authenticated. A quarter leaves most places to known callers, and is
-        enough for hundreds that connect at the same moment."""
+        """The most unauthenticated connections per worker. A quarter leaves most of them to authenticated callers, and
+        is enough for hundreds that connect at the same moment."""
         return self.max_unauthenticated or self.max_connections // 4
 
     @property
     def address_bound(self) -> int:
-        """Those of one address. All of them, unless a bound is given: behind a proxy, and on one host, everybody comes
-        from one address, and a burst of honest callers is no attack. An address that fills all shuts nobody out, since
-        newcomers take the places of those who are silent."""
+        """The most unauthenticated connections per address. Unlimited by default: behind a proxy, and on one host, all
+        callers share one address, and a burst of honest callers is no attack. One address that uses all connections
+        locks nobody out, since new connections replace idle ones."""
         return self.max_per_address or self.unauthenticated_bound
 
     @property
@@ -110,11 +111,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return () if self.apps == (NO_APPS,) else self.apps
 
     def section(self, app: str) -> Any:
-        """The settings of the application; InvalidInput if it has some that must be given and were not."""
+        """The settings of the application; InvalidInput if a required one is missing."""
         return self.sections[app] if app in self.sections else _section(app, {})
 
     def token_lines(self) -> list[str]:
-        """The lines of all tokens, from here and from the file; InvalidInput if that cannot be read."""
+        """The lines of all tokens, of `tokens` and of the token file; InvalidInput if the file is unreadable."""
         if not self.tokens_file:
             return list(self.tokens)
         try:
@@ -126,7 +127,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Loaded(NamedTuple):
-    """Settings, and where each that is no default came from."""
+    """Settings, and the source of each that is not a default."""
 
     settings: Settings
     sources: dict[str, str]
@@ -137,9 +138,9 @@ def load(
     environ: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> Loaded:
-    """The merged settings; InvalidInput names the first source that is wrong, what is wrong there, and what to do.
+    """The merged settings; InvalidInput names the first invalid source, what is wrong there, and what to do.
 
-    Flags whose value is None were not given. Without `file`, SOLELY_CONFIG names it, if there is one.
+    A flag that is None was not given. Without `file`, SOLELY_CONFIG names it, if there is one.
     """
     environ = environ or {}
     file = file or environ.get("SOLELY_CONFIG") or None
@@ -162,7 +163,7 @@ def load(
 
 
 def _section(app: str, fields: Mapping[str, Any]) -> Any:
-    """The settings of an application from these fields; InvalidInput if they do not go together."""
+    """The settings of an application from these fields; InvalidInput if they contradict each other."""
     shape = find(app).Settings
     try:
         return shape(**fields)
@@ -172,13 +173,13 @@ def _section(app: str, fields: Mapping[str, Any]) -> Any:
 
 
 def verify(settings: Settings) -> None:
-    """Nothing, if the settings go together; else InvalidInput, with all that is wrong."""
-    wrong = list(_complaints(settings))
+    """Raises InvalidInput, with all errors, if the settings contradict each other."""
+    wrong = list(_errors(settings))
     if wrong:
         raise InvalidInput("; ".join(wrong))
 
 
-def _complaints(settings: Settings) -> Iterator[str]:
+def _errors(settings: Settings) -> Iterator[str]:
     tokens = False
     try:
         tokens = bool(Tokens(settings.token_lines()))
@@ -187,7 +188,7 @@ def _complaints(settings: Settings) -> Iterator[str]:
     if not is_loopback(settings.host) and not tokens:
         yield (
             f"host {settings.host!r} can be reached by others, and there are no tokens: anybody could release every "
-            "lock; bind 127.0.0.1, or give tokens or tokens_file"
+            "lock; use 127.0.0.1, or give tokens or tokens_file"
         )
     if settings.workers > 1 and not capabilities(settings.store_url).shared:
         yield f"{settings.workers} workers cannot share memory://; use sqlite:// or a server, or one worker"
@@ -202,12 +203,12 @@ def _complaints(settings: Settings) -> Iterator[str]:
             f"max_unauthenticated={settings.max_unauthenticated} leaves no connection for callers that have "
             f"authenticated; give less than max_connections={settings.max_connections}"
         )
-    yield from _complaints_of_apps(settings)
+    yield from _errors_of_apps(settings)
     if settings.session_secret and len(settings.session_secret) < 32:
         yield "session_secret must have 32 characters or more"
 
 
-def _complaints_of_apps(settings: Settings) -> Iterator[str]:
+def _errors_of_apps(settings: Settings) -> Iterator[str]:
     if len(set(settings.apps)) < len(settings.apps):
         yield f"apps: {', '.join(settings.apps)} names one twice"
     for app in settings.mounted:
@@ -221,7 +222,7 @@ def _complaints_of_apps(settings: Settings) -> Iterator[str]:
 
 
 def shown(loaded: Loaded) -> dict[str, Any]:
-    """The merged settings as plain data, without secrets; those of each mounted application under its name."""
+    """The merged settings as plain data, without secrets; the section of each mounted application under its name."""
     settings = loaded.settings
     plain: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(settings, sections={}))
     del plain["sections"]
@@ -237,7 +238,7 @@ def shown(loaded: Loaded) -> dict[str, Any]:
 
 
 def without_password(url: str) -> str:
-    """The URL with nothing in it that opens a door: no password, and no options, which may hold one."""
+    """The URL without its secrets: no password, and no values of options, which may hold one."""
     parts = split_url(url)
     user, at, host = parts.netloc.rpartition("@")
     name = user.partition(":")[0]
@@ -247,7 +248,7 @@ def without_password(url: str) -> str:
 
 
 def as_toml(loaded: Loaded) -> str:
-    """The merged settings as a TOML file that could be read again (but for its secrets), each with its source."""
+    """The merged settings as a TOML file that can be read again (but for its secrets), each with its source."""
     plain = shown(loaded)
     sections = {app: plain.pop(app) for app in loaded.settings.mounted}
     lines = [_line(name, value, loaded.sources.get(name)) for name, value in plain.items()]
@@ -263,7 +264,7 @@ def _line(name: str, value: Any, source: str | None) -> str:
 
 
 def _as_toml(value: Any) -> str:
-    """A value on one line; TOML has no word for nothing, so that fields without a value are left out."""
+    """A value on one line. Fields that are None are omitted, since TOML has no null."""
     if isinstance(value, dict):
         fields = (f"{_as_toml(str(name))} = {_as_toml(each)}" for name, each in value.items() if each is not None)
         return f"{{ {', '.join(fields)} }}" if value else "{}"

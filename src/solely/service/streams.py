@@ -1,5 +1,5 @@
-"""Streams of server-sent events. They end when the reader hangs up or logs out, when its token is no longer valid, when
-the service stops, or when there is no more to tell."""
+"""Streams of server-sent events. They end when the reader disconnects or logs out, when its token becomes invalid, when
+the service stops, or when there are no more messages."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 from starlette.responses import Response
 
-from .encoding import json_of
+from .responses import to_json
 from .routes import Call
 
-PAUSE = 8.0  # seconds of silence before a word: proxies and readers give up on connections that say nothing for longer
+PAUSE = 8.0  # seconds of silence before a comment is sent: proxies and readers close connections that idle for longer
 
 
 def message(event: str, data: object, id: int | None = None) -> bytes:
-    """One event as it is written on the wire; its data is JSON, which has no line breaks."""
+    """One server-sent event; its data is JSON, which has no line breaks."""
     number = b"id: %d\n" % id if id is not None else b""
-    return b"%sevent: %s\ndata: %s\n\n" % (number, event.encode(), json_of(data))
+    return b"%sevent: %s\ndata: %s\n\n" % (number, event.encode(), to_json(data))
 
 
 class EventStream(Response):
-    """Sends messages as they come. The caller counts as one that waits, and `ended` is called in the end."""
+    """Sends messages as they come. The request counts as a waiting one; `ended` is called at the end."""
 
     media_type = "text/event-stream"
 
@@ -36,7 +36,7 @@ class EventStream(Response):
         self._service = call.service
         self._reader = call.principal
         self._cookie = call.cookie
-        self._service.waiters.enter(self._reader.name)  # a Problem now, and not when the answer has begun
+        self._service.waiters.enter(self._reader.name)  # raises Problem now, before the response has begun
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         try:
@@ -51,7 +51,7 @@ class EventStream(Response):
                 self._ended()
 
     async def _stream(self, receive: Any, send: Any) -> None:
-        over = {asyncio.ensure_future(_hung_up(receive)), asyncio.ensure_future(self._service.stopping.wait())}
+        over = {asyncio.ensure_future(_disconnected(receive)), asyncio.ensure_future(self._service.stopping.wait())}
         if self._cookie:
             over.add(asyncio.ensure_future(self._service.logouts.until(self._cookie)))
         going = asyncio.ensure_future(anext(self._messages, b""))
@@ -73,6 +73,6 @@ class EventStream(Response):
             await asyncio.gather(going, *over, return_exceptions=True)
 
 
-async def _hung_up(receive: Any) -> None:
+async def _disconnected(receive: Any) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,5 +1,5 @@
-"""OpenTelemetry, as an extra: a span per request, with the events of its work in it. Which exporter sends them where is
-the business of OpenTelemetry's own settings."""
+"""OpenTelemetry, an optional extra: a span per request, with the library's events in it. The exporter is configured by
+OpenTelemetry's own settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ except ImportError as error:  # pragma: no cover - the tests install it
 
 
 class Telemetry:
-    """Makes spans. As a hook, it adds each event to the span in which it happened."""
+    """Creates spans. As a hook, it adds each event to the current span."""
 
     def __init__(self, provider: trace.TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer("solely.service", tracer_provider=provider)
@@ -31,7 +31,7 @@ class Telemetry:
 
     @contextmanager
     def span(self, scope: Mapping[str, Any]) -> Iterator[trace.Span]:
-        """The span of a request, under the one that its headers name."""
+        """The span of a request; its parent is the one that the headers name."""
         carrier = {str(name, "latin-1"): str(value, "latin-1") for name, value in scope["headers"]}
         with self._tracer.start_as_current_span(
             scope["method"],
@@ -42,8 +42,8 @@ class Telemetry:
             yield span
 
     @staticmethod
-    def answered(span: trace.Span, method: str, route: str, status: int) -> None:
-        """The request was answered."""
+    def handled(span: trace.Span, method: str, route: str, status: int) -> None:
+        """Adds the route and the status to the span of a request."""
         span.update_name(f"{method} {route}")
         span.set_attributes({"http.route": route, "http.response.status_code": status})
         if status >= 500:

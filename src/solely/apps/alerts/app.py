@@ -112,7 +112,7 @@ class App(Base[AlertsSettings]):
         )
         parts = self.parts = assemble(tools, self.publishers, self.silences)
         self.receiver, self.sweeper = parts.receiver, parts.sweeper
-        service.desk.replays[GROUP] = parts.parking.replay
+        service.dashboard.replays[GROUP] = parts.parking.replay
         service.metrics.gauge(ACTIVE, lambda: float(tools.capacity.active))
         await self.silences.refresh()
 

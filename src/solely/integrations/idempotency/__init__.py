@@ -2,7 +2,7 @@
 
 from .guard import Guard, Ticket
 from .key import parse_key
-from .problems import INCOMPLETE, PROBLEMS, TOO_LARGE, Problem
+from .problems import INCOMPLETE, PROBLEMS, TOO_LARGE, ProblemKind
 from .request import Headers, Request
 from .response import Answer, Record
 from .rules import Rules, is_transient
@@ -16,7 +16,7 @@ __all__ = [
     "Guard",
     "Headers",
     "Let",
-    "Problem",
+    "ProblemKind",
     "Record",
     "Request",
     "Rules",

@@ -20,7 +20,7 @@ from .problems import (
     STILL_RUNNING,
     TOO_LARGE,
     UNAVAILABLE,
-    Problem,
+    ProblemKind,
     refusal,
 )
 from .request import Request, digest, fingerprint
@@ -130,7 +130,7 @@ class Guard:
         policy, more = self.policy(request), [*record.location(), record.expiry()]
         return refusal(NOT_KEPT, policy, more=more, original_status=record.status)
 
-    def refuse(self, problem: Problem, request: Request, detail: str = "") -> Answer:
+    def refuse(self, problem: ProblemKind, request: Request, detail: str = "") -> Answer:
         """The problem as a response, with Retry-After where the same request may be sent again."""
         again = problem in (CONFLICT, STILL_RUNNING, UNAVAILABLE)
         more = [(b"Retry-After", b"%d" % self.rules.retry_after)] if again else []

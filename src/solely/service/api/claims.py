@@ -1,6 +1,7 @@
-"""Claims over HTTP: one wins the right to run and gets a token; with that it publishes, and all others get the result.
+"""Claims over HTTP: one caller wins the right to run and gets a token, with which it publishes the result; all others
+get the result.
 
-Nobody renews it for the winner: one that dies lets go when its ttl is over, and one who waits takes over.
+The service does not renew the claim: if the winner dies, the claim expires after its ttl, and a waiter takes over.
 """
 
 from __future__ import annotations
@@ -17,41 +18,41 @@ from ...rules import DAY
 from ..problems import LOST, MISMATCH, RUNNING, TOO_MANY, UNREADABLE
 from ..routes import ADMIN, KIB, WRITE, Answer, Body, Call, Key, Purpose, Reason, Route, Token, Ttl, Wait
 
-CAP = 512 * KIB  # bytes: the largest value that is kept, in base64, with room
+CAP = 512 * KIB  # bytes: the largest result in base64, with room to spare
 Text = Annotated[str, msgspec.Meta(max_length=2000)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00]+$")]
 
 
 class JsonResult(Body, tag_field="form", tag="json"):
-    """A result that is JSON."""
+    """A JSON result."""
 
     value: Any
 
 
 class BytesResult(Body, tag_field="form", tag="bytes"):
-    """A result that is bytes, in base64."""
+    """Bytes as result, in base64."""
 
     value: bytes
 
 
 class Tombstone(Body, tag_field="form", tag="tombstone"):
-    """It was done once and is not done again; its result was not kept."""
+    """The work was done once and is not done again; its result was not kept."""
 
     why: Text = ""
 
 
-class Failure(Body, tag_field="form", tag="failure"):
-    """It failed for good and is not run again."""
+class FailureResult(Body, tag_field="form", tag="failure"):
+    """The work failed permanently and is not run again."""
 
     kind: Name
     text: Text
 
 
-Result = JsonResult | BytesResult | Tombstone | Failure
+Result = JsonResult | BytesResult | Tombstone | FailureResult
 
 
 class ClaimBody(Body):
-    """`fingerprint` is the payload, or what of it matters, as any JSON: the same key with another one is refused."""
+    """`fingerprint` is the payload, or the part that matters, as any JSON: the same key with another one is refused."""
 
     key: Key
     ttl: Ttl = 30.0
@@ -60,9 +61,9 @@ class ClaimBody(Body):
     purpose: Purpose = ""
 
 
-class Publish(Body):
-    """What became of it, for all who wait and who come within `keep` seconds. If another took over meanwhile, its
-    result stands, and is waited for within `wait`."""
+class PublishClaim(Body):
+    """The result, for everybody who waits now or claims within `keep` seconds. If somebody else has taken over, that
+    result is final, and the request waits for it within `wait`."""
 
     token: Token
     result: Result
@@ -71,20 +72,20 @@ class Publish(Body):
 
 
 class RenewClaim(Body):
-    """Without a ttl, the one that it was won with."""
+    """Without `ttl`, the ttl of the claim is used again."""
 
     token: Token
     ttl: Ttl | None = None
 
 
 class ReleaseClaim(Body):
-    """Lets go without a result: the next one runs it."""
+    """Releases the claim without a result: the next caller runs the work."""
 
     token: Token
 
 
 class ResetClaim(Body):
-    """The claim is removed if its result is still the expected one."""
+    """Removes the claim if its result is still the expected one."""
 
     key: Key
     expected: Result
@@ -92,8 +93,8 @@ class ResetClaim(Body):
 
 
 class ClaimAnswer(Answer):
-    """If `won`, run it, and publish with the token within `left` seconds, counted from before the request was sent.
-    Else `result` is the winner's."""
+    """If `won`, run the work and publish with the token within `left` seconds, counted from before the request was
+    sent. Else `result` is the winner's."""
 
     key: str
     won: bool
@@ -106,8 +107,8 @@ class ClaimAnswer(Answer):
 
 
 class PublishedClaim(Answer):
-    """`published`, or `superseded` by another `result`, which stands: a later holder's (`pending` if that is not there
-    yet), or the one that was published with this token before."""
+    """`published`, or `superseded` by another `result`, which is final: that of a later holder (`pending` if there is
+    none yet), or one published with this token before."""
 
     published: bool
     superseded: bool
@@ -123,19 +124,19 @@ class RenewedClaim(Answer):
 
 class ReleasedClaim(Answer):
     """released; expired or cleared if it had ended before; lost if the store no longer had it (it was flushed, or
-    restarted without its data); unknown if that was too long ago to tell."""
+    restarted without its data); unknown if it ended too long ago."""
 
     outcome: str
 
 
 class ResetAnswer(Answer):
-    """False if its result is another one, or there is none."""
+    """False if the claim has another result, or none."""
 
     reset: bool
 
 
-async def claim(call: Call[ClaimBody, None]) -> ClaimAnswer:
-    """Wins the claim, or answers the winner's result, waited for within `wait`."""
+async def claim_key(call: Call[ClaimBody, None]) -> ClaimAnswer:
+    """Wins the right to run something once, or returns the winner's result, for which it waits up to `wait`."""
     wanted, service = call.body, call.service
     ttl, wait = service.ttl(wanted.ttl), service.wait(wanted.wait)
     service.holds.check(call.principal.name)
@@ -143,22 +144,22 @@ async def claim(call: Call[ClaimBody, None]) -> ClaimAnswer:
     claiming = service.once.claim(
         wanted.key, ttl=ttl, wait=wait, fingerprint=wanted.fingerprint, purpose=purpose, renew=False
     )
-    told = await (call.waiting(claiming, AsyncClaim.release) if wait else claiming)
-    answer = ClaimAnswer(key=told.key, won=told.won, fence=told.fence, attempt=told.attempt, waited=told.waited)
-    if told.won:
-        answer.left, answer.token = told.remaining(), told.hand_over()
+    claim = await (call.waiting(claiming, AsyncClaim.release) if wait else claiming)
+    answer = ClaimAnswer(key=claim.key, won=claim.won, fence=claim.fence, attempt=claim.attempt, waited=claim.waited)
+    if claim.won:
+        answer.left, answer.token = claim.remaining(), claim.hand_over()
         service.holds.add(call.principal.name, answer.token, ttl)
     else:
-        answer.result = _kept(told)
+        answer.result = _result_of(claim)
     return answer
 
 
-def _kept(told: AsyncClaim) -> Result:
-    """The winner's result; raises TimedOut if it is not there yet."""
+def _result_of(claim: AsyncClaim) -> Result:
+    """The winner's result; raises TimedOut if there is none yet."""
     try:
-        return _result(told.result())
+        return _result(claim.result())
     except WorkFailed as failure:
-        return Failure(kind=failure.kind, text=failure.text)
+        return FailureResult(kind=failure.kind, text=failure.text)
     except NotKept as missing:
         return Tombstone(why=str(missing))
 
@@ -167,32 +168,33 @@ def _result(value: Any) -> Result:
     return BytesResult(value=value) if isinstance(value, bytes) else JsonResult(value=value)
 
 
-async def publish(call: Call[Publish, None]) -> PublishedClaim:
-    """Publishes the result, or tells which one stands."""
+async def publish(call: Call[PublishClaim, None]) -> PublishedClaim:
+    """Publishes the result of a claim that was won, or returns the one that was published before."""
     wanted, result, once = call.body, call.body.result, call.service.once
     wait = call.service.wait(wanted.wait)
-    if isinstance(result, Failure):
+    if isinstance(result, FailureResult):
         policy = Policy(default=Replay(wanted.keep))
-        done = await once.resume_claim(wanted.token, policy=policy).fail(_failure(result))
+        failing = await once.resume_claim(wanted.token, policy=policy).fail(_error(result))
         call.service.holds.remove(call.principal.name, wanted.token)
-        stands = done is Failing.REPLAYED
-        return PublishedClaim(published=stands, superseded=not stands, pending=False, result=result if stands else None)
+        published = failing is Failing.REPLAYED
+        kept = result if published else None
+        return PublishedClaim(published=published, superseded=not published, pending=False, result=kept)
     mine = once.resume_claim(wanted.token, keep=wanted.keep, wait=wait)
     publishing = mine.publish_tombstone(result.why) if isinstance(result, Tombstone) else mine.publish(result.value)
-    told = await (call.waiting(publishing) if wait else publishing)
+    done = await (call.waiting(publishing) if wait else publishing)
     call.service.holds.remove(call.principal.name, wanted.token)
-    found = Tombstone() if told.tombstone else None if told.value is None and told.superseded else _result(told.value)
-    return PublishedClaim(published=told.published, superseded=told.superseded, pending=told.pending, result=found)
+    found = Tombstone() if done.tombstone else None if done.value is None and done.superseded else _result(done.value)
+    return PublishedClaim(published=done.published, superseded=done.superseded, pending=done.pending, result=found)
 
 
-def _failure(told: Failure) -> Exception:
-    """The failure as an error of the class that was named, since its name is what is kept."""
-    kind: type[Exception] = type(told.kind, (Exception,), {})
-    return kind(told.text)
+def _error(result: FailureResult) -> Exception:
+    """An error whose class has the given name, since that name is stored."""
+    kind: type[Exception] = type(result.kind, (Exception,), {})
+    return kind(result.text)
 
 
 async def renew(call: Call[RenewClaim, None]) -> RenewedClaim:
-    """Extends the claim."""
+    """Extends a claim that was won."""
     wanted, service = call.body, call.service
     ttl = service.ttl(read_token(wanted.token).ttl if wanted.ttl is None else wanted.ttl)
     left = await service.once.renew(wanted.token, ttl=ttl)
@@ -201,16 +203,16 @@ async def renew(call: Call[RenewClaim, None]) -> RenewedClaim:
 
 
 async def release(call: Call[ReleaseClaim, None]) -> ReleasedClaim:
-    """Lets go of the claim."""
+    """Releases a claim that was won, without a result."""
     outcome = await call.service.once.release(call.body.token)
     call.service.holds.remove(call.principal.name, call.body.token)
     return ReleasedClaim(outcome=outcome)
 
 
 async def reset(call: Call[ResetClaim, None]) -> ResetAnswer:
-    """Removes a finished claim, so that it runs again."""
+    """Removes a finished claim, so that the work runs again."""
     expected = call.body.expected
-    if isinstance(expected, Failure):
+    if isinstance(expected, FailureResult):
         outcome: Any = WorkFailed("", kind=expected.kind, text=expected.text)
     else:
         outcome = NotKept("") if isinstance(expected, Tombstone) else expected.value
@@ -222,58 +224,32 @@ ROUTES = [
         "POST",
         "/v1/claims/claim",
         WRITE,
-        claim,
-        "Win the right to run something once, or get the winner's result",
-        body=ClaimBody,
-        answer=ClaimAnswer,
+        claim_key,
         refusals=(RUNNING, MISMATCH, TOO_MANY, UNREADABLE),
         cap=CAP,
         grants=True,
-        again="Safe: if the first won and its answer was lost, the repeat waits until that ends, and then wins.",
+        again="Safe: if the first won and its response was lost, the repeat wins after that claim has expired.",
     ),
     Route(
         "POST",
         "/v1/claims/publish",
         WRITE,
         publish,
-        "Publish the result of a claim that was won",
-        body=Publish,
-        answer=PublishedClaim,
         refusals=(MISMATCH, RUNNING),
         cap=CAP,
-        again="Safe: answered as the first time. Another result is superseded by the first.",
+        again="Safe: the same response as the first time. Another result is superseded by the first.",
     ),
+    Route("POST", "/v1/claims/renew", WRITE, renew, refusals=(LOST,), again="Safe: extends again, never shortens."),
     Route(
-        "POST",
-        "/v1/claims/renew",
-        WRITE,
-        renew,
-        "Extend a claim that was won",
-        body=RenewClaim,
-        answer=RenewedClaim,
-        refusals=(LOST,),
-        again="Safe: extends again, never shortens.",
-    ),
-    Route(
-        "POST",
-        "/v1/claims/release",
-        WRITE,
-        release,
-        "Let go of a claim that was won, without a result",
-        body=ReleaseClaim,
-        answer=ReleasedClaim,
-        again="Safe: answered as the first time, for a minute.",
+        "POST", "/v1/claims/release", WRITE, release, again="Safe: the same response as the first time, for a minute."
     ),
     Route(
         "POST",
         "/v1/claims/reset",
         ADMIN,
         reset,
-        "Remove a finished claim, so that it runs again",
-        body=ResetClaim,
-        answer=ResetAnswer,
         refusals=(UNREADABLE,),
         cap=CAP,
-        again="Tells that it is no longer there, unless it was run again with the same result.",
+        again="Returns false, unless the work was run again with the same result.",
     ),
 ]

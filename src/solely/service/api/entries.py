@@ -1,5 +1,5 @@
-"""Entries as people look at them: what is known under a name, and why a call for it would be refused; and removal by an
-admin, of what that admin saw. The list is in ops.py, since a store lists in the same way."""
+"""Entries for people: everything stored under a name, and why a call for it would be refused; and removal by an admin.
+The list is in ops.py, since a store lists in the same way."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from typing import Annotated
 
 import msgspec
 
-from ...errors import StoreError
 from ...explanations.flow import Explanation, Side
 from ...model import State
 from ...ops import Clear
 from ...stores.http.codec import MAX_STORED_KEY
 from ..problems import RESERVED_NAME
-from ..reserved import clearing
-from ..routes import ADMIN, READ, Answer, Body, Call, Key, Reason, Route
-from .times import lasting, moment
+from ..reserved_names import clearing
+from ..routes import ADMIN, READ, Answer, Body, Call, Key, Reason, Route, finite, timestamp
 
 StoredKey = Annotated[str, msgspec.Meta(min_length=3, max_length=MAX_STORED_KEY, description="kind/name")]
-Fence = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1, description="of the entry as it was seen")]
+Fence = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1, description="of the entry as it was listed")]
 
 
 class ExplainQuery(Body):
@@ -28,7 +26,8 @@ class ExplainQuery(Body):
 
 
 class ExplainedSide(Answer):
-    """One kind of entry under the name. `left` is null for what stays for ever; `why` is empty if a call is granted."""
+    """One kind of entry under the name. `left` is null if it never expires; `why` is empty if a call would be
+    granted."""
 
     kind: str
     state: State
@@ -44,8 +43,8 @@ class ExplainedSide(Answer):
     why: str
 
 
-class Explained(Answer):
-    """All sides of the name; `text` says it to a person."""
+class ExplainedKey(Answer):
+    """The entries of all kinds under the name; `text` explains them to people."""
 
     key: str
     sides: list[ExplainedSide]
@@ -53,7 +52,8 @@ class Explained(Answer):
 
 
 class ClearEntry(Body):
-    """The stored key and the fence as they were listed: if another has taken the key since, nothing is removed."""
+    """The stored key and the fence as they were listed: if somebody else has taken the key since, nothing is
+    removed."""
 
     key: StoredKey
     fence: Fence
@@ -61,19 +61,19 @@ class ClearEntry(Body):
 
 
 class ClearedEntry(Answer):
-    """False if it had moved on: look again."""
+    """False if the entry has changed since it was listed."""
 
     cleared: bool
 
 
-async def explain(call: Call[None, ExplainQuery]) -> Explained:
-    """What is known under the name."""
+async def explain(call: Call[None, ExplainQuery]) -> ExplainedKey:
+    """Explains what is stored under a name, and why a call for it would be refused."""
     return explained(await call.service.once.explain(call.query.key))
 
 
-def explained(told: Explanation) -> Explained:
-    """What the library tells, as it is sent."""
-    return Explained(key=told.key, sides=[_side(side) for side in told.sides], text=str(told))
+def explained(found: Explanation) -> ExplainedKey:
+    """The library's explanation as a response."""
+    return ExplainedKey(key=found.key, sides=[_side(side) for side in found.sides], text=str(found))
 
 
 def _side(side: Side) -> ExplainedSide:
@@ -81,8 +81,8 @@ def _side(side: Side) -> ExplainedSide:
         kind=side.kind,
         state=side.state,
         holder=side.holder,
-        since=moment(side.since),
-        left=lasting(side.left),
+        since=timestamp(side.since),
+        left=finite(side.left),
         fence=side.fence,
         attempts=side.attempts,
         refused=side.refused,
@@ -94,35 +94,22 @@ def _side(side: Side) -> ExplainedSide:
 
 
 async def clear(call: Call[ClearEntry, None]) -> ClearedEntry:
-    """Removes the entry: who waits for it is woken, its holder learns of it at the next renewal."""
+    """Removes an entry as it was listed. Waiters are woken; its holder notices at the next renewal."""
     wanted = call.body
     op = Clear(wanted.key, wanted.fence, wanted.reason)
     clearing(op)
-    (reply,) = await call.service.store.perform([op])
-    if isinstance(reply, StoreError):
-        raise reply
+    (reply,) = await call.service.perform(op)
     return ClearedEntry(cleared=reply is True)
 
 
 ROUTES = [
-    Route(
-        "GET",
-        "/v1/entries/explain",
-        READ,
-        explain,
-        "Tell all that is known under a name, and why a call for it would be refused",
-        query=ExplainQuery,
-        answer=Explained,
-    ),
+    Route("GET", "/v1/entries/explain", READ, explain),
     Route(
         "POST",
         "/v1/entries/clear",
         ADMIN,
         clear,
-        "Remove an entry as it was seen, whoever holds it",
-        body=ClearEntry,
-        answer=ClearedEntry,
         refusals=(RESERVED_NAME,),
-        again="Safe: removes only what carried this fence.",
+        again="Safe: removes only the entry with this fence.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Events over HTTP: the last ones, and those to come as a stream of server-sent events."""
+"""Events over HTTP: the last ones, and new ones as a stream of server-sent events."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Annotated
 
 import msgspec
 
-from ..feed import Told
+from ..feed import EventRecord
 from ..problems import TOO_MANY
 from ..routes import READ, Answer, Body, Call, Route
 from ..streams import EventStream, message
 
 EventPrefix = Annotated[str, msgspec.Meta(max_length=2100, description="of the stored key, kind/name")]
-EventId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, description="of the last event that is known already")]
+EventId = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, description="of the last event that the reader has")]
 EventCount = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 
 
 class FollowQuery(Body):
-    """Events of stored keys that begin with `prefix`; first those after the id `after`, as far as they are known."""
+    """Events of stored keys that begin with `prefix`; first those after the id `after`, as far as they are kept."""
 
     prefix: EventPrefix = ""
     after: EventId | None = None
@@ -32,13 +32,13 @@ class LastQuery(Body):
 
 
 class LastEvents(Answer):
-    """Newest first, of the worker that answers."""
+    """Newest first, of the worker that responds."""
 
-    events: list[Told]
+    events: list[EventRecord]
 
 
 async def follow(call: Call[None, FollowQuery]) -> EventStream:
-    """Tells events as they happen; a reader that comes back with Last-Event-ID misses nothing that is still known."""
+    """Sends events as they happen; a reader that reconnects with Last-Event-ID misses nothing that is still kept."""
     after, last = call.query.after, call.header("last-event-id")
     if after is None and last.isdecimal() and last.isascii():
         after = int(last[:19])
@@ -47,25 +47,16 @@ async def follow(call: Call[None, FollowQuery]) -> EventStream:
 
 async def _events(call: Call[None, FollowQuery], after: int | None) -> AsyncGenerator[bytes, None]:
     yield b": from now on\n\n"
-    async for told in call.service.feed.follow(after, call.query.prefix):
-        yield message(told.event, told, told.id)
+    async for record in call.service.feed.follow(after, call.query.prefix):
+        yield message(record.event, record, record.id)
 
 
 async def last(call: Call[None, LastQuery]) -> LastEvents:
-    """The last events."""
+    """Lists the last events."""
     return LastEvents(events=call.service.feed.last(call.query.count, call.query.prefix))
 
 
 ROUTES = [
-    Route(
-        "GET",
-        "/v1/events",
-        READ,
-        follow,
-        "Follow what happens, as server-sent events",
-        query=FollowQuery,
-        media="text/event-stream",
-        refusals=(TOO_MANY,),
-    ),
-    Route("GET", "/v1/events/last", READ, last, "Tell what happened last", query=LastQuery, answer=LastEvents),
+    Route("GET", "/v1/events", READ, follow, media="text/event-stream", refusals=(TOO_MANY,)),
+    Route("GET", "/v1/events/last", READ, last),
 ]

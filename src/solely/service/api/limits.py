@@ -1,16 +1,10 @@
-"""Limits over HTTP: so many in any window of time, and not one more, across all who ask."""
+"""Limits over HTTP: at most so many hits in any window of time, over all callers."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
-
-from ...ops import MAX_LIMIT
 from ..problems import LIMITED
 from ..routes import WRITE, Answer, Body, Call, Key, Route, Ttl
-
-Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT)]
+from .reservations import Limit
 
 
 class HitLimit(Body):
@@ -22,16 +16,16 @@ class HitLimit(Body):
 
 
 class Admitted(Answer):
-    """Allowed; `hits` are in the window now."""
+    """The hit is allowed; the window has `hits` now."""
 
     hits: int
 
 
 async def hit(call: Call[HitLimit, None]) -> Admitted:
-    """Counts one more, if that is within the limit."""
+    """Counts one more hit if it is within the limit; else 429 with Retry-After."""
     wanted = call.body
-    told = await call.service.once.limit(wanted.key, limit=wanted.limit, per=wanted.per)
-    return Admitted(hits=told.or_raise().hits)
+    allowance = await call.service.once.limit(wanted.key, limit=wanted.limit, per=wanted.per)
+    return Admitted(hits=allowance.or_raise().hits)
 
 
 ROUTES = [
@@ -40,12 +34,9 @@ ROUTES = [
         "/v1/limits/hit",
         WRITE,
         hit,
-        "Count one more if it is within the limit; else 429, and when to come again",
-        body=HitLimit,
-        answer=Admitted,
         refusals=(LIMITED,),
         grants=True,
-        again="Counts again. Where an answer can be lost, send an Idempotency-Key.",
+        again="Counts again. Where a response can be lost, send an Idempotency-Key.",
         keyed=True,
     ),
 ]

@@ -1,31 +1,32 @@
-"""Locks over HTTP: the service takes a lease and hands it over as a token, with which any process renews and releases.
+"""Locks over HTTP: the service acquires a lease and returns a token, with which any process renews and releases it.
 
-Nobody renews it for the caller: one that dies lets go when its ttl is over.
+The service does not renew it: if the holder dies, the lease expires after its ttl.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ...errors import LeaseLost
+from ...errors import InvalidInput, LeaseLost
 from ...leases.lease import AsyncLease
 from ...leases.token import read_token
 from ...locks.handle import AsyncLeaseSet
 from ..problems import BUSY, LOST, TOO_MANY
-from ..routes import KIB, WRITE, Answer, Body, Call, Key, Purpose, Route, Token, Ttl, Wait, one_or_many
+from ..routes import KIB, WRITE, Answer, Body, Call, Key, Purpose, Route, Token, Ttl, Wait
 
 AT_ONCE = 128  # keys in one request: as many ops as a store takes in one batch
-CAP = AT_ONCE * 4 * KIB  # bytes: so many of the longest keys and tokens, however they are escaped
+CAP = AT_ONCE * 4 * KIB  # bytes: that many of the longest keys and tokens, however they are escaped
+T = TypeVar("T")
 SomeKeys = Annotated[list[Key], msgspec.Meta(min_length=1, max_length=AT_ONCE)]
 SomeTokens = Annotated[list[Token], msgspec.Meta(min_length=1, max_length=AT_ONCE)]
 
 
-class Acquire(Body):
-    """Give `key`, or `keys` to have all or none."""
+class AcquireBody(Body):
+    """Give `key`, or `keys` to acquire all or none."""
 
     EITHER = ("key", "keys")
     key: Key | UnsetType = UNSET
@@ -35,8 +36,8 @@ class Acquire(Body):
     purpose: Purpose = ""
 
 
-class Renew(Body):
-    """Give `token` or `tokens`; without a ttl, the one that each was taken with."""
+class RenewBody(Body):
+    """Give `token` or `tokens`; without `ttl`, the ttl of each lease is used again."""
 
     EITHER = ("token", "tokens")
     token: Token | UnsetType = UNSET
@@ -44,7 +45,7 @@ class Renew(Body):
     ttl: Ttl | None = None
 
 
-class Release(Body):
+class ReleaseBody(Body):
     """Give `token` or `tokens`."""
 
     EITHER = ("token", "tokens")
@@ -68,7 +69,7 @@ class HeldLocks(Answer):
 
 
 class RenewedLock(Answer):
-    """Count `left` seconds from before the request was sent; 0 if it is lost (only told so among many)."""
+    """Count `left` seconds from before the request was sent; with several tokens, 0 means that this lease is lost."""
 
     left: float
 
@@ -81,7 +82,7 @@ class RenewedLocks(Answer):
 
 class ReleasedLock(Answer):
     """released; expired or cleared if it had ended before; lost if the store no longer had it (it was flushed, or
-    restarted without its data); unknown if that was too long ago to tell."""
+    restarted without its data); unknown if it ended too long ago."""
 
     outcome: str
 
@@ -92,34 +93,46 @@ class ReleasedLocks(Answer):
     leases: list[ReleasedLock]
 
 
-async def acquire(call: Call[Acquire, None]) -> HeldLock | HeldLocks:
-    """Takes the key, or all keys, within `wait`."""
+def _one_or_many(name: str, one: T | UnsetType, many: list[T] | UnsetType) -> tuple[list[T], bool]:
+    """The values given as `name` or `name`s, and whether it was one; InvalidInput unless exactly one was given."""
+    if isinstance(one, UnsetType):
+        if isinstance(many, UnsetType):
+            raise InvalidInput(f"give {name} or {name}s")
+        return many, False
+    if not isinstance(many, UnsetType):
+        raise InvalidInput(f"give either {name} or {name}s, not both")
+    return [one], True
+
+
+async def acquire(call: Call[AcquireBody, None]) -> HeldLock | HeldLocks:
+    """Acquires a key within `wait`, or several: all or none."""
     wanted, service = call.body, call.service
     ttl, wait, purpose = service.ttl(wanted.ttl), service.wait(wanted.wait), call.purpose(wanted.purpose)
-    keys, lone = one_or_many("key", wanted.key, wanted.keys)
+    keys, lone = _one_or_many("key", wanted.key, wanted.keys)
     service.holds.check(call.principal.name, len(keys))
 
-    async def take() -> AsyncLease:
+    async def acquire_one() -> AsyncLease:
         return await service.once.lock(keys[0], ttl=ttl, wait=wait, purpose=purpose, renew=False, on_lost="flag")
 
-    async def take_all() -> AsyncLeaseSet:
+    async def acquire_all() -> AsyncLeaseSet:
         return await service.once.lock_all(keys, ttl=ttl, wait=wait, purpose=purpose, renew=False, on_lost="flag")
 
     if lone:
-        return _handed_over(call, await (call.waiting(take(), AsyncLease.release) if wait else take()), ttl)
-    leases = await (call.waiting(take_all(), AsyncLeaseSet.release) if wait else take_all())
-    return HeldLocks(leases=[_handed_over(call, lease, ttl) for lease in leases])
+        lease = await (call.waiting(acquire_one(), AsyncLease.release) if wait else acquire_one())
+        return _held(call, lease, ttl)
+    leases = await (call.waiting(acquire_all(), AsyncLeaseSet.release) if wait else acquire_all())
+    return HeldLocks(leases=[_held(call, lease, ttl) for lease in leases])
 
 
-def _handed_over(call: Call[Acquire, None], lease: AsyncLease, ttl: float) -> HeldLock:
+def _held(call: Call[AcquireBody, None], lease: AsyncLease, ttl: float) -> HeldLock:
     left = lease.remaining()
     token = lease.hand_over()
     call.service.holds.add(call.principal.name, token, ttl)
     return HeldLock(key=lease.key, fence=lease.fence, left=left, token=token)
 
 
-async def renew(call: Call[Renew, None]) -> RenewedLock | RenewedLocks:
-    """Extends one lease, or each of many: then a lost one does not stop the others."""
+async def renew(call: Call[RenewBody, None]) -> RenewedLock | RenewedLocks:
+    """Extends leases by their tokens. Of several, a lost one does not stop the others."""
     wanted, service = call.body, call.service
 
     async def extended(token: str) -> RenewedLock:
@@ -134,25 +147,25 @@ async def renew(call: Call[Renew, None]) -> RenewedLock | RenewedLocks:
         except LeaseLost:
             return RenewedLock(left=0.0)
 
-    tokens, lone = one_or_many("token", wanted.token, wanted.tokens)
+    tokens, lone = _one_or_many("token", wanted.token, wanted.tokens)
     if lone:
         return await extended(tokens[0])
     return RenewedLocks(leases=await asyncio.gather(*map(extended_or_lost, tokens)))
 
 
-async def release(call: Call[Release, None]) -> ReleasedLock | ReleasedLocks:
-    """Lets go of one lease, or of each of many."""
+async def release(call: Call[ReleaseBody, None]) -> ReleasedLock | ReleasedLocks:
+    """Releases leases by their tokens."""
     wanted, service = call.body, call.service
 
-    async def let_go(token: str) -> ReleasedLock:
+    async def release_one(token: str) -> ReleasedLock:
         outcome = await service.once.release(token)
         service.holds.remove(call.principal.name, token)
         return ReleasedLock(outcome=outcome)
 
-    tokens, lone = one_or_many("token", wanted.token, wanted.tokens)
+    tokens, lone = _one_or_many("token", wanted.token, wanted.tokens)
     if lone:
-        return await let_go(tokens[0])
-    return ReleasedLocks(leases=await asyncio.gather(*map(let_go, tokens)))
+        return await release_one(tokens[0])
+    return ReleasedLocks(leases=await asyncio.gather(*map(release_one, tokens)))
 
 
 ROUTES = [
@@ -161,36 +174,21 @@ ROUTES = [
         "/v1/locks/acquire",
         WRITE,
         acquire,
-        "Take a key, or several: all or none",
-        body=Acquire,
         cap=CAP,
-        answer=HeldLock | HeldLocks,
         refusals=(BUSY, TOO_MANY),
         grants=True,
-        again="Asks for another lease: if the first was granted, the repeat is refused until that ends. Where an "
-        "answer can be lost, use this service as a store (POST /v1/ops): its ops can be repeated.",
+        again="Requests another lease: if the first was granted, the repeat is refused until that lease ends. Where a "
+        "response can be lost, use this service as a store (POST /v1/ops): its ops can be repeated.",
     ),
     Route(
-        "POST",
-        "/v1/locks/renew",
-        WRITE,
-        renew,
-        "Extend leases by their tokens",
-        body=Renew,
-        cap=CAP,
-        answer=RenewedLock | RenewedLocks,
-        refusals=(LOST,),
-        again="Safe: extends again, never shortens.",
+        "POST", "/v1/locks/renew", WRITE, renew, cap=CAP, refusals=(LOST,), again="Safe: extends again, never shortens."
     ),
     Route(
         "POST",
         "/v1/locks/release",
         WRITE,
         release,
-        "Let go of leases by their tokens",
-        body=Release,
         cap=CAP,
-        answer=ReleasedLock | ReleasedLocks,
-        again="Safe: answered as the first time, for a minute.",
+        again="Safe: the same response as the first time, for a minute.",
     ),
 ]

@@ -12,12 +12,25 @@ from ...reservations.handle import ReservationInfo
 from ...reservations.ids import MAX_ID, ticket_of
 from ...rules import MAX_TTL
 from ..problems import OVERTAKEN, TOO_MANY, UNKNOWN
-from ..routes import ADMIN, READ, WRITE, Answer, Body, Call, Key, PageSize, Prefix, Purpose, Reason, Route, Ttl
-from .times import moment
+from ..routes import (
+    ADMIN,
+    READ,
+    WRITE,
+    Answer,
+    Body,
+    Call,
+    Key,
+    PrefixQuery,
+    Purpose,
+    Reason,
+    Route,
+    Ttl,
+    timestamp,
+)
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT)]
 Quiet = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_TTL, description="seconds")]
-Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID, description="a secret: who has it can release")]
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID, description="a secret: whoever has it can release")]
 
 
 class GroupLimit(Body):
@@ -35,8 +48,8 @@ class OwnLimit(Body):
     per: Ttl
 
 
-class Reserve(Body):
-    """The right to send is held for `hold` seconds; recorded, the key is quiet for `quiet`."""
+class ReserveBody(Body):
+    """Holds the right to send for `hold` seconds; once recorded, the key is quiet for `quiet` seconds."""
 
     key: Key
     hold: Ttl = HOLD
@@ -48,7 +61,7 @@ class Reserve(Body):
 
 class ReservationAnswer(Answer):
     """If `granted`, send, and record with the id within `left` seconds. Else `reason` is reserved, quiet or limited,
-    and `retry_after` says when asking again may help; `suppressed` counts those of this window."""
+    and `retry_after` says when a retry may help; `suppressed` counts the refusals of this window."""
 
     key: str
     granted: bool
@@ -61,7 +74,7 @@ class ReservationAnswer(Answer):
 
 
 class RenewReservation(Body):
-    """It takes longer to send: the hold lasts `hold` seconds from now, or as long as it was reserved for."""
+    """Extends the hold to `hold` seconds from now, by default those of the reservation."""
 
     id: Id
     hold: Ttl | None = None
@@ -73,41 +86,33 @@ class RenewedReservation(Answer):
     left: float
 
 
-class Record(Body):
-    """It was sent: starts the quiet window."""
+class RecordBody(Body):
+    """Records that the message was sent, which starts the quiet window."""
 
     id: Id
 
 
 class ReleaseReservation(Body):
-    """It was not sent: frees the key and gives the hits back."""
+    """Releases the key and returns the hits to the limits: the message was not sent."""
 
     id: Id
 
 
 class RecordedReservation(Answer):
-    """It is quiet now."""
+    """The quiet window has started."""
 
     recorded: bool
 
 
 class ReleasedReservation(Answer):
-    """False if there was nothing to free any more."""
+    """False if there was nothing to release any more."""
 
     released: bool
 
 
-class ReservationsQuery(Body):
-    """Those whose key begins with `prefix` and comes after `after`."""
-
-    prefix: Prefix = ""
-    after: Prefix = ""
-    limit: PageSize = 100
-
-
 class ListedReservation(Answer):
-    """An active reservation: `reason` is what a caller would be told, `left` for how long. `unreadable` says why `sent`
-    and `last_sent` are not known."""
+    """An active reservation: a caller would be refused with `reason`, for `left` seconds. `unreadable` says why `sent`
+    and `last_sent` are unknown."""
 
     key: str
     reason: str
@@ -121,7 +126,7 @@ class ListedReservation(Answer):
 
 
 class ListedReservations(Answer):
-    """In key order. If `next` is not null there may be more: ask for those after it."""
+    """In key order. If `next` is not null there may be more, after it."""
 
     reservations: list[ListedReservation]
     next: str | None
@@ -140,12 +145,12 @@ class ExpiredReservation(Answer):
     expired: bool
 
 
-async def reserve(call: Call[Reserve, None]) -> ReservationAnswer:
-    """Grants the right to send, or tells why not."""
+async def reserve(call: Call[ReserveBody, None]) -> ReservationAnswer:
+    """Reserves the right to send, or returns why not."""
     wanted, service = call.body, call.service
     hold, own, group = service.ttl(wanted.hold), wanted.limit, wanted.group
     service.holds.check(call.principal.name)
-    told = await service.once.reserve(
+    reservation = await service.once.reserve(
         wanted.key,
         hold=hold,
         quiet=wanted.quiet,
@@ -155,24 +160,24 @@ async def reserve(call: Call[Reserve, None]) -> ReservationAnswer:
         purpose=call.purpose(wanted.purpose),
         renew=False,
     )
-    left = told.remaining()
-    id = told.hand_over()
-    if told:
+    left = reservation.remaining()
+    id = reservation.hand_over()
+    if reservation:
         service.holds.add(call.principal.name, id, hold)
     return ReservationAnswer(
-        key=told.key,
-        granted=bool(told),
+        key=reservation.key,
+        granted=bool(reservation),
         id=id,
-        fence=told.fence,
+        fence=reservation.fence,
         left=left,
-        reason=told.reason,
-        retry_after=told.retry_after,
-        suppressed=told.count,
+        reason=reservation.reason,
+        retry_after=reservation.retry_after,
+        suppressed=reservation.count,
     )
 
 
 async def renew(call: Call[RenewReservation, None]) -> RenewedReservation:
-    """Extends the hold."""
+    """Extends the hold of a reservation."""
     wanted, service = call.body, call.service
     hold = service.ttl(ticket_of(wanted.id).hold if wanted.hold is None else wanted.hold)
     left = await service.once.renew_reservation(wanted.id, hold=hold)
@@ -180,34 +185,34 @@ async def renew(call: Call[RenewReservation, None]) -> RenewedReservation:
     return RenewedReservation(left=left)
 
 
-async def record(call: Call[Record, None]) -> RecordedReservation:
-    """Starts the quiet window."""
+async def record(call: Call[RecordBody, None]) -> RecordedReservation:
+    """Records that the message was sent, and starts the quiet window."""
     await call.service.once.record_reservation(call.body.id)
     call.service.holds.remove(call.principal.name, call.body.id)
     return RecordedReservation(recorded=True)
 
 
 async def release(call: Call[ReleaseReservation, None]) -> ReleasedReservation:
-    """Frees the key."""
+    """Releases the key: the message was not sent."""
     released = await call.service.once.release_reservation(call.body.id)
     call.service.holds.remove(call.principal.name, call.body.id)
     return ReleasedReservation(released=released)
 
 
-async def list_reservations(call: Call[None, ReservationsQuery]) -> ListedReservations:
-    """A page of the active ones."""
-    asked = call.query
-    found = await call.service.once.reservations(asked.prefix, after=asked.after, limit=asked.limit)
-    following = found[-1].key if len(found) == asked.limit else None
+async def list_reservations(call: Call[None, PrefixQuery]) -> ListedReservations:
+    """Lists active reservations in key order."""
+    query = call.query
+    found = await call.service.once.reservations(query.prefix, after=query.after, limit=query.limit)
+    following = found[-1].key if len(found) == query.limit else None
     return ListedReservations(reservations=[_listed(each) for each in found], next=following)
 
 
 def _listed(info: ReservationInfo) -> ListedReservation:
-    return ListedReservation(**info._asdict() | {"last_sent": moment(info.last_sent)})
+    return ListedReservation(**info._asdict() | {"last_sent": timestamp(info.last_sent)})
 
 
 async def expire(call: Call[ExpireReservation, None]) -> ExpiredReservation:
-    """Ends what holds the key back now, and none that comes later."""
+    """Ends the current hold or quiet window."""
     return ExpiredReservation(
         expired=await call.service.clearing.expire_reservation(call.body.key, reason=call.body.reason)
     )
@@ -219,63 +224,29 @@ ROUTES = [
         "/v1/reservations/reserve",
         WRITE,
         reserve,
-        "Reserve the right to send, or learn why not",
-        body=Reserve,
-        answer=ReservationAnswer,
         refusals=(TOO_MANY,),
         grants=True,
-        again="Asks anew: if the first was granted, the repeat is told `reserved` until its hold ends.",
+        again="A new request: if the first was granted, the repeat is refused as `reserved` until that hold ends.",
     ),
     Route(
         "POST",
         "/v1/reservations/renew",
         WRITE,
         renew,
-        "It takes longer: extend the hold",
-        body=RenewReservation,
-        answer=RenewedReservation,
         refusals=(UNKNOWN, OVERTAKEN),
         again="Safe: extends again, never shortens.",
     ),
     Route(
-        "POST",
-        "/v1/reservations/record",
-        WRITE,
-        record,
-        "It was sent: start the quiet window",
-        body=Record,
-        answer=RecordedReservation,
-        refusals=(UNKNOWN, OVERTAKEN),
-        again="Safe: recorded once.",
+        "POST", "/v1/reservations/record", WRITE, record, refusals=(UNKNOWN, OVERTAKEN), again="Safe: recorded once."
     ),
     Route(
         "POST",
         "/v1/reservations/release",
         WRITE,
         release,
-        "It was not sent: free the key",
-        body=ReleaseReservation,
-        answer=ReleasedReservation,
         refusals=(UNKNOWN,),
-        again="Safe: there is nothing left to free.",
+        again="Safe: there is nothing left to release.",
     ),
-    Route(
-        "GET",
-        "/v1/reservations",
-        READ,
-        list_reservations,
-        "List active reservations in key order",
-        query=ReservationsQuery,
-        answer=ListedReservations,
-    ),
-    Route(
-        "POST",
-        "/v1/reservations/expire",
-        ADMIN,
-        expire,
-        "End a hold or a quiet window",
-        body=ExpireReservation,
-        answer=ExpiredReservation,
-        again="Ends what is there then.",
-    ),
+    Route("GET", "/v1/reservations", READ, list_reservations),
+    Route("POST", "/v1/reservations/expire", ADMIN, expire, again="Ends the hold or window of that moment."),
 ]

@@ -1,4 +1,4 @@
-"""Watermarks over HTTP: how far the work has come. Values are whole numbers of 64 bits, or times with a zone."""
+"""Watermarks over HTTP: how far work has progressed. Values are 64-bit integers, or times with a zone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from ...errors import Unreadable
 from ...watermarks.flow import decode
 from ..problems import BUSY, RESERVED_NAME, UNREADABLE
-from ..routes import ADMIN, READ, WRITE, Answer, Body, Call, Key, PageSize, Prefix, Reason, Route
+from ..routes import ADMIN, READ, WRITE, Answer, Body, Call, Key, PrefixQuery, Reason, Route
 
 Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -18,14 +18,14 @@ Value = Number | Time
 
 
 class AdvanceWatermark(Body):
-    """It goes forward to `value`, and never back."""
+    """Advances the watermark to `value`, and never back."""
 
     key: Key
     value: Value
 
 
 class RewindWatermark(Body):
-    """It goes back to `to`."""
+    """Rewinds the watermark to `to`."""
 
     key: Key
     to: Value
@@ -33,22 +33,14 @@ class RewindWatermark(Body):
 
 
 class WatermarkAnswer(Answer):
-    """The value that now stands."""
+    """The current value."""
 
     key: str
     value: Value
 
 
-class WatermarksQuery(Body):
-    """Those whose key begins with `prefix` and comes after `after`."""
-
-    prefix: Prefix = ""
-    after: Prefix = ""
-    limit: PageSize = 100
-
-
 class ListedWatermark(Answer):
-    """The value that stands; null if it cannot be read, and `unreadable` says why."""
+    """The current value; null if it is unreadable, and `unreadable` says why."""
 
     key: str
     value: Value | None
@@ -56,7 +48,7 @@ class ListedWatermark(Answer):
 
 
 class ListedWatermarks(Answer):
-    """In key order. If `next` is not null there may be more: ask for those after it."""
+    """In key order. If `next` is not null there may be more, after it."""
 
     watermarks: list[ListedWatermark]
     next: str | None
@@ -66,28 +58,28 @@ KIND = "watermark/"
 
 
 async def advance(call: Call[AdvanceWatermark, None]) -> WatermarkAnswer:
-    """The given value, or the one that was further already."""
+    """Advances a watermark; returns the given value, or a higher one that was reached before."""
     wanted = call.body
     return WatermarkAnswer(key=wanted.key, value=await call.service.once.watermark(wanted.key).advance(wanted.value))
 
 
 async def rewind(call: Call[RewindWatermark, None]) -> WatermarkAnswer:
-    """Takes it back."""
+    """Rewinds a watermark."""
     wanted = call.body
-    stands = await call.service.once.watermark(wanted.key).rewind(wanted.to, reason=wanted.reason)
-    return WatermarkAnswer(key=wanted.key, value=stands)
+    current = await call.service.once.watermark(wanted.key).rewind(wanted.to, reason=wanted.reason)
+    return WatermarkAnswer(key=wanted.key, value=current)
 
 
-async def list_watermarks(call: Call[None, WatermarksQuery]) -> ListedWatermarks:
-    """A page of them."""
-    asked = call.query
-    after = KIND + asked.after if asked.after else ""
-    found = await call.service.store.scan(KIND + asked.prefix, after, asked.limit)
-    listed = [listed_as(entry.name, entry.value) for entry in found if entry.value is not None]
-    return ListedWatermarks(watermarks=listed, next=found[-1].name if len(found) == asked.limit else None)
+async def list_watermarks(call: Call[None, PrefixQuery]) -> ListedWatermarks:
+    """Lists watermarks in key order."""
+    query = call.query
+    after = KIND + query.after if query.after else ""
+    found = await call.service.store.scan(KIND + query.prefix, after, query.limit)
+    rows = [listed(entry.name, entry.value) for entry in found if entry.value is not None]
+    return ListedWatermarks(watermarks=rows, next=found[-1].name if len(found) == query.limit else None)
 
 
-def listed_as(key: str, kept: bytes) -> ListedWatermark:
+def listed(key: str, kept: bytes) -> ListedWatermark:
     """The watermark as it is listed."""
     try:
         return ListedWatermark(key=key, value=decode(kept))
@@ -96,35 +88,21 @@ def listed_as(key: str, kept: bytes) -> ListedWatermark:
 
 
 ROUTES = [
-    Route(
-        "GET",
-        "/v1/watermarks",
-        READ,
-        list_watermarks,
-        "List watermarks in key order",
-        query=WatermarksQuery,
-        answer=ListedWatermarks,
-    ),
+    Route("GET", "/v1/watermarks", READ, list_watermarks),
     Route(
         "POST",
         "/v1/watermarks/advance",
         WRITE,
         advance,
-        "Take a watermark forward",
-        body=AdvanceWatermark,
-        answer=WatermarkAnswer,
         refusals=(UNREADABLE,),
-        again="Safe: it stands there already.",
+        again="Safe: it has that value already.",
     ),
     Route(
         "POST",
         "/v1/watermarks/rewind",
         ADMIN,
         rewind,
-        "Take a watermark back",
-        body=RewindWatermark,
-        answer=WatermarkAnswer,
         refusals=(BUSY, UNREADABLE, RESERVED_NAME),
-        again="Takes it back again, if it was advanced meanwhile.",
+        again="Rewinds it again, if it was advanced in the meantime.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Dedup: why was this suppressed? All that is known under a key, and what happened to it lately; and the marks."""
+"""The page that explains why a key was suppressed: its entries and its last events; and the list of marks."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ import msgspec
 
 from ...model import Entry
 from ...ops import Read
-from ..api.entries import Explained, explained
-from ..feed import Told
+from ..api.entries import ExplainedKey, explained
+from ..feed import EventRecord
 from ..routes import Answer, Call, Route
-from .entries import MARKS
+from .entries import EVENTS, MARKS, EntryRows, ListQuery, performed, result, rows
 from .rendering import READ_PAGE, show
-from .rows import ListQuery, Rows, performed, result, rows
 
-LATELY = 20  # events of the key that are shown
-RESULT = 4000  # characters of a result that are shown: a screen
+LAST_EVENTS = 20  # of the key that are shown
+RESULT = 4000  # characters of a result: a screen
 
 
 class DedupQuery(ListQuery):
-    """`key` is to be explained; without it, marks are listed."""
+    """Explains `key`; without it, lists marks."""
 
     key: Annotated[str, msgspec.Meta(max_length=512)] = ""
 
 
-class Dedup(Answer):
-    """What is known under the key, its result, and its last events here; and a page of marks."""
+class DedupPage(Answer):
+    """The entries of the key, its result, and its last events in this worker; or a page of marks."""
 
-    explained: Explained | None
+    explained: ExplainedKey | None
     result: str | None
-    events: list[Told]
-    marks: Rows | None
+    events: list[EventRecord]
+    marks: EntryRows | None
 
 
 async def dedup(call: Call[None, DedupQuery]) -> object:
@@ -39,21 +38,21 @@ async def dedup(call: Call[None, DedupQuery]) -> object:
     return await show(call, MARKS.page, lambda: _explained(call) if call.query.key else _marks(call))
 
 
-async def _marks(call: Call[None, DedupQuery]) -> Dedup:
-    return Dedup(explained=None, result=None, events=[], marks=await rows(call, "mark"))
+async def _marks(call: Call[None, DedupQuery]) -> DedupPage:
+    return DedupPage(explained=None, result=None, events=[], marks=await rows(call, "mark"))
 
 
-async def _explained(call: Call[None, DedupQuery]) -> Dedup:
+async def _explained(call: Call[None, DedupQuery]) -> DedupPage:
     key = call.query.key
-    told = explained(await call.service.once.explain(key))
+    known = explained(await call.service.once.explain(key))
     claim = await performed(call, Read(f"claim/{key}"))
     kept = result(claim, RESULT) if isinstance(claim, Entry) else None
-    return Dedup(explained=told, result=kept, events=events_of(call, key), marks=None)
+    return DedupPage(explained=known, result=kept, events=events_of(call, key), marks=None)
 
 
-def events_of(call: Call[None, DedupQuery], key: str) -> list[Told]:
-    """The last events of the key, of any kind, newest first, as far as this worker saw them."""
-    return [told for told in call.service.feed.last(1000) if told.key == key][:LATELY]
+def events_of(call: Call[None, DedupQuery], key: str) -> list[EventRecord]:
+    """The last events of the key, of any kind, newest first, in this worker."""
+    return [each for each in call.service.feed.last(EVENTS) if each.key == key][:LAST_EVENTS]
 
 
-ROUTES = [Route("GET", "/dedup", READ_PAGE, dedup, "Why was this suppressed?", query=DedupQuery, hidden=True)]
+ROUTES = [Route("GET", "/dedup", READ_PAGE, dedup, hidden=True)]

@@ -1,4 +1,4 @@
-"""Dead letters: groups, letters, one letter with its payload; replayed one by one, filtered or all; purged."""
+"""Pages of dead letters: groups, letters, one letter with its payload; replay and purge of one, some or all."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.responses import Response
 
-from ...dead_letters.flow import Letter
+from ..api.dead_letters import LetterRow, group_names, letter_row
 from ..problems import UNKNOWN, Problem
 from ..routes import Answer, Body, Call, Key, PageSize, Reason, Route
-from .groups import Group, groups
 from .rendering import ADMIN_PAGE, READ_PAGE, WRITE_PAGE, Page, View, acted, show
 from .reruns import Rerun, Reruns
 
 LIST = Page("Dead letters", "solely:letters.html", "/dead-letters")
 ONE = Page("Dead letter", "solely:letter.html", "/dead-letters")
 PURGE = Page("Purge dead letters", "solely:purge.html", "/dead-letters")
-FRESH = 0.3  # seconds that a list is shared: less than the pause between two looks of a live page
-RUNS = 5  # replays of a group, or of all, that are shown
-LATELY = 3600.0  # seconds after which a replay is no news: the audit log has it
+FRESH = 0.3  # seconds that a list is shared: less than the interval of a live page
+COUNTED = 200  # letters of a group that are read for its count and its oldest; if there are more, it says so
+MOST_GROUPS = 100  # that are listed
+RERUNS = 5  # replays of a group, or of all groups, that are shown
+RECENT = 3600.0  # seconds that a replay is shown: the audit log keeps it
 
+GONE = "There is no such dead letter any more: it was replayed or purged."
 Text = Annotated[str, msgspec.Meta(max_length=512)]
 
 
-class LettersQuery(View):
+class LettersView(View):
     """Letters of a group whose last error contains `error`; without a group, the groups."""
 
     group: Text = ""
@@ -35,31 +37,31 @@ class LettersQuery(View):
     limit: PageSize = 50
 
 
-class LetterQuery(View):
+class LetterView(View):
     """One letter."""
 
     group: Key
     id: Key
 
 
-class PurgeQuery(View):
-    """Which letters: the one of this id, those whose last error contains `error`, or all of the group."""
+class PurgeView(View):
+    """The letter with this id, those whose last error contains `error`, or all of the group."""
 
     group: Key
     id: Text = ""
     error: Text = ""
 
 
-class Replay(Body):
-    """Which letters: the one of this id, those whose last error contains `error`, or all of the group."""
+class ReplayForm(Body):
+    """The letter with this id, those whose last error contains `error`, or all of the group."""
 
     group: Key
     id: Text = ""
     error: Text = ""
 
 
-class Purge(Body):
-    """Which letters, as for a replay, and why. `key` is what the audit log names."""
+class PurgeForm(Body):
+    """Which letters, as for a replay, and why. `key` is for the audit log."""
 
     group: Key
     key: Text
@@ -68,41 +70,39 @@ class Purge(Body):
     error: Text = ""
 
 
-class LetterRow(Answer):
-    """A letter without its payload."""
+class LetterGroup(Answer):
+    """A group of letters. With `more`, not all were counted, and there may be older ones; `replayable` if this service
+    can run them."""
 
-    id: str
     group: str
-    key: str
-    attempts: int
-    first_error: str
-    last_error: str
-    first_at: float
-    last_at: float
-    origin: str
+    letters: int
+    more: bool
+    oldest: float
+    replayable: bool
+    link: str
 
 
-class Letters(Answer):
+class LettersTable(Answer):
     """A page of letters in the order of ids, or the groups; and the last replays."""
 
     group: str
     replayable: bool
-    groups: list[Group]
+    groups: list[LetterGroup]
     letters: list[LetterRow]
     next: str | None
     reruns: list[Rerun]
 
 
-class OneLetter(Answer):
-    """A letter; a payload of bytes is shown as text, as far as it is."""
+class LetterDetails(Answer):
+    """A letter; a payload of bytes is shown as text."""
 
     letter: LetterRow
     payload: Any
     replayable: bool
 
 
-class Purging(Answer):
-    """What is about to be purged."""
+class PurgePage(Answer):
+    """The letters that are about to be purged."""
 
     group: str
     id: str
@@ -110,110 +110,117 @@ class Purging(Answer):
     count: int
 
 
-def _row(letter: Letter) -> LetterRow:
-    return LetterRow(
-        id=letter.id,
-        group=letter.group,
-        key=letter.key,
-        attempts=letter.attempts,
-        first_error=letter.first_error,
-        last_error=letter.last_error,
-        first_at=letter.first_at.timestamp(),
-        last_at=letter.last_at.timestamp(),
-        origin=letter.origin,
-    )
+# -- views
 
 
-# -- looking
-
-
-async def letters(call: Call[None, LettersQuery]) -> object:
+async def letters(call: Call[None, LettersView]) -> object:
     """The groups, or the letters of one."""
-    asked = call.query
-    what = ("letters", asked.group, asked.error, asked.after, asked.limit)
-    look = _letters if asked.group else _groups
-    return await show(call, LIST, lambda: call.service.desk.looks.share(what, FRESH, lambda: look(call)))
+    query = call.query
+    what = ("letters", query.group, query.error, query.after, query.limit)
+    load = _letters if query.group else _groups
+    return await show(call, LIST, lambda: call.service.dashboard.views.share(what, FRESH, lambda: load(call)))
 
 
-async def _groups(call: Call[None, LettersQuery]) -> Letters:
-    return Letters(
-        group="", replayable=False, groups=await groups(call), letters=[], next=None, reruns=await _reruns(call)
+async def _groups(call: Call[None, LettersView]) -> LettersTable:
+    return LettersTable(
+        group="", replayable=False, groups=await letter_groups(call), letters=[], next=None, reruns=await _reruns(call)
     )
 
 
-async def _letters(call: Call[None, LettersQuery]) -> Letters:
-    asked, service = call.query, call.service
-    box = service.once.dead_letters(asked.group)
-    where = _where("", asked.error)
-    found = await box.list(after=asked.after, limit=asked.limit + 1, where=where)
-    shown = found[: asked.limit]
-    return Letters(
-        group=asked.group,
-        replayable=asked.group in service.desk.replays,
+async def _letters(call: Call[None, LettersView]) -> LettersTable:
+    query, service = call.query, call.service
+    box = service.once.dead_letters(query.group)
+    where = _where("", query.error)
+    found = await box.list(after=query.after, limit=query.limit + 1, where=where)
+    shown = found[: query.limit]
+    return LettersTable(
+        group=query.group,
+        replayable=query.group in service.dashboard.replays,
         groups=[],
-        letters=[_row(letter) for letter in shown],
-        next=shown[-1].id if len(found) > asked.limit else None,
+        letters=[letter_row(letter) for letter in shown],
+        next=shown[-1].id if len(found) > query.limit else None,
         reruns=await _reruns(call),
     )
 
 
-async def _reruns(call: Call[None, LettersQuery]) -> list[Rerun]:
-    recent = time.time() - LATELY
+async def letter_groups(call: Call[Any, Any]) -> list[LetterGroup]:
+    """The groups that have letters."""
+    found = list[LetterGroup]()
+    for name in await group_names(call.service.store, "", MOST_GROUPS):
+        letters = await call.service.once.dead_letters(name).list(limit=COUNTED)
+        if letters:
+            found.append(
+                LetterGroup(
+                    group=name,
+                    letters=len(letters),
+                    more=len(letters) == COUNTED,
+                    oldest=min(letter.first_at for letter in letters).timestamp(),
+                    replayable=name in call.service.dashboard.replays,
+                    link=f"/dead-letters?{urlencode({'group': name})}",
+                )
+            )
+    return found
+
+
+async def _reruns(call: Call[None, LettersView]) -> list[Rerun]:
+    recent = time.time() - RECENT
     known = await Reruns(call.service).last()
-    return [each for each in known if each.at > recent and call.query.group in ("", each.group)][:RUNS]
+    return [each for each in known if each.at > recent and call.query.group in ("", each.group)][:RERUNS]
 
 
-async def letter(call: Call[None, LetterQuery]) -> object:
+async def letter(call: Call[None, LetterView]) -> object:
     """One letter."""
-    asked, service = call.query, call.service
+    query, service = call.query, call.service
 
-    async def look() -> OneLetter:
-        found = await service.once.dead_letters(asked.group).inspect(asked.id)
+    async def load() -> LetterDetails:
+        found = await service.once.dead_letters(query.group).inspect(query.id)
         if found is None:
-            raise Problem(UNKNOWN, "There is no such dead letter any more: it was replayed or purged.")
+            raise Problem(UNKNOWN, GONE)
         payload = found.payload.decode(errors="replace") if isinstance(found.payload, bytes) else found.payload
-        return OneLetter(letter=_row(found), payload=payload, replayable=asked.group in service.desk.replays)
+        return LetterDetails(
+            letter=letter_row(found), payload=payload, replayable=query.group in service.dashboard.replays
+        )
 
-    return await show(call, ONE, look)
+    return await show(call, ONE, load)
 
 
-# -- acting
+# -- actions
 
 
-async def replay(call: Call[Replay, None]) -> Response:
-    """Runs one letter now, or begins to run several: the list shows how far that is."""
+async def replay(call: Call[ReplayForm, None]) -> Response:
+    """Runs one letter now, or starts to run several: the list shows the progress."""
     wanted, service, who = call.body, call.service, call.principal.name
 
     async def act() -> str:
-        run = service.desk.replays.get(wanted.group)
+        run = service.dashboard.replays.get(wanted.group)
         if run is None:
-            raise Problem(UNKNOWN, f"What runs the letters of {wanted.group!r} is not here.")
+            raise Problem(UNKNOWN, f"This service cannot run the letters of {wanted.group!r}.")
         if not wanted.id:
-            await Reruns(service).begin(wanted.group, wanted.error, who, run)
+            await Reruns(service).start(wanted.group, wanted.error, who, run)
             return _back(wanted.group, wanted.error, "replaying")
         await service.audit.record(who, "dead-letters.replay", wanted.group, f"replay of {wanted.id}")
-        told = await service.letters(wanted.group).replay(wanted.id, run)
-        return _back(wanted.group, "", told.outcome.value)
+        replayed = await service.letters(wanted.group).replay(wanted.id, run)
+        return _back(wanted.group, "", replayed.outcome.value)
 
     return await acted(call, LIST, act)
 
 
-async def purging(call: Call[None, PurgeQuery]) -> object:
-    """Asks why."""
-    asked = call.query
+async def purge_form(call: Call[None, PurgeView]) -> object:
+    """The form that asks for the reason."""
+    query = call.query
 
-    async def look() -> Purging:
-        box = call.service.once.dead_letters(asked.group)
-        count = await box.count(where=_where(asked.id, asked.error))
+    async def load() -> PurgePage:
+        box = call.service.once.dead_letters(query.group)
+        count = await box.count(where=_where(query.id, query.error))
         if not count:
-            raise Problem(UNKNOWN, "There is no such dead letter any more: it was replayed or purged.")
-        return Purging(group=asked.group, id=asked.id, error=asked.error, count=count)
+            raise Problem(UNKNOWN, GONE)
+        return PurgePage(group=query.group, id=query.id, error=query.error, count=count)
 
-    return await show(call, PURGE, look)
+    return await show(call, PURGE, load)
 
 
-async def purge(call: Call[Purge, None]) -> Response:
-    """Removes them for good."""
+async def purge(call: Call[PurgeForm, None]) -> Response:
+    """Removes the letters permanently."""
     wanted = call.body
 
     async def act() -> str:
@@ -234,9 +241,9 @@ def _back(group: str, error: str, note: str) -> str:
 
 
 ROUTES = [
-    Route("GET", "/dead-letters", READ_PAGE, letters, LIST.title, query=LettersQuery, hidden=True),
-    Route("GET", "/dead-letters/letter", READ_PAGE, letter, ONE.title, query=LetterQuery, hidden=True),
-    Route("POST", "/dead-letters/replay", WRITE_PAGE, replay, "Replay", body=Replay, form=True, hidden=True),
-    Route("GET", "/dead-letters/purge", ADMIN_PAGE, purging, PURGE.title, query=PurgeQuery, hidden=True),
-    Route("POST", "/dead-letters/purge", ADMIN_PAGE, purge, PURGE.title, body=Purge, form=True, hidden=True),
+    Route("GET", "/dead-letters", READ_PAGE, letters, hidden=True),
+    Route("GET", "/dead-letters/letter", READ_PAGE, letter, hidden=True),
+    Route("POST", "/dead-letters/replay", WRITE_PAGE, replay, form=True, hidden=True),
+    Route("GET", "/dead-letters/purge", ADMIN_PAGE, purge_form, hidden=True),
+    Route("POST", "/dead-letters/purge", ADMIN_PAGE, purge, form=True, hidden=True),
 ]

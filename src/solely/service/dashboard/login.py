@@ -1,4 +1,4 @@
-"""Login: a token is exchanged for a session, which ends with its logout, after a working day, or with its token."""
+"""Login: exchanges a token for a session, which ends by a logout, after a working day, or with its token."""
 
 from __future__ import annotations
 
@@ -9,53 +9,53 @@ import msgspec
 import structlog
 from starlette.responses import RedirectResponse, Response
 
-from ..admission import LOGIN_PATH
+from ..authentication import LOGIN_PATH
 from ..routes import PUBLIC, Answer, Body, Call, Route
-from ..security import SESSION
+from ..sessions import SESSION
 from .rendering import READ_PAGE, Page, View, acted, html
 
 log = structlog.get_logger("solely.http")
 
-SHOWN = 8  # hex digits of a wrong token's digest: enough to see whether it is always the same, or one that was removed
+LOGGED = 8  # hex digits of an invalid token's digest: enough to recognize a repeated or a removed token
 PAGE = Page("Log in", "solely:login.html", "")
 
 
 class LoginQuery(View):
-    """`next` is the page that was wanted."""
+    """`next` is the page to open after the login."""
 
     next: Annotated[str, msgspec.Meta(max_length=4096)] = "/"
 
 
-class Login(Body):
-    """The token."""
+class LoginForm(Body):
+    """The token, and the page to open."""
 
     token: Annotated[str, msgspec.Meta(max_length=512)]
     next: Annotated[str, msgspec.Meta(max_length=4096)] = "/"
 
 
-class LoginForm(Answer):
-    """What the form shows."""
+class LoginPage(Answer):
+    """The page with the form."""
 
     next: str
     wrong: bool = False
 
 
 async def form(call: Call[None, LoginQuery]) -> Response:
-    """The form; where there are no tokens, there is nothing to log in to."""
+    """The form; without tokens, no login is needed."""
     if not call.service.tokens:
         return RedirectResponse("/", 303)
-    return html(call, PAGE, LoginForm(next=local(call.query.next)))
+    return html(call, PAGE, LoginPage(next=local(call.query.next)))
 
 
-async def login(call: Call[Login, LoginQuery]) -> Response:
-    """Opens a session and goes to the page that was wanted; the form again if the token is nobody's."""
+async def login(call: Call[LoginForm, LoginQuery]) -> Response:
+    """Opens a session and redirects to `next`; shows the form again if the token is invalid."""
     token = call.body.token.strip().encode("utf-8", "surrogatepass")
     principal = call.service.tokens.whose(token)
     if principal is None:
-        log.warning("login_failed", address=call.address, digest=hashlib.sha256(token).hexdigest()[:SHOWN])
-        return html(call, PAGE, LoginForm(next=local(call.body.next), wrong=True), 401)
+        log.warning("login_failed", address=call.address, digest=hashlib.sha256(token).hexdigest()[:LOGGED])
+        return html(call, PAGE, LoginPage(next=local(call.body.next), wrong=True), 401)
     response = RedirectResponse(local(call.body.next), 303)
-    secure = call.header("origin").startswith("https://")  # as the browser sees us, whatever a proxy speaks to us
+    secure = call.header("origin").startswith("https://")  # the scheme that the browser uses, whatever a proxy uses
     cookie = call.service.sessions.open(principal)
     response.set_cookie(
         call.service.sessions.COOKIE, cookie, max_age=int(SESSION), httponly=True, samesite="lax", secure=secure
@@ -64,8 +64,8 @@ async def login(call: Call[Login, LoginQuery]) -> Response:
 
 
 async def logout(call: Call[Body, None]) -> Response:
-    """Ends the session: in this browser, and for all who have a copy of its cookie. Says so if the store does not
-    answer: then only this browser has lost it."""
+    """Ends the session in this browser and for everybody who has a copy of its cookie. If the store is unavailable,
+    only the cookie of this browser is deleted, and the page says so."""
 
     async def end() -> str:
         if call.cookie:
@@ -78,13 +78,13 @@ async def logout(call: Call[Body, None]) -> Response:
 
 
 def local(path: str) -> str:
-    """The path if it leads to a page of ours; else the first page. A browser reads // and /\\ as another host."""
+    """The path if it is on this site; else the first page. A browser takes // and /\\ for another host."""
     ours = path.startswith("/") and path[1:2] not in ("/", "\\") and path.isprintable()
     return path if ours else "/"
 
 
 ROUTES = [
-    Route("GET", LOGIN_PATH, PUBLIC, form, "Log in", query=LoginQuery, hidden=True),
-    Route("POST", LOGIN_PATH, PUBLIC, login, "Log in", body=Login, query=LoginQuery, form=True, hidden=True),
-    Route("POST", "/logout", READ_PAGE, logout, "Log out", body=Body, form=True, hidden=True),
+    Route("GET", LOGIN_PATH, PUBLIC, form, hidden=True),
+    Route("POST", LOGIN_PATH, PUBLIC, login, form=True, hidden=True),
+    Route("POST", "/logout", READ_PAGE, logout, form=True, hidden=True),
 ]

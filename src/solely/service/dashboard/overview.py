@@ -1,4 +1,4 @@
-"""The overview: is the store well, how much is going on, does anything need somebody's attention."""
+"""The overview: health of the store, rates, and what needs attention; and the list of applications."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ import time
 from ...errors import SolelyError
 from ...model import Finding
 from .. import metrics
-from ..feed import Told
+from ..feed import EventRecord
 from ..figures import Figure
-from ..health import PATIENCE, examined, up
+from ..health import PATIENCE, findings, up
 from ..routes import Answer, Call, Route
 from . import history
-from .groups import Group, groups
-from .history import History, Series
+from .history import MetricsHistory, Series
+from .letters import LetterGroup, letter_groups
 from .rendering import READ_PAGE, Page, View, show
+from .state import AppPage
 
 PAGE = Page("Overview", "solely:overview.html", "/")
+APPLICATIONS = Page("Applications", "solely:applications.html", "/applications")
 EVENTS = 50
-FRESH = 2.0  # seconds that the store's health and its dead letters are shared
-TOLD = 1.0  # seconds of what happens that one look of a live page tells: more often would only flicker
+FRESH = 2.0  # seconds that the health of the store and its dead letters are shared: a probe and a scan each time
+INTERVAL = 1.0  # seconds between updates of a live page: more often would flicker
 
 
 class Rates(Answer):
-    """Per second over the last minute, as far as it went through this service."""
+    """Per second over the last minute, through this service."""
 
     granted: float
     spared: float
@@ -32,14 +34,14 @@ class Rates(Answer):
 
 
 class Quantiles(Answer):
-    """Seconds, over the last five minutes; null where there was nothing."""
+    """Seconds, over the last five minutes; null if there was no observation."""
 
     p50: float | None
     p99: float | None
 
 
 class Attention(Answer):
-    """Something that somebody should look at, and where."""
+    """Something that needs attention, and where to find it."""
 
     level: str
     text: str
@@ -47,14 +49,14 @@ class Attention(Answer):
 
 
 class StoreHealth(Answer):
-    """`level` is ok, warning or error; each finding says what, and what to do."""
+    """`level` is ok, warning or error; each finding names a cause and a remedy."""
 
     level: str
     findings: list[Finding]
 
 
-class Overview(Answer):
-    """All of it. `now` is the wall clock of the service; `lost` and `failed_open` are of the last five minutes."""
+class ServiceOverview(Answer):
+    """`now` is the wall clock of the service; `lost` and `failed_open` are of the last five minutes."""
 
     now: float
     up: float
@@ -67,24 +69,24 @@ class Overview(Answer):
     lost: int
     failed_open: int
     dead_letters: int
-    oldest: Group | None
+    oldest: LetterGroup | None
     series: Series
-    events: list[Told]
+    events: list[EventRecord]
 
 
 async def overview(call: Call[None, View]) -> object:
-    """The page."""
-    return await show(call, PAGE, lambda: call.service.desk.looks.share("overview", TOLD, lambda: _look(call)))
+    """The overview."""
+    return await show(call, PAGE, lambda: call.service.dashboard.views.share("overview", INTERVAL, lambda: _load(call)))
 
 
-async def _look(call: Call[None, View]) -> Overview:
-    service, past = call.service, call.service.desk.history
-    looks = service.desk.looks
+async def _load(call: Call[None, View]) -> ServiceOverview:
+    service, past = call.service, call.service.dashboard.history
+    views = service.dashboard.views
     health, letters = await asyncio.gather(
-        looks.share("health", FRESH, lambda: _health(call)), looks.share("letters", FRESH, lambda: _letters(call))
+        views.share("health", FRESH, lambda: _health(call)), views.share("letters", FRESH, lambda: _letters(call))
     )
     lost, failed_open = past.count(history.LOST), past.count(history.FAILED_OPEN)
-    return Overview(
+    return ServiceOverview(
         now=time.time(),
         up=up(),
         health=health,
@@ -102,43 +104,43 @@ async def _look(call: Call[None, View]) -> Overview:
     )
 
 
-def _rates(past: History) -> Rates:
+def _rates(past: MetricsHistory) -> Rates:
     granted, spared, refused = map(past.rate, (history.GRANTED, history.SPARED, history.REFUSED))
     return Rates(granted=granted, spared=spared, refused=refused)
 
 
 def _quantiles(call: Call[None, View], figure: Figure) -> Quantiles:
-    past = call.service.desk.history
+    past = call.service.dashboard.history
     return Quantiles(p50=past.quantile(figure, 0.5), p99=past.quantile(figure, 0.99))
 
 
 async def _health(call: Call[None, View]) -> StoreHealth:
     try:
         async with asyncio.timeout(PATIENCE):
-            found = await examined(call.service.once, call.service.store)
+            found = await findings(call.service.once, call.service.store)
     except (SolelyError, TimeoutError):
-        found = [Finding("error", "store", "The store does not answer. Nothing is granted until it does.")]
+        found = [Finding("error", "store", "The store is unavailable. Nothing is granted until it is back.")]
     levels = {finding.level for finding in found}
     worst = next((level for level in ("error", "warning") if level in levels), "ok")
     return StoreHealth(level=worst, findings=found)
 
 
-async def _letters(call: Call[None, View]) -> list[Group]:
+async def _letters(call: Call[None, View]) -> list[LetterGroup]:
     try:
-        return await groups(call)
-    except SolelyError:  # the health says so
+        return await letter_groups(call)
+    except SolelyError:  # the health reports it
         return []
 
 
-def _attention(health: StoreHealth, letters: list[Group], lost: int, failed_open: int) -> list[Attention]:
-    """What needs attention, the worst first."""
+def _attention(health: StoreHealth, letters: list[LetterGroup], lost: int, failed_open: int) -> list[Attention]:
+    """What needs attention, errors first."""
     found = [
         Attention(level=finding.level, text=f"{finding.subject}: {finding.text}", link="#store")
         for finding in health.findings
         if finding.level != "ok"
     ]
     if failed_open:
-        text = f'{failed_open} × went on without the store in the last five minutes (on_outage="proceed")'
+        text = f'{failed_open} × proceeded without the store in the last five minutes (on_outage="proceed")'
         found.append(Attention(level="error", text=text, link="#events"))
     if lost:
         ended = "1 lease ended under its holder" if lost == 1 else f"{lost} leases ended under their holders"
@@ -151,4 +153,25 @@ def _attention(health: StoreHealth, letters: list[Group], lost: int, failed_open
     return sorted(found, key=lambda each: each.level)  # error before warning
 
 
-ROUTES = [Route("GET", "/", READ_PAGE, overview, "Overview", query=View, hidden=True)]
+# -- applications
+
+
+class Applications(Answer):
+    """The pages of applications."""
+
+    pages: list[AppPage]
+
+
+async def applications(call: Call[None, View]) -> object:
+    """The list of applications."""
+
+    async def load() -> Applications:
+        return Applications(pages=call.service.dashboard.pages)
+
+    return await show(call, APPLICATIONS, load)
+
+
+ROUTES = [
+    Route("GET", "/", READ_PAGE, overview, hidden=True),
+    Route("GET", "/applications", READ_PAGE, applications, hidden=True),
+]

@@ -1,10 +1,12 @@
-"""Rendering: one look, in the form that is asked for: a page, JSON, or a live stream of what changes on the page."""
+"""Renders a view in the requested form: a page, JSON, or a live stream of changes to the page; and serves static
+files."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlencode
 
@@ -13,21 +15,20 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ... import __version__
 from ...errors import SolelyError
-from ..answers import told
-from ..encoding import sendable
-from ..problems import Problem
-from ..routes import Answer, Bearer, Body, Call
+from ..problems import NOT_FOUND, Problem
+from ..responses import encodable, logged_problem
+from ..routes import PUBLIC, Answer, Bearer, Body, Call, Route
 from ..security import LOCAL, Scope
 from ..settings import without_password
 from ..streams import EventStream, message
-from . import telling
+from .formatting import FILTERS
 
-LIVE = 0.5  # seconds between looks of a live page: what another process does is on screen within one
+LIVE = 0.5  # seconds between updates of a live page: changes by other processes show within one second
 READ_PAGE = Bearer(Scope.READ, page=True)
 WRITE_PAGE = Bearer(Scope.WRITE, page=True)
 ADMIN_PAGE = Bearer(Scope.ADMIN, page=True)
 
-# A page runs and shows files of ours only, and no script or style that stands in the page itself.
+# A page loads only our own files, and no inline script or style.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -48,58 +49,58 @@ _templates = Environment(
     loader=PrefixLoader(_packages, ":"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
     lstrip_blocks=True,
 )  # fmt: skip
-_templates.filters.update(telling.FILTERS)
+_templates.filters.update(FILTERS)
 _templates.globals["parts"] = _templates.get_template("solely:parts.html").module
 
 
 def add_templates(prefix: str, package: str) -> None:
-    """The templates of an application's package are found as `prefix:name`; they extend `solely:page.html`."""
+    """Registers the templates of an application's package as `prefix:name`; they extend `solely:page.html`."""
     _packages[prefix] = PackageLoader(package)
 
 
 class View(Body, kw_only=True):
-    """The query of every view: in which form it is wanted, and what an action that led here has done."""
+    """The query of every view: its form, and the outcome of the action that redirected here."""
 
     format: Literal["", "html", "json", "live"] = ""
     note: str = ""
 
 
 class Page(NamedTuple):
-    """How a look is shown: its title, its template, and where it stands in the navigation."""
+    """How a view is shown: its title, its template, and its place in the navigation."""
 
     title: str
     template: str
     place: str
 
 
-Look = Callable[[], Awaitable[Answer]]
+Load = Callable[[], Awaitable[Answer]]
 
 
-async def show(call: Call[Any, Any], page: Page, look: Look, status: int = 200) -> object:
-    """The look in the form that the caller wants. A page tells what went wrong as a page."""
+async def show(call: Call[Any, Any], page: Page, load: Load, status: int = 200) -> object:
+    """The view in the form that the caller requests. Errors are shown as a page, too."""
     wanted = call.query.format or ("json" if _prefers_json(call) else "html")
     if wanted == "json":
-        return await look()
+        return await load()
     if wanted == "live":
-        return EventStream(call, _live(call, page, look))
+        return EventStream(call, _live(call, page, load))
     try:
-        return html(call, page, await look(), status)
+        return html(call, page, await load(), status)
     except Problem as problem:
         return _refusal(call, page, problem)
     except SolelyError as error:
-        return _refusal(call, page, told(error, call.path))
+        return _refusal(call, page, logged_problem(error, call.path))
 
 
 async def acted(call: Call[Any, Any], page: Page, act: Callable[[], Awaitable[str]]) -> Response:
-    """Does it, and leads on to the address that it answers, where everything is looked at anew."""
+    """Performs an action and redirects to the address that it returns, where nothing is cached."""
     try:
         return RedirectResponse(await act(), 303)
     except Problem as problem:
         return _refusal(call, page, problem)
     except SolelyError as error:
-        return _refusal(call, page, told(error, call.path))
+        return _refusal(call, page, logged_problem(error, call.path))
     finally:
-        call.service.desk.looks.forget()
+        call.service.dashboard.views.clear()
 
 
 def _prefers_json(call: Call[Any, Any]) -> bool:
@@ -108,9 +109,9 @@ def _prefers_json(call: Call[Any, Any]) -> bool:
 
 
 def html(call: Call[Any, Any], page: Page, view: object, status: int = 200) -> HTMLResponse:
-    """The whole page."""
+    """The view as a page."""
     text = _templates.get_template(page.template).render(_facts(call, page, view))
-    return HTMLResponse(sendable(text), status, headers={"content-security-policy": POLICY, "vary": "accept, cookie"})
+    return HTMLResponse(encodable(text), status, headers={"content-security-policy": POLICY, "vary": "accept, cookie"})
 
 
 def _refusal(call: Call[Any, Any], page: Page, problem: Problem) -> HTMLResponse:
@@ -120,14 +121,14 @@ def _refusal(call: Call[Any, Any], page: Page, problem: Problem) -> HTMLResponse
     return refused
 
 
-async def _live(call: Call[Any, Any], page: Page, look: Look) -> AsyncGenerator[bytes, None]:
-    """The page's live part, whenever it is another than before; `away` while the look fails."""
+async def _live(call: Call[Any, Any], page: Page, load: Load) -> AsyncGenerator[bytes, None]:
+    """The live region of the page whenever it changes; `away` while it cannot be loaded."""
     template, shown = _templates.get_template(page.template), ""
     while True:
         try:
             async with call.service.slots.take():
-                facts = template.new_context(_facts(call, page, await look(), live=True))
-                region = sendable("".join(template.blocks["region"](facts)))
+                facts = template.new_context(_facts(call, page, await load(), live=True))
+                region = encodable("".join(template.blocks["region"](facts)))
         except (SolelyError, Problem):
             shown = ""
             yield message("away", {"now": time.time()})
@@ -139,7 +140,7 @@ async def _live(call: Call[Any, Any], page: Page, look: Look) -> AsyncGenerator[
 
 
 def _facts(call: Call[Any, Any], page: Page, view: object, live: bool = False) -> dict[str, Any]:
-    """All that templates can name."""
+    """The variables of templates."""
     service, who = call.service, call.principal
     return {
         "view": view,
@@ -149,7 +150,7 @@ def _facts(call: Call[Any, Any], page: Page, view: object, live: bool = False) -
         "here": lambda **other: _link(call, other),
         "query": call.query,
         "navigation": NAVIGATION,
-        "applications": service.desk.pages,
+        "applications": service.dashboard.pages,
         "may_write": who.scope >= Scope.WRITE,
         "may_admin": who.scope >= Scope.ADMIN,
         "who": who,
@@ -162,7 +163,31 @@ def _facts(call: Call[Any, Any], page: Page, view: object, live: bool = False) -
 
 
 def _link(call: Call[Any, Any], other: dict[str, Any]) -> str:
-    """The address of this view, with other fields of the query: it can be shared."""
+    """The address of this view, with some fields of the query replaced; it can be shared."""
     fields = {name: getattr(call.query, name) for name in call.query.__struct_fields__ if name != "note"} | other
     kept = {name: value for name, value in fields.items() if value not in ("", None, False)}
     return call.path + (f"?{urlencode(kept)}" if kept else "")
+
+
+# -- static files: styles, scripts and the chart; ours, and uPlot's under its license
+
+CONTENT_TYPES = {
+    "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml",
+    "txt": "text/plain; charset=utf-8",
+}  # fmt: skip
+CACHED = "public, max-age=86400"  # links contain the version, so that a new one is loaded at once
+FILES = {
+    file.name: (file.read_bytes(), CONTENT_TYPES[file.name.rpartition(".")[2]])
+    for file in files("solely.service.dashboard").joinpath("static").iterdir()
+}
+
+
+async def static(call: Call[None, None]) -> Response:
+    """A static file."""
+    found = FILES.get(call.params["name"])
+    if found is None:
+        raise Problem(NOT_FOUND)
+    return Response(found[0], headers={"content-type": found[1], "cache-control": CACHED})
+
+
+ROUTES = [Route("GET", "/static/{name}", PUBLIC, static, hidden=True)]

@@ -149,7 +149,7 @@ class Replies(msgspec.Struct):
     replies: list[AnyReply]
 
 
-class Page(msgspec.Struct):
+class WireEntries(msgspec.Struct):
     """Entries in the order of their stored keys. If `next` is not null there may be more: ask for those after it."""
 
     entries: list[WireEntry]
@@ -177,7 +177,7 @@ _RAISED: dict[str, type[StoreError]] = {name: error for error, name in FAILURES}
 
 _encode = msgspec.json.Encoder().encode
 _decode_replies = msgspec.json.Decoder(Replies).decode
-_decode_page = msgspec.json.Decoder(Page).decode
+_decode_page = msgspec.json.Decoder(WireEntries).decode
 
 
 def encode(batch: list[Op]) -> EncodedOps:

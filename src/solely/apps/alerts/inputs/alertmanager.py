@@ -129,7 +129,7 @@ class Alertmanager:
             log.warning("alerts_truncated_by_sender", missing=group.truncated_alerts, group=group.group_key)
         return await self._decide(call.principal.name, parse_group(group))
 
-    async def post(self, call: Call[list[PostedAlert], None]) -> ReceivedAlerts:
+    async def post(self, call: Call[PostedAlerts, None]) -> ReceivedAlerts:
         """Decides the alerts that were posted."""
         return await self._decide(call.principal.name, parse_posted(call.body, datetime.now(UTC)))
 
@@ -164,7 +164,6 @@ def routes(app: App) -> list[Route]:
     handlers = Alertmanager(app)
     route = partial(
         Route,
-        answer=ReceivedAlerts,
         refusals=(AWAY, OVERLOADED),
         cap=MAX_BODY,
         grants=True,
@@ -173,6 +172,6 @@ def routes(app: App) -> list[Route]:
     webhook = "Receive a group of alerts from Alertmanager's webhook"
     posted = "Receive alerts from Prometheus, as Alertmanager does"
     return [
-        route("POST", "/api/alerts/alertmanager", WRITE, handlers.webhook, webhook, body=Group),
-        route("POST", "/api/v2/alerts", WRITE, handlers.post, posted, body=PostedAlerts),
+        route("POST", "/api/alerts/alertmanager", WRITE, handlers.webhook, webhook),
+        route("POST", "/api/v2/alerts", WRITE, handlers.post, posted),
     ]

@@ -95,8 +95,6 @@ def routes(app: App) -> list[Route]:
             WRITE,
             _OwnJson(app).receive,
             "Send an alert: it is told once per window, suppressed, or durably queued",
-            body=Intake,
-            answer=Outcome,
             refusals=(LIMITED, TOO_MANY),
             grants=True,
             again="Safe: suppressed as long as the first one's window lasts.",

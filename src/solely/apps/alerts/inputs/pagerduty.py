@@ -9,7 +9,7 @@ import structlog
 
 from ....errors import DataError, InvalidInput
 from ....service.problems import LIMITED, TOO_MANY
-from ....service.routes import KIB, Answer, Call, Reply, Route, Webhook
+from ....service.routes import KIB, Answer, Call, JsonResponse, Route, Webhook
 from ....service.security import LOCAL, Principal, Scope
 from ..model import FIRING, MAX_FINGERPRINT, RESOLVED, Alert, Labels, fingerprint_of
 from ..operating.acknowledging import acknowledge
@@ -191,7 +191,7 @@ class PagerDuty:
     def __init__(self, app: App) -> None:
         self._app = app
 
-    async def enqueue(self, call: Call[dict[str, Any], None]) -> Accepted | Reply:
+    async def enqueue(self, call: Call[EventBody, None]) -> Accepted | JsonResponse:
         """Takes the event; says what is wrong with it as PagerDuty does."""
         principal = _whose(call) or LOCAL
         self._app.receiver.check_capacity(principal.name)
@@ -204,7 +204,7 @@ class PagerDuty:
                 alert = await self._as_it_fired(alert)
             await self._app.receiver.receive(alert)
         except (msgspec.ValidationError, InvalidInput) as error:
-            return Reply(400, InvalidEvent(errors=[str(error)]))
+            return JsonResponse(400, InvalidEvent(errors=[str(error)]))
         return Accepted(dedup_key=alert.fingerprint)
 
     async def _acknowledge(self, fingerprint: str, by: str, client: str) -> Accepted:
@@ -258,8 +258,6 @@ def routes(app: App) -> list[Route]:
             Webhook(_may_send, "a routing_key in the body that is a token with the scope write"),
             PagerDuty(app).enqueue,
             "Receive an event as PagerDuty's Events API v2 does",
-            body=EventBody,
-            answer=Accepted,
             status=202,
             others={400: InvalidEvent},
             refusals=(TOO_MANY, LIMITED),

@@ -142,8 +142,6 @@ def routes(app: App) -> list[Route]:
             WRITE,
             acknowledging.acknowledge,
             "Acknowledge an alert, so that people are not told again until it is over",
-            body=Acknowledge,
-            answer=Acknowledgement,
             refusals=(UNKNOWN,),
             again="Takes the place of the first one.",
         ),
@@ -153,18 +151,10 @@ def routes(app: App) -> list[Route]:
             WRITE,
             acknowledging.undo,
             "Take an acknowledgement back",
-            body=Unacknowledge,
-            answer=Unacknowledged,
             refusals=(UNKNOWN,),
             again="Refused: there is none.",
         ),
         Route(
-            "GET",
-            "/api/alerts/acknowledged",
-            READ,
-            acknowledging.listed,
-            "List what is acknowledged, the newest first",
-            query=AcknowledgedQuery,
-            answer=ListedAcknowledgements,
+            "GET", "/api/alerts/acknowledged", READ, acknowledging.listed, "List what is acknowledged, the newest first"
         ),
     ]

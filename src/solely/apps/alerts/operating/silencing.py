@@ -118,23 +118,13 @@ def routes(app: App) -> list[Route]:
     """All of them, below /api/alerts/silences."""
     silencing = Silencing(app)
     return [
-        Route(
-            "GET",
-            "/api/alerts/silences",
-            READ,
-            silencing.listed,
-            "List silences",
-            query=SilencesQuery,
-            answer=ListedSilences,
-        ),
+        Route("GET", "/api/alerts/silences", READ, silencing.listed, "List silences"),
         Route(
             "POST",
             "/api/alerts/silences",
             ADMIN,
             silencing.add,
             "Silence alerts for a while",
-            body=AddSilence,
-            answer=Silence,
             keyed=True,
             again="Adds another one, unless it comes with the same Idempotency-Key.",
         ),
@@ -144,8 +134,6 @@ def routes(app: App) -> list[Route]:
             ADMIN,
             silencing.end,
             "End a silence now",
-            body=ExpireSilence,
-            answer=ExpiredSilence,
             refusals=(UNKNOWN,),
             again="Refused: it is over.",
         ),

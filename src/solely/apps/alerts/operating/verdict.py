@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....model import State
-from ....service.dashboard.telling import at, span
+from ....service.dashboard.formatting import at, span
 from ..model import OF_GROUP, RESOLVED
 
 if TYPE_CHECKING:

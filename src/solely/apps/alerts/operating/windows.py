@@ -9,8 +9,7 @@ from urllib.parse import unquote
 
 from ....client import AsyncClient
 from ....reservations.handle import ReservationInfo
-from ....service.api.times import moment
-from ....service.routes import Answer
+from ....service.routes import Answer, timestamp
 from ..model import FIRING, RESOLVED, Status, fingerprint_prefix, own, reservation_key, resolved_key
 from ..records.lookback import Lookback, named
 
@@ -102,7 +101,7 @@ def _window(info: ReservationInfo) -> Window | None:
         left=info.left,
         suppressed=info.suppressed,
         suppressed_day=0,
-        last_sent=moment(info.last_sent),
+        last_sent=timestamp(info.last_sent),
         sent=info.sent,
         who=_FOR_PROGRAMS.sub("", info.holder),
         fence=info.fence,

@@ -117,33 +117,7 @@ def routes(app: App) -> list[Route]:
     """All of them."""
     forms = AcknowledgeForms(app)
     return [
-        Route(
-            "GET",
-            "/alerts/acknowledge",
-            WRITE_PAGE,
-            forms.asking,
-            PAGE.title,
-            query=AcknowledgeQuery,
-            hidden=True,
-        ),
-        Route(
-            "POST",
-            "/alerts/acknowledge",
-            WRITE_PAGE,
-            forms.acknowledge,
-            PAGE.title,
-            body=Acknowledge,
-            form=True,
-            hidden=True,
-        ),
-        Route(
-            "POST",
-            "/alerts/unacknowledge",
-            WRITE_PAGE,
-            forms.unacknowledge,
-            PAGE.title,
-            body=Unacknowledge,
-            form=True,
-            hidden=True,
-        ),
+        Route("GET", "/alerts/acknowledge", WRITE_PAGE, forms.asking, PAGE.title, hidden=True),
+        Route("POST", "/alerts/acknowledge", WRITE_PAGE, forms.acknowledge, PAGE.title, form=True, hidden=True),
+        Route("POST", "/alerts/unacknowledge", WRITE_PAGE, forms.unacknowledge, PAGE.title, form=True, hidden=True),
     ]

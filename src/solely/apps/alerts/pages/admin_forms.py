@@ -174,20 +174,9 @@ def routes(app: App) -> list[Route]:
     """All of them."""
     forms = AdminForms(app)
     return [
-        Route("GET", "/alerts/expire", ADMIN_PAGE, forms.expiring, EXPIRE.title, query=ExpireQuery, hidden=True),
-        Route("POST", "/alerts/expire", ADMIN_PAGE, forms.expire, EXPIRE.title, body=Expire, form=True, hidden=True),
-        Route(
-            "POST",
-            "/alerts/silences",
-            ADMIN_PAGE,
-            forms.silence,
-            SILENCE.title,
-            body=AddSilence,
-            form=True,
-            hidden=True,
-        ),
-        Route("GET", "/alerts/silences/end", ADMIN_PAGE, forms.ending, END.title, query=EndQuery, hidden=True),
-        Route(
-            "POST", "/alerts/silences/end", ADMIN_PAGE, forms.end, END.title, body=EndSilence, form=True, hidden=True
-        ),
+        Route("GET", "/alerts/expire", ADMIN_PAGE, forms.expiring, EXPIRE.title, hidden=True),
+        Route("POST", "/alerts/expire", ADMIN_PAGE, forms.expire, EXPIRE.title, form=True, hidden=True),
+        Route("POST", "/alerts/silences", ADMIN_PAGE, forms.silence, SILENCE.title, form=True, hidden=True),
+        Route("GET", "/alerts/silences/end", ADMIN_PAGE, forms.ending, END.title, hidden=True),
+        Route("POST", "/alerts/silences/end", ADMIN_PAGE, forms.end, END.title, form=True, hidden=True),
     ]

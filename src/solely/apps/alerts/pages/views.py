@@ -134,7 +134,7 @@ class Pages:
 
     async def overview(self, call: Call[None, View]) -> object:
         """What is going on."""
-        looks = call.service.desk.looks
+        looks = call.service.dashboard.views
         return await show(call, OVERVIEW, lambda: looks.share("alerts", FRESH, self._overview))
 
     async def history(self, call: Call[None, HistoryQuery]) -> object:
@@ -160,7 +160,7 @@ class Pages:
         async def look() -> Explained:
             if not fingerprint:
                 return Explained(why=None, windows=[])
-            return await call.service.desk.looks.share(("alerts", fingerprint), FRESH, explained)
+            return await call.service.dashboard.views.share(("alerts", fingerprint), FRESH, explained)
 
         return await show(call, WHY, look)
 
@@ -187,7 +187,7 @@ class Pages:
         )
 
     def _figures(self, waiting: int, dead: int) -> Figures:
-        count = self._app.service.desk.history.count
+        count = self._app.service.dashboard.history.count
         return Figures(
             received=count(total(figures.RECEIVED)),
             told=count(total(figures.PUBLISHED)),
@@ -197,7 +197,7 @@ class Pages:
         )
 
     def _publisher(self, name: str) -> PublisherRow:
-        count = self._app.service.desk.history.count
+        count = self._app.service.dashboard.history.count
         failures, dead = total(figures.PUBLISHER_FAILURES, name), total(figures.DEAD_LETTERED, name)
         return PublisherRow(name=name, failures=count(failures), dead=count(dead))
 
@@ -226,9 +226,9 @@ def routes(app: App) -> list[Route]:
     """The pages, and what can be done on them."""
     pages = Pages(app)
     return [
-        Route("GET", "/alerts", READ_PAGE, pages.overview, OVERVIEW.title, query=View, hidden=True),
-        Route("GET", "/alerts/history", READ_PAGE, pages.history, HISTORY.title, query=HistoryQuery, hidden=True),
-        Route("GET", "/alerts/why", READ_PAGE, pages.why, WHY.title, query=WhyQuery, hidden=True),
+        Route("GET", "/alerts", READ_PAGE, pages.overview, OVERVIEW.title, hidden=True),
+        Route("GET", "/alerts/history", READ_PAGE, pages.history, HISTORY.title, hidden=True),
+        Route("GET", "/alerts/why", READ_PAGE, pages.why, WHY.title, hidden=True),
         *admin_forms.routes(app),
         *acknowledge_forms.routes(app),
     ]

@@ -5,14 +5,14 @@
   const region = byId("region");
   const clock = byId("clock");
   const LOW = 0.2; // of the time a hold had: below it, it is about to end
-  const TICK = 200; // ms: a bar that runs smoothly, and costs next to nothing
+  const TICK = 200; // ms: a bar moves smoothly, and costs next to nothing
 
-  // -- times: the server's clock, told with every message, runs on here between them
+  // -- times: the server's clock comes with every message, and is continued here between messages
 
   let ahead = 0; // seconds that the server's clock is ahead of ours
   const serverNow = () => Date.now() / 1000 + ahead;
-  const told = (now) => { ahead = now - Date.now() / 1000; };
-  if (clock) told(Number(clock.dataset.now));
+  const setClock = (now) => { ahead = now - Date.now() / 1000; };
+  if (clock) setClock(Number(clock.dataset.now));
 
   function span(seconds) {
     for (const [least, unit, size] of [[172800, "days", 86400], [7200, "h", 3600], [120, "min", 60]]) {
@@ -42,7 +42,7 @@
 
   const button = byId("live");
   let source = null;
-  let waiting = null; // what came while the reader was selecting text
+  let waiting = null; // an update that arrived while the reader was selecting text
 
   function state(name, word) {
     button.dataset.state = name;
@@ -84,13 +84,13 @@
     });
     source.addEventListener("region", (message) => {
       const { now, html } = JSON.parse(message.data);
-      told(now);
+      setClock(now);
       state("live", "Live");
       put(html);
     });
     source.addEventListener("away", (message) => {
-      told(JSON.parse(message.data).now);
-      state("away", "Store away");
+      setClock(JSON.parse(message.data).now);
+      state("away", "Store unavailable");
     });
   }
 
@@ -115,13 +115,13 @@
     document.addEventListener("selectionchange", () => { if (waiting !== null && !selecting()) put(waiting); });
     follow();
   }
-  if (location.search.includes("note=")) { // said once: not again on reload, and not in a link that is shared
+  if (location.search.includes("note=")) { // shown once: not again on reload, and not in a shared link
     const here = new URL(location.href);
     here.searchParams.delete("note");
     history.replaceState(null, "", here);
   }
 
-  // -- confirming: the page that asks is shown in a dialog
+  // -- confirmation: the page with the form is shown in a dialog
 
   const dialog = byId("dialog");
   document.addEventListener("click", async (click) => {
@@ -133,11 +133,11 @@
     }
     click.preventDefault();
     const answer = await fetch(link.href, { headers: { accept: "text/html" } });
-    const asked = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("asked");
-    if (!asked) { location.assign(link.href); return; }
-    dialog.replaceChildren(asked);
+    const form = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("asked");
+    if (!form) { location.assign(link.href); return; }
+    dialog.replaceChildren(form);
     dialog.showModal();
-    asked.querySelector("[autofocus]")?.focus();
+    form.querySelector("[autofocus]")?.focus();
   });
   document.addEventListener("keydown", (key) => {
     const writing = key.target.closest("input, textarea, dialog");
@@ -148,14 +148,14 @@
     if (key.key === " " && key.target.matches("a[role=button]")) { key.preventDefault(); key.target.click(); }
   });
 
-  // -- colours
+  // -- colors
 
   const theme = byId("theme");
   const THEMES = { "": ["Auto", "as the system"], light: ["Light", "light"], dark: ["Dark", "dark"] };
   function colour() {
     const chosen = document.documentElement.dataset.theme || "";
     theme.textContent = THEMES[chosen][0];
-    theme.setAttribute("aria-label", `Colours: ${THEMES[chosen][1]}`);
+    theme.setAttribute("aria-label", `Colors: ${THEMES[chosen][1]}`);
   }
   if (theme) {
     theme.hidden = false;

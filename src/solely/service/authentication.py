@@ -1,4 +1,4 @@
-"""Admission: from where a request may come, and who asks."""
+"""Checks where a request comes from, and identifies its caller."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from urllib.parse import quote
 from starlette.responses import RedirectResponse
 
 from . import problems
-from .answers import Header
 from .problems import Problem
+from .responses import Header
 from .routes import AUTHENTICATE, SAFE, Bearer, Call, Route, Webhook
 from .security import LOCAL, NOBODY, WEBHOOK, Principal, Scope, host_name, same
 
 LOGIN_PATH = "/login"
-_ONCE = frozenset(  # headers that say something about the request: two of one would say two things
+_SINGLE = frozenset(  # headers that must not be repeated: two values would contradict each other
     (b"host", b"origin", b"authorization", b"content-type", b"content-length", b"cookie", b"x-csrf-token")
 )
 
 
 def read_headers(pairs: Collection[Header], most: int) -> dict[bytes, bytes]:
-    """The headers; a Problem if one that must be the only one comes twice, or if all are too large."""
+    """The headers; raises Problem if one that must not be repeated comes twice, or if all together are too large."""
     found = dict(pairs)
     size = sum(map(len, found)) + sum(map(len, found.values()))
     if len(found) != len(pairs):
@@ -34,17 +34,16 @@ def read_headers(pairs: Collection[Header], most: int) -> dict[bytes, bytes]:
 
 
 def _check_repeated(pairs: Iterable[Header]) -> None:
-    """Nothing, if those that come twice are such as may; else a Problem."""
     seen: set[bytes] = set()
     for name, _ in pairs:
-        if name in _ONCE and name in seen:
+        if name in _SINGLE and name in seen:
             raise Problem(problems.INVALID, f"the header {name.decode()} was sent twice")
         seen.add(name)
 
 
-def check_whence(call: Call[Any, Any]) -> None:
-    """Nothing, if the request was meant for us and is not a stranger's page speaking through a browser; else a
-    Problem. On loopback too: a page from anywhere can reach that."""
+def check_origin(call: Call[Any, Any]) -> None:
+    """Raises Problem if the request was meant for another host, or if a page of another site sent it through a browser.
+    On loopback too, since pages of any site can reach that."""
     hosts, host = call.service.hosts, call.headers.get(b"host", b"")
     if not host:
         raise Problem(problems.INVALID, "the Host header is missing")
@@ -57,12 +56,13 @@ def check_whence(call: Call[Any, Any]) -> None:
         raise Problem(problems.OTHER_ORIGIN)
 
 
-def identify(call: Call[Any, Any], scope: Scope | None) -> RedirectResponse | None:
-    """Sets who asks; a Problem if that is unknown, or may not. A page leads who is unknown to the login."""
+def authenticate(call: Call[Any, Any], scope: Scope | None) -> RedirectResponse | None:
+    """Identifies the caller; raises Problem if unknown or not permitted. A page redirects unknown callers to the login,
+    which is then returned."""
     if scope is None:
         call.principal = NOBODY
         return None
-    principal = _whose(call)
+    principal = _principal(call)
     if principal is None:
         return _unknown(call.route, call)
     _keep_connection(call, principal)
@@ -73,20 +73,20 @@ def identify(call: Call[Any, Any], scope: Scope | None) -> RedirectResponse | No
 
 
 def _keep_connection(call: Call[Any, Any], principal: Principal) -> None:
-    """From now on the connection is one of a known caller; raises Problem if there are too many of them."""
-    authenticate = call.scope.get(AUTHENTICATE)
-    if authenticate is not None:
-        authenticate(principal)
+    """Marks the connection as authenticated; raises Problem if there are too many of them."""
+    mark_authenticated = call.scope.get(AUTHENTICATE)
+    if mark_authenticated is not None:
+        mark_authenticated(principal)
 
 
 async def check_session(call: Call[Any, Any]) -> RedirectResponse | None:
-    """Like `identify`, for a caller that is known by its session: unknown if that was ended by a logout. StoreError if
-    the store cannot tell: then no session is believed."""
+    """Like `authenticate`, for a caller that has a session: it is unknown after a logout. Raises StoreError if the
+    store does not answer: no session is trusted without it."""
     return _unknown(call.route, call) if await call.service.logouts.has(call.cookie) else None
 
 
-def _whose(call: Call[Any, Any]) -> Principal | None:
-    """None if it cannot be told. A session must show with every write that the page was ours."""
+def _principal(call: Call[Any, Any]) -> Principal | None:
+    """The caller; None if unknown. A session must send the CSRF token with every write."""
     service, headers, route = call.service, call.headers, call.route
     if not service.tokens:
         return LOCAL
@@ -118,7 +118,7 @@ def _unknown(route: Route, call: Call[Any, Any]) -> RedirectResponse:
 
 
 async def verify(auth: Webhook, call: Call[Any, Any]) -> None:
-    """Nothing, if the route's own check lets the request through; else a Problem."""
+    """Raises Problem unless the route's own check permits the request."""
     verdict = auth.verify(call)
     if not (verdict if isinstance(verdict, bool) else await verdict):
         raise Problem(problems.NO_TOKEN, f"this needs {auth.how}")

@@ -1,4 +1,4 @@
-"""How durations, moments and numbers are told to people."""
+"""Formats durations, times and numbers for people, and JSON and lines for pages."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from urllib.parse import urlencode
 
 from markupsafe import Markup
 
-from ..encoding import json_of
+from ..responses import to_json
 
 _UNITS = ((2 * 86_400.0, "days", 86_400.0), (2 * 3_600.0, "h", 3_600.0), (120.0, "min", 60.0))
-WIDTH, HEIGHT = 600.0, 120.0  # of a drawing, in units of its own
+WIDTH, HEIGHT = 600.0, 120.0  # of a chart, in its own units
 
 
 def span(seconds: float | None) -> str:
-    """12.3 s, 14 min, 23 h, 12 days; `for ever` where there is no end."""
+    """12.3 s, 14 min, 23 h, 12 days; `for ever` if it never ends."""
     if seconds is None or seconds == float("inf"):
         return "for ever"
     for least, unit, size in _UNITS:
@@ -27,17 +27,17 @@ def span(seconds: float | None) -> str:
     return f"{max(0.0, seconds):.1f} s"
 
 
-def at(moment: float) -> str:
+def at(time: float) -> str:
     """2026-03-01 14:05:09 UTC."""
     try:
-        return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
-        return f"{moment:g} s since 1970"  # after the year 9999
+        return f"{time:g} s since 1970"  # after the year 9999
 
 
-def clock(moment: float) -> str:
+def clock(time: float) -> str:
     """14:05:09."""
-    return datetime.fromtimestamp(moment, UTC).strftime("%H:%M:%S")
+    return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%S")
 
 
 def rate(per_second: float) -> str:
@@ -48,7 +48,7 @@ def rate(per_second: float) -> str:
 
 
 def ms(seconds: float | None) -> str:
-    """0.42 ms, 12 ms, 1.3 s; a dash where there was none."""
+    """0.42 ms, 12 ms, 1.3 s; a dash for None."""
     if seconds is None:
         return "–"
     if seconds >= 1.0:
@@ -57,7 +57,7 @@ def ms(seconds: float | None) -> str:
 
 
 def facts(of: dict[str, Any]) -> str:
-    """What an event says beside its key: `fence 17, waited 0.2 s`."""
+    """The fields of an event: `fence 17, waited 0.2 s`."""
     return ", ".join(f"{name.replace('_', ' ')} {_fact(name, value)}" for name, value in of.items() if value != "")
 
 
@@ -68,7 +68,7 @@ def _fact(name: str, value: Any) -> str:
 
 
 def pretty(value: Any) -> str:
-    """JSON, as it is read."""
+    """Indented JSON, for people."""
     try:
         return json.dumps(value, indent=2, ensure_ascii=False, default=str)
     except RecursionError:
@@ -76,12 +76,12 @@ def pretty(value: Any) -> str:
 
 
 def compact(value: Any) -> str:
-    """JSON, as it is computed with."""
-    return json_of(value).decode()
+    """JSON, for scripts."""
+    return to_json(value).decode()
 
 
 def points(values: Sequence[float | None], most: float) -> Markup:
-    """The points of a line through the values, for a drawing of WIDTH × HEIGHT."""
+    """The points of a line through the values, for a chart of WIDTH × HEIGHT."""
     step = WIDTH / max(1, len(values) - 1)
     drawn = (f"{i * step:.1f},{HEIGHT - HEIGHT * (v or 0.0) / (most or 1.0):.1f}" for i, v in enumerate(values))
     return Markup(" ".join(drawn))

@@ -1,5 +1,5 @@
-"""What is mounted: every module that has ROUTES, in the order of the documents, and the applications that the settings
-name. A new noun adds one line."""
+"""Mounts what the service serves: every module that has ROUTES, in the order of the documents, and the applications
+that the settings name. A new noun adds one line."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import replace
 from ..apps import find, has, module_of
 from ..errors import InvalidInput
 from . import health, openapi, policy
-from .api import claims, deadletters, entries, events, limits, locks, marks, ops, reservations, watermarks
-from .dashboard import pages
-from .dashboard.rendering import add_templates
-from .jobs import FAILURES
+from .api import claims, dead_letters, entries, events, limits, locks, marks, ops, reservations, watermarks
+from .dashboard import audit_log, dedup, letters, login, overview, rendering
+from .dashboard import entries as entry_pages
+from .dashboard import watermarks as watermark_pages
 from .problems import DATA_AWAY
 from .routes import PUBLIC, Route
-from .service import Service
+from .service import FAILURES, Service
 
 MODULES = (
-    locks, marks, claims, reservations, limits, watermarks, deadletters, entries, events, ops, health, openapi, policy,
-    pages,
+    locks, marks, claims, reservations, limits, watermarks, dead_letters, entries, events, ops, health, openapi, policy,
+    overview, entry_pages, dedup, letters, watermark_pages, audit_log, login, rendering,
 )  # fmt: skip
 
 
@@ -28,9 +28,10 @@ def all_routes() -> list[Route]:
 
 
 def mount(service: Service) -> list[Route]:
-    """Makes the applications of this service, which are started when it opens; the routes of all modules and theirs.
+    """Creates the applications of this service, which start when it opens; returns the routes of all modules and
+    applications.
 
-    InvalidInput if there is no such application, or if two of them want the same figure.
+    InvalidInput if there is no such application, or if two of them declare the same figure.
     """
     if service.settings.mounted:
         service.metrics.add((FAILURES,))
@@ -39,14 +40,14 @@ def mount(service: Service) -> list[Route]:
         if kind.name != name:
             raise InvalidInput(f"the application {name} calls itself {kind.name}: it must have the name it is known by")
         service.metrics.add(kind.figures)
-        service.desk.pages += kind.pages
+        service.dashboard.pages += kind.pages
         if has(name, "templates"):
-            add_templates(name, module_of(name))
+            rendering.add_templates(name, module_of(name))
         service.apps[name] = kind(service, service.settings.section(name))
     return [*all_routes(), *(_of_app(name, route) for name, app in service.apps.items() for route in app.routes())]
 
 
 def _of_app(name: str, route: Route) -> Route:
-    """The route as the documents list it: with the application's name, and with what its database may refuse."""
+    """The route as the documents list it: under the application's name, and with the problem of its database."""
     refusals = (*route.refusals, DATA_AWAY) if has(name, "migrations") and route.auth != PUBLIC else route.refusals
     return replace(route, tag=route.tag or name, refusals=refusals)

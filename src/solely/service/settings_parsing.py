@@ -1,12 +1,12 @@
-"""Reading settings: each value as its field wants it, wherever it comes from; else an error that names the source, the
-key, and what was meant. Sections of applications are `name.field` here."""
+"""Parses settings: each value from any source as the type of its field. Errors name the source, the key and a remedy,
+and never repeat a secret. The sections of applications are written `name.field` here."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,25 @@ from msgspec import inspect
 from ..apps import APPS
 from ..errors import InvalidInput
 from ..rules import duration
-from .masking import masked
 
 PREFIX = "SOLELY_"
 ENVIRONMENT = "environment"
-# Variables that are not the service's: where the file is, what `solely run` exports, what commands and tests read.
+# Variables that are not settings: the path of the file, what `solely run` exports, what commands and tests read.
 NOT_OURS = ("SOLELY_CONFIG", "SOLELY_FENCE", "SOLELY_TOKEN", "SOLELY_KEY", "SOLELY_OUTPUT")
 NOT_OURS_PREFIXES = ("SOLELY_TEST_", "SOLELY_RUN_", "_SOLELY_")
 
 _LISTS = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType)
 _TABLES = (inspect.StructType, inspect.DictType)
-_PLACED = re.compile(r"(.*) - at `\$(.*)`", re.DOTALL)  # how msgspec says where
+_PLACED = re.compile(r"(.*) - at `\$(.*)`", re.DOTALL)  # how msgspec appends the place of an error
+
+MASK = "…"
+WHOLE = 4  # characters: a shorter secret is masked only in quotes, since it may be part of any word
+PART = 8  # characters of a secret in a row: fewer may stand in a sentence by chance
+_QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 
 
 def read_file(file: str | Path | None) -> dict[str, Any]:
-    """What the TOML file says; InvalidInput if it cannot be read."""
+    """The contents of the TOML file; InvalidInput if it is unreadable."""
     if file is None:
         return {}
     try:
@@ -41,7 +45,7 @@ def read_file(file: str | Path | None) -> dict[str, Any]:
 
 
 def read_environment(environ: Mapping[str, str], own: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Keys and values of our variables: SOLELY_ALERTS_KEEP is `alerts.keep`, unless the service has that name."""
+    """Keys and values from the environment: SOLELY_ALERTS_KEEP is `alerts.keep`, unless the service has that field."""
     for name, value in environ.items():
         if name.startswith(PREFIX) and name not in NOT_OURS and not name.startswith(NOT_OURS_PREFIXES):
             key = name.removeprefix(PREFIX).lower()
@@ -50,7 +54,7 @@ def read_environment(environ: Mapping[str, str], own: Collection[str]) -> Iterat
 
 
 def by_section(source: str, part: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The part with the service's own under "", and that of each application under its name."""
+    """The settings by section: the service's own under "", those of each application under its name."""
     sections: dict[str, dict[str, Any]] = {"": {}}
     for key, value in part.items():
         app, dot, field = key.partition(".")
@@ -68,7 +72,7 @@ def by_section(source: str, part: Mapping[str, Any]) -> dict[str, dict[str, Any]
 def checked(
     source: str, part: Mapping[str, Any], shape: type[msgspec.Struct], *, section: str, hidden: Collection[str]
 ) -> dict[str, Any]:
-    """The part with its values as they should be; InvalidInput that names key and source, and hides what is secret."""
+    """The values converted to the types of their fields. InvalidInput names key and source, and hides secrets."""
     types = {field.name: field.type for field in msgspec.structs.fields(shape) if section or field.name != "sections"}
     values = {}
     for name, value in part.items():
@@ -79,15 +83,15 @@ def checked(
         try:
             values[name] = _value(types[name], value)
         except (ValueError, msgspec.DecodeError) as error:
-            place, why = _told(error, value if name in hidden else None)
+            place, why = _explained(error, value if name in hidden else None)
             shown = "" if name in hidden else f" {value!r}"
             raise InvalidInput(f"{source}: {key}{place}{shown}: {why}") from None
     return values
 
 
 class _Misplaced(InvalidInput):
-    """What is wrong at a place inside a value. The text names keys and types that are known, and repeats no value,
-    unless it is `quoting`."""
+    """An error at a place inside a value. The text names known keys and types, and repeats no value, unless it is
+    `quoting`."""
 
     def __init__(self, place: str, why: str, quoting: bool = False) -> None:
         super().__init__(why)
@@ -95,8 +99,8 @@ class _Misplaced(InvalidInput):
         self.quoting = quoting
 
 
-def _told(error: Exception, secret: Any) -> tuple[str, str]:
-    """Where in the value it is wrong, and what is; without a word of the secret, if it is one."""
+def _explained(error: Exception, secret: Any) -> tuple[str, str]:
+    """The place of the error within the value, and its text, in which a secret is masked."""
     why, place = str(error), ""
     if isinstance(error, _Misplaced):
         place = error.place
@@ -109,7 +113,7 @@ def _told(error: Exception, secret: Any) -> tuple[str, str]:
 
 @contextmanager
 def _at(step: str) -> Iterator[None]:
-    """What is found wrong in the block lies one step deeper."""
+    """Prefixes the place of errors raised in the block with one more step."""
     try:
         yield
     except _Misplaced as error:
@@ -124,7 +128,7 @@ def _hint(name: str, known: Collection[str]) -> str:
 
 
 def _value(wanted: Any, value: Any) -> Any:
-    """The value as its type; text (all that an environment has) is read as what is wanted."""
+    """The value converted to its type; text, as from the environment, is parsed."""
     kind = inspect.type_info(wanted)
     if isinstance(value, str):
         many = _alternative(kind, _LISTS)
@@ -141,14 +145,14 @@ def _plain(kind: inspect.Type) -> inspect.Type:
 
 
 def _alternative(kind: inspect.Type, kinds: tuple[type[Any], ...]) -> Any:
-    """The first of the alternatives that is of these kinds, or None."""
+    """The first alternative of a union that is of these kinds, or None."""
     kind = _plain(kind)
     among = map(_plain, kind.types) if isinstance(kind, inspect.UnionType) else (kind,)
     return next((each for each in among if isinstance(each, kinds)), None)
 
 
 def _shaped(kind: inspect.Type, value: Any) -> Any:
-    """The value, in which text stands for seconds ("30s") no more wherever a float is wanted, however deep it lies."""
+    """The value, with durations as text ("30s") converted to seconds wherever a float is wanted, at any depth."""
     if isinstance(value, str):
         wants_seconds = _alternative(kind, (inspect.FloatType,)) and not _alternative(kind, (inspect.StrType,))
         return duration(value) if wants_seconds else value
@@ -189,3 +193,52 @@ def _struct(kind: inspect.StructType, value: Mapping[Any, Any]) -> dict[Any, Any
             raise _Misplaced("", f"unknown key {name!r}{_hint(str(name), fields)}")
         shaped[name] = _step(f".{name}", fields[name], inner) if name in fields else inner
     return shaped
+
+
+# -- masking
+
+
+def masked(message: str, secret: Any) -> str:
+    """The message with every occurrence of the secret, of its parts, and of quotes from it masked."""
+    bare = set(texts_of(secret))
+    texts = sorted(bare | {repr(text)[1:-1] for text in bare}, key=len, reverse=True)
+    for text in texts:
+        if len(text) >= WHOLE:
+            message = message.replace(text, MASK)
+    message = _QUOTED.sub(lambda quote: _unquoted(quote, texts), message)
+    return "".join(_without_parts(message, "\0".join(texts)))
+
+
+def texts_of(secret: Any) -> Iterator[str]:
+    """All texts in the value, at any depth; also those in JSON, which environment variables use for lists and
+    tables."""
+    plain = msgspec.to_builtins(secret)
+    if isinstance(plain, Mapping):
+        plain = list(plain.values())
+    if isinstance(plain, list | tuple):
+        for each in plain:
+            yield from texts_of(each)
+    elif isinstance(plain, str) and plain:
+        yield plain
+        with suppress(msgspec.DecodeError):
+            if not isinstance(inner := msgspec.json.decode(plain), str):
+                yield from texts_of(inner)
+
+
+def _unquoted(quote: re.Match[str], texts: list[str]) -> str:
+    inside = quote[1] or quote[2] or ""
+    return f"'{MASK}'" if inside and any(inside in text for text in texts) else quote[0]
+
+
+def _without_parts(message: str, texts: str) -> Iterator[str]:
+    at = 0
+    while at < len(message):
+        end = at + PART
+        if end > len(message) or message[at:end] not in texts:
+            yield message[at]
+            at += 1
+            continue
+        while end < len(message) and message[at : end + 1] in texts:
+            end += 1
+        yield MASK
+        at = end
