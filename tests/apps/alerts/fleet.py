@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import httpx2
 
 from solely import Client
-from solely.apps.alerts.telling.outbox import QUEUE
+from solely.apps.alerts.notifications.outbox import QUEUE
 from tests.apps.alerts.inbox import Delivery, Inbox, end_of, inbox, process_of
 from tests.apps.alerts.volley import Answer, Request, volley
 from tests.service.serving import LINES, TOKENS, Process, bearer, takes_connections, until

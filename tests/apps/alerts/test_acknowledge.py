@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from solely.apps.alerts.deciding.acknowledgements import Acknowledgement
 from solely.apps.alerts.model import RESOLVED, Alert, key_of
 from solely.apps.alerts.publishers import PublishFailed
+from solely.apps.alerts.suppression.acknowledgements import Acknowledgement
 from solely.cli.program import perform
 from tests.apps.alerts.operating import Operator, operating
 from tests.apps.alerts.test_pages import csrf_of, logged_in

@@ -13,13 +13,13 @@ import msgspec
 import pytest
 
 from solely.apps.alerts import App
-from solely.apps.alerts.deciding.silences import MOST
 from solely.apps.alerts.figures import FIGURES
 from solely.apps.alerts.inputs import alertmanager, bounds, pagerduty
 from solely.apps.alerts.model import MAX_FINGERPRINT
 from solely.apps.alerts.publishers import MAX_PUBLISHERS, PublisherSettings
 from solely.apps.alerts.publishers.webhook import signed
 from solely.apps.alerts.settings import AlertsSettings, table
+from solely.apps.alerts.suppression.silences import MOST
 from solely.service.service import Service
 from solely.service.settings import load
 from tests.service.serving import settings

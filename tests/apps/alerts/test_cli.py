@@ -162,7 +162,7 @@ def test_what_goes_wrong_has_its_exit_code(run: Run, desk: Operator, monkeypatch
 
 
 def test_the_service_is_where_solely_url_says_only_if_that_is_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from solely.apps.alerts.operating import service_options
+    from solely.apps.alerts import cli_options as service_options
 
     monkeypatch.setenv("SOLELY_URL", "redis://localhost")
     monkeypatch.setattr(service_options, "HERE", "http://127.0.0.1:1")

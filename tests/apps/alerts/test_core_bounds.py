@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from solely import Limited
+from solely.apps.alerts.api.windows import SENDING
 from solely.apps.alerts.demo import demo
 from solely.apps.alerts.model import fingerprint_of, key_of
-from solely.apps.alerts.operating.windows import SENDING
 from solely.apps.alerts.publishers import PublishFailed
 from solely.apps.alerts.worker.capacity import Capacity
 from solely.apps.alerts.worker.recent import FRESH, MOST, RESERVED, Recent, Refusal

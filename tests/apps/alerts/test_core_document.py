@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from solely import AsyncReservation
+from solely.apps.alerts.api.windows import SENDING
 from solely.apps.alerts.model import Outcome, key_of
-from solely.apps.alerts.operating.windows import SENDING
 from solely.apps.alerts.publishers import PublishFailed
 from tests.apps.alerts.working import Open, Worker, alert, working
 from tests.conftest import SECOND_SERVERS, STORES

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from solely import LetterOutcome
+from solely.apps.alerts.api.windows import SENDING
 from solely.apps.alerts.model import RESOLVED, Notification, key_of
-from solely.apps.alerts.operating.windows import SENDING
+from solely.apps.alerts.notifications.dead_letters import GROUP
+from solely.apps.alerts.notifications.outbox import QUEUE, RETRIES, Terms
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.telling.outbox import QUEUE, RETRIES, Terms
-from solely.apps.alerts.telling.parking import GROUP
 from tests.apps.alerts.working import Heard, Open, alert, until, working
 
 SHORT = {"critical": {"hold": 0.4}}  # seconds: short enough to be waited for

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from solely.apps.alerts.model import RESOLVED, Alert, key_of, open_mark, resolved_key
+from solely.apps.alerts.notifications.outbox import QUEUE
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.telling.outbox import QUEUE
 from tests.apps.alerts.working import Open, Worker, alert, until, working
 from tests.conftest import SECOND_SERVERS, STORES
 

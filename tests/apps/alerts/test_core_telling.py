@@ -14,9 +14,9 @@ from structlog.testing import LogCapture
 
 from solely.apps.alerts import receiver
 from solely.apps.alerts.model import key_of
+from solely.apps.alerts.notifications import fanout, outbox
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.telling import fanout, outbox
-from solely.apps.alerts.worker.tracing import Tracing, purpose_of, trace_of
+from solely.apps.alerts.tracing import Tracing, purpose_of, trace_of
 from tests.apps.alerts.working import Heard, Open, alert, until, working
 
 

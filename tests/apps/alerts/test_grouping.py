@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from solely import InvalidInput
-from solely.apps.alerts.deciding.groups import group_of
 from solely.apps.alerts.model import MAX_GROUP, RESOLVED, Alert, Member, Notification, Outcome, key_of, subject_of
 from solely.apps.alerts.publishers import EmailSettings, PublishFailed, slack
 from solely.apps.alerts.publishers import mail as mails
 from solely.apps.alerts.publishers.webhook import event
 from solely.apps.alerts.settings import AlertsSettings
+from solely.apps.alerts.suppression.groups import group_of
 from tests.apps.alerts.operating import operating
 from tests.apps.alerts.working import Open, Worker, alert, until
 from tests.service.serving import TOKENS

@@ -11,7 +11,7 @@ import pytest
 from solely.apps.alerts.model import Alert, Notification
 from solely.apps.alerts.records import history as module
 from solely.apps.alerts.records.history import History
-from solely.apps.alerts.records.lookback import HOUR
+from solely.apps.alerts.records.history_queries import HOUR
 from solely.data import Database, open_database
 from solely.errors import DataError, InvalidInput
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from solely.apps.alerts.inputs.alertmanager import MAX_ALERTS, Group, PostedAlerts, parse_group, parse_posted
-from solely.apps.alerts.inputs.labelled import label_fingerprint
+from solely.apps.alerts.inputs.labels import label_fingerprint
 from solely.apps.alerts.model import Alert
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

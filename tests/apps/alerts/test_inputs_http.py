@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from solely.apps.alerts.inputs.alertmanager import MAX_ALERTS
-from solely.apps.alerts.inputs.labelled import label_fingerprint
+from solely.apps.alerts.inputs.labels import label_fingerprint
 from tests.servers import Valkey
 from tests.service.serving import LINES, TOKENS, Running, bearer, running, until
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from solely.apps.alerts.model import Alert, Notification, Outcome, key_of
-from solely.apps.alerts.telling.outbox import Terms
-from solely.apps.alerts.worker.tracing import id_of, purpose_of, trace_of
+from solely.apps.alerts.notifications.outbox import Terms
+from solely.apps.alerts.tracing import id_of, purpose_of, trace_of
 from tests.apps.alerts.working import Open, Worker, alert, until, working
 
 OVER = alert(status="resolved")

@@ -10,8 +10,8 @@ import pytest
 
 import solely
 from solely.apps.alerts.model import Alert, key_of, open_mark, reservation_key
-from solely.apps.alerts.telling.outbox import QUEUE, RETRIES
-from solely.apps.alerts.telling.parking import GROUP
+from solely.apps.alerts.notifications.dead_letters import GROUP
+from solely.apps.alerts.notifications.outbox import QUEUE, RETRIES
 from solely.dead_letters.flow import queue_of as letters_of
 from solely.model import item_key
 from solely.queues.flow import queue_of

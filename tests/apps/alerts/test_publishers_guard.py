@@ -14,7 +14,7 @@ import uvloop
 import solely
 from solely.apps.alerts.model import Alert, Notification
 from solely.apps.alerts.publishers import Publisher, PublishFailed, WebhookSettings, build
-from solely.apps.alerts.publishers.address import is_public
+from solely.apps.alerts.publishers.address_guard import is_public
 from tests.apps.alerts.certificates import make_certificate, server_side
 from tests.apps.alerts.hooks import DROP, hooks
 

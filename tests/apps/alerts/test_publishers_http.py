@@ -19,7 +19,7 @@ import pytest
 import solely
 from solely.apps.alerts.model import Alert, Member, Notification
 from solely.apps.alerts.publishers import Publisher, PublishFailed, SlackSettings, WebhookSettings, build
-from solely.apps.alerts.publishers.posting import retry_after
+from solely.apps.alerts.publishers.http_post import retry_after
 from solely.apps.alerts.publishers.slack import COLOURS, OVER_COLOUR
 from tests.apps.alerts.hooks import DROP, FLOOD, HANG, SLOW_BODY, SLOW_HEAD, Answer, Hooks, hooks
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from solely.apps.alerts.api.windows import SENDING
 from solely.apps.alerts.model import RESOLVED, Alert, Notification, key_of
-from solely.apps.alerts.operating.windows import SENDING
 from solely.apps.alerts.publishers import PublishFailed
 from solely.apps.alerts.publishers.webhook import event
 from solely.apps.alerts.settings import AlertsSettings, reminders

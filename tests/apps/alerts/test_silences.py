@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from solely.apps.alerts.deciding import silences as module
-from solely.apps.alerts.deciding.matchers import checked, parse, predicate
-from solely.apps.alerts.deciding.silences import Silences
 from solely.apps.alerts.model import Alert
+from solely.apps.alerts.suppression import silences as module
+from solely.apps.alerts.suppression.matchers import checked, parse, predicate
+from solely.apps.alerts.suppression.silences import Silences
 from solely.data import Database
 from solely.errors import DataError, InvalidInput
 

@@ -12,17 +12,17 @@ import msgspec
 
 from solely import AsyncClient
 from solely.apps.alerts.app import Parts, assemble
-from solely.apps.alerts.deciding.silences import Silences
 from solely.apps.alerts.figures import FIGURES
 from solely.apps.alerts.model import Alert, Notification
+from solely.apps.alerts.notifications.outbox import QUEUE
 from solely.apps.alerts.publishers import PublishFailed
 from solely.apps.alerts.records.history import History
 from solely.apps.alerts.settings import AlertsSettings
-from solely.apps.alerts.telling.outbox import QUEUE
+from solely.apps.alerts.suppression.silences import Silences
+from solely.apps.alerts.tracing import Tracing
 from solely.apps.alerts.worker.capacity import Capacity
 from solely.apps.alerts.worker.recent import Recent
 from solely.apps.alerts.worker.tools import Tools
-from solely.apps.alerts.worker.tracing import Tracing
 from solely.data import Database, migrate, open_database
 from solely.service.metrics import Metrics
 

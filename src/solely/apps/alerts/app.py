@@ -8,30 +8,31 @@ from typing import ClassVar, NamedTuple
 
 from ..app import App as Base
 from ..app import AppPage, Figure, Job, Route
-from .deciding.acknowledgements import Acknowledgements
-from .deciding.flapping import Flapping
-from .deciding.groups import Groups
-from .deciding.openings import Openings
-from .deciding.reminders import Reminders
-from .deciding.restraints import Restraints
-from .deciding.silences import Silences
+from .api import acknowledgements as acknowledging
+from .api import admin
 from .demo import demo
 from .figures import ACTIVE, FIGURES
 from .inputs import alertmanager, own_json, pagerduty
-from .operating import acknowledging, admin
+from .notifications.dead_letters import GROUP, Parking
+from .notifications.fanout import Fanout
+from .notifications.outbox import Outbox
+from .notifications.sweeper import EVERY, Sweeper
 from .pages import views
 from .publishers import LogSettings, Publisher, build
 from .receiver import Receiver
 from .records.history import History
 from .settings import AlertsSettings
-from .telling.fanout import Fanout
-from .telling.outbox import Outbox
-from .telling.parking import GROUP, Parking
-from .telling.sweeper import EVERY, Sweeper
+from .suppression.acknowledgements import Acknowledgements
+from .suppression.flapping import Flapping
+from .suppression.groups import Groups
+from .suppression.open_alerts import Openings
+from .suppression.reminders import Reminders
+from .suppression.rules import Restraints
+from .suppression.silences import Silences
+from .tracing import Tracing
 from .worker.capacity import Capacity
 from .worker.recent import Recent
 from .worker.tools import Tools
-from .worker.tracing import Tracing
 
 _FLUSH = 0.5  # seconds of history that a killed worker may lose
 _REFRESH = 1.0  # seconds until a silence that was made by another worker holds here

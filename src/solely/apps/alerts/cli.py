@@ -13,15 +13,15 @@ import msgspec
 from ...cli.entries import not_found
 from ...cli.options import DURATION, by_reason, confirm, in_form
 from ...cli.output import Form, Row, cell, printable, talk
-from .operating.acknowledge_commands import acknowledge, acknowledged, unacknowledge
-from .operating.service_options import at_service
+from .cli_options import at_service
+from .cli_suppression import acknowledge, acknowledged, unacknowledge
 
 if TYPE_CHECKING:
     from ...http import Client
-    from .deciding.silences import Silence
-    from .operating.why import Why
-    from .operating.windows import Window
-    from .records.lookback import ToldAlert
+    from .api.why import Why
+    from .api.windows import Window
+    from .records.history_queries import ToldAlert
+    from .suppression.silences import Silence
 
 AT_ONCE = 1_000  # rows of a page: the most that the service gives
 _LIMIT = click.IntRange(1, AT_ONCE)
@@ -99,7 +99,7 @@ def send(
 @at_service
 def list_windows(client: Client, form: Form, fingerprint: str, after: str, limit: int) -> None:
     """What is being sent or quiet, of FINGERPRINT or of all."""
-    from .operating.admin import ListedWindows
+    from .api.admin import ListedWindows
 
     asked = {"fingerprint": fingerprint, "after": after, "limit": limit}
     page = client.get("/api/alerts/reservations", ListedWindows, **asked)
@@ -127,7 +127,7 @@ def history(
     client: Client, form: Form, fingerprint: str, severity: str, since: float | None, after: str, limit: int
 ) -> None:
     """What was told, of FINGERPRINT or of all, the newest first."""
-    from .operating.admin import ListedHistory
+    from .api.admin import ListedHistory
 
     asked: dict[str, Any] = {"fingerprint": fingerprint, "severity": severity, "after": after, "limit": limit}
     if since is not None:
@@ -150,7 +150,7 @@ def _told(told: ToldAlert) -> Row:
 @at_service
 def why(client: Client, form: Form, fingerprint: str) -> None:
     """Why nobody was told of FINGERPRINT: what keeps it back now, and what did so."""
-    from .operating.why import Why
+    from .api.why import Why
 
     known = client.get("/api/alerts/why", Why, fingerprint=fingerprint)
     if form.name == "json":
@@ -187,7 +187,7 @@ def _in_full(form: Form, known: Why) -> None:
 def expire(client: Client, fingerprint: str, severity: str, reason: str, dry_run: bool, yes: bool) -> None:
     """Ends the hold or quiet window of FINGERPRINT and SEVERITY, so that the next alert is told. Exits with 3 if there
     is none."""
-    from .operating.admin import ExpiredWindow, ExpireWindow
+    from .api.admin import ExpiredWindow, ExpireWindow
 
     found = [window for window in _windows(client, fingerprint) if window.severity == severity]
     what = f"window of {fingerprint!r} {severity}"
@@ -209,7 +209,7 @@ def expire(client: Client, fingerprint: str, severity: str, reason: str, dry_run
 @at_service
 def clear(client: Client, fingerprint: str, reason: str, dry_run: bool, yes: bool) -> None:
     """Ends all windows of FINGERPRINT, whatever the severity. Exits with 3 if there is none."""
-    from .operating.admin import ClearedWindows, ClearWindows
+    from .api.admin import ClearedWindows, ClearWindows
 
     found = _windows(client, fingerprint)
     if not found:
@@ -224,7 +224,7 @@ def clear(client: Client, fingerprint: str, reason: str, dry_run: bool, yes: boo
 
 
 def _windows(client: Client, fingerprint: str) -> list[Window]:
-    from .operating.admin import ListedWindows
+    from .api.admin import ListedWindows
 
     return client.get("/api/alerts/reservations", ListedWindows, fingerprint=fingerprint).reservations
 
@@ -246,8 +246,8 @@ def silence() -> None:
 @at_service
 def add(client: Client, form: Form, matchers: tuple[str, ...], lasts: float, reason: str) -> None:
     """Silences alerts that meet all MATCHERs: severity=critical, name=~'Disk.*', team!=dba, source!~'test-.*'."""
-    from .deciding.silences import Silence
-    from .operating.silencing import AddSilence
+    from .api.silences import AddSilence
+    from .suppression.silences import Silence
 
     wanted = AddSilence(matchers=list(matchers), lasts=lasts, reason=reason)
     form.one(_silence(client.post("/api/alerts/silences", wanted, Silence)))
@@ -260,7 +260,7 @@ def add(client: Client, form: Form, matchers: tuple[str, ...], lasts: float, rea
 @at_service
 def list_silences(client: Client, form: Form, ended: bool, limit: int) -> None:
     """Silences that hold or are to hold."""
-    from .operating.silencing import ListedSilences
+    from .api.silences import ListedSilences
 
     found = client.get("/api/alerts/silences", ListedSilences, ended=str(ended).lower(), limit=limit).silences
     columns = ("id", "matchers", "ends", "made_by", "reason")
@@ -273,7 +273,7 @@ def list_silences(client: Client, form: Form, ended: bool, limit: int) -> None:
 @at_service
 def end(client: Client, id: str, reason: str) -> None:
     """Ends a silence now. Exits with 3 if there is none that holds."""
-    from .operating.silencing import ExpiredSilence, ExpireSilence
+    from .api.silences import ExpiredSilence, ExpireSilence
 
     client.post("/api/alerts/silences/expire", ExpireSilence(id=id, reason=reason), ExpiredSilence)
     talk(f"ended silence {id}")

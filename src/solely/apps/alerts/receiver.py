@@ -17,9 +17,6 @@ import msgspec
 import structlog
 
 from ... import AsyncReservation, ClientClosed, SolelyError, StoreError
-from .deciding.openings import KEPT
-from .deciding.restraints import GROUPED, NOT_FIRING, Cleared, Restraints
-from .deciding.silences import Silences
 from .figures import COLLISIONS, HOLD_SECONDS, LOCK_FAILURES, QUEUED, RECEIVED, RESERVE_SECONDS, SUPPRESSED
 from .model import (
     FIRING,
@@ -33,12 +30,15 @@ from .model import (
     part_of,
     resolved_key,
 )
+from .notifications.fanout import Fanout
+from .notifications.outbox import Outbox, Parcel, Terms
 from .settings import table
-from .telling.fanout import Fanout
-from .telling.outbox import Outbox, Parcel, Terms
+from .suppression.open_alerts import KEPT
+from .suppression.rules import GROUPED, NOT_FIRING, Cleared, Restraints
+from .suppression.silences import Silences
+from .tracing import id_of, purpose_of, trace_of
 from .worker.recent import LIMITED, QUIET, RESERVED, Refusal
 from .worker.tools import Tools
-from .worker.tracing import id_of, purpose_of, trace_of
 
 log = structlog.get_logger("solely.alerts")
 

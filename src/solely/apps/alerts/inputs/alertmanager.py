@@ -19,7 +19,7 @@ from ....errors import InvalidInput, SolelyError
 from ....service.problems import AWAY, INVALID, TOO_MANY, Problem, problem_of
 from ....service.routes import KIB, WRITE, Answer, Call, Route
 from ..model import FIRING, MAX_FINGERPRINT, RESOLVED, Alert, Labels, Outcome, Status
-from .labelled import labelled_alert
+from .labels import labelled_alert
 
 if TYPE_CHECKING:
     from ..app import App

@@ -11,8 +11,8 @@ from ....errors import DataError, InvalidInput
 from ....service.problems import LIMITED, TOO_MANY
 from ....service.routes import KIB, Answer, Call, Reply, Route, Webhook
 from ....service.security import LOCAL, Principal, Scope
+from ..api.acknowledgements import acknowledge
 from ..model import FIRING, MAX_FINGERPRINT, RESOLVED, Alert, Labels, fingerprint_of
-from ..operating.acknowledging import acknowledge
 from . import bounds
 
 if TYPE_CHECKING:

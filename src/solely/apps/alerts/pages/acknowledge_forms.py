@@ -10,10 +10,10 @@ from starlette.responses import Response
 from ....rules import duration
 from ....service.dashboard.rendering import WRITE_PAGE, Page, View, acted, show
 from ....service.routes import Answer, Body, Call, Route
-from ..deciding.acknowledgements import Acknowledgement
-from ..operating import windows
-from ..operating.acknowledging import Comment, Severity, acknowledge, unacknowledge
-from ..operating.admin import Fingerprint
+from ..api import windows
+from ..api.acknowledgements import Comment, Severity, acknowledge, unacknowledge
+from ..api.admin import Fingerprint
+from ..suppression.acknowledgements import Acknowledgement
 from .admin_forms import Duration
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from ....rules import duration
 from ....service.dashboard.rendering import ADMIN_PAGE, Page, View, acted, show
 from ....service.problems import UNKNOWN, Problem
 from ....service.routes import Answer, Body, Call, Reason, Route
-from ..deciding.matchers import MAX_MATCHER, MOST_MATCHERS
-from ..deciding.silences import Silence
-from ..operating import windows
-from ..operating.admin import Anything, Fingerprint
-from ..operating.silencing import SilenceId
-from ..operating.windows import Window
+from ..api import windows
+from ..api.admin import Anything, Fingerprint
+from ..api.silences import SilenceId
+from ..api.windows import Window
+from ..suppression.matchers import MAX_MATCHER, MOST_MATCHERS
+from ..suppression.silences import Silence
 
 if TYPE_CHECKING:
     from ..app import App

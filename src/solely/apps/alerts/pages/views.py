@@ -11,16 +11,16 @@ from ....service.dashboard.history import total
 from ....service.dashboard.rendering import READ_PAGE, Page, View, show
 from ....service.routes import Answer, Call, PageSize, Route
 from .. import figures
-from ..deciding.acknowledgements import Acknowledgement
-from ..deciding.silences import Silence
+from ..api.admin import Anything, Place
+from ..api.why import Why, why
+from ..api.windows import SENDING, Window, listed
 from ..model import RESOLVED
-from ..operating.admin import Anything, Place
-from ..operating.why import Why, why
-from ..operating.windows import SENDING, Window, listed
-from ..records.lookback import Noisy, Suppressed, ToldAlert
+from ..notifications.dead_letters import GROUP
+from ..notifications.outbox import QUEUE, RETRIES
+from ..records.history_queries import Noisy, Suppressed, ToldAlert
 from ..settings import table
-from ..telling.outbox import QUEUE, RETRIES
-from ..telling.parking import GROUP
+from ..suppression.acknowledgements import Acknowledgement
+from ..suppression.silences import Silence
 from . import acknowledge_forms, admin_forms
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from .command import CommandSender
 from .failure import PublishFailed
 from .log import LogPublisher
 from .mail import EmailSender
+from .resilient import SteadyPublisher
 from .settings import (
     CommandSettings,
     EmailSettings,
@@ -24,7 +25,6 @@ from .settings import (
     WebhookSettings,
 )
 from .slack import SlackSender
-from .steady import SteadyPublisher
 from .webhook import WebhookSender
 
 __all__ = [

@@ -11,7 +11,7 @@ import msgspec
 
 from ..model import RESOLVED, Notification
 from .failure import said
-from .posting import Poster
+from .http_post import Poster
 from .settings import SlackSettings
 
 COLOURS = {"critical": "#d32f2f", "error": "#f57c00", "warning": "#fbc02d", "info": "#1976d2"}

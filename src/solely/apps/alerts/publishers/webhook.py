@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ..model import Notification
-from .posting import Poster
+from .http_post import Poster
 from .settings import WebhookSettings, secret_bytes
 
 _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # a traceparent; it came from a stranger

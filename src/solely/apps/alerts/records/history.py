@@ -15,7 +15,7 @@ import msgspec
 
 from ....data import Database, Row
 from ..model import Alert, Notification
-from .lookback import HOUR, Lookback, clean, hour_of, named
+from .history_queries import HOUR, Lookback, clean, hour_of, named
 
 OK = "ok"  # what stands for a publisher that has the notification
 PUBLISHED, QUEUED, DEAD = "published", "queued", "dead"

@@ -8,9 +8,9 @@ from .... import AsyncClient
 from ....service.metrics import Metrics
 from ..records.history import History
 from ..settings import AlertsSettings
+from ..tracing import Tracing
 from .capacity import Capacity
 from .recent import Recent
-from .tracing import Tracing
 
 
 class Tools(NamedTuple):

@@ -14,8 +14,8 @@ import msgspec
 from ....errors import InvalidInput
 from ....service.problems import UNKNOWN, Problem
 from ....service.routes import ADMIN, READ, Answer, Body, Call, PageSize, Reason, Route
-from ..deciding.matchers import MAX_MATCHER, MOST_MATCHERS
-from ..deciding.silences import LONGEST, Silence
+from ..suppression.matchers import MAX_MATCHER, MOST_MATCHERS
+from ..suppression.silences import LONGEST, Silence
 
 if TYPE_CHECKING:
     from ..app import App

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ..model import Alert
+from .model import Alert
 
 if TYPE_CHECKING:
     from opentelemetry import trace

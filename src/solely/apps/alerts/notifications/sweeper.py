@@ -15,14 +15,14 @@ import msgspec
 import structlog
 
 from .... import AsyncItem, AsyncReservation, ClientClosed, StoreError
-from ..deciding.restraints import ACKNOWLEDGED, NOT_FIRING, Restraints
 from ..figures import HOLD_SECONDS
 from ..model import FIRING, Notification, key_of
+from ..suppression.rules import ACKNOWLEDGED, NOT_FIRING, Restraints
+from ..tracing import purpose_of
 from ..worker.recent import QUIET
 from ..worker.tools import Tools
-from ..worker.tracing import purpose_of
+from .dead_letters import Parking, Retry
 from .outbox import QUEUE, RETRIES, Outbox, Parcel, Terms
-from .parking import Parking, Retry
 
 log = structlog.get_logger("solely.alerts")
 

@@ -18,7 +18,7 @@ from ..worker.recent import Refusal
 from .acknowledgements import Acknowledgements
 from .flapping import Flapping
 from .groups import Groups
-from .openings import Openings
+from .open_alerts import Openings
 from .reminders import Reminders
 
 # Reasons beside those of reservations.

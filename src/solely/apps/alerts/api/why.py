@@ -12,14 +12,14 @@ from ....model import State
 from ....queues.flow import ItemInfo
 from ....rules import MAX_TTL, seconds
 from ....service.routes import Answer
-from ..deciding.acknowledgements import Acknowledgement
-from ..deciding.restraints import FLAPPING
-from ..deciding.silences import Silence
 from ..model import OF_GROUP, Alert, Member, subject_of
-from ..records.lookback import Suppressed, ToldAlert
+from ..notifications.dead_letters import GROUP
+from ..notifications.outbox import QUEUE, RETRIES
+from ..records.history_queries import Suppressed, ToldAlert
 from ..settings import table
-from ..telling.outbox import QUEUE, RETRIES
-from ..telling.parking import GROUP
+from ..suppression.acknowledgements import Acknowledgement
+from ..suppression.rules import FLAPPING
+from ..suppression.silences import Silence
 from .verdict import verdict
 from .windows import Window, key_of_resolved, of_fingerprint, prefix_of
 

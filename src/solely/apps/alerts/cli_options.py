@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ....cli.options import DURATION
+from ...cli.options import DURATION
 
 HERE = "http://127.0.0.1:8765"  # where `solely serve` is unless it is said otherwise
 
@@ -28,7 +28,7 @@ def at_service(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--timeout", type=DURATION, default="10s", show_default=True, help="How long to wait for an answer.")
     @wraps(function)
     def given(*args: Any, url: str | None, timeout: float, **others: Any) -> Any:
-        from ....http import Client
+        from ...http import Client
 
         with Client(url or _where(), timeout=timeout) as client:
             return function(client, *args, **others)

@@ -12,7 +12,7 @@ from ....reservations.handle import ReservationInfo
 from ....service.api.times import moment
 from ....service.routes import Answer
 from ..model import FIRING, RESOLVED, Status, fingerprint_prefix, own, reservation_key, resolved_key
-from ..records.lookback import Lookback, named
+from ..records.history_queries import Lookback, named
 
 _OURS = own("")  # what all our keys begin with
 SENDING = own("firing/")  # what those of firing alerts begin with

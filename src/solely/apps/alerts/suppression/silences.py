@@ -14,7 +14,7 @@ import msgspec
 from ....data import Database, Row
 from ....errors import InvalidInput
 from ..model import Alert
-from ..records.lookback import clean
+from ..records.history_queries import clean
 from .matchers import Matcher, checked, parse, predicate
 
 MOST = 1_000  # that hold or are to hold at once: each alert is compared with all of them

@@ -16,7 +16,7 @@ import msgspec
 from ..model import MAX_GROUP, Alert, Member, part_of, subject_of
 from ..records.notes import Notes
 from ..worker.tools import Tools
-from .openings import KEPT
+from .open_alerts import KEPT
 
 LISTED = 50  # members that a notification names: more than people read, and few enough for its 256 KiB
 _KIND = "grouped"  # of the notes

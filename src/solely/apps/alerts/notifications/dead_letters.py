@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import structlog
 
-from ..deciding.openings import Openings
 from ..figures import DEAD_LETTERED
 from ..model import FIRING, Notification, own
 from ..publishers import PublishFailed
+from ..suppression.open_alerts import Openings
 from ..worker.tools import Tools
 from .fanout import Fanout
 

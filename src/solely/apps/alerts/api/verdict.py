@@ -9,8 +9,8 @@ from ....service.dashboard.telling import at, span
 from ..model import OF_GROUP, RESOLVED
 
 if TYPE_CHECKING:
-    from ..deciding.acknowledgements import Acknowledgement
-    from ..deciding.silences import Silence
+    from ..suppression.acknowledgements import Acknowledgement
+    from ..suppression.silences import Silence
     from .why import Dead, FiringGroup, Flaps, Limit, Waiting, Why
     from .windows import Window
 

@@ -14,8 +14,8 @@ import structlog
 from ....errors import DataError
 from ....service.problems import UNKNOWN, Problem
 from ....service.routes import READ, WRITE, Answer, Body, Call, PageSize, Route, Ttl
-from ..deciding.acknowledgements import Acknowledgement
 from ..model import MAX_FINGERPRINT, Alert, Text
+from ..suppression.acknowledgements import Acknowledgement
 
 if TYPE_CHECKING:
     from ..app import App

@@ -12,9 +12,10 @@ import msgspec
 
 from ....service.routes import ADMIN, READ, Answer, Body, Call, PageSize, Prefix, Reason, Route
 from ..model import MAX_FINGERPRINT
-from ..records.lookback import Noisy, Suppressed, ToldAlert
-from . import silencing, windows
-from .silencing import Moment
+from ..records.history_queries import Noisy, Suppressed, ToldAlert
+from . import silences as silencing
+from . import windows
+from .silences import Moment
 from .why import Why, why
 from .windows import Window
 

@@ -16,14 +16,14 @@ import structlog
 
 from .... import AsyncItem, AsyncReservation, ClientClosed, ReservationMismatch, State, StoreError, UnknownReservation
 from ....resilience import Backoff
-from ..deciding.groups import Groups
-from ..deciding.openings import Openings
 from ..figures import EXPIRED, PUBLISHED, QUEUED
 from ..model import FIRING, Alert, Notification, Outcome, fingerprint_prefix, key_of, own, subject_of
+from ..suppression.groups import Groups
+from ..suppression.open_alerts import Openings
 from ..worker.recent import QUIET, Refusal
 from ..worker.tools import Tools
+from .dead_letters import Parking, Retry
 from .fanout import Fanout, Sent
-from .parking import Parking, Retry
 
 log = structlog.get_logger("solely.alerts")
 

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 
 import httpx2
 
-from .address import Guard
+from .address_guard import Guard
 from .failure import PublishFailed, said
 from .settings import SlackSettings, WebhookSettings, trusted
 

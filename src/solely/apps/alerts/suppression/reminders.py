@@ -11,7 +11,7 @@ from ..model import Alert, part_of, subject_of
 from ..records.notes import Notes
 from ..settings import reminders
 from ..worker.tools import Tools
-from .openings import KEPT
+from .open_alerts import KEPT
 
 _KIND = "reminded"  # of the notes
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from ....cli.options import DURATION, in_form
-from ....cli.output import Form, Row, talk
-from .service_options import at_service
+from ...cli.options import DURATION, in_form
+from ...cli.output import Form, Row, talk
+from .cli_options import at_service
 
 if TYPE_CHECKING:
-    from ....http import Client
-    from ..deciding.acknowledgements import Acknowledgement
+    from ...http import Client
+    from .suppression.acknowledgements import Acknowledgement
 
 _MOST = 1_000  # rows: the most that the service gives
 
@@ -29,8 +29,8 @@ _MOST = 1_000  # rows: the most that the service gives
 def acknowledge(client: Client, form: Form, fingerprint: str, severity: str, lasts: float | None, comment: str) -> None:
     """Somebody is at it: people are not told of FINGERPRINT again until it is over. A group is named group:NAME. Exits
     with 3 if people were not told of it, or it is over."""
-    from ..deciding.acknowledgements import Acknowledgement
-    from .acknowledging import Acknowledge
+    from .api.acknowledgements import Acknowledge
+    from .suppression.acknowledgements import Acknowledgement
 
     wanted = Acknowledge(fingerprint=fingerprint, severity=severity, lasts=lasts, comment=comment)
     form.one(_row(client.post("/api/alerts/acknowledge", wanted, Acknowledgement)))
@@ -41,7 +41,7 @@ def acknowledge(client: Client, form: Form, fingerprint: str, severity: str, las
 @at_service
 def unacknowledge(client: Client, fingerprint: str) -> None:
     """Takes an acknowledgement back: people are told of FINGERPRINT again. Exits with 3 if there is none."""
-    from .acknowledging import Unacknowledge, Unacknowledged
+    from .api.acknowledgements import Unacknowledge, Unacknowledged
 
     client.post("/api/alerts/unacknowledge", Unacknowledge(fingerprint=fingerprint), Unacknowledged)
     talk(f"took back the acknowledgement of {fingerprint!r}")
@@ -53,7 +53,7 @@ def unacknowledge(client: Client, fingerprint: str) -> None:
 @at_service
 def acknowledged(client: Client, form: Form, limit: int) -> None:
     """What is acknowledged, the newest first."""
-    from .acknowledging import ListedAcknowledgements
+    from .api.acknowledgements import ListedAcknowledgements
 
     found = client.get("/api/alerts/acknowledged", ListedAcknowledgements, limit=limit).acknowledged
     form.rows([_row(each) for each in found], ("fingerprint", "severity", "made_by", "ends", "comment"), ("made",))
