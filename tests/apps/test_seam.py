@@ -28,7 +28,7 @@ from typing import ClassVar
 
 import msgspec
 
-from solely.apps.app import App as Base, AppPage, Figure, Job, Route
+from solely.apps.app import Application, AppPage, Figure, Job, Route
 from solely.service.routes import READ
 
 SEATS = Figure("solely_NAME_seats", "Seats that are free", kind="gauge")
@@ -52,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ValueError("more actors than seats")
 
 
-class App(Base[Settings]):
+class Troupe(Application[Settings]):
     name, title, about = "NAME", "Troupe", "plays"
     Settings = Settings
     figures = (SEATS,)
@@ -113,7 +113,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
     it.write("__init__.py", TROUPE)
     it.write("migrations/001_plays.sql", "CREATE TABLE NAME_plays (title TEXT);")
     monkeypatch.syspath_prepend(str(tmp_path / "packages"))
-    monkeypatch.setitem(APPS, name, name)
+    monkeypatch.setitem(APPS, name, f"{name}:Troupe")
     yield it
     for module in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
         del sys.modules[module]
@@ -206,10 +206,10 @@ def test_an_application_that_is_not_known_or_not_right(made: Made, monkeypatch: 
         load(environ={}, flags={"apps": "alerts,alerts"})
     with pytest.raises(InvalidInput, match="known are alerts"):
         find("alarts")
-    monkeypatch.setitem(APPS, "empty", "tests.apps")
-    with pytest.raises(InvalidInput, match="has no App"):
+    monkeypatch.setitem(APPS, "empty", "tests.apps:Empty")
+    with pytest.raises(InvalidInput, match=r"tests\.apps has no class Empty"):
         find("empty")
-    monkeypatch.setitem(APPS, "other", made.name)
+    monkeypatch.setitem(APPS, "other", APPS[made.name])
     with pytest.raises(InvalidInput, match=f"other calls itself {made.name}"):
         mount(Service(settings(apps=["other"])))
 

@@ -12,7 +12,7 @@ from ..errors import SolelyError
 from .figures import Figure
 
 if TYPE_CHECKING:
-    from ..apps.app import App, Job
+    from ..apps.app import Application, Job
     from .service import Service
 
 log = structlog.get_logger("solely.jobs")
@@ -22,7 +22,7 @@ JITTER = 0.2  # of the time between two runs, more or less: so that workers whic
 FAILURES = Figure("solely_job_failures", "Runs of applications' jobs that failed", ("app", "what"))
 
 
-async def keep_doing(service: Service, app: App[Any], job: Job) -> None:
+async def keep_doing(service: Service, app: Application[Any], job: Job) -> None:
     """Does the job until it is cancelled; one that fails is logged, counted, and done again at its time."""
     await asyncio.sleep(job.every * random.random())
     while True:

@@ -41,7 +41,7 @@ from .settings import Settings
 from .slots import Slots
 
 if TYPE_CHECKING:
-    from ..apps.app import App
+    from ..apps.app import Application
     from .telemetry import Telemetry
 
 log = structlog.get_logger("solely.service")
@@ -76,7 +76,7 @@ class Service:
         self.holds = Holds(settings.max_holds)
         self.slots = Slots(wait=settings.store_timeout, work=settings.store_timeout)
         self.stopping = asyncio.Event()
-        self.apps: dict[str, App[Any]] = {}  # those that are mounted, by name
+        self.apps: dict[str, Application[Any]] = {}  # those that are mounted, by name
         self.routes: tuple[Route, ...] = ()  # all that are mounted
         self.openapi: dict[str, Any] = {}  # their document, once it was asked for
         self.desk = Desk(self.metrics)  # what the dashboard shows and can do

@@ -12,9 +12,9 @@ from typing import get_args
 import msgspec
 import pytest
 
-from solely.apps.alerts import App
+from solely.apps.alerts import AlertsApp
 from solely.apps.alerts.figures import FIGURES
-from solely.apps.alerts.inputs import alertmanager, bounds, pagerduty
+from solely.apps.alerts.inputs import alertmanager, labels, pagerduty
 from solely.apps.alerts.model import MAX_FINGERPRINT
 from solely.apps.alerts.publishers import MAX_PUBLISHERS, PublisherSettings
 from solely.apps.alerts.publishers.webhook import signed
@@ -96,7 +96,7 @@ def test_every_figure_is_told() -> None:
 
 
 def test_every_endpoint_is_told() -> None:
-    app = App(Service(settings()), AlertsSettings())
+    app = AlertsApp(Service(settings()), AlertsSettings())
     for route in app.routes():
         if not route.hidden:
             assert route.path in PAGE, route.path
@@ -111,7 +111,7 @@ def test_every_log_line_that_is_told_is_written() -> None:
 
 def test_the_bounds_are_those_of_the_code() -> None:
     told = section("Bounds")
-    assert (bounds.LONGEST_TEXT, bounds.LONGEST_VALUE, bounds.MOST_LABELS) == (MAX_FINGERPRINT, 8_192, 64)
+    assert (labels.LONGEST_TEXT, labels.LONGEST_VALUE, labels.MOST_LABELS) == (MAX_FINGERPRINT, 8_192, 64)
     assert f"{MAX_FINGERPRINT} characters" in told
     assert f"{alertmanager.MAX_BODY >> 20} MiB and {alertmanager.MAX_ALERTS:,} alerts" in told
     assert f"{pagerduty.MAX_BODY >> 10} KiB (PagerDuty)" in told

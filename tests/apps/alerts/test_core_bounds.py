@@ -12,8 +12,7 @@ from solely.apps.alerts.api.windows import SENDING
 from solely.apps.alerts.demo import demo
 from solely.apps.alerts.model import fingerprint_of, key_of
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.worker.capacity import Capacity
-from solely.apps.alerts.worker.recent import FRESH, MOST, RESERVED, Recent, Refusal
+from solely.apps.alerts.worker import FRESH, MOST, RESERVED, Capacity, Refusal, RefusalCache
 from solely.service.problems import Problem
 from tests.apps.alerts.working import Heard, Open, alert, until, working
 
@@ -129,7 +128,7 @@ async def test_what_an_admin_does_elsewhere_is_true_a_moment_later(open_worker: 
 
 
 async def test_if_the_one_that_asks_goes_away_the_next_one_asks() -> None:
-    recent, asked = Recent(), asyncio.Event()
+    recent, asked = RefusalCache(), asyncio.Event()
     refusal = Refusal(RESERVED, time.monotonic() + 9)
 
     async def hang() -> tuple[str | None, Refusal]:
@@ -141,9 +140,9 @@ async def test_if_the_one_that_asks_goes_away_the_next_one_asks() -> None:
         await asyncio.sleep(0)
         return "follower", refusal
 
-    leader = asyncio.create_task(recent.ask("key", hang))
+    leader = asyncio.create_task(recent.decide_once("key", hang))
     await asked.wait()
-    followers = [asyncio.create_task(recent.ask("key", answer)) for _ in range(3)]
+    followers = [asyncio.create_task(recent.decide_once("key", answer)) for _ in range(3)]
     await asyncio.sleep(0)
     leader.cancel()
     assert await asyncio.gather(*followers) == ["follower", refusal, refusal]
@@ -159,13 +158,13 @@ async def test_what_fails_for_the_one_that_asks_fails_for_all(open_worker: Open)
 
 
 def test_memory_is_bounded() -> None:
-    recent = Recent()
+    recent = RefusalCache()
     for number in range(MOST + 10):
         recent.remember(str(number), Refusal(RESERVED, time.monotonic() + 9))
-    assert recent.known("0") is None
-    assert recent.known(str(MOST + 9)) is not None
+    assert recent.get("0") is None
+    assert recent.get(str(MOST + 9)) is not None
     recent.forget_all("")
-    assert recent.known(str(MOST + 9)) is None
+    assert recent.get(str(MOST + 9)) is None
 
 
 async def test_the_demo_tells_of_alerts_until_it_is_cancelled(open_worker: Open) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from solely import AsyncReservation
 from solely.apps.alerts.api.windows import SENDING
-from solely.apps.alerts.model import Outcome, key_of
+from solely.apps.alerts.model import AlertOutcome, key_of
 from solely.apps.alerts.publishers import PublishFailed
 from tests.apps.alerts.working import Open, Worker, alert, working
 from tests.conftest import SECOND_SERVERS, STORES
@@ -28,7 +28,7 @@ async def open_worker(url: str) -> AsyncIterator[Open]:
         yield open_one
 
 
-def outcomes(told: list[Outcome]) -> dict[str, int]:
+def outcomes(told: list[AlertOutcome]) -> dict[str, int]:
     words = [f"{each.outcome} {each.reason}".strip() for each in told]
     return {word: words.count(word) for word in words}
 
@@ -36,7 +36,7 @@ def outcomes(told: list[Outcome]) -> dict[str, int]:
 async def test_first_alert_goes_through(open_worker: Open) -> None:
     worker = await open_worker()
     told = await worker.receive(alert())
-    assert told == Outcome(outcome="published", fingerprint="cpu")
+    assert told == AlertOutcome(outcome="published", fingerprint="cpu")
     (notification,) = worker.heard.notifications
     assert notification.alert == alert()
     assert notification.id.startswith("msg_")

@@ -11,7 +11,7 @@ from solely import LetterOutcome
 from solely.apps.alerts.api.windows import SENDING
 from solely.apps.alerts.model import RESOLVED, Notification, key_of
 from solely.apps.alerts.notifications.dead_letters import GROUP
-from solely.apps.alerts.notifications.outbox import QUEUE, RETRIES, Terms
+from solely.apps.alerts.notifications.outbox import QUEUE, RETRIES, WindowTerms
 from solely.apps.alerts.publishers import PublishFailed
 from tests.apps.alerts.working import Heard, Open, alert, until, working
 
@@ -114,15 +114,15 @@ async def test_a_slow_publisher_is_not_waited_for_longer_than_the_sender_waits(o
 async def test_queued_is_not_answered_before_it_is_in_the_store(open_worker: Open) -> None:
     worker = await open_worker(answer_within=0)
     worker.heard.open.clear()
-    put_in, kept = worker.parts.outbox.put_in, asyncio.Event()
+    put_in, kept = worker.parts.outbox.add, asyncio.Event()
 
-    async def slowly(key: str, notification: Notification, terms: Terms) -> Any:
+    async def slowly(key: str, notification: Notification, terms: WindowTerms) -> Any:
         await asyncio.sleep(0.1)
         parcel = await put_in(key, notification, terms)
         kept.set()
         return parcel
 
-    worker.parts.outbox.put_in = slowly  # type: ignore[method-assign]
+    worker.parts.outbox.add = slowly  # type: ignore[method-assign]
     assert (await worker.receive(alert())).reason == "publishing"
     assert kept.is_set()
     worker.heard.open.set()
@@ -169,10 +169,10 @@ async def test_after_so_many_attempts_it_is_a_dead_letter_that_can_be_replayed(o
     assert await worker.waiting() == 0
     worker.parts.receiver.forget("cpu")
     assert (await worker.receive(alert())).reason == "quiet"  # not one dead letter per repeat
-    replayed = await letters.replay(letter.id, worker.parts.parking.replay)
+    replayed = await letters.replay(letter.id, worker.parts.dead_letters.replay)
     assert replayed.outcome is LetterOutcome.FAILED
     worker.heard.failure = None
-    assert (await letters.replay(letter.id, worker.parts.parking.replay)).outcome is LetterOutcome.REPLAYED
+    assert (await letters.replay(letter.id, worker.parts.dead_letters.replay)).outcome is LetterOutcome.REPLAYED
     assert worker.heard.ids == [item.payload["id"]]
     assert await letters.list() == []
     assert (await worker.receive(alert(status=RESOLVED))).outcome == "published"  # they were told that it is on

@@ -82,7 +82,7 @@ async def test_resolved_that_overtakes_its_alert_is_told_after_it(open_worker: O
     worker.heard.failure = PublishFailed("away")
     await worker.receive(alert())
     outcome = await worker.receive(over())
-    assert (outcome.outcome, outcome.reason) == ("queued", "not_told_yet")
+    assert (outcome.outcome, outcome.reason) == ("queued", "firing_queued")
     await worker.sweep()
     assert await worker.waiting() == 2
     worker.heard.failure = None

@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 
-from solely.apps.alerts.model import RESOLVED, Notification, Outcome
+from solely.apps.alerts.model import RESOLVED, AlertOutcome, Notification
 from solely.apps.alerts.publishers import PublishFailed
 from solely.apps.alerts.publishers.webhook import event
 from tests.apps.alerts.operating import operating
@@ -15,7 +15,7 @@ from tests.apps.alerts.working import Open, Worker, alert
 DAMPED = {"flap_limit": 2, "flap_per": 60.0}
 
 
-async def flap(worker: Worker, times: int) -> list[Outcome]:
+async def flap(worker: Worker, times: int) -> list[AlertOutcome]:
     """What became of each opening and of each end."""
     outcomes = []
     for _ in range(times):

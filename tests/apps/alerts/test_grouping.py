@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from solely import InvalidInput
-from solely.apps.alerts.model import MAX_GROUP, RESOLVED, Alert, Member, Notification, Outcome, key_of, subject_of
+from solely.apps.alerts.model import MAX_GROUP, RESOLVED, Alert, AlertOutcome, Member, Notification, key_of, subject_of
 from solely.apps.alerts.publishers import EmailSettings, PublishFailed, slack
 from solely.apps.alerts.publishers import mail as mails
 from solely.apps.alerts.publishers.webhook import event
@@ -35,7 +35,7 @@ def told(worker: Worker) -> list[str]:
     return [f"{each.alert.status} {each.alert.fingerprint}" for each in worker.heard.notifications]
 
 
-def said(outcome: Outcome) -> str:
+def said(outcome: AlertOutcome) -> str:
     return outcome.reason or outcome.outcome
 
 
@@ -112,7 +112,7 @@ async def test_the_end_of_a_group_that_could_not_be_told_yet_is_told_after_it(op
     worker = await open_anywhere(**BY_CLUSTER)
     worker.heard.failure = PublishFailed("away")
     assert said(await worker.receive(of("a"))) == "publish_failed"
-    assert said(await worker.receive(over("a"))) == "not_told_yet"
+    assert said(await worker.receive(over("a"))) == "firing_queued"
     worker.heard.failure = None
     await worker.sweep_until_empty()
     assert told(worker) == ["firing a", "resolved a"]

@@ -5,7 +5,13 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from solely.apps.alerts.inputs.alertmanager import MAX_ALERTS, Group, PostedAlerts, parse_group, parse_posted
+from solely.apps.alerts.inputs.alertmanager import (
+    MAX_ALERTS,
+    AlertmanagerGroup,
+    PostedAlerts,
+    parse_group,
+    parse_posted,
+)
 from solely.apps.alerts.inputs.labels import label_fingerprint
 from solely.apps.alerts.model import Alert
 
@@ -29,7 +35,7 @@ GROUP = b"""{
 
 
 def grouped(body: bytes) -> list[Alert]:
-    return parse_group(msgspec.json.decode(body, type=Group))
+    return parse_group(msgspec.json.decode(body, type=AlertmanagerGroup))
 
 
 def posted(**fields: object) -> Alert:

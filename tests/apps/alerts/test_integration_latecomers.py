@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from solely.apps.alerts.model import Alert, Notification, Outcome, key_of
-from solely.apps.alerts.notifications.outbox import Terms
+from solely.apps.alerts.model import Alert, AlertOutcome, Notification, key_of
+from solely.apps.alerts.notifications.outbox import WindowTerms
 from solely.apps.alerts.tracing import id_of, purpose_of, trace_of
 from tests.apps.alerts.working import Open, Worker, alert, until, working
 
@@ -24,9 +24,9 @@ async def open_worker(tmp_path: Path) -> AsyncIterator[Open]:
         yield open_one
 
 
-async def told_with_a_latecomer(told: Alert, teller: Worker, late: Worker, patch: pytest.MonkeyPatch) -> Outcome:
+async def told_with_a_latecomer(told: Alert, teller: Worker, late: Worker, patch: pytest.MonkeyPatch) -> AlertOutcome:
     """One worker tells; the other, which was refused meanwhile, gets to leave its copy only after that is settled."""
-    refused, settled, leave = asyncio.Event(), asyncio.Event(), late.parts.outbox.leave
+    refused, settled, leave = asyncio.Event(), asyncio.Event(), late.parts.outbox.ensure_queued
 
     async def leave_late(*what: Any) -> None:
         refused.set()
@@ -90,7 +90,7 @@ async def test_a_late_copy_is_known_too_when_what_was_told_is_older_than_the_one
 ) -> None:
     teller, late = await open_worker(), await open_worker()
     left = Notification(id=f"msg_{secrets.token_hex(16)}", alert=alert(), at=0.0)
-    dead = await teller.parts.outbox.put_in(key_of(alert()), left, Terms(0.1, 300.0))
+    dead = await teller.parts.outbox.add(key_of(alert()), left, WindowTerms(0.1, 300.0))
     assert dead is not None
     await asyncio.sleep(0.15)  # the store's own clock: it is anybody's now
     assert (await told_with_a_latecomer(alert(), teller, late, monkeypatch)).outcome == "published"
@@ -104,7 +104,7 @@ async def test_who_lost_its_reservation_to_another_leaves_it_to_that_one_under_t
     open_worker: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, other = await open_worker(), await open_worker()
-    reserved, settled, put_in = asyncio.Event(), asyncio.Event(), other.parts.outbox.put_in
+    reserved, settled, put_in = asyncio.Event(), asyncio.Event(), other.parts.outbox.add
 
     async def put_in_late(*what: Any) -> Any:
         reserved.set()
@@ -160,6 +160,6 @@ def test_a_reservation_names_the_notification_that_is_told() -> None:
 async def test_what_another_has_in_hand_is_counted_as_queued(open_worker: Open) -> None:
     worker = await open_worker()
     left = Notification(id=f"msg_{secrets.token_hex(16)}", alert=alert(), at=0.0)
-    assert await worker.parts.outbox.put_in(key_of(alert()), left, Terms(60.0, 300.0)) is not None
-    assert (await worker.receive(alert())).reason == "in_hand"
+    assert await worker.parts.outbox.add(key_of(alert()), left, WindowTerms(60.0, 300.0)) is not None
+    assert (await worker.receive(alert())).reason == "in_flight"
     assert worker.counted("queued") == 1

@@ -245,7 +245,7 @@ async def test_items_that_cannot_be_read_delay_no_notification(tmp_path: Path, q
         for number in range(MANY):
             write_raw(path, item_key(queue_of(queue), f"!{number:03}"), b"\xff\xfe no item of ours")
         waits = alert(fresh("good"))
-        await worker.parts.outbox.leave(key_of(waits), worker.parts.receiver._notification(waits))
+        await worker.parts.outbox.ensure_queued(key_of(waits), worker.parts.receiver._notification(waits))
         await worker.sweep_until(lambda: worker.heard.ids)
         await worker.sweep_until_empty()
         found = await worker.once.dead_letters(queue).list(limit=MANY + 1)

@@ -94,7 +94,7 @@ def test_the_overview_shows_what_is_going_on(desk: Operator) -> None:
     (broken,) = [each for each in view["publishers"] if each["name"] == "broken"]
     assert broken["failures"] >= 1
     assert len(view["recent"]) == 3
-    assert view["figures"]["told"] >= 3
+    assert view["figures"]["notified"] >= 3
 
 
 def test_buttons_are_only_for_those_who_may(desk: Operator) -> None:

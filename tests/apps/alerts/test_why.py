@@ -28,7 +28,7 @@ def test_one_that_never_came_is_not_explained_away(desk: Operator) -> None:
     assert said(known, "No alert of this fingerprint is remembered")
     kept = ("silences", "windows", "limits", "waiting", "dead_letters", "suppressed", "recent")
     assert [known[name] for name in kept] == [[]] * len(kept)
-    assert known["last_told"] is None
+    assert known["last_notified"] is None
 
 
 def test_a_quiet_window_is_told_with_what_it_suppressed(desk: Operator) -> None:
@@ -43,7 +43,7 @@ def test_a_quiet_window_is_told_with_what_it_suppressed(desk: Operator) -> None:
     assert said(known, "Severity critical was told and is quiet for 5 min more")
     assert said(known, "3 were suppressed")
     assert not said(known, "Nothing keeps it back")
-    assert known["last_told"] == known["recent"][0]["told"]
+    assert known["last_notified"] == known["recent"][0]["notified"]
 
 
 def test_a_silence_is_named_also_to_whom_it_hid_all(desk: Operator) -> None:
@@ -62,7 +62,7 @@ def test_a_limit_that_is_reached_is_told(desk: Operator) -> None:
     assert desk.send("limited", "info")["reason"] == "limited"
     known = desk.why("limited")
     (limit,) = known["limits"]
-    assert (limit["severity"], limit["limit"], limit["told"], limit["reached"]) == ("info", 1, 1, True)
+    assert (limit["severity"], limit["limit"], limit["notified"], limit["reached"]) == ("info", 1, 1, True)
     assert said(known, "Severity info is at its limit: 1 told in the last 60 min, where 1 may be.")
 
 
@@ -71,8 +71,8 @@ def test_a_limit_over_all_alerts_is_told(desk: Operator) -> None:
         assert desk.send(name, "Notice")["outcome"] == "published"
     assert desk.send("shared-3", "Notice")["reason"] == "limited"
     (own, shared) = desk.why("shared-3")["limits"]
-    assert (own["shared"], own["told"], own["reached"]) == (False, 0, False)
-    assert (shared["shared"], shared["told"], shared["reached"]) == (True, 2, True)
+    assert (own["shared"], own["notified"], own["reached"]) == (False, 0, False)
+    assert (shared["shared"], shared["notified"], shared["reached"]) == (True, 2, True)
 
 
 def test_what_one_publisher_still_has_to_hear_waits_and_then_is_a_dead_letter() -> None:
@@ -106,7 +106,7 @@ def test_what_nobody_could_be_told_waits_in_the_outbox() -> None:
         assert (waiting["publisher"], waiting["severity"], waiting["state"]) == ("", "critical", "closed")
         assert 30 < waiting["left"] <= 90  # a minute, more or less by chance
         assert said(known, "people are told in")
-        assert known["last_told"] is None
+        assert known["last_notified"] is None
         assert [each["outcome"] for each in known["recent"]] == ["queued"]
 
 
@@ -119,7 +119,7 @@ def test_what_is_being_sent_right_now_says_so() -> None:
         assert [(each["state"], each["attempts"]) for each in known["waiting"]] == [("held", 1)]
         assert said(known, "A notification is being published right now (attempt 1).")
         assert said(known, "Severity critical is being sent right now, by ")
-        assert until(lambda: desk.why("under-way")["last_told"])
+        assert until(lambda: desk.why("under-way")["last_notified"])
 
 
 def test_one_that_was_told_and_cleared_is_free_again(desk: Operator) -> None:

@@ -11,18 +11,16 @@ from typing import Any
 import msgspec
 
 from solely import AsyncClient
-from solely.apps.alerts.app import Parts, assemble
 from solely.apps.alerts.figures import FIGURES
 from solely.apps.alerts.model import Alert, Notification
 from solely.apps.alerts.notifications.outbox import QUEUE
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.records.history import History
+from solely.apps.alerts.records.history import AlertHistory
+from solely.apps.alerts.runtime import Parts, assemble
 from solely.apps.alerts.settings import AlertsSettings
 from solely.apps.alerts.suppression.silences import Silences
 from solely.apps.alerts.tracing import Tracing
-from solely.apps.alerts.worker.capacity import Capacity
-from solely.apps.alerts.worker.recent import Recent
-from solely.apps.alerts.worker.tools import Tools
+from solely.apps.alerts.worker import Capacity, Dependencies, RefusalCache
 from solely.data import Database, migrate, open_database
 from solely.service.metrics import Metrics
 
@@ -61,9 +59,9 @@ class Worker:
     """One worker, on the store of this URL."""
 
     once: AsyncClient
-    history: History
+    history: AlertHistory
     silences: Silences
-    tools: Tools
+    tools: Dependencies
     parts: Parts
     _data: Database
 
@@ -86,10 +84,12 @@ class Worker:
         self.once = AsyncClient(self._url, timeout=self._timeout, hooks=[self.metrics])
         self._data = open_database("sqlite:///:memory:")
         await migrate(self._data, "alerts", "solely.apps.alerts")
-        self.history, self.silences = History(self._data), Silences(self._data)
+        self.history, self.silences = AlertHistory(self._data), Silences(self._data)
         settings = self.settings
         capacity = Capacity(settings.request_limit, settings.request_per, settings.max_active)
-        self.tools = Tools(self.once, settings, Recent(), capacity, self.history, self.metrics, self._tracing)
+        self.tools = Dependencies(
+            self.once, settings, RefusalCache(), capacity, self.history, self.metrics, self._tracing
+        )
         self.parts = assemble(self.tools, self.publishers, self.silences)
         self.receive = self.parts.receiver.receive
 

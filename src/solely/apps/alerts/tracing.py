@@ -1,5 +1,5 @@
-"""Spans of an alert's way: reserve, publish, record; and of one that is suppressed, with a link to the one that is
-told. Without telemetry there are none, and nothing is imported for them."""
+"""Spans of an alert: reserve, publish, record; a suppressed alert has a span that links to the published one. Without
+telemetry there are no spans, and OpenTelemetry is not imported."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from .model import Alert
 if TYPE_CHECKING:
     from opentelemetry import trace
 
-# Characters of an alert's name in the purpose of its reservation: it has 200, the id takes 37 and the trace 56.
+# Characters of an alert's name in the purpose of its reservation, which has 200: the id takes 37 and the trace 56.
 _NAME = 80
-_TRACEPARENT = "00-"  # what one of version 00 begins with
+_TRACEPARENT = "00-"  # the prefix of a traceparent of version 00
 _ID = re.compile(r"msg_[0-9a-f]{32}")
 
 
 class Tracing:
-    """Makes spans by this tracer, or none at all."""
+    """Creates spans with this tracer; none without one."""
 
     def __init__(self, tracer: trace.Tracer | None = None) -> None:
         self._tracer = tracer
 
     @classmethod
     def on(cls, provider: trace.TracerProvider | None = None) -> Tracing:
-        """Spans go where the provider sends them; without one, where OpenTelemetry's own settings say."""
+        """Tracing through this provider, or through the one that OpenTelemetry's settings configure."""
         from opentelemetry import trace  # an extra
 
         return cls(trace.get_tracer("solely.alerts", tracer_provider=provider))
 
     @contextmanager
     def span(self, name: str, alert: Alert, link: str = "", **facts: str) -> Iterator[None]:
-        """A span of this alert, linked to the trace of this traceparent, if that is one."""
+        """A span of this alert, linked to the trace of `link` if that is a valid traceparent."""
         if self._tracer is None:
             yield
             return
@@ -43,7 +43,7 @@ class Tracing:
             yield
 
     def current(self) -> str:
-        """The traceparent of the span in which this is called; "" without telemetry."""
+        """The traceparent of the current span; "" without telemetry."""
         if self._tracer is None:
             return ""
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -54,18 +54,18 @@ class Tracing:
 
 
 def purpose_of(alert: Alert, trace: str, id: str = "") -> str:
-    """What the reservation of this alert says it is for: the name, under which id, and in which trace it is told."""
+    """The purpose of this alert's reservation: the alert's name, the notification's id and the trace."""
     return " ".join(filter(None, (f"{alert.name:.{_NAME}}", id, trace)))
 
 
 def trace_of(purpose: str) -> str:
-    """The trace that stands in the purpose of a reservation; "" if there is none."""
+    """The traceparent in the purpose of a reservation; "" if there is none."""
     last = purpose.rpartition(" ")[2]
     return last if last.startswith(_TRACEPARENT) else ""
 
 
 def id_of(purpose: str) -> str:
-    """The id of the notification that stands in the purpose of a reservation; "" if there is none."""
+    """The notification's id in the purpose of a reservation; "" if there is none."""
     id = purpose.removesuffix(trace_of(purpose)).rstrip().rpartition(" ")[2]
     return id if _ID.fullmatch(id) else ""
 

@@ -1,1 +1,1 @@
-"""Operating: what operators ask and change, over HTTP and on the command line, and the answers in sentences."""
+"""The API of operators: windows, history, silences, acknowledgements, and why an alert was not sent."""

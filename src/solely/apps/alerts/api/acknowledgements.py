@@ -1,72 +1,77 @@
-"""Acknowledging over HTTP: somebody is at it, and need not be told again.
+"""Acknowledgements over HTTP.
 
-Unlike a silence, it is only for what people were told of, and ends by itself when that is over: so who may send alerts
-(WRITE) may acknowledge them.
+Unlike a silence, an acknowledgement needs an open alert and ends when that resolves: so the scope that sends alerts
+(WRITE) suffices.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import structlog
 
 from ....errors import DataError
+from ....rules import duration, ttl_seconds
 from ....service.problems import UNKNOWN, Problem
 from ....service.routes import READ, WRITE, Answer, Body, Call, PageSize, Route, Ttl
-from ..model import MAX_FINGERPRINT, Alert, Text
+from ..model import MAX_FINGERPRINT, Text, bare_alert
+from ..runtime import AlertsRuntime
 from ..suppression.acknowledgements import Acknowledgement
-
-if TYPE_CHECKING:
-    from ..app import App
+from .silences import Duration
 
 log = structlog.get_logger("solely.alerts")
 
 MAX_COMMENT = 500  # characters: a sentence or two, as long as a reason
-Comment = Annotated[str, msgspec.Meta(max_length=MAX_COMMENT, description="what for, for people who look")]
-Severity = Annotated[str, msgspec.Meta(max_length=MAX_FINGERPRINT, description="of all severities if it is empty")]
+Comment = Annotated[str, msgspec.Meta(max_length=MAX_COMMENT, description="for people who look")]
+Severity = Annotated[str, msgspec.Meta(max_length=MAX_FINGERPRINT, description="all severities if empty")]
 
 
 class Acknowledge(Body):
-    """Alerts of this fingerprint, or of the group `group:<name>`, are not told again for so many seconds (`ack_for` of
-    the settings if it is left out), or until it is over. With a severity, those of others are. Who acknowledges is who
-    asks: a comment can say more."""
+    """Suppresses alerts of this fingerprint, or of the group `group:<name>`, `for` this long (default: the setting
+    `ack_for`) or until the alert resolves. With a severity, alerts of other severities are still sent. The caller is
+    recorded as the one who acknowledged."""
 
     fingerprint: Text
     severity: Severity = ""
-    lasts: Ttl | None = msgspec.field(default=None, name="for")
+    lasts: Ttl | Duration | None = msgspec.field(default=None, name="for")
     comment: Comment = ""
+
+    def seconds(self) -> float | None:
+        """How long it lasts; None for the default. InvalidInput if the duration is invalid."""
+        if self.lasts is None:
+            return None
+        return ttl_seconds(duration(self.lasts) if isinstance(self.lasts, str) else self.lasts, "for")
 
 
 class Unacknowledge(Body):
-    """Alerts of this fingerprint are told again."""
+    """Removes the acknowledgement of this fingerprint."""
 
     fingerprint: Text
 
 
 class Unacknowledged(Answer):
-    """It is no longer acknowledged."""
+    """The acknowledgement was removed."""
 
     unacknowledged: bool
 
 
 class AcknowledgedQuery(Body):
-    """How many at most."""
+    """The size of the page."""
 
     limit: PageSize = 100
 
 
 class ListedAcknowledgements(Answer):
-    """The newest first."""
+    """Acknowledgements in effect, the newest first."""
 
     acknowledged: list[Acknowledgement]
 
 
 async def acknowledge(
-    app: App, fingerprint: str, *, by: str, severity: str = "", lasts: float | None = None, comment: str = ""
+    app: AlertsRuntime, fingerprint: str, *, by: str, severity: str = "", lasts: float | None = None, comment: str = ""
 ) -> Acknowledgement | None:
-    """The acknowledgement, which holds for all workers from now on; None if people were not told of it, or that it is
-    over: then there is nothing to acknowledge."""
+    """The acknowledgement, which applies in all workers at once; None if the alert is not open."""
     if not await _is_open(app, fingerprint):
         return None
     made = await app.parts.acknowledgements.add(
@@ -77,8 +82,8 @@ async def acknowledge(
     return made
 
 
-async def unacknowledge(app: App, fingerprint: str, *, by: str) -> bool:
-    """Takes it back; False if there was none."""
+async def unacknowledge(app: AlertsRuntime, fingerprint: str, *, by: str) -> bool:
+    """Removes the acknowledgement; False if there was none."""
     removed = await app.parts.acknowledgements.remove(fingerprint)
     app.receiver.forget(fingerprint)
     if removed:
@@ -86,10 +91,9 @@ async def unacknowledge(app: App, fingerprint: str, *, by: str) -> bool:
     return removed
 
 
-async def _is_open(app: App, fingerprint: str) -> bool:
-    """True if people were told of it, alone or in its group, as far as the history knows that."""
-    alone = Alert(name="", severity="", source="", fingerprint=fingerprint)
-    if await app.parts.openings.is_open(alone):
+async def _is_open(app: AlertsRuntime, fingerprint: str) -> bool:
+    """True if the alert is open, alone or in the group that the history has for it."""
+    if await app.parts.open_alerts.is_open(bare_alert(fingerprint)):
         return True
     try:
         await app.history.flush()
@@ -97,43 +101,43 @@ async def _is_open(app: App, fingerprint: str) -> bool:
     except DataError as error:
         log.warning("acknowledged_without_history", fingerprint=fingerprint, error=str(error))
         return False
-    return bool(last and last[0].group) and await app.parts.openings.is_open(last[0])
+    return bool(last and last[0].group) and await app.parts.open_alerts.is_open(last[0])
 
 
 class Acknowledging:
-    """The handlers, of one worker's application."""
+    """The handlers."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: AlertsRuntime) -> None:
         self._app = app
 
     async def acknowledge(self, call: Call[Acknowledge, None]) -> Acknowledgement:
-        """Nobody is told again."""
-        asked = call.body
+        """Acknowledges an alert."""
+        wanted = call.body
         made = await acknowledge(
             self._app,
-            asked.fingerprint,
+            wanted.fingerprint,
             by=call.principal.name,
-            severity=asked.severity,
-            lasts=asked.lasts,
-            comment=asked.comment,
+            severity=wanted.severity,
+            lasts=wanted.seconds(),
+            comment=wanted.comment,
         )
         if made is None:
-            raise Problem(UNKNOWN, f"{asked.fingerprint!r} is nothing that people were told of, or it is over.")
+            raise Problem(UNKNOWN, f"{wanted.fingerprint!r} is not open: no notification was sent, or it is resolved.")
         return made
 
     async def undo(self, call: Call[Unacknowledge, None]) -> Unacknowledged:
-        """People are told again."""
+        """Removes an acknowledgement."""
         if not await unacknowledge(self._app, call.body.fingerprint, by=call.principal.name):
-            raise Problem(UNKNOWN, f"{call.body.fingerprint!r} is not acknowledged: it may be over.")
+            raise Problem(UNKNOWN, f"{call.body.fingerprint!r} is not acknowledged: the alert may be resolved.")
         return Unacknowledged(unacknowledged=True)
 
     async def listed(self, call: Call[None, AcknowledgedQuery]) -> ListedAcknowledgements:
-        """What is acknowledged."""
+        """Lists acknowledgements."""
         return ListedAcknowledgements(acknowledged=await self._app.parts.acknowledgements.list(call.query.limit))
 
 
-def routes(app: App) -> list[Route]:
-    """All of them."""
+def routes(app: AlertsRuntime) -> list[Route]:
+    """The routes below /api/alerts/."""
     acknowledging = Acknowledging(app)
     return [
         Route(

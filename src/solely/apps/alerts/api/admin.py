@@ -1,36 +1,33 @@
-"""What operators can look at and change, over HTTP: windows, history, and why somebody was not told.
+"""Windows, history and `why` over HTTP.
 
-Looking takes READ; ending a window takes ADMIN and a reason, which goes into the audit log.
+Reading needs READ; ending a window needs ADMIN and a reason, which goes into the audit log.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 
 from ....service.routes import ADMIN, READ, Answer, Body, Call, PageSize, Prefix, Reason, Route
-from ..model import MAX_FINGERPRINT
-from ..records.history_queries import Noisy, Suppressed, ToldAlert
-from . import silences as silencing
-from . import windows
+from ..model import MAX_FINGERPRINT, Text
+from ..records.history_queries import NoisyAlert, NotificationRecord, ReasonCount
+from ..runtime import AlertsRuntime
+from . import silences, windows
+from .explanation import Why
 from .silences import Moment
-from .why import Why, why
+from .why import why
 from .windows import Window
 
-if TYPE_CHECKING:
-    from ..app import App
-
-Fingerprint = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_FINGERPRINT)]
-Anything = Annotated[str, msgspec.Meta(max_length=MAX_FINGERPRINT, description="of all if it is empty")]
+Anything = Annotated[str, msgspec.Meta(max_length=MAX_FINGERPRINT, description="all if empty")]
 Place = Annotated[str, msgspec.Meta(max_length=600, description="the `next` of the page before")]
-A_DAY = 86_400.0  # seconds: over which suppressed alerts are counted unless it is said otherwise
-MOST_NOISY = 20
+A_DAY = 86_400.0  # seconds: suppressed alerts are counted over the last day unless `since` is given
+MOST_NOISY = 20  # fingerprints in one response: a screenful
 
 
 class WindowsQuery(Body):
-    """Those of this fingerprint; or of all, whose key comes after `after`."""
+    """Windows of this fingerprint; or of all, with keys after `after`."""
 
     fingerprint: Anything = ""
     after: Prefix = ""
@@ -38,17 +35,16 @@ class WindowsQuery(Body):
 
 
 class ListedWindows(Answer):
-    """In key order. If `next` is not null there may be more: ask for those after it."""
+    """In key order. If `next` is not null there may be more: give it as `after`."""
 
     reservations: list[Window]
     next: str | None
 
 
 class ExpireWindow(Body):
-    """The window of this fingerprint and severity is to end; without a severity, the one of the message that it is
-    over."""
+    """Ends the window of this fingerprint and severity; without a severity, that of the resolved notification."""
 
-    fingerprint: Fingerprint
+    fingerprint: Text
     reason: Reason
     severity: Anything = ""
 
@@ -59,15 +55,15 @@ class ExpireWindow(Body):
 
 
 class ExpiredWindow(Answer):
-    """False if there was none."""
+    """`expired` is false if there was no such window."""
 
     expired: bool
 
 
 class ClearWindows(Body):
-    """All windows of this fingerprint are to end."""
+    """Ends all windows of this fingerprint."""
 
-    fingerprint: Fingerprint
+    fingerprint: Text
     reason: Reason
 
     @property
@@ -77,7 +73,7 @@ class ClearWindows(Body):
 
 
 class ClearedWindows(Answer):
-    """How many there were."""
+    """The number of windows that were ended."""
 
     cleared: int
 
@@ -93,41 +89,53 @@ class HistoryQuery(Body):
 
 
 class ListedHistory(Answer):
-    """The newest first. If `next` is not null there may be more: ask for those after it."""
+    """The newest first. If `next` is not null there may be more: give it as `after`."""
 
-    history: list[ToldAlert]
+    history: list[NotificationRecord]
     next: str | None
 
 
 class SuppressedQuery(Body):
-    """Of this fingerprint, since the hour of that moment; a day ago if it is left out."""
+    """Of this fingerprint or of all, since the hour of that moment (default: a day ago)."""
 
     fingerprint: Anything = ""
     since: Moment | None = None
 
 
 class SuppressedCounts(Answer):
-    """By reason; and of which fingerprints most were suppressed, unless one was asked for."""
+    """Counts by reason; and, unless the query named a fingerprint, the fingerprints with the most suppressed alerts."""
 
     since: float
-    reasons: list[Suppressed]
-    most: list[Noisy]
+    reasons: list[ReasonCount]
+    most: list[NoisyAlert]
 
 
 class WhyQuery(Body):
-    """Which alert."""
+    """The alert to explain."""
 
-    fingerprint: Fingerprint
+    fingerprint: Text
+
+
+async def find_history(app: AlertsRuntime, query: HistoryQuery) -> ListedHistory:
+    """A page of the history."""
+    found = await app.history.recent(
+        fingerprint=query.fingerprint,
+        severity=query.severity,
+        since=query.since,
+        after=query.after,
+        limit=query.limit,
+    )
+    return ListedHistory(history=found, next=found[-1].place if len(found) == query.limit else None)
 
 
 class Admin:
-    """The handlers, of one worker's application."""
+    """The handlers."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: AlertsRuntime) -> None:
         self._app = app
 
     async def reservations(self, call: Call[None, WindowsQuery]) -> ListedWindows:
-        """What is being sent or quiet."""
+        """Lists windows."""
         asked, once, history = call.query, self._app.once, self._app.history
         if asked.fingerprint:
             found = await windows.of_fingerprint(once, history, asked.fingerprint)
@@ -150,19 +158,11 @@ class Admin:
         return ClearedWindows(cleared=cleared)
 
     async def history(self, call: Call[None, HistoryQuery]) -> ListedHistory:
-        """What was told."""
-        asked, history = call.query, self._app.history
-        found = await history.recent(
-            fingerprint=asked.fingerprint,
-            severity=asked.severity,
-            since=asked.since,
-            after=asked.after,
-            limit=asked.limit,
-        )
-        return ListedHistory(history=found, next=found[-1].place if len(found) == asked.limit else None)
+        """Lists notifications."""
+        return await find_history(self._app, call.query)
 
     async def suppressed(self, call: Call[None, SuppressedQuery]) -> SuppressedCounts:
-        """What was not."""
+        """Counts suppressed alerts."""
         asked, history = call.query, self._app.history
         since = time.time() - A_DAY if asked.since is None else asked.since
         most = [] if asked.fingerprint else await history.most_suppressed(since=since, limit=MOST_NOISY)
@@ -170,12 +170,12 @@ class Admin:
         return SuppressedCounts(since=since, reasons=reasons, most=most)
 
     async def why(self, call: Call[None, WhyQuery]) -> Why:
-        """Why it was not told."""
+        """Explains why an alert was not sent."""
         return await why(self._app, call.query.fingerprint)
 
 
-def routes(app: App) -> list[Route]:
-    """All of them, below /api/alerts/, and those of silences."""
+def routes(app: AlertsRuntime) -> list[Route]:
+    """The routes below /api/alerts/, including those of silences."""
     admin = Admin(app)
     return [
         Route(
@@ -234,5 +234,5 @@ def routes(app: App) -> list[Route]:
             query=WhyQuery,
             answer=Why,
         ),
-        *silencing.routes(app),
+        *silences.routes(app),
     ]

@@ -1,111 +1,35 @@
-"""Why was I not told? All that keeps, or kept, an alert of a fingerprint from people, in one answer."""
+"""Why an alert was not sent: everything that suppresses or delays notifications of a fingerprint, in one response."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ....dead_letters.flow import Letter
-from ....model import State
 from ....queues.flow import ItemInfo
 from ....rules import MAX_TTL, seconds
-from ....service.routes import Answer
-from ..model import OF_GROUP, Alert, Member, subject_of
+from ..model import OF_GROUP, Alert, bare_alert, subject_of
 from ..notifications.dead_letters import GROUP
 from ..notifications.outbox import QUEUE, RETRIES
-from ..records.history_queries import Suppressed, ToldAlert
+from ..records.history_queries import ReasonCount
+from ..runtime import AlertsRuntime
 from ..settings import table
-from ..suppression.acknowledgements import Acknowledgement
 from ..suppression.rules import FLAPPING
 from ..suppression.silences import Silence
-from .verdict import verdict
-from .windows import Window, key_of_resolved, of_fingerprint, prefix_of
-
-if TYPE_CHECKING:
-    from ..app import App
+from .explanation import DeadNotification, FiringGroup, FlappingState, LimitState, WaitingNotification, Why, verdict
+from .windows import key_of_resolved, of_fingerprint, prefix_of
 
 T = TypeVar("T")
 
-SEARCHED = 1_000  # items and letters in which those of a fingerprint are looked for; where there are more, it says so
+SEARCHED = 1_000  # items and letters that are searched for the fingerprint; if there are more, `complete` is false
 SEVERITIES = 50  # of one fingerprint that may wait: more than anybody has
 RECENT = 20  # notifications that are shown
 
 
-class Limit(Answer):
-    """At most `limit` in any `per` seconds are told, of this fingerprint or (`shared`) of all: `told` were."""
-
-    severity: str
-    shared: bool
-    limit: int
-    per: float
-    told: int
-    reached: bool
-
-
-class Waiting(Answer):
-    """A notification that is yet to be told, by all publishers or by this one: `left` seconds until it may be tried
-    again, or until whoever tries it right now (`state` held) has given up. One that is `unreadable`, for this reason,
-    becomes a dead letter when its turn comes."""
-
-    id: str
-    publisher: str
-    severity: str
-    state: State
-    left: float
-    attempts: int
-    unreadable: str = ""
-
-
-class Dead(Answer):
-    """A notification that this publisher could not be told of: a dead letter, which can be replayed."""
-
-    id: str
-    publisher: str
-    severity: str
-    error: str
-    at: float
-
-
-class FiringGroup(Answer):
-    """The group in which it comes, under what it is asked about itself, and which alerts of it fire."""
-
-    name: str
-    fingerprint: str
-    firing: list[Member]
-
-
-class Flaps(Answer):
-    """It was last suppressed then since it opened more than `limit` times within `per` seconds."""
-
-    limit: int
-    per: float
-    last: float
-
-
-class Why(Answer):
-    """`verdict` says it in sentences, what counts most first. `complete` is false if there were so many waiting items
-    or dead letters that not all of them were looked at."""
-
-    fingerprint: str
-    verdict: list[str]
-    silences: list[Silence]
-    acknowledged: Acknowledgement | None
-    group: FiringGroup | None
-    windows: list[Window]
-    flapping: Flaps | None
-    limits: list[Limit]
-    waiting: list[Waiting]
-    dead_letters: list[Dead]
-    suppressed: list[Suppressed]
-    last_told: float | None
-    recent: list[ToldAlert]
-    complete: bool
-
-
-async def why(app: App, fingerprint: str) -> Why:
-    """All that is known. Reads only; what this worker has not yet written of its history is written first."""
+async def why(app: AlertsRuntime, fingerprint: str) -> Why:
+    """The explanation for this fingerprint. Flushes this worker's history first; otherwise it only reads."""
     history, once = app.history, app.once
     await history.flush()
     samples = await history.samples(fingerprint)
@@ -120,7 +44,7 @@ async def why(app: App, fingerprint: str) -> Why:
     suppressed = await history.suppressed_counts(fingerprint=fingerprint)
     holding = await asyncio.gather(*map(app.parts.acknowledgements.of_fingerprint, subjects))
     of_this = [item for item in retries if fingerprint_in(item.payload) == fingerprint]
-    told = Why(
+    found = Why(
         fingerprint=fingerprint,
         verdict=[],
         silences=_silences(app, fingerprint, samples),
@@ -132,91 +56,87 @@ async def why(app: App, fingerprint: str) -> Why:
         waiting=[_waiting(item) for item in (*outbox, *of_this)],
         dead_letters=[_dead(letter) for letter in letters if fingerprint_in(letter.payload) == fingerprint],
         suppressed=suppressed,
-        last_told=await history.last_told(fingerprint),
+        last_notified=await history.last_notified(fingerprint),
         recent=await history.recent(fingerprint=fingerprint, limit=RECENT),
         complete=len(retries) < SEARCHED and len(letters) < SEARCHED,
     )
-    told.verdict = verdict(told, time.time())
-    return told
+    found.verdict = verdict(found, time.time())
+    return found
 
 
 async def _of_each(subjects: list[str], look: Callable[[str], Awaitable[list[T]]]) -> list[T]:
-    """What there is of the alert, and then of its group."""
+    """The results for the alert, then for its group."""
     return [found for subject in subjects for found in await look(subject)]
 
 
-async def _group(app: App, fingerprint: str, samples: list[Alert]) -> FiringGroup | None:
-    """The group in which it last came, or which was asked about."""
+async def _group(app: AlertsRuntime, fingerprint: str, samples: list[Alert]) -> FiringGroup | None:
+    """The group of the last alert of this fingerprint, or the group that the fingerprint names."""
     name = samples[0].group if samples else fingerprint.removeprefix(OF_GROUP)
     if not name or (not samples and name == fingerprint):
         return None
-    like = Alert(name="", severity="", source="", fingerprint=fingerprint, group=name)
-    return FiringGroup(name=name, fingerprint=subject_of(like), firing=list(await app.parts.groups.members(like)))
+    alert = bare_alert(fingerprint, name)
+    return FiringGroup(name=name, fingerprint=subject_of(alert), firing=list(await app.parts.groups.members(alert)))
 
 
-def _flaps(app: App, suppressed: list[Suppressed]) -> Flaps | None:
-    """That it was damped, if that was so lately that it may still be."""
+def _flaps(app: AlertsRuntime, suppressed: list[ReasonCount]) -> FlappingState | None:
+    """The flapping state, if the alert was suppressed for it within the last `flap_per` seconds."""
     limit, per = app.settings.flap_limit, app.settings.flap_per
     last = max((each.last for each in suppressed if each.reason == FLAPPING), default=0.0)
-    return Flaps(limit=limit, per=per, last=last) if limit and last > time.time() - per else None
+    return FlappingState(limit=limit, per=per, last=last) if limit and last > time.time() - per else None
 
 
-async def _in_outbox(app: App, fingerprint: str) -> list[ItemInfo]:
-    """What waits under the keys of this fingerprint."""
+async def _in_outbox(app: AlertsRuntime, fingerprint: str) -> list[ItemInfo]:
+    """Queued items under the keys of this fingerprint."""
     queue, prefix = app.once.queue(QUEUE), prefix_of(fingerprint)
     resolved = await queue.read(key_of_resolved(fingerprint))
     firing = [item for item in await queue.list(after=prefix, limit=SEVERITIES) if item.id.startswith(prefix)]
     return firing if resolved is None else [*firing, resolved]
 
 
-def _silences(app: App, fingerprint: str, samples: list[Alert]) -> list[Silence]:
-    """Those that keep an alert of this fingerprint back; one that was never seen is known by its fingerprint only."""
-    alerts = samples or [Alert(name="", severity="", source="", fingerprint=fingerprint)]
+def _silences(app: AlertsRuntime, fingerprint: str, samples: list[Alert]) -> list[Silence]:
+    """Silences that suppress alerts of this fingerprint; an unknown alert is matched by its fingerprint only."""
+    alerts = samples or [bare_alert(fingerprint)]
     found = {silence.id: silence for alert in alerts for silence in app.silences.matching(alert)}
     return list(found.values())
 
 
-async def _limits(app: App, alert: Alert) -> list[Limit]:
-    """How near alerts like this one are to the limits of the settings, as far as the history tells."""
-    severity, found = alert.severity, list[Limit]()
+async def _limits(app: AlertsRuntime, alert: Alert) -> list[LimitState]:
+    """The limits that apply to alerts like this one, and how many notifications the history has."""
+    severity, found = alert.severity, list[LimitState]()
     policy = table(app.settings)[severity]
     if policy.limit is not None and policy.per is not None:
         per = seconds("per", policy.per, least=0.0, most=MAX_TTL)
-        told = await app.history.told_since(time.time() - per, severity=severity, fingerprint=alert.fingerprint)
-        found.append(_limit(severity, False, policy.limit, per, told))
-    shared = next((each for name, each in app.settings.severity_limits.items() if _same_severity(name, severity)), None)
+        count = await app.history.notified_since(time.time() - per, severity=severity, fingerprint=alert.fingerprint)
+        found.append(_limit(severity, False, policy.limit, per, count))
+    limits = {name.casefold(): each for name, each in app.settings.severity_limits.items()}
+    shared = limits.get(severity.casefold())
     if shared is not None:
-        told = await app.history.told_since(time.time() - shared.per, severity=severity)
-        found.append(_limit(severity, True, shared.limit, shared.per, told))
+        count = await app.history.notified_since(time.time() - shared.per, severity=severity)
+        found.append(_limit(severity, True, shared.limit, shared.per, count))
     return found
 
 
-def _same_severity(name: str, severity: str) -> bool:
-    """True if the settings mean this severity, however it is capitalised."""
-    return name.casefold() == severity.casefold()
+def _limit(severity: str, shared: bool, limit: int, per: float, count: int) -> LimitState:
+    return LimitState(severity=severity, shared=shared, limit=limit, per=per, notified=count, reached=count >= limit)
 
 
-def _limit(severity: str, shared: bool, limit: int, per: float, told: int) -> Limit:
-    return Limit(severity=severity, shared=shared, limit=limit, per=per, told=told, reached=told >= limit)
-
-
-# -- what is in queues
+# -- payloads of queued items and dead letters
 
 
 def _notification(payload: Any) -> dict[str, Any]:
-    """The notification in the payload of an item or a letter; empty if there is none."""
+    """The notification in a payload; empty if there is none."""
     found = payload.get("notification", payload) if isinstance(payload, dict) else {}
     return found if isinstance(found, dict) else {}
 
 
 def alert_in(payload: Any) -> dict[str, Any]:
-    """The alert in the payload of an item or a letter; empty if there is none."""
+    """The alert in a payload; empty if there is none."""
     found = _notification(payload).get("alert", {})
     return found if isinstance(found, dict) else {}
 
 
 def fingerprint_in(payload: Any) -> str:
-    """The fingerprint in the payload of an item or a letter; "" if there is none."""
+    """The fingerprint in a payload; "" if there is none."""
     return str(alert_in(payload).get("fingerprint", ""))
 
 
@@ -224,8 +144,8 @@ def _publisher(payload: Any) -> str:
     return str(payload.get("publisher", "")) if isinstance(payload, dict) else ""
 
 
-def _waiting(item: ItemInfo) -> Waiting:
-    return Waiting(
+def _waiting(item: ItemInfo) -> WaitingNotification:
+    return WaitingNotification(
         id=str(_notification(item.payload).get("id", item.id)),
         publisher=_publisher(item.payload),
         severity=str(alert_in(item.payload).get("severity", "")),
@@ -236,8 +156,8 @@ def _waiting(item: ItemInfo) -> Waiting:
     )
 
 
-def _dead(letter: Letter) -> Dead:
-    return Dead(
+def _dead(letter: Letter) -> DeadNotification:
+    return DeadNotification(
         id=letter.id,
         publisher=_publisher(letter.payload),
         severity=str(alert_in(letter.payload).get("severity", "")),

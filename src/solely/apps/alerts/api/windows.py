@@ -1,4 +1,5 @@
-"""Windows: what is being sent or quiet right now, by fingerprint and severity, as admins see and end it."""
+"""Windows: the reservations of alerts, held while a notification is sent and quiet after that, as operators list and
+end them."""
 
 from __future__ import annotations
 
@@ -12,24 +13,24 @@ from ....reservations.handle import ReservationInfo
 from ....service.api.times import moment
 from ....service.routes import Answer
 from ..model import FIRING, RESOLVED, Status, fingerprint_prefix, own, reservation_key, resolved_key
-from ..records.history_queries import Lookback, named
+from ..records.history_queries import HistoryQueries, named
 
-_OURS = own("")  # what all our keys begin with
-SENDING = own("firing/")  # what those of firing alerts begin with
+_OURS = own("")  # the prefix of all our keys
+SENDING = own("firing/")  # the prefix of the keys of firing alerts
 _KEY = re.compile(_OURS + r"(?:resolved/(?P<resolved>[^/]+)|firing/(?P<firing>[^/]+)/(?P<severity>[^/]*))")
-_DIGEST = re.compile(r"~[0-9a-f]{64}")  # what stands in a key for a fingerprint that is too long for it
-_FOR_PROGRAMS = re.compile(r" (msg_[0-9a-f]{32}|00-[0-9a-f-]{52})")  # the id and the trace beside the alert's name
+_DIGEST = re.compile(r"~[0-9a-f]{64}")  # stands in a key for a fingerprint that is too long
+_FOR_PROGRAMS = re.compile(r" (msg_[0-9a-f]{32}|00-[0-9a-f-]{52})")  # the id and the trace after the alert's name
 _DAY = 86_400.0  # seconds
 _MOST = 1_000  # windows of one fingerprint: more severities than anybody has
 
 
 class Window(Answer):
-    """A reservation: `reason` is what an alert of this fingerprint and severity is told for `left` seconds more; of a
-    resolved one, the severity is empty. `last_sent` is null if it was never sent, or `unreadable` says why it is not
-    known.
+    """A reservation: for `left` more seconds, alerts of this fingerprint and severity are suppressed with `reason`. The
+    severity of a resolved alert's window is empty. `last_sent` is null if nothing was sent, or if the entry is
+    `unreadable`, which then says why.
 
-    `suppressed` counts what the store refused in this window. Workers answer repeats of the same moment themselves:
-    these too are in `suppressed_day`, all of the last 24 hours.
+    `suppressed` counts what the store refused in this window; workers refuse repeats of the same moment from their
+    cache. `suppressed_day` counts both over the last 24 hours.
     """
 
     key: str
@@ -48,27 +49,27 @@ class Window(Answer):
 
 
 class Windows(NamedTuple):
-    """A page of them, in key order, and after which key to go on, None if there are no more."""
+    """A page of windows in key order, and the key after which the next page starts; None if this is the last one."""
 
     found: list[Window]
     next: str | None
 
 
-async def listed(once: AsyncClient, history: Lookback, after: str, limit: int, prefix: str = _OURS) -> Windows:
-    """Those of all fingerprints; with the prefix SENDING, without the messages that it is over."""
+async def listed(once: AsyncClient, history: HistoryQueries, after: str, limit: int, prefix: str = _OURS) -> Windows:
+    """Windows of all fingerprints; with the prefix SENDING, only those of firing alerts."""
     page = await once.reservations(prefix, after=after, limit=limit)
     return Windows(await _counted(history, page), page[-1].key if len(page) == limit else None)
 
 
-async def of_fingerprint(once: AsyncClient, history: Lookback, fingerprint: str) -> list[Window]:
-    """Those of this fingerprint: of all severities, and the one of the message that it is over."""
+async def of_fingerprint(once: AsyncClient, history: HistoryQueries, fingerprint: str) -> list[Window]:
+    """Windows of this fingerprint: of all severities, and of the resolved notification."""
     resolved = key_of_resolved(fingerprint)
     infos = await once.reservations(prefix_of(fingerprint), limit=_MOST)
     infos += [info for info in await once.reservations(resolved, limit=1) if info.key == resolved]
     return await _counted(history, infos)
 
 
-async def _counted(history: Lookback, infos: list[ReservationInfo]) -> list[Window]:
+async def _counted(history: HistoryQueries, infos: list[ReservationInfo]) -> list[Window]:
     found = [window for info in infos if (window := _window(info)) is not None]
     if found:
         counts = await history.suppressed_of({each.fingerprint for each in found}, since=time.time() - _DAY)
@@ -78,18 +79,18 @@ async def _counted(history: Lookback, infos: list[ReservationInfo]) -> list[Wind
 
 
 async def expire(once: AsyncClient, fingerprint: str, severity: str, reason: str) -> bool:
-    """Ends the one of this fingerprint and severity; False if there was none."""
+    """Ends the window of this fingerprint and severity; False if there was none."""
     return await once.expire_reservation(key_of(fingerprint, severity), reason=reason)
 
 
 async def clear(once: AsyncClient, fingerprint: str, reason: str) -> int:
-    """Ends all of this fingerprint; how many there were."""
+    """Ends all windows of this fingerprint; returns their number."""
     cleared = await once.clear_reservations(prefix_of(fingerprint), reason=reason)
     return cleared + await once.expire_reservation(key_of_resolved(fingerprint), reason=reason)
 
 
 def _window(info: ReservationInfo) -> Window | None:
-    """The reservation as a window; None if it is another's."""
+    """The window of this reservation; None if its key is not an alert's."""
     key = _KEY.fullmatch(info.key)
     if key is None:
         return None
@@ -114,21 +115,21 @@ def _decoded(part: str) -> str:
     return part if _DIGEST.fullmatch(part) else unquote(part)
 
 
-# A fingerprint that is too long for a key is listed as its digest: by that, too, an admin can name it.
+# A fingerprint that is too long for a key is listed as its digest: operators can name it by the digest, too.
 
 
 def prefix_of(fingerprint: str) -> str:
-    """What the keys of all severities of this fingerprint begin with."""
+    """The common prefix of the keys of all severities of this fingerprint."""
     return f"{SENDING}{fingerprint}/" if _DIGEST.fullmatch(fingerprint) else fingerprint_prefix(fingerprint)
 
 
 def key_of(fingerprint: str, severity: str) -> str:
-    """The key of the reservation of this fingerprint and severity; of the message that it is over if that is empty."""
+    """The key of the window of this fingerprint and severity; of the resolved notification if that is empty."""
     if not severity:
         return key_of_resolved(fingerprint)
     return prefix_of(fingerprint) + reservation_key("", severity).removeprefix(fingerprint_prefix(""))
 
 
 def key_of_resolved(fingerprint: str) -> str:
-    """The key of the reservation of the message that it is over."""
+    """The key of the window of the resolved notification."""
     return own(f"resolved/{fingerprint}") if _DIGEST.fullmatch(fingerprint) else resolved_key(fingerprint)

@@ -1,1 +1,1 @@
-"""Telling: a notification's way from the outbox to the publishers, whoever dies or is away meanwhile."""
+"""Notifications: from the outbox to the publishers, also when a worker dies or a receiver is unreachable."""

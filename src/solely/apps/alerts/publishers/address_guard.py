@@ -1,5 +1,5 @@
-"""The guard against being sent to places that only we can reach: a host is resolved, what it resolves to is checked,
-and the connection goes to the very address that was checked, so that a second answer of the resolver cannot differ."""
+"""The guard against requests to internal addresses (SSRF): a host is resolved, its addresses are checked, and the
+connection goes to a checked address, so that a second DNS answer cannot differ."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import socket
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
-from .failure import PublishFailed, said
+from .failure import PublishFailed, sanitized
 
 Address = IPv4Address | IPv6Address
 
 
-# A list of our own: what `ipaddress` takes for public differs between versions of Python, and it lets some of these
-# pass. Made from IANA's registries of special-purpose addresses, and from what clouds serve at public-looking ones.
+# A list of our own: `ipaddress.is_global` differs between versions of Python, and misses some of these. From IANA's
+# registries of special-purpose addresses, and the public-looking addresses at which clouds serve metadata.
 _NOT_PUBLIC = tuple(
     ip_network(network)
     for network in (
@@ -40,39 +40,38 @@ _NOT_PUBLIC = tuple(
         "3fff::/20",  # documentation
     )
 )
-# Global unicast. Around it are loopback, unique local, link-local, site-local, multicast, and most forms that have an
-# IPv4 address inside: mapped, compatible, translated, NAT64.
+# Global unicast. Outside of it are loopback, unique local, link-local, site-local, multicast, and most forms that embed
+# an IPv4 address: mapped, compatible, translated, NAT64.
 _PUBLIC_IPV6 = ip_network("2000::/3")
 
 
 def is_public(address: Address) -> bool:
-    """True if everybody could reach it: none of the special addresses, nor one that has an IPv4 address inside, behind
-    which any of these may hide."""
+    """True if the address is public: neither special-purpose, nor IPv6 with an IPv4 address inside, which may be."""
     if isinstance(address, IPv6Address) and address not in _PUBLIC_IPV6:
         return False
     return not any(address in network for network in _NOT_PUBLIC)
 
 
-class Guard:
-    """Says to which addresses a host may be called: public ones, and those of the networks that are allowed."""
+class AddressGuard:
+    """Permits public addresses, and those of the allowed networks."""
 
     def __init__(self, name: str, allow: Iterable[str] = ()) -> None:
         self._name = name
         self._allow = [ip_network(network) for network in allow]
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """What the host resolves to, all of it checked; PublishFailed if it cannot be resolved, or if any of its
-        addresses may not be called: an honest host has none of those."""
+        """All addresses of the host; PublishFailed if it cannot be resolved, or if any of its addresses is not
+        permitted: an honest host has none of those."""
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            raise PublishFailed(f"{self._name}: {host} cannot be resolved: {said(str(error))}") from None
+            raise PublishFailed(f"{self._name}: {host} cannot be resolved: {sanitized(str(error))}") from None
         addresses = list(dict.fromkeys(str(place[0]) for *_, place in found))
         for address in addresses:
-            if not self._may(ip_address(address)):
-                text = f"{self._name}: {host} is at {address}, which is no public address: not called"
-                raise PublishFailed(f"{text}; if it is meant, name its network in guard_allow", permanent=True)
+            if not self._permits(ip_address(address)):
+                text = f"{self._name}: {host} is at {address}, which is not a public address: not called"
+                raise PublishFailed(f"{text}; if this is intended, add its network to guard_allow", permanent=True)
         return addresses
 
-    def _may(self, address: Address) -> bool:
+    def _permits(self, address: Address) -> bool:
         return is_public(address) or any(address in network for network in self._allow)

@@ -1,4 +1,4 @@
-"""Any receiver of Standard Webhooks: the id stays the same however often it is sent, and each try is signed anew."""
+"""Any receiver of Standard Webhooks: every attempt has the same id, and its own signature."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..model import Notification
 from .http_post import Poster
 from .settings import WebhookSettings, secret_bytes
 
-_TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # a traceparent; it came from a stranger
+_TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # a traceparent, which came from outside
 
 
 class WebhookSender:
@@ -41,15 +41,15 @@ class WebhookSender:
 
 
 def event(notification: Notification) -> bytes:
-    """The JSON of a notification: its type, when it came up, and the alert, with what else there is to know of it. The
-    same bytes at every try."""
+    """The JSON of a notification: its type, its time, and the alert with its remarks; the same bytes at every
+    attempt."""
     alert = notification.alert
     at = datetime.fromtimestamp(notification.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return msgspec.json.encode({"type": f"alert.{alert.status}", "timestamp": at, "data": _data(notification)})
 
 
 def _data(notification: Notification) -> dict[str, Any]:
-    """The alert; and, only where it is so, its group and who is in it, which reminder it is, and that it flaps."""
+    """The alert; and, if not empty, its group and the members, the reminder number, and the flapping flag."""
     data: dict[str, Any] = msgspec.structs.asdict(notification.alert)
     more = {
         "group": data.pop("group"),
@@ -61,7 +61,7 @@ def _data(notification: Notification) -> dict[str, Any]:
 
 
 def signed(identity: str, moment: int, body: bytes, keys: list[bytes]) -> dict[str, str]:
-    """The headers of the specification; without a key there is nothing to sign with, and no signature."""
+    """The headers of the specification; without keys there is no signature."""
     content = f"{identity}.{moment}.".encode() + body
     signatures = [base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode() for key in keys]
     headers = {"webhook-id": identity, "webhook-timestamp": str(moment)}

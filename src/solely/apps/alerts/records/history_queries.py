@@ -1,4 +1,4 @@
-"""Looking back: the questions that people ask of the history."""
+"""Queries of the history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ....data import Database, Row
 from ....errors import InvalidInput
 from ..model import MAX_FINGERPRINT, Alert, Labels
 
-HOUR = 3_600  # seconds, by which suppressed alerts are summed
+HOUR = 3_600  # seconds: suppressed alerts are counted per hour
 
 _OF_ALL = """
 SELECT * FROM alerts_history
@@ -24,7 +24,7 @@ WHERE fingerprint = :fingerprint AND (at, id) < (:at, :id) AND at >= :since
     AND (severity = :severity OR :severity = '')
 ORDER BY at DESC, id DESC LIMIT :limit
 """
-_LAST_TOLD = "SELECT MAX(told) AS told FROM alerts_history WHERE fingerprint = :fingerprint"
+_LAST_NOTIFIED = "SELECT MAX(notified) AS notified FROM alerts_history WHERE fingerprint = :fingerprint"
 _COUNTS = """
 SELECT reason, SUM(count) AS count, MAX(last) AS last FROM alerts_suppressed WHERE hour >= :hour
 GROUP BY reason ORDER BY count DESC, reason
@@ -46,35 +46,36 @@ _SUMS_OF_THESE = """
 SELECT fingerprint, severity, SUM(count) AS count FROM alerts_suppressed
 WHERE hour >= :hour AND fingerprint IN ({these}) GROUP BY fingerprint, severity
 """
-# The last of each severity, told or suppressed: what silences would be asked about.
+# The last alert of each severity, sent or suppressed: what silences are matched with.
 _SAMPLES = """
 SELECT name, severity, source, labels, group_name, at AS seen FROM
-    (SELECT * FROM alerts_history WHERE fingerprint = :fingerprint ORDER BY at DESC LIMIT :limit) AS told
+    (SELECT * FROM alerts_history WHERE fingerprint = :fingerprint ORDER BY at DESC LIMIT :limit) AS sent
 UNION ALL
 SELECT name, severity, source, labels, group_name, last AS seen FROM
     (SELECT * FROM alerts_suppressed WHERE fingerprint = :fingerprint ORDER BY hour DESC LIMIT :limit) AS suppressed
 ORDER BY seen DESC
 """
-_TOLD_SINCE = """
+_NOTIFIED_SINCE = """
 SELECT COUNT(*) AS count FROM alerts_history
-WHERE severity = :severity AND status = 'firing' AND at >= :since AND told IS NOT NULL
+WHERE severity = :severity AND status = 'firing' AND at >= :since AND notified IS NOT NULL
 """
-_TOLD_OF_FINGERPRINT_SINCE = """
+_NOTIFIED_OF_FINGERPRINT_SINCE = """
 SELECT COUNT(*) AS count FROM alerts_history
-WHERE fingerprint = :fingerprint AND severity = :severity AND status = 'firing' AND at >= :since AND told IS NOT NULL
+WHERE fingerprint = :fingerprint AND severity = :severity AND status = 'firing' AND at >= :since
+    AND notified IS NOT NULL
 """
-_SAMPLED = 20  # rows of either kind in which the last of each severity is looked for
-_NEWEST = (1e18, "")  # what every notification comes before
+_SAMPLED = 20  # rows of either kind that are searched for the last alert of each severity
+_NEWEST = (1e18, "")  # a position after every notification
 
 
-class ToldAlert(msgspec.Struct, kw_only=True):
-    """A notification, and what became of it: `at` it came in, and `told` somebody had it (null: nobody yet), `seconds`
-    after publishing began. `results` has each publisher's answer: ok, or its last error. `group_name` is empty if it
-    was told alone."""
+class NotificationRecord(msgspec.Struct, kw_only=True):
+    """A notification and its result. The alert came in at `at`; the first publisher had it at `notified` (null: none
+    has it yet), `seconds` after publishing began. `results` has `ok` or the last error of each publisher. `group_name`
+    is empty if the alert has no group."""
 
     id: str
     at: float
-    told: float | None
+    notified: float | None
     outcome: str
     fingerprint: str
     severity: str
@@ -90,20 +91,20 @@ class ToldAlert(msgspec.Struct, kw_only=True):
 
     @property
     def place(self) -> str:
-        """Where a page that ends with it is continued."""
+        """The position after this record, for the `after` of the next page."""
         return f"{self.at!r}/{self.id}"
 
 
-class Suppressed(msgspec.Struct, kw_only=True):
-    """So many were suppressed for this reason, the last of them then."""
+class ReasonCount(msgspec.Struct, kw_only=True):
+    """How many alerts were suppressed for this reason, and when the last one was."""
 
     reason: str
     count: int
     last: float
 
 
-class Noisy(msgspec.Struct, kw_only=True):
-    """So many of this fingerprint and severity were suppressed, the last of them then."""
+class NoisyAlert(msgspec.Struct, kw_only=True):
+    """How many alerts of this fingerprint and severity were suppressed, and when the last one was."""
 
     fingerprint: str
     severity: str
@@ -112,39 +113,39 @@ class Noisy(msgspec.Struct, kw_only=True):
     last: float
 
 
-class Lookback:
-    """What was told and what was suppressed, as far as it is written."""
+class HistoryQueries:
+    """Sent notifications and suppressed alerts, as far as they are written."""
 
     def __init__(self, data: Database) -> None:
         self._data = data
 
     async def recent(
         self, *, fingerprint: str = "", severity: str = "", since: float = 0.0, after: str = "", limit: int = 50
-    ) -> list[ToldAlert]:
-        """The newest first: of this fingerprint or of all, of this severity or of all, since that moment, and older
-        than the one whose `place` is given."""
+    ) -> list[NotificationRecord]:
+        """Notifications since that moment, the newest first; of this fingerprint and severity, or of all if these are
+        empty. `after` is the `place` of the last record of the page before."""
         at, id = _place(after)
         statement = _OF_FINGERPRINT if fingerprint else _OF_ALL
         of = {"fingerprint": named(fingerprint)} if fingerprint else {}
         found = await self._data.rows(statement, at=at, id=id, since=since, severity=named(severity), limit=limit, **of)
-        return [_told(row) for row in found]
+        return [_record(row) for row in found]
 
-    async def last_told(self, fingerprint: str) -> float | None:
-        """When somebody was last told of this fingerprint; None if never, or too long ago to be remembered."""
-        row = await self._data.row(_LAST_TOLD, fingerprint=named(fingerprint))
-        return row["told"] if row is not None else None
+    async def last_notified(self, fingerprint: str) -> float | None:
+        """When a notification of this fingerprint was last sent; None if the history has none."""
+        row = await self._data.row(_LAST_NOTIFIED, fingerprint=named(fingerprint))
+        return row["notified"] if row is not None else None
 
-    async def told_since(self, since: float, *, severity: str, fingerprint: str = "") -> int:
-        """How many firing alerts of this severity somebody was told of since then; of this fingerprint or of all."""
+    async def notified_since(self, since: float, *, severity: str, fingerprint: str = "") -> int:
+        """How many firing alerts of this severity were sent since then; of this fingerprint or of all."""
         values = {"severity": named(severity), "since": since}
         if fingerprint:
-            row = await self._data.row(_TOLD_OF_FINGERPRINT_SINCE, fingerprint=named(fingerprint), **values)
+            row = await self._data.row(_NOTIFIED_OF_FINGERPRINT_SINCE, fingerprint=named(fingerprint), **values)
         else:
-            row = await self._data.row(_TOLD_SINCE, **values)
+            row = await self._data.row(_NOTIFIED_SINCE, **values)
         return int(row["count"]) if row is not None else 0
 
     async def samples(self, fingerprint: str) -> list[Alert]:
-        """The last alert of this fingerprint that was told or suppressed, of each severity; the newest first."""
+        """The last alert of each severity of this fingerprint, sent or suppressed; the newest first."""
         rows = await self._data.rows(_SAMPLES, fingerprint=named(fingerprint), limit=_SAMPLED)
         last = {row["severity"]: row for row in reversed(rows)}
         newest = sorted(last.values(), key=lambda row: float(row["seen"]), reverse=True)
@@ -160,45 +161,46 @@ class Lookback:
             for row in newest
         ]
 
-    async def suppressed_counts(self, *, fingerprint: str = "", since: float = 0.0) -> list[Suppressed]:
-        """How many were suppressed by which reason, since the hour of that moment; of this fingerprint or of all."""
+    async def suppressed_counts(self, *, fingerprint: str = "", since: float = 0.0) -> list[ReasonCount]:
+        """How many alerts were suppressed, by reason, since the hour of that moment; of this fingerprint or of all."""
         hour = hour_of(since)
         if fingerprint:
             found = await self._data.rows(_COUNTS_OF_FINGERPRINT, fingerprint=named(fingerprint), hour=hour)
         else:
             found = await self._data.rows(_COUNTS, hour=hour)
-        return [Suppressed(reason=row["reason"], count=int(row["count"]), last=row["last"]) for row in found]
+        return [ReasonCount(reason=row["reason"], count=int(row["count"]), last=row["last"]) for row in found]
 
     async def suppressed_of(self, fingerprints: Collection[str], *, since: float) -> dict[tuple[str, str], int]:
-        """How many were suppressed since the hour of that moment, by fingerprint and severity; of these only."""
+        """How many alerts of these fingerprints were suppressed since the hour of that moment, by fingerprint and
+        severity."""
         given = msgspec.json.encode([named(each) for each in fingerprints]).decode()
         statement = _SUMS_OF_THESE.format(these=_OF_THESE[self._data.dialect])
         found = await self._data.rows(statement, fingerprints=given, hour=hour_of(since))
         return {(row["fingerprint"], row["severity"]): int(row["count"]) for row in found}
 
-    async def most_suppressed(self, *, since: float = 0.0, limit: int = 10) -> list[Noisy]:
-        """The fingerprints of which most were suppressed since the hour of that moment."""
+    async def most_suppressed(self, *, since: float = 0.0, limit: int = 10) -> list[NoisyAlert]:
+        """The fingerprints with the most suppressed alerts since the hour of that moment."""
         found = await self._data.rows(_MOST_SUPPRESSED, hour=hour_of(since), limit=limit)
-        return [Noisy(**row | {"count": int(row["count"])}) for row in found]
+        return [NoisyAlert(**row | {"count": int(row["count"])}) for row in found]
 
 
 def clean(text: str) -> str:
-    """The text as a database can keep it: PostgreSQL has no NUL."""
+    """The text without NUL, which PostgreSQL cannot store."""
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in text else text
 
 
 def named(text: str) -> str:
-    """A name as the tables have it: short enough for an index of every database."""
+    """The text cut to what an index of every database can hold."""
     return clean(text)[:MAX_FINGERPRINT]
 
 
 def hour_of(moment: float) -> int:
-    """The moment at which its hour began."""
+    """The beginning of the hour of this moment."""
     return int(moment // HOUR) * HOUR
 
 
 def _place(after: str) -> tuple[float, str]:
-    """The moment and id of this place; InvalidInput if it is none."""
+    """The moment and id in this position; InvalidInput if it is invalid."""
     if not after:
         return _NEWEST
     at, _, id = after.partition("/")
@@ -207,12 +209,12 @@ def _place(after: str) -> tuple[float, str]:
     except ValueError:
         moment = math.nan
     if not math.isfinite(moment):
-        raise InvalidInput(f"{after!r:.80} is no place in the history; give the `next` of the page before")
+        raise InvalidInput(f"{after!r:.80} is not a position in the history; give the `next` of the page before")
     return moment, clean(id)
 
 
-def _told(row: Row) -> ToldAlert:
+def _record(row: Row) -> NotificationRecord:
     labels, annotations, results = (
         msgspec.json.decode(row[name], type=Labels) for name in ("labels", "annotations", "results")
     )
-    return ToldAlert(**row | {"labels": labels, "annotations": annotations, "results": results})
+    return NotificationRecord(**row | {"labels": labels, "annotations": annotations, "results": results})

@@ -1,1 +1,1 @@
-"""Deciding: what is kept from people although it came in, why and for how long, and what is told together."""
+"""Suppression: what keeps an alert from sending a notification, why and for how long; and what it depends on."""

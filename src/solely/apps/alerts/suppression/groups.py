@@ -1,7 +1,7 @@
-"""Groups: alerts of one group and severity share one window, so that people are told once of all of them.
+"""Groups: alerts of one group and severity share one window, and so one notification.
 
-Which alerts of a group fire is noted in the store. An alert joins before it asks for the window, and whoever ends the
-window looks for members after that: so one that comes just then is either granted the new window, or found.
+The store has the firing alerts of each group. An alert joins before it requests the window, and the worker that ends
+the window looks for members after that: an alert that comes in between either gets the new window or is found.
 """
 
 from __future__ import annotations
@@ -13,59 +13,58 @@ from urllib.parse import quote
 
 import msgspec
 
-from ..model import MAX_GROUP, Alert, Member, part_of, subject_of
+from ..model import MAX_GROUP, MAX_OPEN, Alert, Member, part_of, subject_of
 from ..records.notes import Notes
-from ..worker.tools import Tools
-from .open_alerts import KEPT
+from ..worker import Dependencies
 
-LISTED = 50  # members that a notification names: more than people read, and few enough for its 256 KiB
+LISTED = 50  # members in a notification: more than people read, and few enough for its 256 KiB
 _KIND = "grouped"  # of the notes
-_PLAIN = " -_.:/@"  # characters of a value that stay as they are in the name of a group: none that separates fields
+_PLAIN = " -_.:/@"  # characters of a value that are not encoded in a group's name: none of them separates fields
 
 
-class Groups:
-    """The groups of the settings, or of senders that name one."""
+class AlertGroups:
+    """The groups that the settings define, or that senders name."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._notes = Notes(tools.once, _KIND, Alert)
-        self._fields = tools.settings.group_by
+    def __init__(self, given: Dependencies) -> None:
+        self._notes = Notes(given.once, _KIND, Alert)
+        self._fields = given.settings.group_by
 
-    def placed(self, alert: Alert) -> Alert:
-        """The alert in its group: the one that its sender named, else the one of its fields, if it has any of them."""
+    def with_group(self, alert: Alert) -> Alert:
+        """The alert with its group: the sender's, else the one of the `group_by` fields, if it has any of these."""
         if alert.group or not self._fields:
             return alert
         return msgspec.structs.replace(alert, group=group_of(alert, self._fields))
 
     async def join(self, alert: Alert) -> None:
-        """It fires: the group is not over before this one is."""
+        """Adds a firing alert to its group, which does not resolve before all of its alerts have."""
         if alert.group:
-            await self._notes.add(_name(alert), alert, time.time() + KEPT)
+            await self._notes.add(_name(alert), alert, time.time() + MAX_OPEN)
 
     async def leave(self, alert: Alert) -> bool:
-        """It is over; False if it was not known to fire."""
-        return bool(alert.group) and await self._notes.drop(_name(alert))
+        """Removes a resolved alert; False if it was not in its group."""
+        return bool(alert.group) and await self._notes.remove(_name(alert))
 
     async def firing(self, alert: Alert) -> list[Alert]:
-        """The alerts of its group that fire, as they first came, as many as are listed; none if it has no group."""
+        """The firing alerts of this alert's group as they first came in, at most LISTED; none if it has no group."""
         if not alert.group:
             return []
         found = await self._notes.under(_prefix(subject_of(alert)), LISTED)
         return list(found.values())
 
     async def members(self, alert: Alert) -> tuple[Member, ...]:
-        """As a notification lists them."""
+        """The firing alerts of this alert's group, as a notification lists them."""
         return tuple(
             Member(fingerprint=each.fingerprint, name=each.name, severity=each.severity)
             for each in await self.firing(alert)
         )
 
     async def sweep(self) -> None:
-        """Forgets what is too old to be waited for."""
+        """Removes alerts that have not fired for too long."""
         await self._notes.sweep()
 
 
 def group_of(alert: Alert, fields: Sequence[str]) -> str:
-    """The name of the group by these fields; "" if the alert has none of them."""
+    """The name of the group that these fields define; "" if the alert has none of them."""
     values = {field: _value(alert, field) for field in fields}
     if not any(values.values()):
         return ""

@@ -1,52 +1,47 @@
-"""Openings: that it is over is told once, and only if people were told before that it is on.
+"""Open alerts: a resolved notification is sent once, and only if a firing one was sent before.
 
-A mark says that they were told. It is set before the firing one is recorded, and removed after the resolved one is: so
-that whoever takes over from a process that died in between comes to the same end.
+A mark in the store says that an alert is open. It is set before the firing notification is recorded, and removed after
+the resolved one is recorded, so that a worker that takes over from one that died in between reaches the same state.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-from ..model import Alert, fingerprint_prefix, open_mark, resolved_key, subject_of
-from ..worker.tools import Tools
-
-if TYPE_CHECKING:
-    from .acknowledgements import Acknowledgements
-    from .reminders import Reminders
-
-KEPT = 30 * 86_400.0  # seconds: what fired a month ago and never since is not waited for any more
+from ..model import MAX_OPEN, Alert, fingerprint_prefix, open_mark, resolved_key, subject_of
+from ..worker import Dependencies
+from .acknowledgements import Acknowledgements
+from .reminders import Reminders
 
 
-class Openings:
-    """What people were told of, and not yet that it is over: alerts, or groups of them."""
+class OpenAlerts:
+    """Alerts, or groups of them, for which a firing notification was sent and no resolved one yet."""
 
-    def __init__(self, tools: Tools, acknowledgements: Acknowledgements, reminders: Reminders) -> None:
-        self._once = tools.once
-        self._recent = tools.recent
+    def __init__(self, given: Dependencies, acknowledgements: Acknowledgements, reminders: Reminders) -> None:
+        self._once = given.once
+        self._refusals = given.refusals
         self._acknowledgements = acknowledgements
         self._reminders = reminders
 
     async def is_open(self, alert: Alert) -> bool:
-        """True if people were told of it, whatever its severity then."""
+        """True if a firing notification was sent, whatever its severity was."""
         return await self._once.seen(open_mark(subject_of(alert)))
 
     async def opened(self, alert: Alert, reminder: int = 0) -> None:
-        """People were told of it: from now on they can be told that it is over, and reminded until it is."""
+        """A firing notification was sent: from now on a resolved one and reminders can be sent."""
         key = resolved_key(subject_of(alert))
         await asyncio.gather(
-            self._once.mark(open_mark(subject_of(alert)), ttl=KEPT),
+            self._once.mark(open_mark(subject_of(alert)), ttl=MAX_OPEN),
             self._once.expire_reservation(key, reason="it fired again"),
-            self._reminders.told(alert, reminder),
+            self._reminders.sent(alert, reminder),
         )
-        self._recent.forget(key)
+        self._refusals.forget(key)
 
     async def closed(self, alert: Alert) -> None:
-        """People were told that it is over: if it fires again they are told at once, whatever its severity."""
+        """A resolved notification was sent: the next firing alert of any severity is sent at once."""
         prefix = fingerprint_prefix(subject_of(alert))
-        await self._acknowledgements.over(alert)
-        await self._reminders.over(alert)
+        await self._acknowledgements.resolved(alert)
+        await self._reminders.resolved(alert)
         await self._once.forget(open_mark(subject_of(alert)))
         await self._once.clear_reservations(prefix, reason="it was resolved")
-        self._recent.forget_all(prefix)
+        self._refusals.forget_all(prefix)

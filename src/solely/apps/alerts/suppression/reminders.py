@@ -1,50 +1,49 @@
-"""Reminders: of an alert that stays unresolved people are told again, after the first time less often.
+"""Reminders: an alert that stays unresolved is sent again, less often than the first time.
 
-How often they were told is noted in the store, per severity, from the first time until it is over.
+The store counts the notifications per severity, from the first one until the alert resolves.
 """
 
 from __future__ import annotations
 
 import time
 
-from ..model import Alert, part_of, subject_of
+from ..model import MAX_OPEN, Alert, part_of, subject_of
 from ..records.notes import Notes
 from ..settings import reminders
-from ..worker.tools import Tools
-from .open_alerts import KEPT
+from ..worker import Dependencies
 
 _KIND = "reminded"  # of the notes
 
 
 class Reminders:
-    """How often people were told that an alert fires, where the settings have a `remind` for its severity."""
+    """Counts the notifications of firing alerts whose severity has a `remind` in the settings."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._notes = Notes(tools.once, _KIND, int)
-        self._policies = reminders(tools.settings)
+    def __init__(self, given: Dependencies) -> None:
+        self._notes = Notes(given.once, _KIND, int)
+        self._intervals = reminders(given.settings)
 
     def interval(self, alert: Alert) -> float | None:
-        """Seconds between reminders of alerts like this one; None if they are told again as the first time."""
-        return self._policies.of(alert.severity)
+        """Seconds between reminders of alerts like this one; None if there are no reminders."""
+        return self._intervals.of(alert.severity)
 
     async def due(self, alert: Alert) -> int:
-        """Which reminder it would be to tell of it now; 0 if it would be the first time, or nobody wants to know."""
+        """The number of the reminder that the next notification is; 0 if it is the first one, or has no reminders."""
         if self.interval(alert) is None:
             return 0
         return await self._notes.read(_name(alert)) or 0
 
-    async def told(self, alert: Alert, reminder: int) -> None:
-        """People were told of it: the next time is one reminder more."""
+    async def sent(self, alert: Alert, reminder: int) -> None:
+        """Counts a notification that was sent as this reminder."""
         if self.interval(alert) is not None:
-            await self._notes.replace(_name(alert), reminder + 1, time.time() + KEPT)
+            await self._notes.replace(_name(alert), reminder + 1, time.time() + MAX_OPEN)
 
-    async def over(self, alert: Alert) -> None:
-        """It is resolved: the next time is the first again, whatever the severity."""
-        if self._policies.any:
-            await self._notes.drop_all(f"{part_of(subject_of(alert))}/")
+    async def resolved(self, alert: Alert) -> None:
+        """Starts the count again, for every severity."""
+        if self._intervals.any:
+            await self._notes.remove_all(f"{part_of(subject_of(alert))}/")
 
     async def sweep(self) -> None:
-        """Forgets what is too old to be waited for."""
+        """Removes expired counts."""
         await self._notes.sweep()
 
 

@@ -1,7 +1,7 @@
-"""Restraints: what keeps an alert from people although its window is free: it is acknowledged, or it flaps. And what
-the notification says if nothing does: which reminder it is, that it flaps, and who is in its group.
+"""Suppression rules for an alert whose window is free: it may be acknowledged, or flap. If neither, the notification
+gets its reminder number, its flapping remark and the members of its group.
 
-Only who has the reservation asks, so that all others cost nothing more.
+Only the worker that has the reservation checks them, so that suppressed repeats cost nothing more.
 """
 
 from __future__ import annotations
@@ -13,49 +13,72 @@ from typing import NamedTuple
 import msgspec
 
 from .... import AsyncAdmission
-from ..model import FIRING, Alert, Notification
-from ..worker.recent import Refusal
+from ..model import FIRING, Alert, Notification, own, part_of, subject_of
+from ..worker import Dependencies, Refusal
 from .acknowledgements import Acknowledgements
-from .flapping import Flapping
-from .groups import Groups
-from .open_alerts import Openings
+from .groups import AlertGroups
+from .open_alerts import OpenAlerts
 from .reminders import Reminders
 
 # Reasons beside those of reservations.
 ACKNOWLEDGED, FLAPPING, GROUPED, NOT_FIRING = "acknowledged", "flapping", "grouped", "not_firing"
 
 
-class Cleared(NamedTuple):
-    """The notification as it may be told; and the opening that was counted for it, if any."""
+class Flapping:
+    """Counts openings: an alert opens when it fires for the first time, or again after it was notified as resolved.
+    Beyond `flap_limit` per `flap_per` openings are suppressed; the last one that is sent says so."""
+
+    def __init__(self, given: Dependencies) -> None:
+        self._once = given.once
+        self._limit = given.settings.flap_limit
+        self._per = given.settings.flap_per
+
+    @property
+    def enabled(self) -> bool:
+        """True if the settings have a limit."""
+        return self._limit > 0
+
+    async def count(self, alert: Alert) -> AsyncAdmission:
+        """Counts one opening; if there were too many it is refused, and not counted."""
+        key = own(f"openings/{part_of(subject_of(alert))}")
+        return await self._once.limit(key, limit=self._limit, per=self._per)
+
+    def is_last(self, admission: AsyncAdmission) -> bool:
+        """True if another opening right now would be suppressed."""
+        return admission.hits >= self._limit
+
+
+class Approved(NamedTuple):
+    """The notification as it may be sent, and the opening that was counted for it, if any."""
 
     notification: Notification
     opening: AsyncAdmission | None = None
 
-    async def settle(self, told: Notification | None) -> None:
-        """What is told is this one, or an older one whose opening was counted before: then this was none."""
-        if self.opening is not None and (told is None or told.id != self.notification.id):
+    async def settle(self, queued: Notification | None) -> None:
+        """Takes the opening back unless this very notification was queued: an older one was counted before."""
+        if self.opening is not None and (queued is None or queued.id != self.notification.id):
             await self.opening.undo()
 
 
-class Restraints:
-    """Asks all of them."""
+class SuppressionRules:
+    """Applies acknowledgements, flapping, groups and reminders to one notification."""
 
     def __init__(
         self,
         acknowledgements: Acknowledgements,
-        openings: Openings,
+        open_alerts: OpenAlerts,
         flapping: Flapping,
-        groups: Groups,
+        groups: AlertGroups,
         reminders: Reminders,
     ) -> None:
         self._acknowledgements = acknowledgements
-        self._openings = openings
+        self._open_alerts = open_alerts
         self._flapping = flapping
         self.groups = groups
         self.reminders = reminders
 
-    async def before(self, notification: Notification) -> Notification:
-        """To be called before the reservation is asked for: joins the group, and counts reminders."""
+    async def prepare(self, notification: Notification) -> Notification:
+        """Joins the group and sets the reminder number; called before the reservation is requested."""
         alert = notification.alert
         if alert.status != FIRING:
             return notification
@@ -63,25 +86,25 @@ class Restraints:
         reminder = await self.reminders.due(alert)
         return msgspec.structs.replace(notification, reminder=reminder) if reminder else notification
 
-    async def judge(self, notification: Notification) -> Cleared | Refusal:
-        """To be called by who has the reservation: what may be told, or why nothing is."""
+    async def check(self, notification: Notification) -> Approved | Refusal:
+        """The notification as it may be sent, or why it is suppressed; called by the holder of the reservation."""
         alert = notification.alert
         if alert.status != FIRING:
-            return Cleared(notification)
-        acknowledged, is_open = await asyncio.gather(self._acknowledgements.holding(alert), self._is_open(alert))
+            return Approved(notification)
+        acknowledged, is_open = await asyncio.gather(self._acknowledgements.covering(alert), self._is_open(alert))
         if acknowledged is not None:
-            return _until(ACKNOWLEDGED, acknowledged.ends - time.time())
-        opening = None if is_open else await self._flapping.opening(alert)
+            return _refusal(ACKNOWLEDGED, acknowledged.ends - time.time())
+        opening = None if is_open else await self._flapping.count(alert)
         if opening is not None and not opening:
-            return _until(FLAPPING, opening.retry_after)
+            return _refusal(FLAPPING, opening.retry_after)
         flaps = opening is not None and self._flapping.is_last(opening)
         members = await self.groups.members(alert)
         if flaps or members:
             notification = msgspec.structs.replace(notification, flapping=flaps, members=members)
-        return Cleared(notification, opening)
+        return Approved(notification, opening)
 
-    async def others_fire(self, alert: Alert) -> Refusal | None:
-        """Takes what is over out of its group. If others of the group fire, why it is not told; else None."""
+    async def leave_group(self, alert: Alert) -> Refusal | None:
+        """Removes a resolved alert from its group; why it is suppressed if others of the group fire, else None."""
         left = await self.groups.leave(alert)
         if not await self.groups.firing(alert):
             return None
@@ -90,13 +113,13 @@ class Restraints:
         return Refusal(GROUPED if left else NOT_FIRING, 0.0)
 
     async def acknowledged(self, alert: Alert) -> bool:
-        """True if somebody is at it, so that what still waits need not be told."""
-        return alert.status == FIRING and await self._acknowledgements.holding(alert) is not None
+        """True if the alert fires and is acknowledged, so that a queued notification is dropped."""
+        return alert.status == FIRING and await self._acknowledgements.covering(alert) is not None
 
     async def _is_open(self, alert: Alert) -> bool:
-        """True if it is no opening, or nobody counts these."""
-        return not self._flapping.damps or await self._openings.is_open(alert)
+        """True if this is not an opening, or openings are not limited."""
+        return not self._flapping.enabled or await self._open_alerts.is_open(alert)
 
 
-def _until(reason: str, left: float) -> Refusal:
+def _refusal(reason: str, left: float) -> Refusal:
     return Refusal(reason, time.monotonic() + left)

@@ -1,6 +1,6 @@
-"""Silences: alerts that nobody is told of for a while, because somebody said so and why.
+"""Silences: an admin suppresses alerts for a time and for a reason.
 
-Every worker has a copy of those that hold, at most a second old, so that a silence costs an alert no question.
+Every worker has a copy of the silences in effect, at most a second old, so that matching an alert needs no query.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ..model import Alert
 from ..records.history_queries import clean
 from .matchers import Matcher, checked, parse, predicate
 
-MOST = 1_000  # that hold or are to hold at once: each alert is compared with all of them
-LONGEST = 366 * 86_400.0  # seconds: what shall be quiet for longer is no silence, its sender is to be turned off
-REMEMBERED = 30 * 86_400.0  # seconds that one is listed after its end
+MOST = 1_000  # current and future silences: each alert is matched with all of them
+LONGEST = 366 * 86_400.0  # seconds: for longer, turn the sender off
+REMEMBERED = 30 * 86_400.0  # seconds that a silence is listed after its end
 
 _ADD = """
 INSERT INTO alerts_silences (id, matchers, starts, ends, made, made_by, reason, ended_by, ended_why)
@@ -34,7 +34,7 @@ _FORGET = "DELETE FROM alerts_silences WHERE ends < :before"
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """From `starts` until `ends` (seconds of UTC), alerts that meet all matchers are suppressed."""
+    """From `starts` until `ends` (seconds of UTC), alerts that match all matchers are suppressed."""
 
     id: str
     matchers: tuple[str, ...]
@@ -47,48 +47,48 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
     ended_why: str = ""
 
 
-class _Known:
-    """A silence, ready to be compared."""
+class _Compiled:
+    """A silence with its matchers as predicates."""
 
     def __init__(self, silence: Silence, matchers: Iterable[Matcher]) -> None:
         self.silence = silence
         self._predicates: list[Callable[[Alert], bool]] = [predicate(each) for each in matchers]
 
-    def meets(self, alert: Alert) -> bool:
-        """True if all matchers meet the alert."""
+    def matches(self, alert: Alert) -> bool:
+        """True if the alert matches all matchers."""
         return all(predicate(alert) for predicate in self._predicates)
 
 
 class Silences:
-    """The silences in the database, and the copy of those that hold with which alerts are compared."""
+    """The silences in the database, and this worker's copy of the current and future ones."""
 
     def __init__(self, data: Database) -> None:
         self._data = data
-        self._known: tuple[_Known, ...] = ()
+        self._copy: tuple[_Compiled, ...] = ()
 
     def match(self, alert: Alert) -> Silence | None:
-        """The silence that keeps this alert back now, as far as this worker knows."""
-        return next(self.matching(alert), None) if self._known else None
+        """A silence that suppresses this alert now, according to this worker's copy."""
+        return next(self.matching(alert), None) if self._copy else None
 
     def matching(self, alert: Alert) -> Iterator[Silence]:
-        """All of them, the one that ends last first."""
+        """All silences that suppress this alert now, the one that ends last first."""
         now = time.time()
-        for known in self._known:
-            if known.silence.starts <= now < known.silence.ends and known.meets(alert):
-                yield known.silence
+        for each in self._copy:
+            if each.silence.starts <= now < each.silence.ends and each.matches(alert):
+                yield each.silence
 
     async def refresh(self) -> None:
-        """Copies those that hold or are to hold. If the database refuses (DataError), the last copy stays."""
+        """Copies the current and future silences. If the database fails (DataError), the last copy stays."""
         rows = await self._data.rows(_HOLDING, now=time.time(), limit=MOST)
-        before = {known.silence: known for known in self._known}
+        before = {each.silence: each for each in self._copy}
         found = [_silence(row) for row in rows]
-        self._known = tuple(before.get(each) or _Known(each, map(parse, each.matchers)) for each in reversed(found))
+        self._copy = tuple(before.get(each) or _Compiled(each, map(parse, each.matchers)) for each in reversed(found))
 
     async def add(
         self, matchers: Sequence[str], *, ends: float, by: str, reason: str, starts: float | None = None
     ) -> Silence:
-        """A new silence, from `starts` (now) until `ends`, which holds here at once and in other workers within a
-        second; InvalidInput if it cannot be."""
+        """Adds a silence from `starts` (default: now) until `ends`. It applies in this worker at once and in others
+        within a second. InvalidInput if the arguments are invalid, or there are too many silences."""
         now = time.time()
         begins = now if starts is None else starts
         if not (now < ends <= now + LONGEST and begins < ends):
@@ -115,13 +115,13 @@ class Silences:
         return silence
 
     async def expire(self, id: str, *, by: str, reason: str) -> bool:
-        """Ends it now; False if there is none that holds or is to hold."""
+        """Ends it now; False if no current or future silence has this id."""
         ended = await self._data.run(_END, id=clean(id), now=time.time(), ended_by=clean(by), ended_why=clean(reason))
         await self.refresh()
         return ended == 1
 
     async def list(self, *, ended: bool = False, limit: int = 100) -> list[Silence]:
-        """Those that hold or are to hold, the one that ends first first; or those that ended, the last one first."""
+        """Current and future silences in the order in which they end; or those that ended, the latest first."""
         rows = await self._data.rows(_ENDED if ended else _HOLDING, now=time.time(), limit=limit)
         return [_silence(row) for row in rows]
 
