@@ -176,7 +176,7 @@ def test_nobody_acknowledges_in_the_name_of_another(desk: Operator) -> None:
 def test_what_nobody_was_told_of_cannot_be_hidden(desk: Operator) -> None:
     refused = desk.post("/api/alerts/acknowledge", {"fingerprint": "unheard"}, "write")
     assert refused.status_code == 404
-    assert "nothing that people were told of" in refused.json()["detail"]
+    assert "is not open" in refused.json()["detail"]
     assert sent(desk, "unheard") == "published"
 
 
@@ -229,7 +229,7 @@ def test_pages(desk: Operator) -> None:
         asked = browser.get(where)
         assert 'value="1d"' in asked.text  # the default of the settings
         fields = {"csrf": csrf_of(asked.text), "fingerprint": "by-page"}
-        more = {"lasts": "2h", "severity": "critical", "comment": "on it & more"}
+        more = {"for": "2h", "severity": "critical", "comment": "on it & more"}
         assert browser.post("/alerts/acknowledge", data={**fields, **more}).status_code == 303
         assert sent(desk, "by-page") == "acknowledged"
         assert "Acknowledged by writeer" in browser.get("/alerts/why?fingerprint=by-page").text

@@ -182,7 +182,7 @@ def test_a_silence_is_made_listed_and_ended(desk: Operator) -> None:
     ("wrong", "says"),
     [
         ({"matchers": []}, "matchers"),
-        ({"matchers": ["severity"]}, "no matcher"),
+        ({"matchers": ["severity"]}, "not a matcher"),
         ({"matchers": ["name=~(a+)+"]}, "too many ways"),
         ({"matchers": ["name=~.*"]}, "every alert"),
         ({"lasts": 0}, "lasts"),

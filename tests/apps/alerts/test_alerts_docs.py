@@ -116,4 +116,4 @@ def test_the_bounds_are_those_of_the_code() -> None:
     assert f"{alertmanager.MAX_BODY >> 20} MiB and {alertmanager.MAX_ALERTS:,} alerts" in told
     assert f"{pagerduty.MAX_BODY >> 10} KiB (PagerDuty)" in told
     assert f"| publishers | {MAX_PUBLISHERS} |" in told
-    assert f"| silences | {MOST:,} that hold" in told
+    assert f"| silences | {MOST:,} current and future" in told

@@ -99,7 +99,7 @@ def test_why_says_it_in_sentences(run: Run) -> None:
     sent(run, "asked")
     told = run("why", "asked")
     assert told.code == 0
-    assert "Severity critical was told and is quiet for 5 min more." in told.out
+    assert "Severity critical was sent and is quiet for 5 min more." in told.out
     wide = run("why", "asked", "-o", "wide").out
     assert "\nSuppressed\n" in wide
     assert re.search(r"^quiet +1 ", wide, re.MULTILINE)

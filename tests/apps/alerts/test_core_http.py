@@ -159,7 +159,7 @@ def test_policies_change_only_what_they_say() -> None:
         ({"fingerprint_fields": ("host",)}, "fingerprint_fields: 'host' is none of"),
         ({"fingerprint_fields": ("labels.",)}, "is none of"),
         ({"fingerprint_fields": ()}, "all alerts are the same"),
-        ({"publishers": ()}, "nobody is ever told"),
+        ({"publishers": ()}, "no one is notified"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], text: str) -> None:

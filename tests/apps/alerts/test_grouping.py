@@ -216,7 +216,7 @@ def test_groups_over_http_and_why() -> None:
             known = desk.why(fingerprint)
             assert [each["fingerprint"] for each in known["group"]["firing"]] == ["a", "b"]
             assert [each["fingerprint"] for each in known["windows"]] == [f"group:{EAST}"]
-            assert any(f"of the group {EAST} was told and is quiet" in sentence for sentence in known["verdict"])
+            assert any(f"of the group {EAST} was sent and is quiet" in sentence for sentence in known["verdict"])
         assert [(each["reason"], each["count"]) for each in desk.why("b")["suppressed"]] == [("grouped", 1)]
         assert desk.why("d")["group"] is None
         (row,) = desk.history(1, fingerprint="a")

@@ -89,7 +89,7 @@ async def test_pages_lead_through_all_of_it_once(data: Database) -> None:
     assert {each.severity for each in await history.recent(severity="warning")} == {"warning"}
     assert [each.id for each in await history.recent(fingerprint="disk", severity="warning", since=1004.0)] == ["n-15"]
     for nowhere in ("yesterday", "nan/n-01", "inf/n-01"):
-        with pytest.raises(InvalidInput, match="no place"):
+        with pytest.raises(InvalidInput, match="not a position"):
             await history.recent(after=nowhere)
 
 

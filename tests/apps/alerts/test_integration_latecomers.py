@@ -33,7 +33,7 @@ async def told_with_a_latecomer(told: Alert, teller: Worker, late: Worker, patch
         await settled.wait()
         await leave(*what)
 
-    patch.setattr(late.parts.outbox, "leave", leave_late)
+    patch.setattr(late.parts.outbox, "ensure_queued", leave_late)
     before = len(teller.heard.ids)
     teller.heard.open.clear()
     telling = asyncio.create_task(teller.receive(told))
@@ -111,7 +111,7 @@ async def test_who_lost_its_reservation_to_another_leaves_it_to_that_one_under_t
         await settled.wait()
         return await put_in(*what)
 
-    monkeypatch.setattr(other.parts.outbox, "put_in", put_in_late)
+    monkeypatch.setattr(other.parts.outbox, "add", put_in_late)
     slow.heard.open.clear()
     telling = asyncio.create_task(slow.receive(alert()))
     await until(lambda: slow.heard.ids)

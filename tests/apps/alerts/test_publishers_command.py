@@ -169,7 +169,7 @@ async def test_who_gets_no_turn_is_told_so() -> None:
         both = [publisher.publish(NOTIFICATION) for _ in range(2)]
         first, second = map(str, await asyncio.gather(*both, return_exceptions=True))
     assert "no answer within 0.5 s" in first
-    assert "all of at_once=1 were under way" in second
+    assert "all at_once=1 slots were in use" in second
 
 
 async def _left_behind(place: Path) -> None:

@@ -55,10 +55,10 @@ def test_a_matcher_meets(text: str, met: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("severity", "no matcher"),
-        ("=critical", "no matcher"),
-        ("name=~[", "cannot be"),
-        ('name="CPU', "quoted"),
+        ("severity", "not a matcher"),
+        ("=critical", "not a matcher"),
+        ("name=~[", "is invalid"),
+        ('name="CPU', "not a valid JSON string"),
         ("name=" + "x" * 600, "at most 600"),
         ("name=~" + "x" * 300, "the most is 256"),
         ("name=~(a+)+b", "too many ways"),

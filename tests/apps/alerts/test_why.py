@@ -24,8 +24,8 @@ def said(known: dict[str, Any], text: str) -> bool:
 
 def test_one_that_never_came_is_not_explained_away(desk: Operator) -> None:
     known = desk.why("never-seen")
-    assert said(known, "Nothing keeps it back")
-    assert said(known, "No alert of this fingerprint is remembered")
+    assert said(known, "Nothing suppresses it")
+    assert said(known, "The history has no alert of this fingerprint")
     kept = ("silences", "windows", "limits", "waiting", "dead_letters", "suppressed", "recent")
     assert [known[name] for name in kept] == [[]] * len(kept)
     assert known["last_notified"] is None
@@ -40,9 +40,9 @@ def test_a_quiet_window_is_told_with_what_it_suppressed(desk: Operator) -> None:
     assert 290 < window["left"] <= 300
     assert window["suppressed_day"] == 3
     assert [(each["reason"], each["count"]) for each in known["suppressed"]] == [("quiet", 3)]
-    assert said(known, "Severity critical was told and is quiet for 5 min more")
-    assert said(known, "3 were suppressed")
-    assert not said(known, "Nothing keeps it back")
+    assert said(known, "Severity critical was sent and is quiet for 5 min more")
+    assert said(known, "the history has 3 suppressed alerts")
+    assert not said(known, "Nothing suppresses it")
     assert known["last_notified"] == known["recent"][0]["notified"]
 
 
@@ -53,7 +53,7 @@ def test_a_silence_is_named_also_to_whom_it_hid_all(desk: Operator) -> None:
     known = desk.why("silent")
     assert [each["id"] for each in known["silences"]] == [made["id"]]
     assert said(known, "by adminer: the move of staging")
-    assert said(known, "nobody was told of it so far")
+    assert said(known, "no notification was sent so far")
     assert desk.why("quiet/other")["silences"] == []
 
 
@@ -63,7 +63,7 @@ def test_a_limit_that_is_reached_is_told(desk: Operator) -> None:
     known = desk.why("limited")
     (limit,) = known["limits"]
     assert (limit["severity"], limit["limit"], limit["notified"], limit["reached"]) == ("info", 1, 1, True)
-    assert said(known, "Severity info is at its limit: 1 told in the last 60 min, where 1 may be.")
+    assert said(known, "Severity info is at its limit: 1 of 1 were sent in the last 60 min.")
 
 
 def test_a_limit_over_all_alerts_is_told(desk: Operator) -> None:
@@ -87,7 +87,7 @@ def test_what_one_publisher_still_has_to_hear_waits_and_then_is_a_dead_letter() 
         assert not known["waiting"]
         assert (dead["publisher"], dead["severity"]) == ("broken", "critical")
         assert "/bin/false" in dead["error"]
-        assert said(known, "could not be told to broken and is a dead letter")
+        assert said(known, "could not be published to broken and is a dead letter")
         (told,) = known["recent"]
         assert (told["outcome"], told["results"]["log"]) == ("published", "ok")
 
@@ -105,7 +105,7 @@ def test_what_nobody_could_be_told_waits_in_the_outbox() -> None:
         (waiting,) = known["waiting"]
         assert (waiting["publisher"], waiting["severity"], waiting["state"]) == ("", "critical", "closed")
         assert 30 < waiting["left"] <= 90  # a minute, more or less by chance
-        assert said(known, "people are told in")
+        assert said(known, "is published to all publishers in")
         assert known["last_notified"] is None
         assert [each["outcome"] for each in known["recent"]] == ["queued"]
 
@@ -117,7 +117,7 @@ def test_what_is_being_sent_right_now_says_so() -> None:
         known = desk.why("under-way")
         assert [(each["severity"], each["reason"]) for each in known["windows"]] == [("critical", "reserved")]
         assert [(each["state"], each["attempts"]) for each in known["waiting"]] == [("held", 1)]
-        assert said(known, "A notification is being published right now (attempt 1).")
+        assert said(known, "A notification is being published to all publishers right now (attempt 1).")
         assert said(known, "Severity critical is being sent right now, by ")
         assert until(lambda: desk.why("under-way")["last_notified"])
 
@@ -127,5 +127,5 @@ def test_one_that_was_told_and_cleared_is_free_again(desk: Operator) -> None:
     desk.post("/api/alerts/reservations/clear", {"fingerprint": "cleared", "reason": BECAUSE})
     known = desk.why("cleared")
     assert known["windows"] == []
-    assert said(known, "Nothing keeps it back now")
-    assert said(known, "Last told")
+    assert said(known, "Nothing suppresses it now")
+    assert said(known, "Last sent")
