@@ -94,7 +94,7 @@ def test_while_the_database_is_away_nothing_is_lost(greetings: Running) -> None:
     assert greetings.post("/api/greetings", {"name": "Max"}, headers=writer).json() == {"words": "Hi Max"}
 
 
-def test_a_statement_that_fails_tells_the_caller_nothing(greetings: Running) -> None:
+def test_a_failed_statement_shows_the_caller_nothing(greetings: Running) -> None:
     writer, data = bearer(TOKENS["write"]), greetings.service.data
     greetings.run(data.run("ALTER TABLE greetings_greeted RENAME TO elsewhere"))
     try:

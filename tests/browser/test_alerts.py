@@ -87,7 +87,7 @@ def test_an_alert_appears_while_one_looks_and_its_bar_runs_down(enter: Enter, se
     page.wait_for_function(f"first => ({BAR})('live-1') < first", arg=first)
 
 
-def test_an_admin_ends_a_window_and_the_next_alert_is_told(enter: Enter, service: Running) -> None:
+def test_an_admin_ends_a_window_and_the_next_alert_is_sent(enter: Enter, service: Running) -> None:
     send(service, "to-end")
     assert send(service, "to-end") == "suppressed"
     page = enter("/alerts")
@@ -125,7 +125,7 @@ def test_a_silence_is_written_made_and_ended(enter: Enter, service: Running) -> 
     assert send(service, "night", name="Nightly build") == "published"
 
 
-def test_who_was_not_told_asks_why(enter: Enter) -> None:
+def test_a_user_asks_why_there_was_no_notification(enter: Enter) -> None:
     page = enter("/alerts", scope="read")
     expect(page.locator("#region")).to_contain_text("disk:db-1")
     expect(page.get_by_role("button", name="End")).to_have_count(0)

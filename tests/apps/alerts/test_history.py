@@ -1,4 +1,4 @@
-"""The history: what was told and what was not is found again, on both databases; nobody waits for it."""
+"""The history: notifications and suppressed alerts are found again, on both databases; nobody waits for it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def notification(id: str = "n-1", at: float | None = None, **more: Any) -> Notif
     return Notification(id=id, alert=alert(**more), at=time.time() if at is None else at, trace="00-ab-cd-01")
 
 
-async def test_what_was_told_is_found_again_as_it_was(data: Database) -> None:
+async def test_what_was_sent_is_found_again_as_it_was(data: Database) -> None:
     history = AlertHistory(data)
-    told = notification(labels={"env": "prod"}, annotations={"summary": "hot"})
-    history.published(told, {"hook": "ok", "slack": "timed out"}, 0.25)
+    sent = notification(labels={"env": "prod"}, annotations={"summary": "hot"})
+    history.published(sent, {"hook": "ok", "slack": "timed out"}, 0.25)
     await history.flush()
     (found,) = await history.recent()
     assert (found.id, found.outcome, found.fingerprint, found.severity) == ("n-1", "published", "cpu", "critical")
@@ -44,19 +44,19 @@ async def test_what_was_told_is_found_again_as_it_was(data: Database) -> None:
 
 async def test_a_notification_is_one_row_whatever_becomes_of_it(data: Database) -> None:
     history = AlertHistory(data)
-    told = notification()
-    history.queued(told, {"hook": "refused", "slack": "refused"})
+    sent = notification()
+    history.queued(sent, {"hook": "refused", "slack": "refused"})
     await history.flush()
     assert [(each.outcome, each.notified) for each in await history.recent()] == [("queued", None)]
-    history.published(told, {"hook": "ok"}, 1.0)
-    history.dead(told, "slack", "no such channel")
+    history.published(sent, {"hook": "ok"}, 1.0)
+    history.dead(sent, "slack", "no such channel")
     await history.flush()
     (found,) = await history.recent()
-    assert found.outcome == "published"  # somebody was told
+    assert found.outcome == "published"  # one publisher has it
     assert found.results == {"hook": "ok", "slack": "dead letter: no such channel"}
 
 
-async def test_a_dead_letter_that_is_replayed_was_told(data: Database) -> None:
+async def test_a_dead_letter_that_is_replayed_was_sent(data: Database) -> None:
     history = AlertHistory(data)
     history.queued(notification(), {"hook": "refused"})
     history.dead(notification(), "hook", "gave up")

@@ -75,7 +75,7 @@ def test_what_grafana_adds_is_ignored() -> None:
     assert (alert.name, alert.fingerprint, alert.source) == ("Hot", "c1", "alertmanager")
 
 
-def test_an_alert_without_a_name_or_fingerprint_is_told_all_the_same() -> None:
+def test_an_alert_without_a_name_or_fingerprint_is_accepted_all_the_same() -> None:
     (alert,) = grouped(b'{"alerts": [{"labels": {"instance": "db-1"}}]}')
     assert (alert.name, alert.severity) == ("unnamed", "none")
     assert alert.fingerprint == label_fingerprint({"instance": "db-1"})

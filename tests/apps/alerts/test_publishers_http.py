@@ -179,10 +179,10 @@ async def test_no_text_of_an_alert_calls_people_or_forges_a_line_in_slack(
     (attachment,) = message["attachments"]
     fields = attachment["fields"]
     titles = [message["text"], attachment["fallback"], attachment["footer"], *(field["title"] for field in fields)]
-    told = [*titles, attachment["text"], *(field["value"] for field in fields)]
+    texts = [*titles, attachment["text"], *(field["value"] for field in fields)]
     assert all(title == " ".join(title.split()) for title in titles)
     assert attachment["text"].count("\n") == 0
-    assert not re.search(r"<|>|@(all|channel|everyone|here)", "\n".join(told), re.IGNORECASE)
+    assert not re.search(r"<|>|@(all|channel|everyone|here)", "\n".join(texts), re.IGNORECASE)
 
 
 # -- what may pass, and what does not
@@ -370,7 +370,7 @@ async def test_a_store_that_is_away_stops_no_publish(receiver: Hooks) -> None:
 # -- secrets
 
 
-async def test_secrets_are_not_told(
+async def test_secrets_are_not_shown(
     receiver: Hooks, once: solely.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -1,4 +1,4 @@
-"""Why was I not told: each cause is found and named, and nothing else is."""
+"""Why was I not notified: each cause is found and named, and nothing else is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.apps.alerts.operating import BECAUSE, BROKEN, LOG, Operator, operating
+from tests.apps.alerts.operator import BECAUSE, BROKEN, LOG, Operator, operating
 from tests.service.serving import until
 
 
@@ -31,7 +31,7 @@ def test_one_that_never_came_is_not_explained_away(desk: Operator) -> None:
     assert known["last_notified"] is None
 
 
-def test_a_quiet_window_is_told_with_what_it_suppressed(desk: Operator) -> None:
+def test_a_quiet_window_is_shown_with_what_it_suppressed(desk: Operator) -> None:
     assert desk.send("quiet/ä:1")["outcome"] == "published"
     assert [desk.send("quiet/ä:1")["reason"] for _ in range(3)] == ["quiet"] * 3
     known = desk.why("quiet/ä:1")
@@ -57,7 +57,7 @@ def test_a_silence_is_named_also_to_whom_it_hid_all(desk: Operator) -> None:
     assert desk.why("quiet/other")["silences"] == []
 
 
-def test_a_limit_that_is_reached_is_told(desk: Operator) -> None:
+def test_a_limit_that_is_reached_is_shown(desk: Operator) -> None:
     assert desk.send("limited", "info")["outcome"] == "published"
     assert desk.send("limited", "info")["reason"] == "limited"
     known = desk.why("limited")
@@ -66,7 +66,7 @@ def test_a_limit_that_is_reached_is_told(desk: Operator) -> None:
     assert said(known, "Severity info is at its limit: 1 of 1 were sent in the last 60 min.")
 
 
-def test_a_limit_over_all_alerts_is_told(desk: Operator) -> None:
+def test_a_limit_over_all_alerts_is_shown(desk: Operator) -> None:
     for name in ("shared-1", "shared-2"):
         assert desk.send(name, "Notice")["outcome"] == "published"
     assert desk.send("shared-3", "Notice")["reason"] == "limited"
@@ -83,21 +83,21 @@ def test_what_one_publisher_still_has_to_hear_waits_and_then_is_a_dead_letter() 
         (dead,) = until(lambda: desk.why("half")["dead_letters"])
         known = until(
             lambda: "dead letter" in _result(found := desk.why("half"), "broken") and found
-        )  # last it is told
+        )  # the last one is sent
         assert not known["waiting"]
         assert (dead["publisher"], dead["severity"]) == ("broken", "critical")
         assert "/bin/false" in dead["error"]
         assert said(known, "could not be published to broken and is a dead letter")
-        (told,) = known["recent"]
-        assert (told["outcome"], told["results"]["log"]) == ("published", "ok")
+        (record,) = known["recent"]
+        assert (record["outcome"], record["results"]["log"]) == ("published", "ok")
 
 
 def _result(known: dict[str, Any], publisher: str) -> str:
-    (told,) = known["recent"]
-    return str(told["results"].get(publisher, ""))
+    (record,) = known["recent"]
+    return str(record["results"].get(publisher, ""))
 
 
-def test_what_nobody_could_be_told_waits_in_the_outbox() -> None:
+def test_what_no_publisher_could_send_waits_in_the_outbox() -> None:
     with operating([BROKEN | {"match": {}}], backoff=[60]) as desk:
         for fingerprint in ("whole", "wholly"):
             assert desk.send(fingerprint)["outcome"] == "queued"
@@ -122,7 +122,7 @@ def test_what_is_being_sent_right_now_says_so() -> None:
         assert until(lambda: desk.why("under-way")["last_notified"])
 
 
-def test_one_that_was_told_and_cleared_is_free_again(desk: Operator) -> None:
+def test_one_that_was_sent_and_cleared_is_free_again(desk: Operator) -> None:
     desk.send("cleared")
     desk.post("/api/alerts/reservations/clear", {"fingerprint": "cleared", "reason": BECAUSE})
     known = desk.why("cleared")

@@ -27,10 +27,10 @@ from solely.service.metrics import Metrics
 SOON = 10.0  # seconds within which what is waited for has to happen
 
 
-class Heard:
-    """A publisher that keeps what it is told, fails as it is told, and waits as long as `open` is not set."""
+class FakePublisher:
+    """A publisher that keeps what it gets, fails as the test says, and waits while `open` is not set."""
 
-    def __init__(self, name: str = "heard", severities: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str = "fake", severities: tuple[str, ...] = ()) -> None:
         self.name = name
         self.failure: PublishFailed | Exception | None = None
         self.notifications: list[Notification] = []
@@ -66,9 +66,14 @@ class Worker:
     _data: Database
 
     def __init__(
-        self, url: str, *publishers: Heard, tracing: Tracing | None = None, timeout: float = 5.0, **settings: Any
+        self,
+        url: str,
+        *publishers: FakePublisher,
+        tracing: Tracing | None = None,
+        timeout: float = 5.0,
+        **settings: Any,
     ) -> None:
-        self.publishers = publishers or (Heard(),)
+        self.publishers = publishers or (FakePublisher(),)
         self.settings = msgspec.convert({"backoff": (0.05,), **settings}, AlertsSettings)
         self.metrics = Metrics()
         self.metrics.add(FIGURES)
@@ -77,7 +82,7 @@ class Worker:
         self._tracing = tracing or Tracing()
 
     @property
-    def heard(self) -> Heard:
+    def publisher(self) -> FakePublisher:
         return self.publishers[0]
 
     async def open(self) -> None:
@@ -139,7 +144,7 @@ async def working(url: str) -> AsyncIterator[Open]:
     """Opens workers on the store of this URL, and closes them in the end."""
     workers: list[Worker] = []
 
-    async def open_one(*publishers: Heard, **settings: Any) -> Worker:
+    async def open_one(*publishers: FakePublisher, **settings: Any) -> Worker:
         workers.append(Worker(url, *publishers, **settings))
         await workers[-1].open()
         return workers[-1]

@@ -38,8 +38,8 @@ class Operator:
         alert = {"name": "Disk full", "source": "db-1", "severity": severity, "fingerprint": fingerprint, **more}
         answer = self.post("/api/alerts", alert, "write")
         assert answer.status_code == 200, answer.text
-        told: dict[str, Any] = answer.json()
-        return told
+        outcome: dict[str, Any] = answer.json()
+        return outcome
 
     def why(self, fingerprint: str) -> dict[str, Any]:
         known: dict[str, Any] = self.ask("/api/alerts/why", fingerprint=fingerprint)

@@ -1,4 +1,4 @@
-"""What operators see: log lines, metrics, spans, and the link from a suppressed alert to the one that was told."""
+"""What operators see: log lines, metrics, spans, and the link from a suppressed alert to the one that was sent."""
 
 import asyncio
 import secrets
@@ -17,7 +17,7 @@ from solely.apps.alerts.model import key_of
 from solely.apps.alerts.notifications import fanout, outbox
 from solely.apps.alerts.publishers import PublishFailed
 from solely.apps.alerts.tracing import Tracing, purpose_of, trace_of
-from tests.apps.alerts.working import Heard, Open, alert, until, working
+from tests.apps.alerts.working import FakePublisher, Open, alert, until, working
 
 
 @pytest.fixture
@@ -54,11 +54,11 @@ async def test_a_reservation_that_an_admin_ended_is_unknown_when_it_is_recorded(
     open_worker: Open, lines: LogCapture
 ) -> None:
     worker = await open_worker()
-    worker.heard.open.clear()
+    worker.publisher.open.clear()
     asking = asyncio.create_task(worker.receive(alert()))
-    await until(lambda: worker.heard.ids)
+    await until(lambda: worker.publisher.ids)
     await worker.once.expire_reservation(key_of(alert()), reason="test")
-    worker.heard.open.set()
+    worker.publisher.open.set()
     assert (await asking).outcome == "published"
     (line,) = lines.entries
     assert line["event"] == "Attempted to record alert with unknown reservation ID"
@@ -69,12 +69,12 @@ async def test_a_reservation_that_an_admin_ended_is_unknown_when_it_is_recorded(
 
 async def test_a_reservation_that_another_has_since_is_a_mismatch(open_worker: Open, lines: LogCapture) -> None:
     worker = await open_worker()
-    worker.heard.open.clear()
+    worker.publisher.open.clear()
     asking = asyncio.create_task(worker.receive(alert()))
-    await until(lambda: worker.heard.ids)
+    await until(lambda: worker.publisher.ids)
     await worker.once.expire_reservation(key_of(alert()), reason="test")
     other = await worker.once.reserve(key_of(alert()))
-    worker.heard.open.set()
+    worker.publisher.open.set()
     assert (await asking).outcome == "published"
     (line,) = lines.entries
     assert (line["event"], line["log_level"]) == ("Reservation ID mismatch", "warning")
@@ -85,16 +85,16 @@ async def test_a_reservation_that_another_has_since_is_a_mismatch(open_worker: O
 
 async def test_a_released_reservation_stands_in_the_log(open_worker: Open, lines: LogCapture) -> None:
     worker = await open_worker()
-    worker.heard.failure = PublishFailed("away")
+    worker.publisher.failure = PublishFailed("away")
     await worker.receive(alert())
     failed, released = lines.entries
-    assert (failed["event"], failed["publisher"], failed["error"]) == ("publish_failed", "heard", "away")
+    assert (failed["event"], failed["publisher"], failed["error"]) == ("publish_failed", "fake", "away")
     assert (released["event"], released["log_level"]) == ("Released reservation", "debug")
     assert (released["fingerprint"], released["severity"]) == ("cpu", "critical")
 
 
 async def test_what_happens_is_counted(open_worker: Open) -> None:
-    worker = await open_worker(Heard("good"), Heard("bad"))
+    worker = await open_worker(FakePublisher("good"), FakePublisher("bad"))
     worker.publishers[1].failure = PublishFailed("away")
     await worker.receive(alert())
     await worker.receive(alert())
@@ -161,12 +161,12 @@ async def test_reserve_publish_and_record_are_spans_of_the_request(open_worker: 
         assert span.parent is not None
         assert span.parent.span_id == request.get_span_context().span_id
         assert dict(span.attributes or {}) == {"solely.fingerprint": "cpu", "solely.severity": "critical"}
-    (notification,) = worker.heard.notifications
+    (notification,) = worker.publisher.notifications
     assert notification.trace.split("-")[1] == f"{trace_id(spans['request']):032x}"
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["this worker knows", "the store tells"])
-async def test_a_suppressed_span_links_to_the_trace_of_the_one_that_is_told(open_worker: Open, known: bool) -> None:
+@pytest.mark.parametrize("known", [True, False], ids=["this worker knows", "the store knows"])
+async def test_a_suppressed_span_links_to_the_trace_of_the_one_that_is_sent(open_worker: Open, known: bool) -> None:
     traced = Traced()
     first = await open_worker(tracing=Tracing.on(traced.provider))
     second = first if known else await open_worker(tracing=Tracing.on(traced.provider))
@@ -184,11 +184,11 @@ async def test_a_suppressed_span_links_to_the_trace_of_the_one_that_is_told(open
 async def test_who_takes_over_links_to_the_trace_of_the_request(open_worker: Open) -> None:
     traced = Traced()
     worker = await open_worker(tracing=Tracing.on(traced.provider))
-    worker.heard.failure = PublishFailed("away")
+    worker.publisher.failure = PublishFailed("away")
     with traced.tracer.start_as_current_span("request") as request:
         await worker.receive(alert())
-    worker.heard.failure = None
-    await worker.sweep_until(lambda: worker.heard.ids)
+    worker.publisher.failure = None
+    await worker.sweep_until(lambda: worker.publisher.ids)
     (link,) = traced.spans()["alerts.take_over"].links
     assert link.context.trace_id == request.get_span_context().trace_id
 
@@ -196,7 +196,7 @@ async def test_who_takes_over_links_to_the_trace_of_the_request(open_worker: Ope
 async def test_without_telemetry_there_are_no_spans_and_no_traces(open_worker: Open) -> None:
     worker = await open_worker()
     await worker.receive(alert())
-    assert worker.heard.notifications[0].trace == ""
+    assert worker.publisher.notifications[0].trace == ""
     assert not trace.get_current_span().is_recording()
 
 
