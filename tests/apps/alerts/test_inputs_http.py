@@ -224,8 +224,8 @@ def test_who_may_send(serving: Serving, sent: SentLog) -> None:
 
 def test_events_are_answered_as_pagerduty_does(service: Running, sent: SentLog) -> None:
     accepted = {"status": "success", "message": "Event processed", "dedup_key": "queue"}
-    for sent in (event(), event(), event("resolve"), event("resolve")):
-        answer = service.post(EVENTS, sent)
+    for each in (event(), event(), event("resolve"), event("resolve")):
+        answer = service.post(EVENTS, each)
         assert (answer.status_code, answer.json()) == (202, accepted)
     assert sent.lines() == ["firing critical queue", "resolved critical queue"]
 

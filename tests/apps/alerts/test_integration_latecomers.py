@@ -1,4 +1,4 @@
-"""A refused caller leaves a copy in the outbox, in case the worker that publishes dies; a copy that comes late tells nobody."""
+"""A refused caller leaves a copy in the outbox, in case the publishing worker dies; a late copy sends nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def open_worker(tmp_path: Path) -> AsyncIterator[Open]:
 async def sent_with_a_latecomer(
     alert: Alert, publishing_worker: Worker, late: Worker, patch: pytest.MonkeyPatch
 ) -> AlertOutcome:
-    """One worker publishes; the other, which was refused meanwhile, gets to leave its copy only after that is settled."""
+    """One worker publishes; the other, which was refused meanwhile, leaves its copy only after that is settled."""
     refused, settled, leave = asyncio.Event(), asyncio.Event(), late.parts.outbox.ensure_queued
 
     async def leave_late(*what: Any) -> None:
