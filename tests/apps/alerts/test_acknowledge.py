@@ -234,7 +234,7 @@ def test_pages(desk: Operator) -> None:
         assert sent(desk, "by-page") == "acknowledged"
         assert "Acknowledged by writeer" in browser.get("/alerts/why?fingerprint=by-page").text
         assert "on it &amp; more" in browser.get("/alerts").text
-        assert "Take it back" in browser.get(where).text
+        assert "Remove the acknowledgement" in browser.get(where).text
         assert browser.post("/alerts/unacknowledge", data=fields).status_code == 303
         again = browser.post("/alerts/unacknowledge", data=fields)
         assert again.headers["location"].endswith("note=moved-on")

@@ -105,7 +105,7 @@ async def test_no_text_of_an_alert_becomes_a_header_or_a_part(text: str) -> None
 def test_an_address_that_reads_as_an_encoded_word_is_refused(address: str, field: str) -> None:
     usual = {"type": "email", "host": "a.example", "sender": "a@b.example", "to": ["c@d.example"]}
     given = {field: [address] if field == "to" else address}
-    with pytest.raises(msgspec.ValidationError, match="is no mail address"):
+    with pytest.raises(msgspec.ValidationError, match="is not a mail address"):
         msgspec.convert(usual | given, PublisherSettings)
 
 

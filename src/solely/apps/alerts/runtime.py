@@ -90,3 +90,10 @@ class AlertsRuntime(Application[AlertsSettings]):
             await self.history.flush()
         for publisher in getattr(self, "publishers", ()):
             await publisher.close()
+
+
+class Handlers:
+    """Handlers of one worker's alert receiver. They are created before it starts, and read its parts at each call."""
+
+    def __init__(self, app: AlertsRuntime) -> None:
+        self._app = app

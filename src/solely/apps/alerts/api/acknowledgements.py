@@ -16,7 +16,7 @@ from ....rules import duration, ttl_seconds
 from ....service.problems import UNKNOWN, Problem
 from ....service.routes import READ, WRITE, Answer, Body, Call, PageSize, Route, Ttl
 from ..model import MAX_FINGERPRINT, Text, bare_alert
-from ..runtime import AlertsRuntime
+from ..runtime import AlertsRuntime, Handlers
 from ..suppression.acknowledgements import Acknowledgement
 from .silences import Duration
 
@@ -104,11 +104,8 @@ async def _is_open(app: AlertsRuntime, fingerprint: str) -> bool:
     return bool(last and last[0].group) and await app.parts.open_alerts.is_open(last[0])
 
 
-class Acknowledging:
+class Acknowledging(Handlers):
     """The handlers."""
-
-    def __init__(self, app: AlertsRuntime) -> None:
-        self._app = app
 
     async def acknowledge(self, call: Call[Acknowledge, None]) -> Acknowledgement:
         """Acknowledges an alert."""

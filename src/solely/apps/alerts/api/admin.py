@@ -13,7 +13,7 @@ import msgspec
 from ....service.routes import ADMIN, READ, Answer, Body, Call, PageSize, Prefix, Reason, Route
 from ..model import MAX_FINGERPRINT, Text
 from ..records.history_queries import NoisyAlert, NotificationRecord, ReasonCount
-from ..runtime import AlertsRuntime
+from ..runtime import AlertsRuntime, Handlers
 from . import silences, windows
 from .explanation import Why
 from .silences import Moment
@@ -128,11 +128,8 @@ async def find_history(app: AlertsRuntime, query: HistoryQuery) -> ListedHistory
     return ListedHistory(history=found, next=found[-1].place if len(found) == query.limit else None)
 
 
-class Admin:
+class Admin(Handlers):
     """The handlers."""
-
-    def __init__(self, app: AlertsRuntime) -> None:
-        self._app = app
 
     async def reservations(self, call: Call[None, WindowsQuery]) -> ListedWindows:
         """Lists windows."""

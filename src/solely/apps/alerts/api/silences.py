@@ -15,7 +15,7 @@ from ....errors import InvalidInput
 from ....rules import duration
 from ....service.problems import UNKNOWN, Problem
 from ....service.routes import ADMIN, READ, Answer, Body, Call, PageSize, Reason, Route
-from ..runtime import AlertsRuntime
+from ..runtime import AlertsRuntime, Handlers
 from ..suppression.matchers import MAX_MATCHER, MOST_MATCHERS
 from ..suppression.silences import LONGEST, Silence
 
@@ -98,11 +98,8 @@ class ExpiredSilence(Answer):
     expired: bool
 
 
-class Silencing:
+class Silencing(Handlers):
     """The handlers."""
-
-    def __init__(self, app: AlertsRuntime) -> None:
-        self._app = app
 
     async def listed(self, call: Call[None, SilencesQuery]) -> ListedSilences:
         """Lists silences."""

@@ -19,7 +19,7 @@ from ....errors import InvalidInput, SolelyError
 from ....service.problems import AWAY, INVALID, TOO_MANY, Problem, problem_of
 from ....service.routes import KIB, WRITE, Answer, Call, Route
 from ..model import FIRING, MAX_FINGERPRINT, RESOLVED, Alert, AlertOutcome, Labels, Status
-from ..runtime import AlertsRuntime
+from ..runtime import AlertsRuntime, Handlers
 from .labels import labelled_alert
 
 log = structlog.get_logger("solely.alerts")
@@ -114,11 +114,8 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
 
 
-class Alertmanager:
+class Alertmanager(Handlers):
     """The handlers of both endpoints."""
-
-    def __init__(self, app: AlertsRuntime) -> None:
-        self._app = app
 
     async def webhook(self, call: Call[AlertmanagerGroup, None]) -> ReceivedAlerts:
         """Decides the alerts of a group."""

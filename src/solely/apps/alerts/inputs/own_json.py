@@ -10,7 +10,7 @@ import structlog
 from ....service.problems import LIMITED, TOO_MANY
 from ....service.routes import WRITE, Body, Call, Route
 from ..model import FIRING, MAX_GROUP, Alert, AlertOutcome, Status, Text, fingerprint_of
-from ..runtime import AlertsRuntime
+from ..runtime import AlertsRuntime, Handlers
 from ..settings import AlertsSettings
 from .labels import LONGEST_TEXT, LONGEST_VALUE, MOST_LABELS
 
@@ -69,11 +69,8 @@ def _fields(intake: Intake, wanted: tuple[str, ...]) -> list[tuple[str, str]]:
     return found
 
 
-class _OwnJson:
+class _OwnJson(Handlers):
     """The handler."""
-
-    def __init__(self, app: AlertsRuntime) -> None:
-        self._app = app
 
     async def receive(self, call: Call[Intake, None]) -> AlertOutcome:
         """Decides on one alert."""

@@ -13,7 +13,7 @@ from ....service.routes import KIB, Answer, Call, Reply, Route, Webhook
 from ....service.security import LOCAL, Principal, Scope
 from ..api.acknowledgements import acknowledge
 from ..model import FIRING, MAX_FINGERPRINT, RESOLVED, Alert, Labels, fingerprint_of
-from ..runtime import AlertsRuntime
+from ..runtime import AlertsRuntime, Handlers
 from .labels import DEFAULT_SEVERITY, LONGEST_TEXT, cut_labels, cut_text
 
 log = structlog.get_logger("solely.alerts")
@@ -183,11 +183,8 @@ def _may_send(call: Call[Any, Any]) -> bool:
 # -- the endpoint
 
 
-class PagerDuty:
+class PagerDuty(Handlers):
     """The handler."""
-
-    def __init__(self, app: AlertsRuntime) -> None:
-        self._app = app
 
     async def enqueue(self, call: Call[dict[str, Any], None]) -> Accepted | Reply:
         """Accepts the event, or refuses it with PagerDuty's error document."""

@@ -11,7 +11,7 @@ from ....service.routes import Answer, Call, Route
 from ..api import windows
 from ..api.acknowledgements import Acknowledge, Unacknowledge, acknowledge, unacknowledge
 from ..model import Text
-from ..runtime import AlertsRuntime
+from ..runtime import AlertsRuntime, Handlers
 from ..suppression.acknowledgements import Acknowledgement
 
 PAGE = Page("Acknowledge an alert", "alerts:acknowledge.html", "/alerts")
@@ -33,11 +33,8 @@ class AboutToAcknowledge(Answer):
     severities: list[str]
 
 
-class AcknowledgeForms:
+class AcknowledgeForms(Handlers):
     """The handlers."""
-
-    def __init__(self, app: AlertsRuntime) -> None:
-        self._app = app
 
     async def asking(self, call: Call[None, AcknowledgeQuery]) -> object:
         """Shows the form."""

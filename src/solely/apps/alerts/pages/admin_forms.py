@@ -15,7 +15,7 @@ from ..api.admin import Anything, ExpireWindow
 from ..api.silences import AddSilence, ExpireSilence, SilenceId, add_silence
 from ..api.windows import Window
 from ..model import Text
-from ..runtime import AlertsRuntime
+from ..runtime import AlertsRuntime, Handlers
 from ..suppression.silences import Silence
 
 EXPIRE = Page("End a window", "alerts:expire.html", "/alerts")
@@ -65,11 +65,8 @@ class EndingSilence(Answer):
     silence: Silence
 
 
-class AdminForms:
+class AdminForms(Handlers):
     """The handlers."""
-
-    def __init__(self, app: AlertsRuntime) -> None:
-        self._app = app
 
     async def expiring(self, call: Call[None, ExpireQuery]) -> object:
         """Shows the form to end windows."""

@@ -19,7 +19,7 @@ from ..model import RESOLVED
 from ..notifications.dead_letters import GROUP
 from ..notifications.outbox import QUEUE, RETRIES
 from ..records.history_queries import NoisyAlert, NotificationRecord, ReasonCount
-from ..runtime import AlertsRuntime
+from ..runtime import AlertsRuntime, Handlers
 from ..settings import table
 from ..suppression.acknowledgements import Acknowledgement
 from ..suppression.silences import Silence
@@ -115,11 +115,8 @@ class WhyPage(Answer):
     group: str = GROUP
 
 
-class Pages:
+class Pages(Handlers):
     """The handlers."""
-
-    def __init__(self, app: AlertsRuntime) -> None:
-        self._app = app
 
     async def overview(self, call: Call[None, View]) -> object:
         """The overview."""

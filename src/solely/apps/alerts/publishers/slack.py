@@ -12,7 +12,6 @@ import msgspec
 from ..model import RESOLVED, Notification
 from .failure import sanitized
 from .http_post import Poster
-from .settings import SlackSettings
 
 COLORS = {"critical": "#d32f2f", "error": "#f57c00", "warning": "#fbc02d", "info": "#1976d2"}
 OTHER_COLOR = "#757575"
@@ -27,19 +26,12 @@ _TO_ALL = re.compile(r"@(?=(?:all|channel|everyone|here)(?![^\W_]))", re.IGNOREC
 _APART = "@\u200b"  # with a zero-width space: reads the same, and mentions nobody
 
 
-class SlackSender:
+class SlackSender(Poster):
     """Posts the notification as a message."""
-
-    def __init__(self, settings: SlackSettings) -> None:
-        self._poster = Poster(settings)
 
     async def send(self, notification: Notification, attempt: int) -> None:
         """Returns when the receiver has it; else raises PublishFailed."""
-        await self._poster.post(msgspec.json.encode(message(notification)), {}, attempt)
-
-    async def close(self) -> None:
-        """Closes all connections; safe to call twice."""
-        await self._poster.close()
+        await self.post(msgspec.json.encode(message(notification)), {}, attempt)
 
 
 def message(notification: Notification) -> dict[str, Any]:

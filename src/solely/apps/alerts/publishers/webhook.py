@@ -19,13 +19,13 @@ from .settings import WebhookSettings, secret_bytes
 _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # a traceparent, which came from outside
 
 
-class WebhookSender:
+class WebhookSender(Poster):
     """Posts the notification as a signed event."""
 
     def __init__(self, settings: WebhookSettings) -> None:
+        super().__init__(settings)
         self._keys = [secret_bytes(settings.name, secret) for secret in settings.secrets]
         self._headers = settings.headers
-        self._poster = Poster(settings)
 
     async def send(self, notification: Notification, attempt: int) -> None:
         """Returns when the receiver has it; else raises PublishFailed."""
@@ -33,11 +33,7 @@ class WebhookSender:
         headers = {**self._headers, **signed(notification.id, int(time.time()), body, self._keys)}
         if _TRACE.fullmatch(notification.trace):
             headers["traceparent"] = notification.trace
-        await self._poster.post(body, headers, attempt)
-
-    async def close(self) -> None:
-        """Closes all connections; safe to call twice."""
-        await self._poster.close()
+        await self.post(body, headers, attempt)
 
 
 def event(notification: Notification) -> bytes:

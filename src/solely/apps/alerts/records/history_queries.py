@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from typing import Any
 
 import msgspec
 
@@ -13,25 +14,15 @@ from ..model import MAX_FINGERPRINT, Alert, Labels
 
 HOUR = 3_600  # seconds: suppressed alerts are counted per hour
 
-_OF_ALL = """
+_OF_FINGERPRINT = "fingerprint = :fingerprint AND"  # the {of} of a statement about one fingerprint, which has an index
+_RECENT = """
 SELECT * FROM alerts_history
-WHERE (at, id) < (:at, :id) AND at >= :since AND (severity = :severity OR :severity = '')
-ORDER BY at DESC, id DESC LIMIT :limit
-"""
-_OF_FINGERPRINT = """
-SELECT * FROM alerts_history
-WHERE fingerprint = :fingerprint AND (at, id) < (:at, :id) AND at >= :since
-    AND (severity = :severity OR :severity = '')
+WHERE {of} (at, id) < (:at, :id) AND at >= :since AND (severity = :severity OR :severity = '')
 ORDER BY at DESC, id DESC LIMIT :limit
 """
 _LAST_NOTIFIED = "SELECT MAX(notified) AS notified FROM alerts_history WHERE fingerprint = :fingerprint"
 _COUNTS = """
-SELECT reason, SUM(count) AS count, MAX(last) AS last FROM alerts_suppressed WHERE hour >= :hour
-GROUP BY reason ORDER BY count DESC, reason
-"""
-_COUNTS_OF_FINGERPRINT = """
-SELECT reason, SUM(count) AS count, MAX(last) AS last FROM alerts_suppressed
-WHERE fingerprint = :fingerprint AND hour >= :hour
+SELECT reason, SUM(count) AS count, MAX(last) AS last FROM alerts_suppressed WHERE {of} hour >= :hour
 GROUP BY reason ORDER BY count DESC, reason
 """
 _MOST_SUPPRESSED = """
@@ -57,12 +48,7 @@ ORDER BY seen DESC
 """
 _NOTIFIED_SINCE = """
 SELECT COUNT(*) AS count FROM alerts_history
-WHERE severity = :severity AND status = 'firing' AND at >= :since AND notified IS NOT NULL
-"""
-_NOTIFIED_OF_FINGERPRINT_SINCE = """
-SELECT COUNT(*) AS count FROM alerts_history
-WHERE fingerprint = :fingerprint AND severity = :severity AND status = 'firing' AND at >= :since
-    AND notified IS NOT NULL
+WHERE {of} severity = :severity AND status = 'firing' AND at >= :since AND notified IS NOT NULL
 """
 _SAMPLED = 20  # rows of either kind that are searched for the last alert of each severity
 _NEWEST = (1e18, "")  # a position after every notification
@@ -125,8 +111,7 @@ class HistoryQueries:
         """Notifications since that moment, the newest first; of this fingerprint and severity, or of all if these are
         empty. `after` is the `place` of the last record of the page before."""
         at, id = _place(after)
-        statement = _OF_FINGERPRINT if fingerprint else _OF_ALL
-        of = {"fingerprint": named(fingerprint)} if fingerprint else {}
+        statement, of = _about(_RECENT, fingerprint)
         found = await self._data.rows(statement, at=at, id=id, since=since, severity=named(severity), limit=limit, **of)
         return [_record(row) for row in found]
 
@@ -137,11 +122,8 @@ class HistoryQueries:
 
     async def notified_since(self, since: float, *, severity: str, fingerprint: str = "") -> int:
         """How many firing alerts of this severity were sent since then; of this fingerprint or of all."""
-        values = {"severity": named(severity), "since": since}
-        if fingerprint:
-            row = await self._data.row(_NOTIFIED_OF_FINGERPRINT_SINCE, fingerprint=named(fingerprint), **values)
-        else:
-            row = await self._data.row(_NOTIFIED_SINCE, **values)
+        statement, of = _about(_NOTIFIED_SINCE, fingerprint)
+        row = await self._data.row(statement, severity=named(severity), since=since, **of)
         return int(row["count"]) if row is not None else 0
 
     async def samples(self, fingerprint: str) -> list[Alert]:
@@ -163,11 +145,8 @@ class HistoryQueries:
 
     async def suppressed_counts(self, *, fingerprint: str = "", since: float = 0.0) -> list[ReasonCount]:
         """How many alerts were suppressed, by reason, since the hour of that moment; of this fingerprint or of all."""
-        hour = hour_of(since)
-        if fingerprint:
-            found = await self._data.rows(_COUNTS_OF_FINGERPRINT, fingerprint=named(fingerprint), hour=hour)
-        else:
-            found = await self._data.rows(_COUNTS, hour=hour)
+        statement, of = _about(_COUNTS, fingerprint)
+        found = await self._data.rows(statement, hour=hour_of(since), **of)
         return [ReasonCount(reason=row["reason"], count=int(row["count"]), last=row["last"]) for row in found]
 
     async def suppressed_of(self, fingerprints: Collection[str], *, since: float) -> dict[tuple[str, str], int]:
@@ -192,6 +171,13 @@ def clean(text: str) -> str:
 def named(text: str) -> str:
     """The text cut to what an index of every database can hold."""
     return clean(text)[:MAX_FINGERPRINT]
+
+
+def _about(statement: str, fingerprint: str) -> tuple[str, dict[str, Any]]:
+    """The statement about this fingerprint, or about all if it is empty, and the value that it needs."""
+    if not fingerprint:
+        return statement.format(of=""), {}
+    return statement.format(of=_OF_FINGERPRINT), {"fingerprint": named(fingerprint)}
 
 
 def hour_of(moment: float) -> int:
