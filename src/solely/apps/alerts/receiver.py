@@ -38,7 +38,7 @@ from .settings import table
 from .suppression.rules import GROUPED, NOT_FIRING, Approved, SuppressionRules
 from .suppression.silences import Silences
 from .tracing import id_of, purpose_of, trace_of
-from .worker import LIMITED, QUIET, RESERVED, Dependencies, Refusal, finish_or_cancel
+from .worker import LIMITED, QUIET, RESERVED, Dependencies, Part, Refusal, finish_or_cancel
 
 log = structlog.get_logger("solely.alerts")
 
@@ -53,21 +53,15 @@ class Granted(NamedTuple):
     since: float
 
 
-class Receiver:
+class Receiver(Part):
     """Decides on alerts, and delivers those that are due."""
 
     def __init__(
         self, given: Dependencies, outbox: Outbox, fanout: Fanout, silences: Silences, rules: SuppressionRules
     ) -> None:
-        self._once = given.once
-        self._answer_within = given.settings.answer_within
+        super().__init__(given)
         self._policies = table(given.settings)
         self._limits = {name.casefold(): limit for name, limit in given.settings.severity_limits.items()}
-        self._refusals = given.refusals
-        self._capacity = given.capacity
-        self._history = given.history
-        self._metrics = given.metrics
-        self._tracing = given.tracing
         self._outbox = outbox
         self._fanout = fanout
         self._silences = silences
@@ -256,7 +250,7 @@ class Receiver:
         task = asyncio.create_task(self._deliver(alert, granted))
         self._in_flight.add(task)
         task.add_done_callback(self._ended)
-        await asyncio.wait((task,), timeout=self._answer_within)
+        await asyncio.wait((task,), timeout=self._settings.answer_within)
         if task.done():
             return task.result()
         self._metrics.count(QUEUED)

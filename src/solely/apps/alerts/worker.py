@@ -146,6 +146,19 @@ class Dependencies(NamedTuple):
     tracing: Tracing
 
 
+class Part:
+    """A part of the alert receiver, with what all parts share."""
+
+    def __init__(self, given: Dependencies) -> None:
+        self._once = given.once
+        self._settings = given.settings
+        self._refusals = given.refusals
+        self._capacity = given.capacity
+        self._history = given.history
+        self._metrics = given.metrics
+        self._tracing = given.tracing
+
+
 async def finish_or_cancel(tasks: Collection[asyncio.Task[Any]], timeout: float | None) -> None:
     """Waits at most `timeout` seconds for these tasks, then cancels those that are left."""
     if tasks:

@@ -68,14 +68,17 @@ class ListedAcknowledgements(Answer):
     acknowledged: list[Acknowledgement]
 
 
-async def acknowledge(
-    app: AlertsRuntime, fingerprint: str, *, by: str, severity: str = "", lasts: float | None = None, comment: str = ""
-) -> Acknowledgement | None:
+async def acknowledge(app: AlertsRuntime, wanted: Acknowledge, *, by: str) -> Acknowledgement | None:
     """The acknowledgement, which applies in all workers at once; None if the alert is not open."""
+    lasts, fingerprint, severity = wanted.seconds(), wanted.fingerprint, wanted.severity
     if not await _is_open(app, fingerprint):
         return None
     made = await app.parts.acknowledgements.add(
-        fingerprint, severity=severity, lasts=app.settings.ack_for if lasts is None else lasts, by=by, comment=comment
+        fingerprint,
+        severity=severity,
+        lasts=app.settings.ack_for if lasts is None else lasts,
+        by=by,
+        comment=wanted.comment,
     )
     app.receiver.forget(fingerprint)
     log.info("alert_acknowledged", fingerprint=fingerprint, severity=severity, by=by)
@@ -109,17 +112,10 @@ class Acknowledging(Handlers):
 
     async def acknowledge(self, call: Call[Acknowledge, None]) -> Acknowledgement:
         """Acknowledges an alert."""
-        wanted = call.body
-        made = await acknowledge(
-            self._app,
-            wanted.fingerprint,
-            by=call.principal.name,
-            severity=wanted.severity,
-            lasts=wanted.seconds(),
-            comment=wanted.comment,
-        )
+        made = await acknowledge(self._app, call.body, by=call.principal.name)
         if made is None:
-            raise Problem(UNKNOWN, f"{wanted.fingerprint!r} is not open: no notification was sent, or it is resolved.")
+            name = call.body.fingerprint
+            raise Problem(UNKNOWN, f"{name!r} is not open: no notification was sent, or it is resolved.")
         return made
 
     async def undo(self, call: Call[Unacknowledge, None]) -> Unacknowledged:

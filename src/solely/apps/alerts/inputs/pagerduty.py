@@ -11,7 +11,7 @@ from ....errors import DataError, InvalidInput
 from ....service.problems import LIMITED, TOO_MANY
 from ....service.routes import KIB, Answer, Call, Reply, Route, Webhook
 from ....service.security import LOCAL, Principal, Scope
-from ..api.acknowledgements import acknowledge
+from ..api.acknowledgements import Acknowledge, acknowledge
 from ..model import FIRING, MAX_FINGERPRINT, RESOLVED, Alert, Labels, fingerprint_of
 from ..runtime import AlertsRuntime, Handlers
 from .labels import DEFAULT_SEVERITY, LONGEST_TEXT, cut_labels, cut_text
@@ -205,7 +205,8 @@ class PagerDuty(Handlers):
     async def _acknowledge(self, fingerprint: str, by: str, client: str) -> Accepted:
         """Acknowledges all severities, since an event names none. The client's name is only a comment: the routing key
         identifies the caller."""
-        if await acknowledge(self._app, fingerprint, by=by, comment=cut_text(client)) is not None:
+        wanted = Acknowledge(fingerprint=fingerprint, comment=cut_text(client))
+        if await acknowledge(self._app, wanted, by=by) is not None:
             return Accepted(dedup_key=fingerprint)
         log.info("alert_acknowledge_ignored", fingerprint=fingerprint, by=by)
         return Accepted(dedup_key=fingerprint, message=NOT_ACKNOWLEDGED)

@@ -13,7 +13,7 @@ from ..model import FIRING, Notification, own
 from ..publishers import PublishFailed
 from ..records.history import OK
 from ..suppression.open_alerts import OpenAlerts
-from ..worker import Dependencies
+from ..worker import Dependencies, Part
 from .fanout import Fanout
 
 log = structlog.get_logger("solely.alerts")
@@ -33,13 +33,12 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.notification.id}/{self.publisher}"
 
 
-class NotificationDeadLetters:
+class NotificationDeadLetters(Part):
     """The dead letters of the alert receiver."""
 
     def __init__(self, given: Dependencies, fanout: Fanout, open_alerts: OpenAlerts) -> None:
+        super().__init__(given)
         self._letters = given.once.dead_letters(GROUP)
-        self._history = given.history
-        self._metrics = given.metrics
         self._fanout = fanout
         self._open_alerts = open_alerts
 

@@ -13,7 +13,7 @@ from ..figures import PUBLISH_SECONDS, PUBLISHER_FAILURES
 from ..model import Alert, Notification
 from ..publishers import Publisher, PublishFailed
 from ..records.history import OK
-from ..worker import Dependencies
+from ..worker import Dependencies, Part
 
 log = structlog.get_logger("solely.alerts")
 
@@ -40,13 +40,12 @@ class PublishResults(NamedTuple):
         return {name: OK if failure is None else str(failure) for name, failure in self.failures.items()}
 
 
-class Fanout:
+class Fanout(Part):
     """All configured publishers."""
 
     def __init__(self, publishers: Sequence[Publisher], given: Dependencies) -> None:
+        super().__init__(given)
         self._publishers = {each.name: each for each in publishers}
-        self._metrics = given.metrics
-        self._tracing = given.tracing
 
     def wanted(self, alert: Alert) -> bool:
         """True if any publisher wants alerts like this one."""

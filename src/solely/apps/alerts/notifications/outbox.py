@@ -31,7 +31,7 @@ from ..model import (
 )
 from ..suppression.groups import AlertGroups
 from ..suppression.open_alerts import OpenAlerts
-from ..worker import QUIET, Dependencies, Refusal
+from ..worker import QUIET, Dependencies, Part, Refusal
 from .dead_letters import NotificationDeadLetters, Retry
 from .fanout import Fanout, PublishResults
 
@@ -68,7 +68,7 @@ class OutboxEntry(NamedTuple):
     named: str
 
 
-class Outbox:
+class Outbox(Part):
     """Queues notifications, publishes them, and removes them again."""
 
     def __init__(
@@ -79,15 +79,10 @@ class Outbox:
         open_alerts: OpenAlerts,
         groups: AlertGroups,
     ) -> None:
-        self._once = given.once
+        super().__init__(given)
         self._queue = given.once.queue(QUEUE)
         self._retries = given.once.queue(RETRIES)
-        self._max_attempts = given.settings.max_attempts
         self._backoff = Backoff(given.settings.backoff)
-        self._refusals = given.refusals
-        self._history = given.history
-        self._metrics = given.metrics
-        self._tracing = given.tracing
         self._fanout = fanout
         self._dead_letters = dead_letters
         self._open_alerts = open_alerts
@@ -198,7 +193,7 @@ class Outbox:
         alert, attempts = entry.notification.alert, entry.item.attempts if entry.item is not None else 0
         self._metrics.count(QUEUED)
         self._history.queued(entry.notification, results.results)
-        if attempts >= self._max_attempts or all(failure.permanent for failure in results.failed.values()):
+        if attempts >= self._settings.max_attempts or all(failure.permanent for failure in results.failed.values()):
             await self._give_up(entry, hold, results, attempts)
             return queued(alert, "dead_lettered")
         self._refusals.forget(entry.key)

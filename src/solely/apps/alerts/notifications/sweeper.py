@@ -18,7 +18,7 @@ from ..figures import HOLD_SECONDS
 from ..model import FIRING, Notification, key_of
 from ..suppression.rules import ACKNOWLEDGED, NOT_FIRING, SuppressionRules
 from ..tracing import purpose_of
-from ..worker import QUIET, Dependencies, finish_or_cancel
+from ..worker import QUIET, Dependencies, Part, finish_or_cancel
 from .dead_letters import NotificationDeadLetters, Retry
 from .outbox import QUEUE, RETRIES, Outbox, OutboxEntry, WindowTerms
 
@@ -36,7 +36,7 @@ Work = Callable[[AsyncItem], Awaitable[object]]
 TermsOf = Callable[[Notification], WindowTerms]
 
 
-class Sweeper:
+class Sweeper(Part):
     """Publishes the backlog of the outbox and of retries."""
 
     def __init__(
@@ -47,12 +47,7 @@ class Sweeper:
         rules: SuppressionRules,
         terms: TermsOf,
     ) -> None:
-        self._once = given.once
-        self._capacity = given.capacity
-        self._history = given.history
-        self._metrics = given.metrics
-        self._tracing = given.tracing
-        self._max_attempts = given.settings.max_attempts
+        super().__init__(given)
         self._outbox = outbox
         self._dead_letters = dead_letters
         self._rules = rules
@@ -147,7 +142,7 @@ class Sweeper:
     async def _retry(self, item: AsyncItem) -> None:
         retry = msgspec.convert(item.payload, Retry)
         failure = await self._dead_letters.publish(retry)
-        if failure is not None and not failure.permanent and item.attempts < self._max_attempts:
+        if failure is not None and not failure.permanent and item.attempts < self._settings.max_attempts:
             await item.give_back(delay=self._outbox.pause(item.attempts + 1, failure.retry_after))
             return
         if failure is not None:

@@ -53,18 +53,10 @@ class AcknowledgeForms(Handlers):
 
     async def acknowledge(self, call: Call[Acknowledge, None]) -> Response:
         """Acknowledges the alert."""
-        wanted = call.body
 
         async def act() -> str:
-            made = await acknowledge(
-                self._app,
-                wanted.fingerprint,
-                by=call.principal.name,
-                severity=wanted.severity,
-                lasts=wanted.seconds(),
-                comment=wanted.comment,
-            )
-            return _why(wanted.fingerprint, made is not None)
+            made = await acknowledge(self._app, call.body, by=call.principal.name)
+            return _why(call.body.fingerprint, made is not None)
 
         return await acted(call, PAGE, act)
 

@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 
 from ..model import MAX_OPEN, Alert, fingerprint_prefix, open_mark, resolved_key, subject_of
-from ..worker import Dependencies
+from ..worker import Dependencies, Part
 from .acknowledgements import Acknowledgements
 from .reminders import Reminders
 
 
-class OpenAlerts:
+class OpenAlerts(Part):
     """Alerts, or groups of them, for which a firing notification was sent and no resolved one yet."""
 
     def __init__(self, given: Dependencies, acknowledgements: Acknowledgements, reminders: Reminders) -> None:
-        self._once = given.once
-        self._refusals = given.refusals
+        super().__init__(given)
         self._acknowledgements = acknowledgements
         self._reminders = reminders
 

@@ -14,7 +14,7 @@ import msgspec
 
 from .... import AsyncAdmission
 from ..model import FIRING, Alert, Notification, own, part_of, subject_of
-from ..worker import Dependencies, Refusal
+from ..worker import Part, Refusal
 from .acknowledgements import Acknowledgements
 from .groups import AlertGroups
 from .open_alerts import OpenAlerts
@@ -24,28 +24,23 @@ from .reminders import Reminders
 ACKNOWLEDGED, FLAPPING, GROUPED, NOT_FIRING = "acknowledged", "flapping", "grouped", "not_firing"
 
 
-class Flapping:
+class Flapping(Part):
     """Counts openings: an alert opens when it fires for the first time, or again after it was notified as resolved.
     Beyond `flap_limit` per `flap_per` openings are suppressed; the last one that is sent says so."""
-
-    def __init__(self, given: Dependencies) -> None:
-        self._once = given.once
-        self._limit = given.settings.flap_limit
-        self._per = given.settings.flap_per
 
     @property
     def enabled(self) -> bool:
         """True if the settings have a limit."""
-        return self._limit > 0
+        return self._settings.flap_limit > 0
 
     async def count(self, alert: Alert) -> AsyncAdmission:
         """Counts one opening; if there were too many it is refused, and not counted."""
         key = own(f"openings/{part_of(subject_of(alert))}")
-        return await self._once.limit(key, limit=self._limit, per=self._per)
+        return await self._once.limit(key, limit=self._settings.flap_limit, per=self._settings.flap_per)
 
     def is_last(self, admission: AsyncAdmission) -> bool:
         """True if another opening right now would be suppressed."""
-        return admission.hits >= self._limit
+        return admission.hits >= self._settings.flap_limit
 
 
 class Approved(NamedTuple):
