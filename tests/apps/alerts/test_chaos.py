@@ -193,7 +193,7 @@ def test_a_store_killed_during_reservations_loses_no_alert_that_was_acknowledged
     city.store.pause()
     tries: dict[str, list[Tried]] = {name: [] for name in names}
     sending = [senders.submit(city.fleet.insist, name, tries[name]) for name in names]
-    until(lambda: len(list(connections(city.fleet.port))) >= len(names) and any_unread(city.store.port))
+    until(lambda: all(each.running() for each in sending) and any_unread(city.store.port), SOON)
     city.store.kill()
     killed = time.monotonic()
     until(lambda: all(them and them[-1].at > killed for them in tries.values()), SOON)  # all have met the outage
