@@ -104,7 +104,7 @@ def test_an_admin_ends_a_window_and_the_next_alert_is_sent(enter: Enter, service
 
 def test_a_silence_is_written_made_and_ended(enter: Enter, service: Running) -> None:
     page = enter("/alerts")
-    matchers = page.get_by_label("Alerts that meet all of these")
+    matchers = page.get_by_label("Matchers, all of which an alert must match")
     matchers.fill("severity=critical\nname=~Night.*")
     send(service, "meanwhile")  # the page changes under who writes
     expect(row(page, "meanwhile")).to_have_count(1)
