@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Self
 
 import uvloop
 
-from solely.apps.alerts import App
+from solely.apps.alerts import AlertsApp
 from solely.apps.alerts.model import Alert, key_of
 from solely.apps.alerts.receiver import Receiver
 from solely.service import logs
@@ -68,7 +68,7 @@ class WorkerLoop(Loop):
 
 
 @contextmanager
-def _worker(store: str, place: Place) -> Iterator[tuple[WorkerLoop, App]]:
+def _worker(store: str, place: Place) -> Iterator[tuple[WorkerLoop, AlertsApp]]:
     """The alert receiver of one worker, on a loop of this process."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -100,12 +100,12 @@ def _logged(settings: Settings, file: Path) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _app(settings: Settings) -> AsyncIterator[App]:
+async def _app(settings: Settings) -> AsyncIterator[AlertsApp]:
     service = Service(settings)
     mount(service)
     await service.open()
     app = service.apps["alerts"]
-    assert isinstance(app, App)
+    assert isinstance(app, AlertsApp)
     yield app
     await service.close()
 
@@ -205,7 +205,7 @@ def _reserves(store: str, place: Place, effort: Effort) -> Figures:
 def _growth(store: str, place: Place, effort: Effort) -> Figures:
     numbers = count()
 
-    async def thousand(app: App) -> None:
+    async def thousand(app: AlertsApp) -> None:
         for _ in range(KEPT // BURST):
             await _at_once(app.receiver, [f"growth-{next(numbers)}" for _ in range(BURST)])
         await app.sweeper.sweep()

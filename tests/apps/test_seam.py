@@ -28,7 +28,7 @@ from typing import ClassVar
 
 import msgspec
 
-from solely.apps.app import App as Base, AppPage, Figure, Job, Route
+from solely.apps.app import Application, AppPage, Figure, Job, Route
 from solely.service.routes import READ, Call
 
 SEATS = Figure("solely_NAME_seats", "Seats that are free", kind="gauge")
@@ -52,13 +52,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise ValueError("more actors than seats")
 
 
-class App(Base[Settings]):
+class Troupe(Application[Settings]):
     name, title, about = "NAME", "Troupe", "plays"
     Settings = Settings
     figures = (SEATS,)
     pages = (AppPage("Troupe", "/NAME"),)
     secrets = ("password",)
-    told: ClassVar[list[str]] = []
+    calls: ClassVar[list[str]] = []
 
     def routes(self):
         return [Route("GET", "/NAME", READ, self.play, "Play")]
@@ -70,25 +70,25 @@ class App(Base[Settings]):
         assert await self.service.once.first("troupe-started", ttl=60)
         await self.service.data.run("INSERT INTO NAME_plays VALUES ('opening')")
         self.service.metrics.gauge(SEATS, lambda: self.settings.seats)
-        self.told.append("started")
+        self.calls.append("started")
 
     async def stop(self):
         rows = await self.service.data.rows("SELECT * FROM NAME_plays")
-        self.told.append(f"stopped after {len(rows)}")
+        self.calls.append(f"stopped after {len(rows)}")
 
     async def play(self, call: Call[None, None]) -> dict[str, int]:
         found = await self.service.data.row("SELECT count(*) AS plays FROM NAME_plays")
         return dict(found)
 
     async def stumble(self):
-        self.told.append("stumbled")
+        self.calls.append("stumbled")
         raise RuntimeError("oops")
 
     async def walk(self):
-        self.told.append("walked")
+        self.calls.append("walked")
 
     async def demo(self):
-        self.told.append("demo")
+        self.calls.append("demo")
         await asyncio.sleep(60)
 """
 
@@ -113,7 +113,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
     it.write("__init__.py", TROUPE)
     it.write("migrations/001_plays.sql", "CREATE TABLE NAME_plays (title TEXT);")
     monkeypatch.syspath_prepend(str(tmp_path / "packages"))
-    monkeypatch.setitem(APPS, name, name)
+    monkeypatch.setitem(APPS, name, f"{name}:Troupe")
     yield it
     for module in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
         del sys.modules[module]
@@ -124,15 +124,15 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
 
 def test_an_application_runs_from_start_to_stop(made: Made, tmp_path: Path) -> None:
     with running(apps=[made.name], tokens=LINES, data_url=f"sqlite:///{tmp_path}/data.db") as it:
-        told = it.service.apps[made.name].told  # type: ignore[attr-defined]
+        calls = it.service.apps[made.name].calls  # type: ignore[attr-defined]
         reader = bearer(TOKENS["read"])
-        assert told[0] == "started"
+        assert calls[0] == "started"
         assert it.get(f"/{made.name}").status_code == 401
         assert it.get(f"/{made.name}", headers=reader).json() == {"plays": 1}
         assert f"/{made.name}" in it.get("/openapi.json").json()["paths"]
         assert f'<a href="/{made.name}">Troupe</a>' in it.get("/locks", headers=reader).text
         assert it.get("/readyz").json()["checks"] == {"store": "ok", "data": "ok", "granting": "ok"}
-        until(lambda: told.count("stumbled") >= 2 and told.count("walked") >= 2)
+        until(lambda: calls.count("stumbled") >= 2 and calls.count("walked") >= 2)
         figures = it.get("/metrics", headers=reader).text
         assert f"solely_{made.name}_seats 7.0" in figures
         failures = rf'solely_job_failures_total{{app="{made.name}",what="stumble"}} (\d+)'
@@ -140,7 +140,7 @@ def test_an_application_runs_from_start_to_stop(made: Made, tmp_path: Path) -> N
         assert found is not None
         assert int(found[1]) >= 1
         assert 'job="walk"' not in figures
-    assert told[-1] == "stopped after 1"
+    assert calls[-1] == "stopped after 1"
     assert (tmp_path / "data.db").exists()
 
 
@@ -171,7 +171,7 @@ async def test_an_application_that_cannot_start_says_why_and_leaves_nothing_open
         await service.data.check()
     with pytest.raises(SolelyError, match="closed"):
         await service.once.first("a", ttl=1)
-    assert service.apps[made.name].told == []  # type: ignore[attr-defined]
+    assert service.apps[made.name].calls == []  # type: ignore[attr-defined]
 
 
 async def test_a_database_that_is_away_keeps_the_service_from_starting(made: Made, tmp_path: Path) -> None:
@@ -206,10 +206,10 @@ def test_an_application_that_is_not_known_or_not_right(made: Made, monkeypatch: 
         load(environ={}, flags={"apps": "alerts,alerts"})
     with pytest.raises(InvalidInput, match="known are alerts"):
         find("alarts")
-    monkeypatch.setitem(APPS, "empty", "tests.apps")
-    with pytest.raises(InvalidInput, match="has no App"):
+    monkeypatch.setitem(APPS, "empty", "tests.apps:Empty")
+    with pytest.raises(InvalidInput, match=r"tests\.apps has no class Empty"):
         find("empty")
-    monkeypatch.setitem(APPS, "other", made.name)
+    monkeypatch.setitem(APPS, "other", APPS[made.name])
     with pytest.raises(InvalidInput, match=f"other calls itself {made.name}"):
         mount(Service(settings(apps=["other"])))
 
@@ -228,9 +228,9 @@ async def test_the_demo_of_an_application_runs_beside_the_own_one(made: Made) ->
     mount(service)
     service.background.append(demo)
     await service.open()
-    told = service.apps[made.name].told  # type: ignore[attr-defined]
+    calls = service.apps[made.name].calls  # type: ignore[attr-defined]
     async with asyncio.timeout(10):
-        while "demo" not in told:
+        while "demo" not in calls:
             await asyncio.sleep(0.01)
     await service.close()
 
@@ -297,7 +297,7 @@ def test_a_secret_is_shown_to_nobody(made: Made) -> None:
         ({"actors": [{"name": "Ann"}], "seats": 0}, r"\[troupe\w+\]: more actors than seats"),
     ],
 )
-def test_a_section_that_cannot_be(made: Made, values: dict[str, Any], said: str) -> None:
+def test_an_invalid_section_is_refused(made: Made, values: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         load(environ={}, flags={made.name: values})
 
@@ -311,7 +311,7 @@ def test_a_section_that_cannot_be(made: Made, values: dict[str, Any], said: str)
         ("SOLELY_ALART", "1", r"unknown key 'SOLELY_ALART'; did you mean alerts\?"),
     ],
 )
-def test_variables_that_cannot_be(made: Made, key: str, value: str, said: str) -> None:
+def test_invalid_variables_are_refused(made: Made, key: str, value: str, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         load(environ={key.format(NAME=made.name.upper()): value})
 
@@ -352,6 +352,6 @@ def test_where_the_data_are_if_nothing_is_said(
         ),
     ],
 )
-def test_data_urls_that_cannot_be(flags: dict[str, Any], said: str) -> None:
+def test_invalid_data_urls_are_refused(flags: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         load(environ={}, flags=flags)

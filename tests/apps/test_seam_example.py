@@ -38,7 +38,7 @@ def greetings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         file.write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
-        patch.setitem(APPS, "greetings", "greetings")
+        patch.setitem(APPS, "greetings", "greetings:Greetings")
         given: dict[str, Any] = {
             "greetings": {"again": "1h", "words": "Hi {name}"},
             "data_url": f"sqlite:///{folder}/data.db",
@@ -49,15 +49,17 @@ def greetings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 def test_it_is_short() -> None:
-    assert [path for path, _ in BLOCKS] == ["__init__.py", "migrations/001_told.sql"]
+    assert [path for path, _ in BLOCKS] == ["__init__.py", "migrations/001_greeted.sql"]
     assert sum(len(text.splitlines()) for _, text in BLOCKS) < 60
 
 
 def test_it_greets_each_visitor_once(greetings: Running) -> None:
     writer, reader = bearer(TOKENS["write"]), bearer(TOKENS["read"])
-    told = [greetings.post("/api/greetings", {"name": name}, headers=writer).json() for name in ("Ann", "Bob", "Ann")]
-    assert told == [{"words": "Hi Ann"}, {"words": "Hi Bob"}, {"words": ""}]
-    assert greetings.get("/api/greetings", headers=reader).json() == {"told": 2}
+    greeted = [
+        greetings.post("/api/greetings", {"name": name}, headers=writer).json() for name in ("Ann", "Bob", "Ann")
+    ]
+    assert greeted == [{"words": "Hi Ann"}, {"words": "Hi Bob"}, {"words": ""}]
+    assert greetings.get("/api/greetings", headers=reader).json() == {"greeted": 2}
     assert "solely_greetings_suppressed_total 1.0" in greetings.get("/metrics", headers=reader).text
     assert greetings.post("/api/greetings", {"name": "Eve"}, headers=reader).status_code == 403
     assert greetings.post("/api/greetings", {"nam": "Eve"}, headers=writer).status_code == 400
@@ -72,10 +74,10 @@ def test_it_greets_each_visitor_once(greetings: Running) -> None:
 
 def test_it_forgets_what_is_old(greetings: Running) -> None:
     data = greetings.service.data
-    greetings.run(data.run("INSERT INTO greetings_told (name, at) VALUES ('long ago', 0)"))
-    before = greetings.get("/api/greetings", headers=bearer(TOKENS["read"])).json()["told"]
+    greetings.run(data.run("INSERT INTO greetings_greeted (name, at) VALUES ('long ago', 0)"))
+    before = greetings.get("/api/greetings", headers=bearer(TOKENS["read"])).json()["greeted"]
     greetings.run(greetings.service.apps["greetings"].forget())  # type: ignore[attr-defined]
-    assert greetings.get("/api/greetings", headers=bearer(TOKENS["read"])).json()["told"] == before - 1
+    assert greetings.get("/api/greetings", headers=bearer(TOKENS["read"])).json()["greeted"] == before - 1
 
 
 def test_while_the_database_is_away_nothing_is_lost(greetings: Running) -> None:
@@ -92,13 +94,13 @@ def test_while_the_database_is_away_nothing_is_lost(greetings: Running) -> None:
     assert greetings.post("/api/greetings", {"name": "Max"}, headers=writer).json() == {"words": "Hi Max"}
 
 
-def test_a_statement_that_fails_tells_the_caller_nothing(greetings: Running) -> None:
+def test_a_failed_statement_shows_the_caller_nothing(greetings: Running) -> None:
     writer, data = bearer(TOKENS["write"]), greetings.service.data
-    greetings.run(data.run("ALTER TABLE greetings_told RENAME TO elsewhere"))
+    greetings.run(data.run("ALTER TABLE greetings_greeted RENAME TO elsewhere"))
     try:
         broken = greetings.post("/api/greetings", {"name": "Zoe"}, headers=writer)
         assert broken.status_code == 500
-        assert "greetings_told" not in broken.text
+        assert "greetings_greeted" not in broken.text
     finally:
-        greetings.run(data.run("ALTER TABLE elsewhere RENAME TO greetings_told"))
+        greetings.run(data.run("ALTER TABLE elsewhere RENAME TO greetings_greeted"))
     assert greetings.post("/api/greetings", {"name": "Zoe"}, headers=writer).json() == {"words": "Hi Zoe"}

@@ -16,7 +16,7 @@ def test_somebody_acknowledges_an_alert_and_takes_it_back(enter: Enter, service:
     assert send(service, "node-1", group="rack 7") == "published"
     assert send(service, "node-2", group="rack 7", name="Node down") == "suppressed"
     page = enter("/alerts/why?fingerprint=node-2", scope="write")
-    expect(page.locator("#region")).to_contain_text("It is told together with its group rack 7, of which 2 fire")
+    expect(page.locator("#region")).to_contain_text("It shares notifications with its group rack 7, of which 2 fire")
     page.get_by_role("button", name="Acknowledge…").click()
     dialog = page.locator("dialog[open]")
     expect(dialog.get_by_label("At most for")).to_have_value("1d")
@@ -36,7 +36,7 @@ def test_somebody_acknowledges_an_alert_and_takes_it_back(enter: Enter, service:
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.screenshot(path=shots / "acknowledged-phone.png", full_page=True)
     listed.get_by_role("button", name="Change the acknowledgement of node-2").click()
-    page.locator("dialog[open]").get_by_role("button", name="Take it back").click()
+    page.locator("dialog[open]").get_by_role("button", name="Remove the acknowledgement").click()
     expect(page.locator(".verdict")).not_to_contain_text("Acknowledged by")
 
 

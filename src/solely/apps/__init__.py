@@ -1,6 +1,6 @@
-"""Applications: what stands on the library and is mounted in the service, each in a folder of its own.
+"""Applications: built on the library and mounted in the service, each in its own folder.
 
-To add one: a folder here, or a package anywhere, whose module has `App`, and a line in APPS.
+To add one: a folder here, or a package anywhere, with a subclass of `Application`, and a line in APPS.
 """
 
 from __future__ import annotations
@@ -13,35 +13,37 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
-    from .app import App
+    from .app import Application
 
-# name → module whose `App` it is. The name is also its section of the settings and its noun on the command line.
-APPS: dict[str, str] = {"alerts": "solely.apps.alerts"}
+# name → module:class. The name is also the application's section of the settings and its noun on the command line.
+APPS: dict[str, str] = {"alerts": "solely.apps.alerts:AlertsApp"}
 
 
-def find(name: str) -> type[App[Any]]:
-    """The application of this name, which is imported; InvalidInput names the known ones if there is none."""
+def find(name: str) -> type[Application[Any]]:
+    """Imports the application of this name; InvalidInput, which lists the known ones, if there is none."""
+    package, kind = module_of(name), APPS[name].partition(":")[2]
     try:
-        module = import_module(module_of(name))
+        module = import_module(package)
     except ModuleNotFoundError as error:
-        if module_of(name).startswith(error.name or "") or (error.name or "").startswith("solely"):
+        if package.startswith(error.name or "") or (error.name or "").startswith("solely"):
             raise  # ours, and no extra brings it
         raise MissingExtra(f"{name} needs {error.name}; install it with: pip install 'solely[service]'") from error
-    if not hasattr(module, "App"):
-        raise InvalidInput(f"the application {name} cannot be mounted: its module {APPS[name]} has no App")
-    found: type[App[Any]] = module.App
+    if not hasattr(module, kind):
+        raise InvalidInput(f"the application {name} cannot be mounted: its module {package} has no class {kind}")
+    found: type[Application[Any]] = getattr(module, kind)
     return found
 
 
 def module_of(name: str) -> str:
-    """The module of this application, which is not imported; InvalidInput names the known ones if there is none."""
+    """The module of this application, without importing it; InvalidInput, which lists the known ones, if there is
+    none."""
     if name not in APPS:
         raise InvalidInput(f"there is no application {name!r:.60}; known are {', '.join(APPS)}")
-    return APPS[name]
+    return APPS[name].partition(":")[0]
 
 
 def has(name: str, part: str) -> bool:
-    """True if the package of this application has the file or folder; it is not imported."""
+    """True if the package of this application contains the file or folder; the package is not imported."""
     spec = find_spec(module_of(name))
     folders = [] if spec is None else spec.submodule_search_locations or []
     return any(Path(folder, part).exists() for folder in folders)

@@ -1,7 +1,7 @@
-"""App: what an application is to the service that mounts it. All but its name, settings and routes may be left out.
+"""The interface between the service and an application. Everything but its name, settings and routes is optional.
 
-Beside its module, the package of an application may have `migrations/NNN_name.sql` (its tables, which are brought up
-to date before it starts), `templates/` (found as `name:file.html`) and `cli.py` (whose `command` is `solely <name>`).
+Beside its module, the package of an application may have `migrations/NNN_name.sql` (its tables, migrated before it
+starts), `templates/` (loaded as `name:file.html`) and `cli.py` (whose `command` is `solely <name>`).
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from ..service.figures import Figure
 from ..service.routes import Route
 from ..service.service import Service
 
-__all__ = ["App", "AppPage", "Figure", "Job", "Route", "Service"]
+__all__ = ["AppPage", "Application", "Figure", "Job", "Route", "Service"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Job(NamedTuple):
-    """Work that each worker does again and again, about every so many seconds; should it fail, it is done again."""
+    """Work that each worker repeats about every `every` seconds; a failure is logged, and the job runs again."""
 
     name: str
     every: float
     work: Callable[[], Awaitable[object]]
 
 
-class App(Generic[S]):
-    """What `solely serve` mounts. Each worker has one, from before its service opens until that is closed."""
+class Application(Generic[S]):
+    """What `solely serve` mounts. Each worker has one instance, created before its service opens."""
 
     name: ClassVar[str]  # as in APPS: also its section of the settings, its noun, and the prefix of its templates
     title: ClassVar[str]  # for people
     about: ClassVar[str] = ""  # in one sentence
-    Settings: ClassVar[type[msgspec.Struct]]  # all fields have defaults; those that are wrong together: ValueError
+    Settings: ClassVar[type[msgspec.Struct]]  # all fields have defaults; invalid combinations raise ValueError
     figures: ClassVar[tuple[Figure, ...]] = ()  # its metrics, for count, observe and gauge of service.metrics
     pages: ClassVar[tuple[AppPage, ...]] = ()  # shown in the navigation of the dashboard
-    secrets: ClassVar[tuple[str, ...]] = ()  # fields of Settings whose values nobody is shown
-    once: AsyncClient  # its own, from `start` on: writes only names that `own` made, which nobody else may write
+    secrets: ClassVar[tuple[str, ...]] = ()  # fields of Settings whose values are never shown
+    once: AsyncClient  # its own client, from `start` on: it writes only names that `own` returned, and nobody else does
 
     def __init__(self, service: Service, settings: S) -> None:
         self.service = service  # not open yet
@@ -49,7 +49,7 @@ class App(Generic[S]):
 
     @classmethod
     def own(cls, name: str) -> str:
-        """The name, of a key, a queue or whatever else it keeps in the store, as one of its own."""
+        """The name (of a key, a queue, …) in the application's own namespace of the store."""
         return reserved(cls.name, name)
 
     def routes(self) -> Sequence[Route]:
@@ -57,14 +57,14 @@ class App(Generic[S]):
         return ()
 
     def jobs(self) -> Sequence[Job]:
-        """What is done beside the requests."""
+        """Its background work."""
         return ()
 
     async def start(self) -> None:
-        """Called once before the first request: `once` is open, and service.data where there are migrations."""
+        """Called once before the first request: `once` is open, and service.data if there are migrations."""
 
     async def stop(self) -> None:
-        """Called once after the last request and job, if it was started: both are open still."""
+        """Called once after the last request and job, if it was started: `once` and service.data are still open."""
 
     async def demo(self) -> None:
-        """Believable traffic, beside the service's own, until it is cancelled."""
+        """Generates sample traffic until it is cancelled."""

@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from ..apps import APPS
+from ..apps import APPS, module_of
 from ..errors import StoreMisconfigured
 from ..stores import capabilities
 from ..urls import split_url
@@ -61,8 +61,8 @@ async def _migrate_data(place: Place, data_url: str | None, dry_run: bool) -> No
 
     database = open_database(data_url or beside(place.url), timeout=place.timeout)
     try:
-        for app, package in APPS.items():
-            found = await (pending if dry_run else migrate)(database, app, package)
+        for app in APPS:
+            found = await (pending if dry_run else migrate)(database, app, module_of(app))
             word = "to be applied" if dry_run else "applied"
             talk(f"{app}: {word}: {', '.join(found)}" if found else f"{app}: the tables are up to date")
     finally:

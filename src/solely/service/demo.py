@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from ..apps.app import App
+from ..apps.app import Application
 from ..client import AsyncClient
 from ..errors import Busy, SolelyError
 from .service import Service
@@ -137,7 +137,7 @@ async def demo(service: Service) -> None:
             scenes.create_task(_demo_of(app))
 
 
-async def _demo_of(app: App[Any]) -> None:
+async def _demo_of(app: Application[Any]) -> None:
     try:
         await app.demo()
     except Exception:  # the other scenes go on

@@ -39,7 +39,7 @@ from .settings import Settings
 from .token_file import watch_token_file
 
 if TYPE_CHECKING:
-    from ..apps.app import App, Job
+    from ..apps.app import Application, Job
     from .telemetry import Telemetry
 
 log = structlog.get_logger("solely.service")
@@ -77,7 +77,7 @@ class Service:
         self.holds = Holds(settings.max_holds)
         self.slots = Slots(wait=settings.store_timeout, work=settings.store_timeout)
         self.stopping = asyncio.Event()
-        self.apps: dict[str, App[Any]] = {}  # mounted ones, by name
+        self.apps: dict[str, Application[Any]] = {}  # mounted ones, by name
         self.routes: tuple[Route, ...] = ()  # all mounted ones
         self.openapi: dict[str, Any] = {}  # their document, built at the first request for it
         self.dashboard = DashboardState(self.metrics)
@@ -199,7 +199,7 @@ def _log_failure(task: asyncio.Task[None]) -> None:
         log.error("task_failed", task=task.get_name(), exc_info=error)
 
 
-async def _repeat(service: Service, app: App[Any], job: Job) -> None:
+async def _repeat(service: Service, app: Application[Any], job: Job) -> None:
     """Runs the job at its interval until cancelled. A failure is logged and counted, and the job runs again."""
     await asyncio.sleep(job.every * random.random())
     while True:

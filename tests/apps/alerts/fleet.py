@@ -1,5 +1,5 @@
 """The alert receiver as it runs for real: `solely serve` with four workers that share a store, many senders at once,
-and an inbox that is told. Workers can be killed and stopped at the moment at which they tell."""
+and an inbox as the receiver. Workers can be killed and stopped while they publish."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import httpx2
 
 from solely import Client
-from solely.apps.alerts.telling.outbox import QUEUE
+from solely.apps.alerts.notifications.outbox import QUEUE
 from tests.apps.alerts.inbox import Delivery, Inbox, end_of, inbox, process_of
 from tests.apps.alerts.volley import Answer, Request, volley
 from tests.service.serving import LINES, TOKENS, Process, bearer, takes_connections, until
@@ -61,8 +61,8 @@ def group(*alerts: tuple[str, str, str]) -> dict[str, Any]:
 def outcomes(answers: Sequence[Answer]) -> Counter[tuple[str, str]]:
     """How often each outcome and reason was answered, by either path; all must be 2xx."""
     assert {answer.status for answer in answers} == {200}
-    told = [each for answer in answers for each in answer.body.get("alerts", [answer.body])]
-    return Counter((each["outcome"], each.get("reason", "")) for each in told)
+    found = [each for answer in answers for each in answer.body.get("alerts", [answer.body])]
+    return Counter((each["outcome"], each.get("reason", "")) for each in found)
 
 
 class Tried(NamedTuple):
@@ -73,11 +73,11 @@ class Tried(NamedTuple):
 
 
 class Fleet:
-    """A service with its workers, and what it tells."""
+    """A service with its workers, and its receiver."""
 
-    def __init__(self, service: Process, told: Inbox, once: Client) -> None:
+    def __init__(self, service: Process, receiver: Inbox, once: Client) -> None:
         self.service = service
-        self.inbox = told
+        self.inbox = receiver
         self._once = once
         self.address = service.address()
         self.port = int(self.address.rpartition(":")[2])
@@ -90,8 +90,8 @@ class Fleet:
         """What became of one alert."""
         answer = self.post(POST, alert(fingerprint, **given))
         assert answer.status_code == 200, answer.text
-        told: dict[str, Any] = answer.json()
-        return told
+        outcome: dict[str, Any] = answer.json()
+        return outcome
 
     def post(self, path: str, body: dict[str, Any]) -> httpx2.Response:
         return httpx2.post(self.address + path, json=body, headers=self.headers, timeout=SOON)
@@ -156,7 +156,7 @@ class Fleet:
                     found.append(int(each))
         return found
 
-    def teller(self, delivery: Delivery) -> int:
+    def publishing_worker(self, delivery: Delivery) -> int:
         """The worker that waits for the answer to this delivery."""
         return self._worker(delivery.port, self.inbox.port)
 
@@ -171,9 +171,9 @@ class Fleet:
         assert pid is not None, "none of the workers has it"
         return pid
 
-    def kill_teller(self, delivery: Delivery) -> bool:
+    def kill_publishing(self, delivery: Delivery) -> bool:
         """SIGKILL to the worker that waits for this answer, which is not given: it is never the one to go on."""
-        os.kill(self.teller(delivery), signal.SIGKILL)
+        os.kill(self.publishing_worker(delivery), signal.SIGKILL)
         return False
 
     def until_serving(self, workers: int = WORKERS) -> None:
@@ -184,14 +184,19 @@ class Fleet:
 
 @contextmanager
 def fleet(
-    url: str, folder: Path, given: Mapping[str, str] | None = None, *, workers: int = WORKERS, told: Inbox | None = None
+    url: str,
+    folder: Path,
+    given: Mapping[str, str] | None = None,
+    *,
+    workers: int = WORKERS,
+    receiver: Inbox | None = None,
 ) -> Iterator[Fleet]:
     """A service of its own on the store of this URL, with these settings, and an inbox of its own if none is given.
 
     The history is in a file of the folder, unless the settings say otherwise.
     """
-    if told is None:
-        with inbox() as told, fleet(url, folder, given, workers=workers, told=told) as it:
+    if receiver is None:
+        with inbox() as receiver, fleet(url, folder, given, workers=workers, receiver=receiver) as it:
             yield it
         return
     variables = {
@@ -199,11 +204,11 @@ def fleet(
         "SOLELY_DATA_URL": f"sqlite:///{folder / 'history.db'}",
         "SOLELY_TOKENS": ",".join(LINES),
         "SOLELY_APPS": "alerts",
-        "SOLELY_ALERTS_PUBLISHERS": json.dumps([told.publisher]),
+        "SOLELY_ALERTS_PUBLISHERS": json.dumps([receiver.publisher]),
         **{f"SOLELY_{name.upper()}": value for name, value in (given or {}).items()},
     }
     with Process(folder, "--workers", str(workers), **variables) as service, Client(url) as once:
-        it = Fleet(service, told, once)
+        it = Fleet(service, receiver, once)
         until(it.ready, BEGINS)
         if workers > 1:
             it.until_serving(workers)

@@ -1,4 +1,4 @@
-"""A receiver of webhooks on loopback that answers as it is told: it fails, hangs, trickles, redirects and floods."""
+"""A receiver of webhooks on loopback that answers as the test says: it fails, hangs, trickles, redirects and floods."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Hooks:
             each.cancel()
 
     async def _answered(self, answer: Answer, writer: asyncio.StreamWriter) -> None:
-        lines = [f"HTTP/1.1 {answer.status} Told", f"Content-Length: {len(answer.body)}"]
+        lines = [f"HTTP/1.1 {answer.status} Scripted", f"Content-Length: {len(answer.body)}"]
         lines += [f"{name}: {value}" for name, value in answer.headers]
         head = ("\r\n".join(lines) + "\r\n\r\n").encode()
         await self._write(writer, head, slowly=answer.how == "slow head")

@@ -50,7 +50,7 @@ class Inbox:
 
     @property
     def publisher(self) -> dict[str, Any]:
-        """The settings of a publisher that tells us."""
+        """The settings of a publisher that calls us."""
         return {"type": "webhook", "name": "inbox", "url": f"http://127.0.0.1:{self.port}/", "secrets": [SECRET]}
 
     def of(self, fingerprint: str) -> list[Delivery]:
@@ -58,7 +58,7 @@ class Inbox:
         return [each for each in list(self.deliveries) if each.fingerprint == fingerprint]
 
     def ids(self, fingerprint: str) -> set[str]:
-        """The distinct ids under which this fingerprint was told."""
+        """The distinct ids under which this fingerprint was sent."""
         return {each.id for each in self.of(fingerprint)}
 
     def distinct(self) -> dict[tuple[str, str, str], set[str]]:
@@ -122,15 +122,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(401)
             return
         alert = json.loads(body)["data"]
-        told = Delivery(
+        delivery = Delivery(
             self.headers["webhook-id"], alert["fingerprint"], alert["severity"], alert["status"], self.client_address[1]
         )
-        if not self.server.inbox.take(told):
+        if not self.server.inbox.take(delivery):
             self.close_connection = True
             return
         self.send_response(204)
         self.end_headers()
-        self.server.inbox.answered.append(told)
+        self.server.inbox.answered.append(delivery)
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: what matters is kept."""
@@ -162,7 +162,7 @@ def inbox() -> Iterator[Inbox]:
 
 
 class Connection(NamedTuple):
-    """One end of a connection, as the kernel tells of it."""
+    """One end of a connection, as the kernel reports it."""
 
     inode: str
     unread: int  # bytes that came and were not read there

@@ -1,4 +1,4 @@
-"""Who is at it is not told again, until it is over, or the time is, or it is taken back."""
+"""An acknowledged alert sends nothing until it resolves, or the acknowledgement expires or is removed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from urllib.parse import urlencode
 
 import pytest
 
-from solely.apps.alerts.deciding.acknowledgements import Acknowledgement
 from solely.apps.alerts.model import RESOLVED, Alert, key_of
 from solely.apps.alerts.publishers import PublishFailed
+from solely.apps.alerts.suppression.acknowledgements import Acknowledgement
 from solely.cli.program import perform
-from tests.apps.alerts.operating import Operator, operating
+from tests.apps.alerts.operator import Operator, operating
 from tests.apps.alerts.test_pages import csrf_of, logged_in
 from tests.apps.alerts.working import Open, Worker, alert
 from tests.service.serving import TOKENS
@@ -34,7 +34,7 @@ async def again(worker: Worker, given: Alert) -> str:
     return outcome.reason or outcome.outcome
 
 
-async def test_what_is_acknowledged_is_not_told_again_by_any_worker(open_anywhere: Open) -> None:
+async def test_an_acknowledged_alert_is_not_sent_again_by_any_worker(open_anywhere: Open) -> None:
     worker, other = await open_anywhere(**ALWAYS), await open_anywhere(**ALWAYS)
     await worker.receive(alert())
     await acknowledge(worker)
@@ -44,11 +44,11 @@ async def test_what_is_acknowledged_is_not_told_again_by_any_worker(open_anywher
         assert outcome.retry_after is not None
         assert 50 < outcome.retry_after <= 60
         assert each.counted("suppressed", "acknowledged") == 1
-    assert (len(worker.heard.ids), other.heard.ids) == (1, [])
+    assert (len(worker.publisher.ids), other.publisher.ids) == (1, [])
     assert await worker.waiting() == 0
 
 
-async def test_that_it_is_over_is_told_and_ends_it(open_anywhere: Open) -> None:
+async def test_the_resolution_is_sent_and_ends_it(open_anywhere: Open) -> None:
     worker = await open_anywhere(**ALWAYS)
     await worker.receive(alert())
     await acknowledge(worker)
@@ -81,18 +81,18 @@ async def test_another_severity_goes_through_unless_none_was_named(open_anywhere
     assert await again(worker, alert(severity="critical")) == "acknowledged"
 
 
-async def test_what_waits_in_the_outbox_is_not_told_either(open_anywhere: Open) -> None:
+async def test_a_queued_notification_is_not_sent_either(open_anywhere: Open) -> None:
     worker = await open_anywhere(**ALWAYS)
     await worker.receive(alert())
-    worker.heard.failure = PublishFailed("away")
+    worker.publisher.failure = PublishFailed("away")
     assert await again(worker, alert()) == "publish_failed"
     await acknowledge(worker)
-    worker.heard.failure = None
+    worker.publisher.failure = None
     await worker.sweep_until_empty()
-    assert len(worker.heard.ids) == 1
+    assert len(worker.publisher.ids) == 1
 
 
-async def test_what_those_leave_who_were_refused_meanwhile_is_not_told(open_anywhere: Open) -> None:
+async def test_copies_that_refused_callers_queue_are_not_sent(open_anywhere: Open) -> None:
     workers = [await open_anywhere(**ALWAYS) for _ in range(3)]
     await workers[0].receive(alert())
     await acknowledge(workers[0])
@@ -102,7 +102,7 @@ async def test_what_those_leave_who_were_refused_meanwhile_is_not_told(open_anyw
         await asyncio.gather(*(each.receive(alert()) for each in workers))
     await workers[0].parts.acknowledgements.remove("cpu")
     await workers[0].sweep_until_empty()
-    assert sum(len(each.heard.ids) for each in workers) == 1
+    assert sum(len(each.publisher.ids) for each in workers) == 1
 
 
 async def test_an_acknowledged_alert_uses_up_no_limit_and_suppressed_ones_ask_nothing(open_anywhere: Open) -> None:
@@ -139,8 +139,8 @@ def desk() -> Iterator[Operator]:
 def sent(desk: Operator, fingerprint: str) -> str:
     """What became of it, once what the worker remembers of a moment ago is over."""
     outcomes = (desk.send(fingerprint) for _ in range(1000))
-    told = next(each for each in outcomes if each.get("reason") not in ("reserved", "quiet"))
-    return str(told.get("reason") or told["outcome"])
+    outcome = next(each for each in outcomes if each.get("reason") not in ("reserved", "quiet"))
+    return str(outcome.get("reason") or outcome["outcome"])
 
 
 def test_acknowledging_over_http(desk: Operator) -> None:
@@ -173,10 +173,10 @@ def test_nobody_acknowledges_in_the_name_of_another(desk: Operator) -> None:
     assert (made["made_by"], made["comment"]) == ("writeer", "for Ann")
 
 
-def test_what_nobody_was_told_of_cannot_be_hidden(desk: Operator) -> None:
+def test_an_alert_that_was_not_sent_cannot_be_hidden(desk: Operator) -> None:
     refused = desk.post("/api/alerts/acknowledge", {"fingerprint": "unheard"}, "write")
     assert refused.status_code == 404
-    assert "nothing that people were told of" in refused.json()["detail"]
+    assert "is not open" in refused.json()["detail"]
     assert sent(desk, "unheard") == "published"
 
 
@@ -216,7 +216,7 @@ def test_commands(desk: Operator, capfd: pytest.CaptureFixture[str], monkeypatch
     assert "by-command" in capfd.readouterr().out
     assert perform(["alerts", "unacknowledge", "by-command"]) == 0
     assert perform(["alerts", "unacknowledge", "by-command"]) == 3
-    assert perform(["alerts", "acknowledge", "never-told"]) == 3
+    assert perform(["alerts", "acknowledge", "never-sent"]) == 3
     assert sent(desk, "by-command") == "published"
 
 
@@ -229,12 +229,12 @@ def test_pages(desk: Operator) -> None:
         asked = browser.get(where)
         assert 'value="1d"' in asked.text  # the default of the settings
         fields = {"csrf": csrf_of(asked.text), "fingerprint": "by-page"}
-        more = {"lasts": "2h", "severity": "critical", "comment": "on it & more"}
+        more = {"for": "2h", "severity": "critical", "comment": "on it & more"}
         assert browser.post("/alerts/acknowledge", data={**fields, **more}).status_code == 303
         assert sent(desk, "by-page") == "acknowledged"
         assert "Acknowledged by writeer" in browser.get("/alerts/why?fingerprint=by-page").text
         assert "on it &amp; more" in browser.get("/alerts").text
-        assert "Take it back" in browser.get(where).text
+        assert "Remove the acknowledgement" in browser.get(where).text
         assert browser.post("/alerts/unacknowledge", data=fields).status_code == 303
         again = browser.post("/alerts/unacknowledge", data=fields)
         assert again.headers["location"].endswith("note=moved-on")

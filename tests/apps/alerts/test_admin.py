@@ -1,4 +1,4 @@
-"""The admin API: what is quiet is listed and can be ended, what was told is found; who may look may not change."""
+"""The admin API: windows are listed and ended, notifications are found; READ may not change anything."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.apps.alerts.operating import BECAUSE, Operator, operating
+from tests.apps.alerts.operator import BECAUSE, Operator, operating
 
 CHANGES: dict[str, dict[str, Any]] = {
     "/api/alerts/reservations/expire": {"fingerprint": "scoped", "severity": "critical"},
@@ -95,7 +95,7 @@ def test_clearing_ends_all_windows_of_one_fingerprint(desk: Operator) -> None:
     assert len(windows(desk, "host-2")) == 2
     assert desk.send("host")["outcome"] == "published"
     assert desk.send("host", status="resolved")["outcome"] == "published"
-    assert windows(desk, "host") == [("", "quiet")]  # that it is over is told once
+    assert windows(desk, "host") == [("", "quiet")]  # the resolved notification is sent once
     assert desk.post("/api/alerts/reservations/clear", wanted).json() == {"cleared": 1}
     assert windows(desk, "host") == []
 
@@ -129,15 +129,15 @@ def test_what_was_done_is_in_the_audit_log_with_its_reason(desk: Operator) -> No
 
 def test_the_history_is_filtered_and_paged(desk: Operator) -> None:
     for severity in ("critical", "warning", "info"):
-        desk.send("told", severity, labels={"env": "prod"})
-    rows = desk.history(3, fingerprint="told")
+        desk.send("sent", severity, labels={"env": "prod"})
+    rows = desk.history(3, fingerprint="sent")
     assert [each["severity"] for each in rows] == ["info", "warning", "critical"]
     assert rows[0]["results"] == {"log": "ok"}
     assert rows[0]["labels"] == {"env": "prod"}
-    (one,) = desk.history(1, fingerprint="told", severity="warning")
+    (one,) = desk.history(1, fingerprint="sent", severity="warning")
     assert one["id"] == rows[1]["id"]
-    page = desk.ask("/api/alerts/history", fingerprint="told", limit=2)
-    rest = desk.ask("/api/alerts/history", fingerprint="told", limit=2, after=page["next"])
+    page = desk.ask("/api/alerts/history", fingerprint="sent", limit=2)
+    rest = desk.ask("/api/alerts/history", fingerprint="sent", limit=2, after=page["next"])
     assert [each["id"] for each in (*page["history"], *rest["history"])] == [each["id"] for each in rows]
     assert rest["next"] is None
     assert desk.ask("/api/alerts/history", since=time.time() + 60)["history"] == []
@@ -182,7 +182,7 @@ def test_a_silence_is_made_listed_and_ended(desk: Operator) -> None:
     ("wrong", "says"),
     [
         ({"matchers": []}, "matchers"),
-        ({"matchers": ["severity"]}, "no matcher"),
+        ({"matchers": ["severity"]}, "not a matcher"),
         ({"matchers": ["name=~(a+)+"]}, "too many ways"),
         ({"matchers": ["name=~.*"]}, "every alert"),
         ({"lasts": 0}, "lasts"),
@@ -191,7 +191,7 @@ def test_a_silence_is_made_listed_and_ended(desk: Operator) -> None:
         ({"lasts": None}, "lasts"),
     ],
 )
-def test_a_silence_that_cannot_be_is_refused_and_says_why(desk: Operator, wrong: dict[str, Any], says: str) -> None:
+def test_an_invalid_silence_is_refused_with_a_reason(desk: Operator, wrong: dict[str, Any], says: str) -> None:
     body = {"matchers": ["severity=nobody"], "lasts": 60.0, "reason": BECAUSE, **wrong}
     refused = desk.post("/api/alerts/silences", body)
     assert refused.status_code == 400

@@ -12,14 +12,14 @@ from typing import get_args
 import msgspec
 import pytest
 
-from solely.apps.alerts import App
-from solely.apps.alerts.deciding.silences import MOST
+from solely.apps.alerts import AlertsApp
 from solely.apps.alerts.figures import FIGURES
-from solely.apps.alerts.inputs import alertmanager, bounds, pagerduty
+from solely.apps.alerts.inputs import alertmanager, labels, pagerduty
 from solely.apps.alerts.model import MAX_FINGERPRINT
 from solely.apps.alerts.publishers import MAX_PUBLISHERS, PublisherSettings
 from solely.apps.alerts.publishers.webhook import signed
 from solely.apps.alerts.settings import AlertsSettings, table
+from solely.apps.alerts.suppression.silences import MOST
 from solely.service.service import Service
 from solely.service.settings import load
 from tests.service.serving import settings
@@ -39,10 +39,10 @@ def section(title: str) -> str:
     return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
-def test_every_setting_is_told() -> None:
-    told = section("Settings")
+def test_every_setting_is_documented() -> None:
+    text = section("Settings")
     for field in msgspec.structs.fields(AlertsSettings):
-        assert re.search(rf"^\|[^|]*`{field.name}`", told, re.MULTILINE), field.name
+        assert re.search(rf"^\|[^|]*`{field.name}`", text, re.MULTILINE), field.name
 
 
 def test_the_settings_that_are_shown_can_be_read(tmp_path: Path) -> None:
@@ -64,10 +64,10 @@ def test_the_policies_are_the_defaults(severity: str, named: str) -> None:
     assert policy.per == 3600.0
 
 
-def test_every_publisher_is_told_with_what_it_must_have() -> None:
-    told = section("Publishers")
+def test_every_publisher_is_documented_with_its_required_fields() -> None:
+    text = section("Publishers")
     for kind in get_args(PublisherSettings):
-        (row,) = re.findall(rf"^\| `{kind.__struct_config__.tag}` \|(.*)\|$", told, re.MULTILINE)
+        (row,) = re.findall(rf"^\| `{kind.__struct_config__.tag}` \|(.*)\|$", text, re.MULTILINE)
         for field in msgspec.structs.fields(kind):
             assert not field.required or f"`{field.name}`" in row, field.name
 
@@ -89,20 +89,20 @@ def test_receivers_can_check_signatures_as_is_shown() -> None:
     assert not is_genuine(signed("msg_1", int(time.time()) - 600, b"{}", keys), b"{}", old)
 
 
-def test_every_figure_is_told() -> None:
-    told = section("Figures and log lines")
+def test_every_figure_is_documented() -> None:
+    text = section("Figures and log lines")
     for figure in FIGURES:
-        assert f"`{figure.name}`" in told or f"`{figure.name.removeprefix('solely_alerts')}`" in told, figure.name
+        assert f"`{figure.name}`" in text or f"`{figure.name.removeprefix('solely_alerts')}`" in text, figure.name
 
 
-def test_every_endpoint_is_told() -> None:
-    app = App(Service(settings()), AlertsSettings())
+def test_every_endpoint_is_documented() -> None:
+    app = AlertsApp(Service(settings()), AlertsSettings())
     for route in app.routes():
         if not route.hidden:
             assert route.path in PAGE, route.path
 
 
-def test_every_log_line_that_is_told_is_written() -> None:
+def test_every_documented_log_line_is_written() -> None:
     lines = re.findall(r"^\| (?:debug|info|warning) \| (.*?) \|", section("Figures and log lines"), re.MULTILINE)
     assert len(lines) == 12
     for line in re.findall(r"`([^`]+)`", " ".join(lines)):
@@ -110,10 +110,10 @@ def test_every_log_line_that_is_told_is_written() -> None:
 
 
 def test_the_bounds_are_those_of_the_code() -> None:
-    told = section("Bounds")
-    assert (bounds.LONGEST_TEXT, bounds.LONGEST_VALUE, bounds.MOST_LABELS) == (MAX_FINGERPRINT, 8_192, 64)
-    assert f"{MAX_FINGERPRINT} characters" in told
-    assert f"{alertmanager.MAX_BODY >> 20} MiB and {alertmanager.MAX_ALERTS:,} alerts" in told
-    assert f"{pagerduty.MAX_BODY >> 10} KiB (PagerDuty)" in told
-    assert f"| publishers | {MAX_PUBLISHERS} |" in told
-    assert f"| silences | {MOST:,} that hold" in told
+    text = section("Bounds")
+    assert (labels.LONGEST_TEXT, labels.LONGEST_VALUE, labels.MOST_LABELS) == (MAX_FINGERPRINT, 8_192, 64)
+    assert f"{MAX_FINGERPRINT} characters" in text
+    assert f"{alertmanager.MAX_BODY >> 20} MiB and {alertmanager.MAX_ALERTS:,} alerts" in text
+    assert f"{pagerduty.MAX_BODY >> 10} KiB (PagerDuty)" in text
+    assert f"| publishers | {MAX_PUBLISHERS} |" in text
+    assert f"| silences | {MOST:,} current and future" in text

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from solely.cli.program import perform
-from tests.apps.alerts.operating import BECAUSE, Operator, operating
+from tests.apps.alerts.operator import BECAUSE, Operator, operating
 from tests.cli.conftest import Told
 from tests.service.serving import TOKENS
 
@@ -38,10 +38,10 @@ def run(desk: Operator, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.M
     return perform_it
 
 
-def answered(told: Told) -> object:
-    assert told.code == 0, told.err
+def answered(result: Told) -> object:
+    assert result.code == 0, result.err
     # What the service logs, on a thread of this process, is no answer of the command's.
-    return json.loads(re.sub(r"^\d{4}-.*\n", "", told.out, flags=re.MULTILINE))
+    return json.loads(re.sub(r"^\d{4}-.*\n", "", result.out, flags=re.MULTILINE))
 
 
 def sent(run: Run, fingerprint: str, *more: str) -> object:
@@ -49,14 +49,14 @@ def sent(run: Run, fingerprint: str, *more: str) -> object:
     return answered(run("send", "Disk full", *words, *more, "-o", "json"))
 
 
-def test_an_alert_is_sent_and_its_outcome_told(run: Run, desk: Operator) -> None:
+def test_an_alert_is_sent_and_its_outcome_printed(run: Run, desk: Operator) -> None:
     outcome = sent(run, "sent", "--label", "env=prod", "--annotation", "summary=a=b")
     assert outcome == {"outcome": "published", "fingerprint": "sent", "reason": "", "retry_after": None}
     again = sent(run, "sent")
     assert isinstance(again, dict)
     assert (again["outcome"], again["reason"]) == ("suppressed", "quiet")
-    (told,) = desk.history(1, fingerprint="sent")
-    assert (told["labels"], told["annotations"]) == ({"env": "prod"}, {"summary": "a=b"})
+    (result,) = desk.history(1, fingerprint="sent")
+    assert (result["labels"], result["annotations"]) == ({"env": "prod"}, {"summary": "a=b"})
     over = sent(run, "sent", "--resolved")
     assert isinstance(over, dict)
     assert over["outcome"] == "published"
@@ -65,9 +65,9 @@ def test_an_alert_is_sent_and_its_outcome_told(run: Run, desk: Operator) -> None
 
 
 def test_without_a_fingerprint_the_service_makes_one(run: Run) -> None:
-    told = answered(run("send", "CPU", "--severity", "info", "--source", "web", "-o", "json"))
-    assert isinstance(told, dict)
-    assert re.fullmatch("[0-9a-f]{32}", told["fingerprint"])
+    result = answered(run("send", "CPU", "--severity", "info", "--source", "web", "-o", "json"))
+    assert isinstance(result, dict)
+    assert re.fullmatch("[0-9a-f]{32}", result["fingerprint"])
 
 
 def test_what_is_quiet_is_listed(run: Run) -> None:
@@ -97,9 +97,9 @@ def test_the_history_is_listed(run: Run, desk: Operator) -> None:
 def test_why_says_it_in_sentences(run: Run) -> None:
     sent(run, "asked")
     sent(run, "asked")
-    told = run("why", "asked")
-    assert told.code == 0
-    assert "Severity critical was told and is quiet for 5 min more." in told.out
+    result = run("why", "asked")
+    assert result.code == 0
+    assert "Severity critical was sent and is quiet for 5 min more." in result.out
     wide = run("why", "asked", "-o", "wide").out
     assert "\nSuppressed\n" in wide
     assert re.search(r"^quiet +1 ", wide, re.MULTILINE)
@@ -162,7 +162,7 @@ def test_what_goes_wrong_has_its_exit_code(run: Run, desk: Operator, monkeypatch
 
 
 def test_the_service_is_where_solely_url_says_only_if_that_is_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from solely.apps.alerts.operating import service_options
+    from solely.apps.alerts import cli_options as service_options
 
     monkeypatch.setenv("SOLELY_URL", "redis://localhost")
     monkeypatch.setattr(service_options, "HERE", "http://127.0.0.1:1")

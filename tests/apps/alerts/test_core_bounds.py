@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from solely import Limited
+from solely.apps.alerts.api.windows import SENDING
 from solely.apps.alerts.demo import demo
 from solely.apps.alerts.model import fingerprint_of, key_of
-from solely.apps.alerts.operating.windows import SENDING
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.worker.capacity import Capacity
-from solely.apps.alerts.worker.recent import FRESH, MOST, RESERVED, Recent, Refusal
+from solely.apps.alerts.worker import FRESH, MOST, RESERVED, Capacity, Refusal, RefusalCache
 from solely.service.problems import Problem
-from tests.apps.alerts.working import Heard, Open, alert, until, working
+from tests.apps.alerts.working import FakePublisher, Open, alert, until, working
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ async def test_separators_in_fingerprints_do_not_make_two_alerts_one(open_worker
     for fingerprint, severity in pairs:
         assert (await worker.receive(alert(fingerprint, severity))).outcome == "published"
     assert len({key_of(alert(*pair)) for pair in pairs}) == len(pairs)
-    assert len(worker.heard.ids) == len(pairs)
+    assert len(worker.publisher.ids) == len(pairs)
     assert len(key_of(alert("ä" * 255, "ä" * 255)).encode()) <= 500
 
 
@@ -43,24 +42,24 @@ def test_fingerprints_of_fields_do_not_collide() -> None:
 
 async def test_a_severity_has_a_limit_of_its_own(open_worker: Open) -> None:
     worker = await open_worker(severity_limits={"Critical": {"limit": 2, "per": 60}})
-    told = [await worker.receive(alert(f"cpu-{number}")) for number in range(4)]
-    assert [each.reason or each.outcome for each in told] == ["published", "published", "limited", "limited"]
-    assert told[-1].retry_after is not None
-    assert 50 < told[-1].retry_after <= 60
+    result = [await worker.receive(alert(f"cpu-{number}")) for number in range(4)]
+    assert [each.reason or each.outcome for each in result] == ["published", "published", "limited", "limited"]
+    assert result[-1].retry_after is not None
+    assert 50 < result[-1].retry_after <= 60
     assert (await worker.receive(alert("cpu-9", "warning"))).outcome == "published"
 
 
 async def test_a_publish_that_failed_gives_its_hits_back(open_worker: Open) -> None:
     worker = await open_worker(policies={"critical": {"limit": 1, "per": 60}})
-    worker.heard.failure = PublishFailed("away")
+    worker.publisher.failure = PublishFailed("away")
     await worker.receive(alert())
-    worker.heard.failure = None
+    worker.publisher.failure = None
     assert (await worker.receive(alert())).outcome == "published"
 
 
 async def test_beyond_the_cap_nothing_is_taken_in_and_nothing_is_given_up(open_worker: Open) -> None:
     worker = await open_worker(max_active=2, answer_within=0.01)
-    worker.heard.open.clear()
+    worker.publisher.open.clear()
     for number in range(2):
         assert (await worker.receive(alert(f"cpu-{number}"))).reason == "publishing"
     with pytest.raises(Limited, match="max_active"):
@@ -69,18 +68,18 @@ async def test_beyond_the_cap_nothing_is_taken_in_and_nothing_is_given_up(open_w
         worker.parts.receiver.check_capacity("tester")
     assert (refused.value.kind.status, refused.value.document.retry_after) == (429, 1)
     assert (await worker.receive(alert("cpu-0"))).reason == "reserved"  # what is known needs no place
-    worker.heard.open.set()
+    worker.publisher.open.set()
     await worker.parts.receiver.finish(10)
     assert (await worker.receive(alert("cpu-2"))).outcome == "published"
     assert worker.tools.capacity.active == 0
 
 
-async def test_a_request_of_many_tells_of_each(open_worker: Open) -> None:
+async def test_a_request_of_many_reports_each(open_worker: Open) -> None:
     worker = await open_worker(max_active=2, answer_within=0.01)
-    worker.heard.open.clear()
-    told = await worker.parts.receiver.receive_all([alert(f"cpu-{number}") for number in range(3)])
-    assert sum(isinstance(each, Limited) for each in told) == 1
-    worker.heard.open.set()
+    worker.publisher.open.clear()
+    result = await worker.parts.receiver.receive_all([alert(f"cpu-{number}") for number in range(3)])
+    assert sum(isinstance(each, Limited) for each in result) == 1
+    worker.publisher.open.set()
 
 
 def test_a_token_has_its_own_limit_of_requests() -> None:
@@ -101,9 +100,9 @@ def test_a_token_has_its_own_limit_of_requests() -> None:
 
 async def test_a_storm_in_one_worker_asks_the_store_once(open_worker: Open) -> None:
     worker = await open_worker()
-    told = await asyncio.gather(*(worker.receive(alert()) for _ in range(100)))
-    told += [await worker.receive(alert()) for _ in range(100)]
-    assert [each.outcome for each in told].count("published") == 1
+    result = await asyncio.gather(*(worker.receive(alert()) for _ in range(100)))
+    result += [await worker.receive(alert()) for _ in range(100)]
+    assert [each.outcome for each in result].count("published") == 1
     (window,) = await worker.once.reservations(SENDING)
     assert window.suppressed == 0  # the store was never asked again
     assert worker.counted("received") == 200
@@ -129,7 +128,7 @@ async def test_what_an_admin_does_elsewhere_is_true_a_moment_later(open_worker: 
 
 
 async def test_if_the_one_that_asks_goes_away_the_next_one_asks() -> None:
-    recent, asked = Recent(), asyncio.Event()
+    recent, asked = RefusalCache(), asyncio.Event()
     refusal = Refusal(RESERVED, time.monotonic() + 9)
 
     async def hang() -> tuple[str | None, Refusal]:
@@ -141,9 +140,9 @@ async def test_if_the_one_that_asks_goes_away_the_next_one_asks() -> None:
         await asyncio.sleep(0)
         return "follower", refusal
 
-    leader = asyncio.create_task(recent.ask("key", hang))
+    leader = asyncio.create_task(recent.decide_once("key", hang))
     await asked.wait()
-    followers = [asyncio.create_task(recent.ask("key", answer)) for _ in range(3)]
+    followers = [asyncio.create_task(recent.decide_once("key", answer)) for _ in range(3)]
     await asyncio.sleep(0)
     leader.cancel()
     assert await asyncio.gather(*followers) == ["follower", refusal, refusal]
@@ -153,28 +152,28 @@ async def test_if_the_one_that_asks_goes_away_the_next_one_asks() -> None:
 async def test_what_fails_for_the_one_that_asks_fails_for_all(open_worker: Open) -> None:
     worker = await open_worker()
     await worker.once.close()
-    told = await worker.parts.receiver.receive_all([alert()] * 5)
-    assert not any(hasattr(each, "outcome") for each in told)
+    result = await worker.parts.receiver.receive_all([alert()] * 5)
+    assert not any(hasattr(each, "outcome") for each in result)
     assert worker.tools.capacity.active == 0
 
 
 def test_memory_is_bounded() -> None:
-    recent = Recent()
+    recent = RefusalCache()
     for number in range(MOST + 10):
         recent.remember(str(number), Refusal(RESERVED, time.monotonic() + 9))
-    assert recent.known("0") is None
-    assert recent.known(str(MOST + 9)) is not None
+    assert recent.get("0") is None
+    assert recent.get(str(MOST + 9)) is not None
     recent.forget_all("")
-    assert recent.known(str(MOST + 9)) is None
+    assert recent.get(str(MOST + 9)) is None
 
 
-async def test_the_demo_tells_of_alerts_until_it_is_cancelled(open_worker: Open) -> None:
+async def test_the_demo_sends_alerts_until_it_is_cancelled(open_worker: Open) -> None:
     worker = await open_worker()
     showing = asyncio.create_task(demo(worker.parts.receiver))
-    await until(lambda: worker.heard.ids)
+    await until(lambda: worker.publisher.ids)
     showing.cancel()
     await asyncio.wait([showing])
-    assert all(each.alert.fingerprint.startswith("demo-") for each in worker.heard.notifications)
+    assert all(each.alert.fingerprint.startswith("demo-") for each in worker.publisher.notifications)
 
 
 # -- silences, and alerts that nobody wants
@@ -183,16 +182,16 @@ async def test_the_demo_tells_of_alerts_until_it_is_cancelled(open_worker: Open)
 async def test_what_is_silenced_is_suppressed_until_the_silence_ends(open_worker: Open) -> None:
     worker = await open_worker()
     await worker.silences.add(['name="CPU high"'], ends=time.time() + 60, by="test", reason="works")
-    told = await worker.receive(alert())
-    assert (told.outcome, told.reason) == ("suppressed", "silenced")
-    assert told.retry_after is not None
-    assert 55 < told.retry_after <= 60
+    result = await worker.receive(alert())
+    assert (result.outcome, result.reason) == ("suppressed", "silenced")
+    assert result.retry_after is not None
+    assert 55 < result.retry_after <= 60
     assert (await worker.receive(alert(name="disk full"))).outcome == "published"
 
 
 async def test_what_no_publisher_wants_is_suppressed(open_worker: Open) -> None:
-    worker = await open_worker(Heard(severities=("critical",)))
-    told = await worker.receive(alert(severity="info"))
-    assert (told.outcome, told.reason) == ("suppressed", "no_publisher")
+    worker = await open_worker(FakePublisher(severities=("critical",)))
+    result = await worker.receive(alert(severity="info"))
+    assert (result.outcome, result.reason) == ("suppressed", "no_publisher")
     assert (await worker.receive(alert())).outcome == "published"
-    await until(lambda: worker.heard.ids)
+    await until(lambda: worker.publisher.ids)

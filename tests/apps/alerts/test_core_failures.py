@@ -1,4 +1,4 @@
-"""Publishers that fail, are slow or are gone: nobody else waits for them, and what they were to tell is kept."""
+"""Publishers that fail, are slow or are gone: nobody else waits for them, and what they were to send is kept."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from solely import LetterOutcome
+from solely.apps.alerts.api.windows import SENDING
 from solely.apps.alerts.model import RESOLVED, Notification, key_of
-from solely.apps.alerts.operating.windows import SENDING
+from solely.apps.alerts.notifications.dead_letters import GROUP
+from solely.apps.alerts.notifications.outbox import QUEUE, RETRIES, WindowTerms
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.telling.outbox import QUEUE, RETRIES, Terms
-from solely.apps.alerts.telling.parking import GROUP
-from tests.apps.alerts.working import Heard, Open, alert, until, working
+from tests.apps.alerts.working import FakePublisher, Open, alert, until, working
 
 SHORT = {"critical": {"hold": 0.4}}  # seconds: short enough to be waited for
 
@@ -24,65 +24,65 @@ async def open_worker(tmp_path: Path) -> AsyncIterator[Open]:
         yield open_one
 
 
-async def test_if_all_publishers_fail_it_is_queued_and_told_when_they_are_back(open_worker: Open) -> None:
+async def test_if_all_publishers_fail_it_is_queued_and_sent_when_they_are_back(open_worker: Open) -> None:
     worker = await open_worker()
-    worker.heard.failure = PublishFailed("away")
-    told = await worker.receive(alert())
-    assert (told.outcome, told.reason) == ("queued", "publish_failed")
+    worker.publisher.failure = PublishFailed("away")
+    result = await worker.receive(alert())
+    assert (result.outcome, result.reason) == ("queued", "publish_failed")
     (item,) = await worker.once.queue(QUEUE).list()
     await asyncio.sleep(0.1)  # the pause before the next try
     await worker.sweep()
-    assert worker.heard.ids == []
-    worker.heard.failure = None
-    await worker.sweep_until(lambda: worker.heard.ids)
-    assert worker.heard.ids == [item.payload["id"]]
+    assert worker.publisher.ids == []
+    worker.publisher.failure = None
+    await worker.sweep_until(lambda: worker.publisher.ids)
+    assert worker.publisher.ids == [item.payload["id"]]
     assert await worker.waiting() == 0
     assert (await worker.receive(alert())).reason == "quiet"
 
 
 async def test_a_retry_adopts_what_waits_for_its_next_try(open_worker: Open) -> None:
     worker = await open_worker(backoff=(0.3,))
-    worker.heard.failure = PublishFailed("away")
+    worker.publisher.failure = PublishFailed("away")
     await worker.receive(alert())
     (item,) = await worker.once.queue(QUEUE).list()
-    worker.heard.failure = None
+    worker.publisher.failure = None
     assert (await worker.receive(alert(name="again"))).outcome == "published"
-    assert worker.heard.ids == [item.payload["id"]]
-    # Its window is closed before the sweeper comes by: it was told, so it is not told again.
+    assert worker.publisher.ids == [item.payload["id"]]
+    # Its window is closed before the sweeper comes by: it was sent, so it is not sent again.
     await worker.once.clear_reservations(SENDING, reason="test")
     await worker.sweep_until_empty()
-    assert len(worker.heard.ids) == 1
+    assert len(worker.publisher.ids) == 1
 
 
-async def test_what_was_told_and_still_waits_is_in_nobodys_way(open_worker: Open) -> None:
+async def test_a_sent_notification_that_still_waits_blocks_nobody(open_worker: Open) -> None:
     worker = await open_worker(backoff=(60,))
-    worker.heard.failure = PublishFailed("away")
+    worker.publisher.failure = PublishFailed("away")
     await worker.receive(alert())
-    worker.heard.failure = None
+    worker.publisher.failure = None
     await worker.receive(alert())
     await worker.once.clear_reservations(SENDING, reason="test")
     worker.parts.receiver.forget("cpu")
     assert (await worker.receive(alert(name="anew"))).outcome == "published"
-    assert [each.alert.name for each in worker.heard.notifications] == ["CPU high", "anew"]
-    assert len(set(worker.heard.ids)) == 2
+    assert [each.alert.name for each in worker.publisher.notifications] == ["CPU high", "anew"]
+    assert len(set(worker.publisher.ids)) == 2
     assert await worker.waiting() == 1  # the first one, until its pause is over
 
 
-async def test_what_was_told_and_could_be_taken_is_not_adopted(open_worker: Open) -> None:
+async def test_a_sent_notification_that_could_be_taken_is_not_adopted(open_worker: Open) -> None:
     worker = await open_worker(backoff=(0.1,))
-    worker.heard.failure = PublishFailed("away")
+    worker.publisher.failure = PublishFailed("away")
     await worker.receive(alert())
-    worker.heard.failure = None
+    worker.publisher.failure = None
     await worker.receive(alert())
     await worker.once.clear_reservations(SENDING, reason="test")
     await asyncio.sleep(0.2)  # its pause is over, and what the worker knew is forgotten
     assert (await worker.receive(alert(name="anew"))).outcome == "published"
     await worker.sweep_until_empty()
-    assert [each.alert.name for each in worker.heard.notifications] == ["CPU high", "anew"]
+    assert [each.alert.name for each in worker.publisher.notifications] == ["CPU high", "anew"]
 
 
 async def test_one_failed_publisher_neither_loses_the_alert_nor_holds_the_others(open_worker: Open) -> None:
-    good, bad = Heard("good"), Heard("bad")
+    good, bad = FakePublisher("good"), FakePublisher("bad")
     worker = await open_worker(good, bad)
     bad.failure = PublishFailed("away")
     assert (await worker.receive(alert())).outcome == "published"
@@ -98,59 +98,59 @@ async def test_one_failed_publisher_neither_loses_the_alert_nor_holds_the_others
 
 async def test_a_slow_publisher_is_not_waited_for_longer_than_the_sender_waits(open_worker: Open) -> None:
     worker = await open_worker(answer_within=0.05, policies={"critical": {"hold": 0.3}})
-    worker.heard.open.clear()
-    told = await worker.receive(alert())
-    assert (told.outcome, told.reason) == ("queued", "publishing")
+    worker.publisher.open.clear()
+    result = await worker.receive(alert())
+    assert (result.outcome, result.reason) == ("queued", "publishing")
     await asyncio.sleep(0.5)  # longer than the hold: it is renewed, so nobody takes over
     await worker.sweep()
     worker.parts.receiver.forget("cpu")
     assert (await worker.receive(alert())).reason == "reserved"
-    worker.heard.open.set()
+    worker.publisher.open.set()
     await worker.parts.receiver.finish(10)
-    assert len(worker.heard.ids) == 1
+    assert len(worker.publisher.ids) == 1
     assert (await worker.receive(alert())).reason == "quiet"
 
 
 async def test_queued_is_not_answered_before_it_is_in_the_store(open_worker: Open) -> None:
     worker = await open_worker(answer_within=0)
-    worker.heard.open.clear()
-    put_in, kept = worker.parts.outbox.put_in, asyncio.Event()
+    worker.publisher.open.clear()
+    put_in, kept = worker.parts.outbox.add, asyncio.Event()
 
-    async def slowly(key: str, notification: Notification, terms: Terms) -> Any:
+    async def slowly(key: str, notification: Notification, terms: WindowTerms) -> Any:
         await asyncio.sleep(0.1)
         parcel = await put_in(key, notification, terms)
         kept.set()
         return parcel
 
-    worker.parts.outbox.put_in = slowly  # type: ignore[method-assign]
+    worker.parts.outbox.add = slowly  # type: ignore[method-assign]
     assert (await worker.receive(alert())).reason == "publishing"
     assert kept.is_set()
-    worker.heard.open.set()
+    worker.publisher.open.set()
 
 
 async def test_if_the_sender_hangs_up_the_work_goes_on(open_worker: Open) -> None:
     worker = await open_worker()
-    worker.heard.open.clear()
+    worker.publisher.open.clear()
     asking = asyncio.create_task(worker.receive(alert()))
-    await until(lambda: worker.heard.ids)
+    await until(lambda: worker.publisher.ids)
     asking.cancel()
     await asyncio.wait([asking])
-    worker.heard.open.set()
+    worker.publisher.open.set()
     await worker.parts.receiver.finish(10)
     assert (await worker.receive(alert())).reason == "quiet"
-    assert len(worker.heard.ids) == 1
+    assert len(worker.publisher.ids) == 1
     assert await worker.waiting() == 0
     assert worker.tools.capacity.active == 0
 
 
 async def test_what_is_not_finished_when_the_service_stops_is_left_for_others(open_worker: Open) -> None:
     worker, other = await open_worker(answer_within=0.01, policies=SHORT), await open_worker(policies=SHORT)
-    worker.heard.open.clear()
+    worker.publisher.open.clear()
     await worker.receive(alert())
     await worker.parts.receiver.finish(0.05)
     await worker.once.close()
-    await other.sweep_until(lambda: other.heard.ids)
-    assert other.heard.ids == worker.heard.ids
+    await other.sweep_until(lambda: other.publisher.ids)
+    assert other.publisher.ids == worker.publisher.ids
 
 
 # -- dead letters
@@ -158,37 +158,37 @@ async def test_what_is_not_finished_when_the_service_stops_is_left_for_others(op
 
 async def test_after_so_many_attempts_it_is_a_dead_letter_that_can_be_replayed(open_worker: Open) -> None:
     worker = await open_worker(max_attempts=3)
-    worker.heard.failure = PublishFailed("away")
+    worker.publisher.failure = PublishFailed("away")
     assert (await worker.receive(alert())).outcome == "queued"
     (item,) = await worker.once.queue(QUEUE).list()
     letters = worker.once.dead_letters(GROUP)
-    await worker.sweep_until(lambda: worker.counted("dead_lettered", "heard"))
+    await worker.sweep_until(lambda: worker.counted("dead_lettered", "fake"))
     (letter,) = await letters.list()
-    assert (letter.id, letter.attempts) == (f"{item.payload['id']}/heard", 3)
+    assert (letter.id, letter.attempts) == (f"{item.payload['id']}/fake", 3)
     assert letter.last_error == "away"
     assert await worker.waiting() == 0
     worker.parts.receiver.forget("cpu")
     assert (await worker.receive(alert())).reason == "quiet"  # not one dead letter per repeat
-    replayed = await letters.replay(letter.id, worker.parts.parking.replay)
+    replayed = await letters.replay(letter.id, worker.parts.dead_letters.replay)
     assert replayed.outcome is LetterOutcome.FAILED
-    worker.heard.failure = None
-    assert (await letters.replay(letter.id, worker.parts.parking.replay)).outcome is LetterOutcome.REPLAYED
-    assert worker.heard.ids == [item.payload["id"]]
+    worker.publisher.failure = None
+    assert (await letters.replay(letter.id, worker.parts.dead_letters.replay)).outcome is LetterOutcome.REPLAYED
+    assert worker.publisher.ids == [item.payload["id"]]
     assert await letters.list() == []
-    assert (await worker.receive(alert(status=RESOLVED))).outcome == "published"  # they were told that it is on
+    assert (await worker.receive(alert(status=RESOLVED))).outcome == "published"  # a firing notification was sent
 
 
-async def test_an_end_that_nobody_can_be_told_closes_the_window_all_the_same(open_worker: Open) -> None:
+async def test_a_resolution_that_nobody_can_send_closes_the_window_all_the_same(open_worker: Open) -> None:
     worker = await open_worker()
     await worker.receive(alert())
-    worker.heard.failure = PublishFailed("gone", permanent=True)
+    worker.publisher.failure = PublishFailed("gone", permanent=True)
     assert (await worker.receive(alert(status=RESOLVED))).reason == "dead_lettered"
-    worker.heard.failure = None
+    worker.publisher.failure = None
     assert (await worker.receive(alert())).outcome == "published"
 
 
 async def test_what_one_publisher_refuses_for_good_is_parked_at_once(open_worker: Open) -> None:
-    good, bad = Heard("good"), Heard("bad")
+    good, bad = FakePublisher("good"), FakePublisher("bad")
     worker = await open_worker(good, bad)
     bad.failure = PublishFailed("no such channel", permanent=True)
     assert (await worker.receive(alert())).outcome == "published"
@@ -199,16 +199,16 @@ async def test_what_one_publisher_refuses_for_good_is_parked_at_once(open_worker
 
 async def test_what_all_refuse_for_good_is_parked_and_quiet(open_worker: Open) -> None:
     worker = await open_worker()
-    worker.heard.failure = PublishFailed("gone", permanent=True)
-    told = await worker.receive(alert())
-    assert (told.outcome, told.reason) == ("queued", "dead_lettered")
+    worker.publisher.failure = PublishFailed("gone", permanent=True)
+    result = await worker.receive(alert())
+    assert (result.outcome, result.reason) == ("queued", "dead_lettered")
     assert len(await worker.once.dead_letters(GROUP).list()) == 1
     worker.parts.receiver.forget("cpu")
     assert (await worker.waiting(), (await worker.receive(alert())).reason) == (0, "quiet")
 
 
 async def test_a_retry_ends_as_a_dead_letter_too(open_worker: Open) -> None:
-    good, bad = Heard("good"), Heard("bad")
+    good, bad = FakePublisher("good"), FakePublisher("bad")
     worker = await open_worker(good, bad, max_attempts=2)
     bad.failure = PublishFailed("away")
     await worker.receive(alert())
@@ -219,10 +219,10 @@ async def test_a_retry_ends_as_a_dead_letter_too(open_worker: Open) -> None:
 
 
 async def test_what_waits_for_a_publisher_that_is_gone_from_the_settings_is_parked(open_worker: Open) -> None:
-    before = await open_worker(Heard("good"), Heard("gone"))
+    before = await open_worker(FakePublisher("good"), FakePublisher("gone"))
     before.publishers[1].failure = PublishFailed("away")
     await before.receive(alert())
-    after = await open_worker(Heard("good"))
+    after = await open_worker(FakePublisher("good"))
     await after.sweep_until(lambda: after.counted("dead_lettered", "gone"))
     (letter,) = await after.once.dead_letters(GROUP).list()
     assert "no publisher of this name" in letter.last_error
@@ -230,9 +230,9 @@ async def test_what_waits_for_a_publisher_that_is_gone_from_the_settings_is_park
 
 async def test_a_publisher_with_a_bug_is_one_that_fails(open_worker: Open) -> None:
     worker = await open_worker()
-    worker.heard.failure = ZeroDivisionError("secret detail")
+    worker.publisher.failure = ZeroDivisionError("secret detail")
     assert (await worker.receive(alert())).reason == "publish_failed"
-    worker.heard.failure = None
+    worker.publisher.failure = None
     assert (await worker.receive(alert())).outcome == "published"
 
 

@@ -30,14 +30,14 @@ def send(service: Running, token: str = "write", **given: Any) -> Any:
 def test_an_alert_is_published_once_and_then_suppressed(service: Running) -> None:
     first, second = send(service), send(service)
     assert (first.status_code, first.json()) == (200, {"outcome": "published", "fingerprint": "cpu"})
-    told = second.json()
-    assert (second.status_code, told["outcome"], told["reason"], told["fingerprint"]) == (
+    body = second.json()
+    assert (second.status_code, body["outcome"], body["reason"], body["fingerprint"]) == (
         200, "suppressed", "quiet", "cpu",
     )  # fmt: skip
-    assert 290 < told["retryAfter"] <= 300
+    assert 290 < body["retryAfter"] <= 300
 
 
-def test_resolved_is_told_and_the_alert_may_fire_again(service: Running) -> None:
+def test_resolved_is_sent_and_the_alert_may_fire_again(service: Running) -> None:
     for status in ("firing", "resolved", "firing"):
         assert send(service, fingerprint="disk", status=status).json()["outcome"] == "published"
     assert send(service, fingerprint="never", status="resolved").json()["reason"] == "not_firing"
@@ -87,7 +87,7 @@ def test_who_may_only_read_may_not_send(service: Running) -> None:
     assert service.post("/api/alerts", ALERT).status_code == 401
 
 
-def test_metrics_tell_of_alerts(service: Running) -> None:
+def test_metrics_count_alerts(service: Running) -> None:
     send(service, fingerprint="counted")
     text = service.get("/metrics", headers=bearer(TOKENS["read"])).text
     assert "solely_alerts_active_reservations 0.0" in text
@@ -101,10 +101,10 @@ def test_the_route_is_documented(service: Running) -> None:
 
 def test_schemas_are_named_by_what_they_are_and_not_by_where_they_are(service: Running) -> None:
     schemas = service.get("/openapi.json", headers=bearer(TOKENS["read"])).json()["components"]["schemas"]
-    assert [name for name in schemas if "." in name] == []  # two of the same name, told apart by their modules
+    assert [name for name in schemas if "." in name] == []  # two of the same name, distinguished by their modules
 
 
-def test_a_token_that_asks_too_often_is_told_to_come_again(service: Running) -> None:
+def test_a_token_that_sends_too_often_is_told_to_retry(service: Running) -> None:
     statuses = [send(service, "admin").status_code for _ in range(21)]
     assert statuses == [200] * 20 + [429]
     refused = send(service, "admin")
@@ -159,13 +159,13 @@ def test_policies_change_only_what_they_say() -> None:
         ({"fingerprint_fields": ("host",)}, "fingerprint_fields: 'host' is none of"),
         ({"fingerprint_fields": ("labels.",)}, "is none of"),
         ({"fingerprint_fields": ()}, "all alerts are the same"),
-        ({"publishers": ()}, "nobody is ever told"),
+        ({"publishers": ()}, "no one is notified"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], text: str) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         AlertsSettings(**wrong)
 
 
-def test_limits_have_an_hour_unless_told_otherwise() -> None:
+def test_limits_have_an_hour_by_default() -> None:
     assert LimitSettings(limit=3).per == 3600.0

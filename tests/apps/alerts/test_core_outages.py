@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from solely import StoreUnavailable
-from tests.apps.alerts.working import Heard, alert, until, working
+from tests.apps.alerts.working import FakePublisher, alert, until, working
 from tests.servers import Valkey
 
 HOLD = {"critical": {"hold": 1.0}}
@@ -28,24 +28,24 @@ async def test_a_store_that_dies_during_a_reservation_grants_nothing(store: Valk
         await asyncio.sleep(0.1)  # both are waiting for the store
         store.kill()
         assert [type(each) for each in await asking] == [StoreUnavailable] * 2
-        assert (len(worker.heard.ids), worker.tools.capacity.active) == (1, 0)
+        assert (len(worker.publisher.ids), worker.tools.capacity.active) == (1, 0)
         store.start()
         assert (await worker.receive(alert())).outcome == "published"
-        assert len(worker.heard.ids) == 2
+        assert len(worker.publisher.ids) == 2
 
 
-async def test_a_store_that_dies_while_people_are_told_leads_to_a_repeat_under_the_same_id(store: Valkey) -> None:
+async def test_a_store_that_dies_during_a_publish_leads_to_a_repeat_under_the_same_id(store: Valkey) -> None:
     async with working(store.url) as open_worker:
-        worker = await open_worker(Heard(), timeout=0.5, policies=HOLD)
-        worker.heard.open.clear()
+        worker = await open_worker(FakePublisher(), timeout=0.5, policies=HOLD)
+        worker.publisher.open.clear()
         asking = asyncio.create_task(worker.receive(alert()))
-        await until(lambda: worker.heard.ids)
+        await until(lambda: worker.publisher.ids)
         store.kill()
-        worker.heard.open.set()
+        worker.publisher.open.set()
         assert (await asking).outcome == "published"  # it was; that could not be written down
         store.start()
         await worker.sweep_until_empty()
-        assert len(worker.heard.ids) == 2
-        assert len(set(worker.heard.ids)) == 1
+        assert len(worker.publisher.ids) == 2
+        assert len(set(worker.publisher.ids)) == 1
         worker.parts.receiver.forget("cpu")
         assert (await worker.receive(alert())).reason == "quiet"

@@ -1,4 +1,4 @@
-"""Whoever dies, and whatever is away: an alert that was taken in is told, under one id."""
+"""Whichever worker dies or server is unreachable: an accepted alert is sent, under one id."""
 
 import asyncio
 import os
@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from solely.apps.alerts.model import Notification, key_of
-from solely.apps.alerts.telling.outbox import QUEUE, Terms
+from solely.apps.alerts.notifications.outbox import QUEUE, WindowTerms
 from tests.apps.alerts.working import Open, Worker, alert, working
 from tests.service.serving import environment
 
 HOLD = 0.4  # seconds: short enough to be waited for, long enough for a slow machine to come before its end
-TERMS = Terms(HOLD, 300.0)
+TERMS = WindowTerms(HOLD, 300.0)
 SHORT = {"critical": {"hold": HOLD}}
 
 
@@ -38,10 +38,10 @@ async def die_after(step: str, worker: Worker) -> Notification:
     hold = await worker.once.reserve(key_of(alert()), hold=HOLD, quiet=300, renew=False)
     if step == "reserve":
         return notification
-    await worker.parts.outbox.put_in(key_of(alert()), notification, TERMS)
+    await worker.parts.outbox.add(key_of(alert()), notification, TERMS)
     if step == "put in":
         return notification
-    await worker.heard.publish(notification)
+    await worker.publisher.publish(notification)
     if step == "publish":
         return notification
     await hold.record()
@@ -56,7 +56,7 @@ async def test_who_dies_after_reserving_blocks_nobody_for_longer_than_the_hold(o
     assert await worker.waiting() == 0
 
 
-async def test_who_is_suppressed_by_one_that_died_before_it_put_anything_in_is_told_in_its_place(
+async def test_an_alert_suppressed_by_a_worker_that_died_before_queueing_is_sent_in_its_place(
     open_worker: Open,
 ) -> None:
     dead, worker = await open_worker(), await open_worker(policies=SHORT)
@@ -64,20 +64,20 @@ async def test_who_is_suppressed_by_one_that_died_before_it_put_anything_in_is_t
     outcome = await worker.receive(alert())  # the sender got no answer before, and does not ask again after this one
     assert (outcome.outcome, outcome.reason) == ("suppressed", "reserved")
     await worker.sweep()
-    assert worker.heard.ids == []
-    await worker.sweep_until(lambda: worker.heard.ids)
-    assert len(worker.heard.ids) == 1
+    assert worker.publisher.ids == []
+    await worker.sweep_until(lambda: worker.publisher.ids)
+    assert len(worker.publisher.ids) == 1
     assert (await worker.receive(alert())).reason == "quiet"
 
 
-async def test_what_the_suppressed_leave_behind_is_not_told_again(open_worker: Open) -> None:
+async def test_copies_that_suppressed_callers_queue_are_not_sent_again(open_worker: Open) -> None:
     workers = [await open_worker(policies=SHORT) for _ in range(3)]
     for _ in range(5):
         await asyncio.gather(*(worker.receive(alert()) for worker in workers))
         for worker in workers:
             worker.parts.receiver.forget("cpu")
     await workers[0].sweep_until_empty()
-    assert sum(len(worker.heard.ids) for worker in workers) == 1
+    assert sum(len(worker.publisher.ids) for worker in workers) == 1
 
 
 @pytest.mark.parametrize("step", ["put in", "publish"])
@@ -85,9 +85,9 @@ async def test_who_dies_before_recording_is_taken_over_after_the_hold(open_worke
     dead, worker = await open_worker(), await open_worker(policies=SHORT)
     notification = await die_after(step, dead)
     await worker.sweep()
-    assert worker.heard.ids == []  # it has its hold
-    await worker.sweep_until(lambda: worker.heard.ids)
-    assert worker.heard.ids == [notification.id]
+    assert worker.publisher.ids == []  # it has its hold
+    await worker.sweep_until(lambda: worker.publisher.ids)
+    assert worker.publisher.ids == [notification.id]
     assert await worker.waiting() == 0
     assert (await worker.receive(alert())).reason == "quiet"
     assert worker.counted("reservations_expired") == 1
@@ -97,20 +97,20 @@ async def test_who_dies_after_recording_is_not_repeated(open_worker: Open) -> No
     dead, worker = await open_worker(), await open_worker(policies=SHORT)
     await die_after("record", dead)
     await worker.sweep_until_empty()
-    assert worker.heard.ids == []
+    assert worker.publisher.ids == []
 
 
 async def test_who_looks_while_it_is_being_published_puts_it_back(open_worker: Open) -> None:
     dead, worker = await open_worker(), await open_worker(policies=SHORT)
     notification = Notification(id="msg_1", alert=alert(), at=0.0)
     await dead.once.reserve(key_of(alert()), hold=2 * HOLD, quiet=300, renew=False)
-    await dead.parts.outbox.put_in(key_of(alert()), notification, Terms(0.1, 300.0))
+    await dead.parts.outbox.add(key_of(alert()), notification, WindowTerms(0.1, 300.0))
     await asyncio.sleep(0.15)  # the item's lease is over before the reservation's hold
     await worker.sweep()
     (item,) = await worker.once.queue(QUEUE).list()
-    assert (item.attempts, worker.heard.ids) == (2, [])
-    await worker.sweep_until(lambda: worker.heard.ids)
-    assert worker.heard.ids == ["msg_1"]
+    assert (item.attempts, worker.publisher.ids) == (2, [])
+    await worker.sweep_until(lambda: worker.publisher.ids)
+    assert worker.publisher.ids == ["msg_1"]
 
 
 async def test_an_alert_that_comes_first_adopts_what_the_dead_one_left(open_worker: Open) -> None:
@@ -118,15 +118,15 @@ async def test_an_alert_that_comes_first_adopts_what_the_dead_one_left(open_work
     notification = await die_after("put in", dead)
     await asyncio.sleep(HOLD + 0.1)  # the store's own clock
     assert (await worker.receive(alert(name="again"))).outcome == "published"
-    assert worker.heard.ids == [notification.id]
+    assert worker.publisher.ids == [notification.id]
     assert await worker.waiting() == 0
 
 
 CHILD = """
 import asyncio, sys
-from tests.apps.alerts.working import Heard, Worker, alert
+from tests.apps.alerts.working import FakePublisher, Worker, alert
 
-class Stuck(Heard):
+class Stuck(FakePublisher):
     async def publish(self, notification):
         print(notification.id, flush=True)
         await asyncio.sleep(60)
@@ -155,5 +155,5 @@ async def test_a_killed_process_is_taken_over_with_the_same_id(url: str, tmp_pat
         if child.stdout is not None:
             child.stdout.close()
     assert id.startswith("msg_")
-    await worker.sweep_until(lambda: worker.heard.ids)
-    assert worker.heard.ids == [id]
+    await worker.sweep_until(lambda: worker.publisher.ids)
+    assert worker.publisher.ids == [id]

@@ -1,4 +1,4 @@
-"""That it is over is told once, to people who were told that it is on; and then it may fire again."""
+"""A resolved notification is sent once, and only after a firing one; then the alert may fire again."""
 
 import asyncio
 import secrets
@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from solely.apps.alerts.model import RESOLVED, Alert, key_of, open_mark, resolved_key
+from solely.apps.alerts.notifications.outbox import QUEUE
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.telling.outbox import QUEUE
 from tests.apps.alerts.working import Open, Worker, alert, until, working
 from tests.conftest import SECOND_SERVERS, STORES
 
@@ -34,11 +34,11 @@ def over(fingerprint: str = "cpu") -> Alert:
     return alert(fingerprint, status=RESOLVED)
 
 
-def told(worker: Worker) -> list[str]:
-    return [f"{each.alert.severity} {each.alert.status}" for each in worker.heard.notifications]
+def sent(worker: Worker) -> list[str]:
+    return [f"{each.alert.severity} {each.alert.status}" for each in worker.publisher.notifications]
 
 
-async def test_resolved_is_told_once_and_closes_the_window(open_everywhere: Open) -> None:
+async def test_resolved_is_sent_once_and_closes_the_window(open_everywhere: Open) -> None:
     worker, other = await open_everywhere(), await open_everywhere()
     await worker.receive(alert())
     assert (await other.receive(over())).outcome == "published"
@@ -48,23 +48,23 @@ async def test_resolved_is_told_once_and_closes_the_window(open_everywhere: Open
     await asyncio.sleep(0.2)  # as long as another worker believes what it knew
     assert (await worker.receive(alert())).outcome == "published"
     assert (await worker.receive(over())).outcome == "published"
-    assert told(worker) == ["critical firing", "critical firing", "critical resolved"]
-    assert told(other) == ["critical resolved"]
+    assert sent(worker) == ["critical firing", "critical firing", "critical resolved"]
+    assert sent(other) == ["critical resolved"]
 
 
 async def test_what_never_fired_is_not_resolved(open_worker: Open) -> None:
     worker = await open_worker()
     outcome = await worker.receive(over())
     assert (outcome.outcome, outcome.reason, outcome.retry_after) == ("suppressed", "not_firing", None)
-    assert worker.heard.ids == []
+    assert worker.publisher.ids == []
 
 
-async def test_of_many_that_say_it_is_over_one_is_told(open_worker: Open) -> None:
+async def test_of_many_resolutions_one_is_sent(open_worker: Open) -> None:
     workers = [await open_worker(), await open_worker()]
     await workers[0].receive(alert())
     outcomes = await asyncio.gather(*(each.receive(over()) for each in workers * 5))
     assert [each.outcome for each in outcomes].count("published") == 1
-    assert sum(told(each).count("critical resolved") for each in workers) == 1
+    assert sum(sent(each).count("critical resolved") for each in workers) == 1
 
 
 async def test_a_raised_severity_goes_through_inside_the_window(open_worker: Open) -> None:
@@ -77,59 +77,61 @@ async def test_a_raised_severity_goes_through_inside_the_window(open_worker: Ope
         assert (await worker.receive(alert(severity=severity))).outcome == "published"
 
 
-async def test_resolved_that_overtakes_its_alert_is_told_after_it(open_worker: Open) -> None:
+async def test_resolved_that_overtakes_its_alert_is_sent_after_it(open_worker: Open) -> None:
     worker = await open_worker()
-    worker.heard.failure = PublishFailed("away")
+    worker.publisher.failure = PublishFailed("away")
     await worker.receive(alert())
     outcome = await worker.receive(over())
-    assert (outcome.outcome, outcome.reason) == ("queued", "not_told_yet")
+    assert (outcome.outcome, outcome.reason) == ("queued", "firing_queued")
     await worker.sweep()
     assert await worker.waiting() == 2
-    worker.heard.failure = None
-    await worker.sweep_until(lambda: len(worker.heard.ids) == 2)
-    assert told(worker) == ["critical firing", "critical resolved"]
+    worker.publisher.failure = None
+    await worker.sweep_until(lambda: len(worker.publisher.ids) == 2)
+    assert sent(worker) == ["critical firing", "critical resolved"]
     assert await worker.waiting() == 0
 
 
 async def test_resolved_that_waited_for_nothing_is_dropped(open_worker: Open) -> None:
     worker = await open_worker()
-    worker.heard.failure = PublishFailed("away")
+    worker.publisher.failure = PublishFailed("away")
     await worker.receive(alert())
     await worker.receive(over())
     await asyncio.sleep(0.1)  # the pause before its next try
     item = await worker.once.queue(QUEUE).take(ttl=5, id=key_of(alert()))
     assert item is not None  # somebody takes the alert out
     await item.ack()
-    worker.heard.failure = None
+    worker.publisher.failure = None
     await worker.sweep_until_empty()
-    assert worker.heard.ids == []
+    assert worker.publisher.ids == []
 
 
 async def test_resolved_survives_publishers_that_are_away(open_worker: Open) -> None:
     worker = await open_worker()
     await worker.receive(alert())
-    worker.heard.failure = PublishFailed("away")
+    worker.publisher.failure = PublishFailed("away")
     assert (await worker.receive(over())).reason == "publish_failed"
-    assert (await worker.receive(alert())).reason == "quiet"  # nobody was told that it is over
-    worker.heard.failure = None
-    await worker.sweep_until(lambda: len(worker.heard.ids) == 2)
+    assert (await worker.receive(alert())).reason == "quiet"  # no resolved notification was sent
+    worker.publisher.failure = None
+    await worker.sweep_until(lambda: len(worker.publisher.ids) == 2)
     assert (await worker.receive(alert())).outcome == "published"
 
 
-async def test_who_dies_between_telling_that_it_is_over_and_closing_the_window_is_taken_over(open_worker: Open) -> None:
+async def test_a_worker_that_dies_between_sending_the_resolution_and_closing_the_window_is_taken_over(
+    open_worker: Open,
+) -> None:
     worker = await open_worker(policies={"critical": {"hold": 0.3}})
     await worker.receive(alert())
-    worker.heard.open.clear()
+    worker.publisher.open.clear()
     publishing = asyncio.create_task(worker.receive(over()))
-    await until(lambda: len(worker.heard.ids) == 2)
-    # Another records it as told, dies, and leaves the item: only the window is still to be closed.
+    await until(lambda: len(worker.publisher.ids) == 2)
+    # Another records it as sent, dies, and leaves the item: only the window is still to be closed.
     await worker.parts.receiver.finish(0.01)
     await asyncio.wait([publishing])
     await worker.once.clear_reservations(resolved_key("cpu"), reason="its holder is dead")
     await (await worker.once.reserve(resolved_key("cpu"), quiet=300)).record()
     assert await worker.once.seen(open_mark("cpu"))
-    worker.heard.open.set()
+    worker.publisher.open.set()
     await worker.sweep_until_empty()
-    assert len(worker.heard.ids) == 2
+    assert len(worker.publisher.ids) == 2
     assert not await worker.once.seen(open_mark("cpu"))
     assert (await worker.receive(alert())).outcome == "published"

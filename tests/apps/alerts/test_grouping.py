@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from solely import InvalidInput
-from solely.apps.alerts.deciding.groups import group_of
-from solely.apps.alerts.model import MAX_GROUP, RESOLVED, Alert, Member, Notification, Outcome, key_of, subject_of
+from solely.apps.alerts.model import MAX_GROUP, RESOLVED, Alert, AlertOutcome, Member, Notification, key_of, subject_of
 from solely.apps.alerts.publishers import EmailSettings, PublishFailed, slack
 from solely.apps.alerts.publishers import mail as mails
 from solely.apps.alerts.publishers.webhook import event
 from solely.apps.alerts.settings import AlertsSettings
-from tests.apps.alerts.operating import operating
+from solely.apps.alerts.suppression.groups import group_of
+from tests.apps.alerts.operator import operating
 from tests.apps.alerts.working import Open, Worker, alert, until
 from tests.service.serving import TOKENS
 
@@ -31,15 +31,15 @@ def over(fingerprint: str, cluster: str = "east") -> Alert:
     return of(fingerprint, cluster, status=RESOLVED)
 
 
-def told(worker: Worker) -> list[str]:
-    return [f"{each.alert.status} {each.alert.fingerprint}" for each in worker.heard.notifications]
+def sent(worker: Worker) -> list[str]:
+    return [f"{each.alert.status} {each.alert.fingerprint}" for each in worker.publisher.notifications]
 
 
-def said(outcome: Outcome) -> str:
+def said(outcome: AlertOutcome) -> str:
     return outcome.reason or outcome.outcome
 
 
-async def test_a_group_is_told_once_and_again_when_all_of_it_is_over(open_anywhere: Open) -> None:
+async def test_a_group_is_sent_once_and_again_when_all_of_it_resolved(open_anywhere: Open) -> None:
     worker, other = await open_anywhere(**BY_CLUSTER), await open_anywhere(**BY_CLUSTER)
     assert said(await worker.receive(of("a"))) == "published"
     for each in (worker, other):
@@ -53,7 +53,7 @@ async def test_a_group_is_told_once_and_again_when_all_of_it_is_over(open_anywhe
     assert said(await worker.receive(over("b"))) == "published"
     assert said(await worker.receive(over("b"))) == "not_firing"
     assert said(await worker.receive(of("b"))) == "published"
-    assert told(worker) == ["firing a", "firing c", "resolved b", "firing b"]
+    assert sent(worker) == ["firing a", "firing c", "resolved b", "firing b"]
 
 
 async def test_the_notification_lists_who_fires(open_anywhere: Open) -> None:
@@ -64,7 +64,7 @@ async def test_the_notification_lists_who_fires(open_anywhere: Open) -> None:
     await worker.once.expire_reservation(key_of(of("a", group=EAST)), reason="test")
     worker.parts.receiver.forget(subject_of(of("a", group=EAST)))
     assert said(await worker.receive(of("c", name="Node c"))) == "published"
-    first, second = worker.heard.notifications
+    first, second = worker.publisher.notifications
     assert [each.name for each in first.members] == ["Node a"]
     assert second.members == tuple(
         Member(fingerprint=each, name=f"Node {each}", severity="critical") for each in ("a", "c")
@@ -72,7 +72,7 @@ async def test_the_notification_lists_who_fires(open_anywhere: Open) -> None:
     assert second.alert.group == EAST
 
 
-async def test_of_a_herd_one_is_told(open_anywhere: Open) -> None:
+async def test_of_a_herd_one_is_sent(open_anywhere: Open) -> None:
     workers = [await open_anywhere(**BY_CLUSTER), await open_anywhere(**BY_CLUSTER)]
     sent = [each.receive(of(f"node-{number}")) for number in range(10) for each in workers]
     outcomes = await asyncio.gather(*sent)
@@ -80,7 +80,7 @@ async def test_of_a_herd_one_is_told(open_anywhere: Open) -> None:
     assert {each.reason for each in outcomes if each.outcome != "published"} <= {"grouped", "reserved"}
     for each in workers:
         await each.sweep_until_empty()
-    assert sum(len(each.heard.ids) for each in workers) == 1
+    assert sum(len(each.publisher.ids) for each in workers) == 1
     ended = await asyncio.gather(*(workers[number % 2].receive(over(f"node-{number}")) for number in range(10)))
     assert [each.outcome for each in ended].count("published") == 1
 
@@ -94,31 +94,31 @@ async def test_severities_have_windows_of_their_own_in_one_group(open_anywhere: 
         assert said(await worker.receive(over(fingerprint))) == expected
 
 
-async def test_one_that_comes_just_when_the_group_is_over_is_told(open_anywhere: Open) -> None:
+async def test_one_that_comes_just_when_the_group_resolves_is_sent(open_anywhere: Open) -> None:
     worker = await open_anywhere(**BY_CLUSTER)
     await worker.receive(of("a"))
-    worker.heard.open.clear()
+    worker.publisher.open.clear()
     ending = asyncio.create_task(worker.receive(over("a")))
-    await until(lambda: len(worker.heard.ids) == 2)
+    await until(lambda: len(worker.publisher.ids) == 2)
     assert said(await worker.receive(of("b"))) == "grouped"  # by the window that is about to be closed
-    worker.heard.open.set()
+    worker.publisher.open.set()
     assert said(await ending) == "published"
     await worker.sweep_until_empty()
-    assert told(worker) == ["firing a", "resolved a", "firing b"]
+    assert sent(worker) == ["firing a", "resolved a", "firing b"]
     assert said(await worker.receive(over("b"))) == "published"
 
 
-async def test_the_end_of_a_group_that_could_not_be_told_yet_is_told_after_it(open_anywhere: Open) -> None:
+async def test_the_resolution_of_a_group_that_is_still_queued_is_sent_after_it(open_anywhere: Open) -> None:
     worker = await open_anywhere(**BY_CLUSTER)
-    worker.heard.failure = PublishFailed("away")
+    worker.publisher.failure = PublishFailed("away")
     assert said(await worker.receive(of("a"))) == "publish_failed"
-    assert said(await worker.receive(over("a"))) == "not_told_yet"
-    worker.heard.failure = None
+    assert said(await worker.receive(over("a"))) == "firing_queued"
+    worker.publisher.failure = None
     await worker.sweep_until_empty()
-    assert told(worker) == ["firing a", "resolved a"]
+    assert sent(worker) == ["firing a", "resolved a"]
 
 
-async def test_a_resolve_whose_teller_died_can_be_repeated(open_anywhere: Open) -> None:
+async def test_a_resolve_whose_worker_died_can_be_repeated(open_anywhere: Open) -> None:
     worker = await open_anywhere(**BY_CLUSTER)
     await worker.receive(of("a"))
     await worker.parts.groups.leave(of("a", group=EAST))  # and then it died
@@ -174,7 +174,7 @@ def test_fields_that_make_no_group_are_refused(field: str) -> None:
         AlertsSettings(group_by=(field,))
 
 
-def test_receivers_are_told_of_the_group() -> None:
+def test_receivers_get_the_group() -> None:
     members = (Member(fingerprint="a", name="Node a", severity="critical"),)
     notification = Notification(id="msg_1", alert=alert("a", group="db"), at=0.0, members=members)
     data = msgspec.json.decode(event(notification))["data"]
@@ -216,12 +216,12 @@ def test_groups_over_http_and_why() -> None:
             known = desk.why(fingerprint)
             assert [each["fingerprint"] for each in known["group"]["firing"]] == ["a", "b"]
             assert [each["fingerprint"] for each in known["windows"]] == [f"group:{EAST}"]
-            assert any(f"of the group {EAST} was told and is quiet" in sentence for sentence in known["verdict"])
+            assert any(f"of the group {EAST} was sent and is quiet" in sentence for sentence in known["verdict"])
         assert [(each["reason"], each["count"]) for each in desk.why("b")["suppressed"]] == [("grouped", 1)]
         assert desk.why("d")["group"] is None
         (row,) = desk.history(1, fingerprint="a")
         assert row["group_name"] == EAST
-        made = desk.post("/api/alerts/acknowledge", {"fingerprint": "b"}, "write")  # told in its group
+        made = desk.post("/api/alerts/acknowledge", {"fingerprint": "b"}, "write")  # sent in its group
         assert made.status_code == 200
         ended = desk.post(
             "/api/alerts/reservations/expire",

@@ -1,4 +1,4 @@
-"""The history: what was told and what was not is found again, on both databases; nobody waits for it."""
+"""The history: notifications and suppressed alerts are found again, on both databases; nobody waits for it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from solely.apps.alerts.model import Alert, Notification
 from solely.apps.alerts.records import history as module
-from solely.apps.alerts.records.history import History
-from solely.apps.alerts.records.lookback import HOUR
+from solely.apps.alerts.records.history import AlertHistory
+from solely.apps.alerts.records.history_queries import HOUR
 from solely.data import Database, open_database
 from solely.errors import DataError, InvalidInput
 
@@ -26,38 +26,38 @@ def notification(id: str = "n-1", at: float | None = None, **more: Any) -> Notif
     return Notification(id=id, alert=alert(**more), at=time.time() if at is None else at, trace="00-ab-cd-01")
 
 
-async def test_what_was_told_is_found_again_as_it_was(data: Database) -> None:
-    history = History(data)
-    told = notification(labels={"env": "prod"}, annotations={"summary": "hot"})
-    history.published(told, {"hook": "ok", "slack": "timed out"}, 0.25)
+async def test_what_was_sent_is_found_again_as_it_was(data: Database) -> None:
+    history = AlertHistory(data)
+    sent = notification(labels={"env": "prod"}, annotations={"summary": "hot"})
+    history.published(sent, {"hook": "ok", "slack": "timed out"}, 0.25)
     await history.flush()
     (found,) = await history.recent()
     assert (found.id, found.outcome, found.fingerprint, found.severity) == ("n-1", "published", "cpu", "critical")
     assert (found.labels, found.annotations) == ({"env": "prod"}, {"summary": "hot"})
     assert (found.results, found.seconds) == ({"hook": "ok", "slack": "timed out"}, 0.25)
     assert (found.name, found.source, found.status, found.trace) == ("CPU high", "host-1", "firing", "00-ab-cd-01")
-    assert found.told is not None
-    assert abs(found.told - time.time()) < 10
-    assert await history.last_told("cpu") == found.told
-    assert await history.last_told("disk") is None
+    assert found.notified is not None
+    assert abs(found.notified - time.time()) < 10
+    assert await history.last_notified("cpu") == found.notified
+    assert await history.last_notified("disk") is None
 
 
 async def test_a_notification_is_one_row_whatever_becomes_of_it(data: Database) -> None:
-    history = History(data)
-    told = notification()
-    history.queued(told, {"hook": "refused", "slack": "refused"})
+    history = AlertHistory(data)
+    sent = notification()
+    history.queued(sent, {"hook": "refused", "slack": "refused"})
     await history.flush()
-    assert [(each.outcome, each.told) for each in await history.recent()] == [("queued", None)]
-    history.published(told, {"hook": "ok"}, 1.0)
-    history.dead(told, "slack", "no such channel")
+    assert [(each.outcome, each.notified) for each in await history.recent()] == [("queued", None)]
+    history.published(sent, {"hook": "ok"}, 1.0)
+    history.dead(sent, "slack", "no such channel")
     await history.flush()
     (found,) = await history.recent()
-    assert found.outcome == "published"  # somebody was told
+    assert found.outcome == "published"  # one publisher has it
     assert found.results == {"hook": "ok", "slack": "dead letter: no such channel"}
 
 
-async def test_a_dead_letter_that_is_replayed_was_told(data: Database) -> None:
-    history = History(data)
+async def test_a_dead_letter_that_is_replayed_was_sent(data: Database) -> None:
+    history = AlertHistory(data)
     history.queued(notification(), {"hook": "refused"})
     history.dead(notification(), "hook", "gave up")
     await history.flush()
@@ -68,7 +68,7 @@ async def test_a_dead_letter_that_is_replayed_was_told(data: Database) -> None:
 
 
 async def test_pages_lead_through_all_of_it_once(data: Database) -> None:
-    history = History(data)
+    history = AlertHistory(data)
     for number in range(25):
         severity, fingerprint = ("critical", "warning")[number % 2], ("cpu", "disk")[number % 5 == 0]
         history.published(
@@ -89,12 +89,12 @@ async def test_pages_lead_through_all_of_it_once(data: Database) -> None:
     assert {each.severity for each in await history.recent(severity="warning")} == {"warning"}
     assert [each.id for each in await history.recent(fingerprint="disk", severity="warning", since=1004.0)] == ["n-15"]
     for nowhere in ("yesterday", "nan/n-01", "inf/n-01"):
-        with pytest.raises(InvalidInput, match="no place"):
+        with pytest.raises(InvalidInput, match="not a position"):
             await history.recent(after=nowhere)
 
 
 async def test_suppressed_ones_are_summed_by_reason(data: Database) -> None:
-    one, other = History(data), History(data)
+    one, other = AlertHistory(data), AlertHistory(data)
     for history in (one, other):
         for _ in range(50):
             history.suppressed(alert(), "quiet")
@@ -110,7 +110,7 @@ async def test_suppressed_ones_are_summed_by_reason(data: Database) -> None:
 
 
 async def test_the_last_alert_of_each_severity_is_known(data: Database) -> None:
-    history = History(data)
+    history = AlertHistory(data)
     history.published(notification("old", at=1000.0, labels={"env": "test"}), {}, 0.1)
     history.published(notification("new", at=2000.0, labels={"env": "prod"}), {}, 0.1)
     history.suppressed(alert(severity="warning", labels={"env": "dev"}), "silenced")
@@ -122,21 +122,21 @@ async def test_the_last_alert_of_each_severity_is_known(data: Database) -> None:
 
 
 async def test_what_counts_towards_a_limit_is_counted(data: Database) -> None:
-    history = History(data)
+    history = AlertHistory(data)
     for number, severity in enumerate(("critical", "critical", "warning")):
         history.published(notification(f"n-{number}", at=1000.0 + number, severity=severity), {}, 0.1)
     history.published(notification("n-7", at=1001.0, fingerprint="disk"), {}, 0.1)
     history.published(notification("n-8", at=1001.0, status="resolved"), {}, 0.1)
     history.queued(notification("n-9", at=1001.0), {})
     await history.flush()
-    assert await history.told_since(1000.0, severity="critical", fingerprint="cpu") == 2
-    assert await history.told_since(1000.5, severity="critical", fingerprint="cpu") == 1
-    assert await history.told_since(1000.0, severity="critical") == 3
-    assert await history.told_since(1000.0, severity="info") == 0
+    assert await history.notified_since(1000.0, severity="critical", fingerprint="cpu") == 2
+    assert await history.notified_since(1000.5, severity="critical", fingerprint="cpu") == 1
+    assert await history.notified_since(1000.0, severity="critical") == 3
+    assert await history.notified_since(1000.0, severity="info") == 0
 
 
 async def test_names_that_are_too_long_for_an_index_are_cut(data: Database) -> None:
-    history, long = History(data), "".join(map(chr, range(0x4E00, 0x4E00 + 3000)))  # which no index can compress
+    history, long = AlertHistory(data), "".join(map(chr, range(0x4E00, 0x4E00 + 3000)))  # which no index can compress
     history.published(notification(fingerprint=long, severity=long, name=long, source=long), {"hook": long}, 0.1)
     history.suppressed(alert(long, long), "quiet")
     await history.flush()
@@ -147,7 +147,7 @@ async def test_names_that_are_too_long_for_an_index_are_cut(data: Database) -> N
 
 async def test_only_what_is_old_is_forgotten(data: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAGE", 10)
-    history, now = History(data), time.time()
+    history, now = AlertHistory(data), time.time()
     for number in range(35):
         history.published(notification(f"n-{number:02}", at=now - 40 + number), {}, 0.1)
         history.suppressed(alert(f"f-{number}"), "quiet")
@@ -160,7 +160,7 @@ async def test_only_what_is_old_is_forgotten(data: Database, monkeypatch: pytest
 
 
 async def test_what_the_database_refuses_is_kept_for_the_next_time(data: Database) -> None:
-    history = History(data)
+    history = AlertHistory(data)
     await data.run("ALTER TABLE alerts_history RENAME TO away")
     history.published(notification(), {"hook": "ok"}, 0.1)
     history.suppressed(alert(), "quiet")
@@ -180,10 +180,10 @@ async def test_what_the_database_refuses_is_kept_for_the_next_time(data: Databas
 
 
 async def test_the_buffers_are_bounded_and_count_what_they_drop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_TOLD", 3)
+    monkeypatch.setattr(module, "MOST_NOTIFICATIONS", 3)
     monkeypatch.setattr(module, "MOST_SUPPRESSED", 2)
     database = open_database("sqlite:///:memory:")  # without tables
-    history = History(database)
+    history = AlertHistory(database)
     for number in range(5):
         history.published(notification(f"n-{number}"), {}, 0.1)
         history.suppressed(alert(f"f-{number}"), "quiet")
@@ -201,7 +201,7 @@ async def test_the_buffers_are_bounded_and_count_what_they_drop(monkeypatch: pyt
 
 
 async def test_texts_that_a_database_cannot_keep_lose_nothing(data: Database) -> None:
-    history = History(data)
+    history = AlertHistory(data)
     odd = "nul\0 and 'quotes\" and \\u0000 :name ::text"
     history.published(notification(fingerprint=odd, name=odd, labels={odd: odd}), {"hook": odd}, 0.1)
     history.published(notification(fingerprint=odd), {"hook": odd}, 0.1)

@@ -5,8 +5,14 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from solely.apps.alerts.inputs.alertmanager import MAX_ALERTS, Group, PostedAlerts, parse_group, parse_posted
-from solely.apps.alerts.inputs.labelled import label_fingerprint
+from solely.apps.alerts.inputs.alertmanager import (
+    MAX_ALERTS,
+    AlertmanagerGroup,
+    PostedAlerts,
+    parse_group,
+    parse_posted,
+)
+from solely.apps.alerts.inputs.labels import label_fingerprint
 from solely.apps.alerts.model import Alert
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -29,7 +35,7 @@ GROUP = b"""{
 
 
 def grouped(body: bytes) -> list[Alert]:
-    return parse_group(msgspec.json.decode(body, type=Group))
+    return parse_group(msgspec.json.decode(body, type=AlertmanagerGroup))
 
 
 def posted(**fields: object) -> Alert:
@@ -69,7 +75,7 @@ def test_what_grafana_adds_is_ignored() -> None:
     assert (alert.name, alert.fingerprint, alert.source) == ("Hot", "c1", "alertmanager")
 
 
-def test_an_alert_without_a_name_or_fingerprint_is_told_all_the_same() -> None:
+def test_an_alert_without_a_name_or_fingerprint_is_accepted_all_the_same() -> None:
     (alert,) = grouped(b'{"alerts": [{"labels": {"instance": "db-1"}}]}')
     assert (alert.name, alert.severity) == ("unnamed", "none")
     assert alert.fingerprint == label_fingerprint({"instance": "db-1"})

@@ -1,4 +1,4 @@
-"""Senders that speak as Alertmanager, Prometheus and PagerDuty do, to a real service that tells a real program."""
+"""Senders that speak as Alertmanager, Prometheus and PagerDuty do, to a real service that runs a real program."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ import httpx2
 import pytest
 
 from solely.apps.alerts.inputs.alertmanager import MAX_ALERTS
-from solely.apps.alerts.inputs.labelled import label_fingerprint
+from solely.apps.alerts.inputs.labels import label_fingerprint
 from tests.servers import Valkey
 from tests.service.serving import LINES, TOKENS, Running, bearer, running, until
 
 WEBHOOK, POSTED, EVENTS = "/api/alerts/alertmanager", "/api/v2/alerts", "/v2/enqueue"
-TELL = 'printf "%s\\n" "$SOLELY_ALERT_STATUS $SOLELY_ALERT_SEVERITY $SOLELY_ALERT_FINGERPRINT" >> "$0"'
+NOTE = 'printf "%s\\n" "$SOLELY_ALERT_STATUS $SOLELY_ALERT_SEVERITY $SOLELY_ALERT_FINGERPRINT" >> "$0"'
 REPEATS = 40  # of a request that is answered 503: more than the alerts in it
 PAYLOAD = {"summary": "Queue is long", "source": "worker-3", "severity": "critical"}
 
 Serving = Callable[..., AbstractContextManager[Running]]
 
 
-class Told:
-    """The file in which the program of the tests notes of what it was told."""
+class SentLog:
+    """The file in which the program of the tests logs what it was sent."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def publisher(self, before: str = "", **given: Any) -> dict[str, Any]:
         """The settings of a publisher that runs the program; `before` is what the shell does first."""
-        return {"type": "command", "argv": ["/bin/sh", "-c", f"{before}{TELL}", str(self.path)], **given}
+        return {"type": "command", "argv": ["/bin/sh", "-c", f"{before}{NOTE}", str(self.path)], **given}
 
     def lines(self) -> list[str]:
         return self.path.read_text().splitlines() if self.path.exists() else []
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Told:
-    return Told(tmp_path / "told")
+def sent(tmp_path: Path) -> SentLog:
+    return SentLog(tmp_path / "sent")
 
 
 @pytest.fixture
-def serving(told: Told) -> Serving:
+def serving(sent: SentLog) -> Serving:
     """A service with the alert receiver, whose settings are the defaults but for those given."""
 
     def start(alerts: dict[str, Any] | None = None, **given: Any) -> AbstractContextManager[Running]:
-        return running(apps=("alerts",), alerts={"publishers": [told.publisher()], **(alerts or {})}, **given)
+        return running(apps=("alerts",), alerts={"publishers": [sent.publisher()], **(alerts or {})}, **given)
 
     return start
 
@@ -88,7 +88,7 @@ def is_to_be_repeated(answer: httpx2.Response) -> bool:
 # -- Alertmanager
 
 
-def test_each_alert_of_a_group_is_decided_and_a_repeat_tells_nobody_again(service: Running, told: Told) -> None:
+def test_each_alert_of_a_group_is_decided_and_a_repeat_sends_nothing(service: Running, sent: SentLog) -> None:
     group = grouped(one("a"), one("b"), one("c", "resolved"), groupKey="{}", unknown={"later": [1]})
     first = service.post(WEBHOOK, group)
     assert outcomes(first) == [("published", ""), ("published", ""), ("suppressed", "not_firing")]
@@ -96,13 +96,13 @@ def test_each_alert_of_a_group_is_decided_and_a_repeat_tells_nobody_again(servic
     again = service.post(WEBHOOK, group)
     assert outcomes(again)[:2] == [("suppressed", "quiet")] * 2
     assert again.json()["alerts"][0]["retryAfter"] > 200
-    assert sorted(told.lines()) == ["firing critical a", "firing critical b"]
+    assert sorted(sent.lines()) == ["firing critical a", "firing critical b"]
 
 
-def test_a_resolved_alert_closes_its_window(service: Running, told: Told) -> None:
+def test_a_resolved_alert_closes_its_window(service: Running, sent: SentLog) -> None:
     for alert in (one("a"), one("a", "resolved"), one("a", "resolved"), one("a")):
         service.post(WEBHOOK, grouped(alert))
-    assert told.lines() == ["firing critical a", "resolved critical a", "firing critical a"]
+    assert sent.lines() == ["firing critical a", "resolved critical a", "firing critical a"]
 
 
 @pytest.mark.parametrize(
@@ -117,34 +117,34 @@ def test_a_resolved_alert_closes_its_window(service: Running, told: Told) -> Non
     ],
 )
 def test_what_is_malformed_is_refused_with_a_problem_and_nothing_is_done(
-    service: Running, told: Told, body: bytes, status: int
+    service: Running, sent: SentLog, body: bytes, status: int
 ) -> None:
     answer = service.http.post(WEBHOOK, content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
     assert answer.json()["detail"]
-    assert told.lines() == []
+    assert sent.lines() == []
 
 
-def test_an_alert_that_is_too_large_is_refused_alone(service: Running, told: Told) -> None:
+def test_an_alert_that_is_too_large_is_refused_alone(service: Running, sent: SentLog) -> None:
     large = one("large", **{f"label{number}": "x" * 8_000 for number in range(40)})
     answer = service.post(WEBHOOK, grouped(one("a"), large, one("b")))
     assert answer.status_code == 400
     assert "1 of 3 alerts were refused, the others not: alerts[1]: " in answer.json()["detail"]
-    assert sorted(told.lines()) == ["firing critical a", "firing critical b"]
+    assert sorted(sent.lines()) == ["firing critical a", "firing critical b"]
 
 
-def test_too_many_requests_are_answered_503_since_a_429_would_be_lost(serving: Serving, told: Told) -> None:
+def test_too_many_requests_are_answered_503_since_a_429_would_be_lost(serving: Serving, sent: SentLog) -> None:
     with serving({"request_limit": 1, "request_per": 60}) as service:
         assert outcomes(service.post(WEBHOOK, grouped(one("a")))) == [("published", "")]
         for path, body in ((WEBHOOK, grouped(one("b"))), (POSTED, [{"labels": {"alertname": "Down"}}])):
             refused = service.post(path, body)
             assert is_to_be_repeated(refused)
             assert "request_limit" in refused.json()["detail"]
-    assert told.lines() == ["firing critical a"]
+    assert sent.lines() == ["firing critical a"]
 
 
-def test_what_is_beyond_capacity_is_told_by_repeats_and_each_once(serving: Serving, told: Told) -> None:
-    with serving({"publishers": [told.publisher("sleep 0.2; ")], "max_active": 2}) as service:
+def test_what_is_beyond_capacity_is_sent_by_repeats_and_each_once(serving: Serving, sent: SentLog) -> None:
+    with serving({"publishers": [sent.publisher("sleep 0.2; ")], "max_active": 2}) as service:
 
         def send(fingerprint: str) -> int:
             """How often it was sent until it was decided."""
@@ -160,10 +160,10 @@ def test_what_is_beyond_capacity_is_told_by_repeats_and_each_once(serving: Servi
             tries = list(senders.map(send, "abcdef"))
     assert max(tries) > 1
     assert max(tries) < REPEATS
-    assert sorted(told.lines()) == [f"firing critical {name}" for name in "abcdef"]
+    assert sorted(sent.lines()) == [f"firing critical {name}" for name in "abcdef"]
 
 
-def test_while_the_store_is_away_it_is_503_and_afterwards_a_repeat_loses_none(serving: Serving, told: Told) -> None:
+def test_while_the_store_is_away_it_is_503_and_afterwards_a_repeat_loses_none(serving: Serving, sent: SentLog) -> None:
     alerts = {"policies": {"critical": {"hold": 1}}}
     with Valkey() as server, serving(alerts, url=server.url, store_timeout=0.5, data_url="sqlite:///:memory:") as it:
         assert outcomes(it.post(WEBHOOK, grouped(one("a")))) == [("published", "")]
@@ -178,8 +178,8 @@ def test_while_the_store_is_away_it_is_503_and_afterwards_a_repeat_loses_none(se
         assert is_to_be_repeated(triggered)
         repeat = until(lambda: answered(it, grouped(one("a"), one("b"), one("c"))))
         assert outcomes(repeat)[0] == ("suppressed", "quiet")
-        until(lambda: len(told.lines()) >= 3)
-    assert sorted(told.lines()) == [f"firing critical {name}" for name in "abc"]
+        until(lambda: len(sent.lines()) >= 3)
+    assert sorted(sent.lines()) == [f"firing critical {name}" for name in "abc"]
 
 
 def answered(service: Running, group: dict[str, Any]) -> httpx2.Response | None:
@@ -190,7 +190,7 @@ def answered(service: Running, group: dict[str, Any]) -> httpx2.Response | None:
 # -- Prometheus
 
 
-def test_what_prometheus_posts_is_the_same_alert_as_by_way_of_alertmanager(service: Running, told: Told) -> None:
+def test_what_prometheus_posts_is_the_same_alert_as_by_way_of_alertmanager(service: Running, sent: SentLog) -> None:
     labels = {"alertname": "Down", "severity": "warning", "instance": "db-1"}
     ends = datetime.now(UTC)
     firing = {"labels": labels, "annotations": {}, "endsAt": (ends + timedelta(minutes=4)).isoformat(), "new": 1}
@@ -201,7 +201,7 @@ def test_what_prometheus_posts_is_the_same_alert_as_by_way_of_alertmanager(servi
     assert outcomes(service.post(WEBHOOK, grouped(by_webhook))) == [("suppressed", "quiet")]
     over = firing | {"endsAt": (ends - timedelta(seconds=1)).isoformat()}
     assert outcomes(service.post(POSTED, [over])) == [("published", "")]
-    assert told.lines() == [f"firing warning {fingerprint}", f"resolved warning {fingerprint}"]
+    assert sent.lines() == [f"firing warning {fingerprint}", f"resolved warning {fingerprint}"]
 
 
 def test_what_prometheus_would_not_post_is_refused(service: Running) -> None:
@@ -210,56 +210,58 @@ def test_what_prometheus_would_not_post_is_refused(service: Running) -> None:
         assert service.post(POSTED, body).status_code == 400
 
 
-def test_who_may_send(serving: Serving, told: Told) -> None:
+def test_who_may_send(serving: Serving, sent: SentLog) -> None:
     with serving(tokens=LINES) as service:
         for path, body in ((WEBHOOK, grouped(one("a"))), (POSTED, [{"labels": {"alertname": "Down"}}])):
             assert service.post(path, body).status_code == 401
             assert service.post(path, body, headers=bearer(TOKENS["read"])).status_code == 403
             assert service.post(path, body, headers=bearer(TOKENS["write"])).status_code == 200
-    assert len(told.lines()) == 2
+    assert len(sent.lines()) == 2
 
 
 # -- PagerDuty
 
 
-def test_events_are_answered_as_pagerduty_does(service: Running, told: Told) -> None:
+def test_events_are_answered_as_pagerduty_does(service: Running, sent: SentLog) -> None:
     accepted = {"status": "success", "message": "Event processed", "dedup_key": "queue"}
-    for sent in (event(), event(), event("resolve"), event("resolve")):
-        answer = service.post(EVENTS, sent)
+    for each in (event(), event(), event("resolve"), event("resolve")):
+        answer = service.post(EVENTS, each)
         assert (answer.status_code, answer.json()) == (202, accepted)
-    assert told.lines() == ["firing critical queue", "resolved critical queue"]
+    assert sent.lines() == ["firing critical queue", "resolved critical queue"]
 
 
-def test_a_key_is_made_where_there_is_none_and_the_alert_can_be_resolved_by_it(service: Running, told: Told) -> None:
+def test_a_key_is_made_where_there_is_none_and_the_alert_can_be_resolved_by_it(service: Running, sent: SentLog) -> None:
     first, again = service.post(EVENTS, event(key=None)), service.post(EVENTS, event(key=None))
     made = first.json()["dedup_key"]
     assert made
     assert again.json()["dedup_key"] == made
     service.post(EVENTS, event("resolve", made))
-    assert told.lines() == [f"firing critical {made}", f"resolved critical {made}"]
+    assert sent.lines() == [f"firing critical {made}", f"resolved critical {made}"]
 
 
-def test_who_was_told_of_it_hears_that_it_is_over_though_a_resolve_says_nothing_of_it(
-    serving: Serving, told: Told
+def test_the_publisher_of_the_firing_alert_sends_its_resolution_without_a_payload(
+    serving: Serving, sent: SentLog
 ) -> None:
-    with serving({"publishers": [told.publisher(match={"severities": ["critical"], "labels": {"group": "w"}})]}) as it:
+    with serving({"publishers": [sent.publisher(match={"severities": ["critical"], "labels": {"group": "w"}})]}) as it:
         it.post(EVENTS, event(payload=PAYLOAD | {"group": "w"}))
         it.post(EVENTS, event("resolve"))
-    assert told.lines() == ["firing critical queue", "resolved critical queue"]
+    assert sent.lines() == ["firing critical queue", "resolved critical queue"]
 
 
-def test_a_resolve_does_without_the_history_if_that_fails(service: Running, told: Told) -> None:
+def test_a_resolve_does_without_the_history_if_that_fails(service: Running, sent: SentLog) -> None:
     service.post(EVENTS, event())
     service.run(service.service.data.run("DROP TABLE alerts_history"))
     assert service.post(EVENTS, event("resolve")).status_code == 202
-    assert told.lines() == ["firing critical queue", "resolved none queue"]
+    assert sent.lines() == ["firing critical queue", "resolved none queue"]
 
 
-def test_acknowledging_what_nobody_was_told_of_is_accepted_and_changes_nothing(service: Running, told: Told) -> None:
+def test_acknowledging_an_alert_that_was_not_sent_is_accepted_and_changes_nothing(
+    service: Running, sent: SentLog
+) -> None:
     answer = service.post(EVENTS, event("acknowledge"))
     assert (answer.status_code, answer.json()["status"], answer.json()["dedup_key"]) == (202, "success", "queue")
     assert "nothing changed" in answer.json()["message"]
-    assert told.lines() == []
+    assert sent.lines() == []
 
 
 @pytest.mark.parametrize(
@@ -273,13 +275,13 @@ def test_acknowledging_what_nobody_was_told_of_is_accepted_and_changes_nothing(s
     ],
 )
 def test_what_is_no_event_is_refused_as_pagerduty_does(
-    service: Running, told: Told, wrong: dict[str, Any], said: str
+    service: Running, sent: SentLog, wrong: dict[str, Any], said: str
 ) -> None:
     answer = service.post(EVENTS, wrong)
     assert answer.status_code == 400, answer.text
     assert (answer.json()["status"], answer.json()["message"]) == ("invalid event", "Event object is invalid")
     assert said in answer.json()["errors"][0]
-    assert told.lines() == []
+    assert sent.lines() == []
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"routing_key": ', b"[" * 100_000])
@@ -288,7 +290,7 @@ def test_what_is_no_object_is_a_problem(service: Running, body: bytes) -> None:
     assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json")
 
 
-def test_the_routing_key_is_a_token_with_the_scope_write(serving: Serving, told: Told) -> None:
+def test_the_routing_key_is_a_token_with_the_scope_write(serving: Serving, sent: SentLog) -> None:
     with serving(tokens=LINES) as service:
         for key in ("", "guess", TOKENS["read"], "😀"):
             answer = service.post(EVENTS, event(routing_key=key))
@@ -298,7 +300,7 @@ def test_the_routing_key_is_a_token_with_the_scope_write(serving: Serving, told:
             )
         for body in (b"", b"[]", b'{"routing_key": 7}', b"\xff", b'{"a":' * 100_000):
             assert service.http.post(EVENTS, content=body, headers=bearer(TOKENS["admin"])).status_code == 401
-        assert told.lines() == []
+        assert sent.lines() == []
         assert service.post(EVENTS, event(routing_key=TOKENS["write"])).status_code == 202
         assert service.post(EVENTS, event(key="other", routing_key=TOKENS["admin"])).status_code == 202
 
@@ -312,7 +314,7 @@ def test_too_many_events_of_one_key_are_answered_429(serving: Serving) -> None:
         assert service.post(EVENTS, admin).status_code == 202
 
 
-def test_the_document_tells_what_an_event_is(service: Running) -> None:
+def test_the_document_describes_an_event(service: Running) -> None:
     operation = service.get("/openapi.json").json()["paths"][EVENTS]["post"]
     shape = operation["requestBody"]["content"]["application/json"]["schema"]
     assert shape["required"] == ["routing_key", "event_action"]

@@ -109,7 +109,7 @@ def test_only_a_trigger_can_do_without_a_key(action: str, key: str | None) -> No
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"payload": PAYLOAD | {"severity": "fatal"}}, "payload.severity"),
         ({"payload": PAYLOAD | {"summary": ""}}, "payload.summary"),
@@ -121,8 +121,8 @@ def test_only_a_trigger_can_do_without_a_key(action: str, key: str | None) -> No
         ({"payload": PAYLOAD, "links": [{"text": "no href"}]}, "href"),
     ],
 )
-def test_what_is_no_event_is_refused_and_named(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(msgspec.ValidationError, match=told):
+def test_what_is_no_event_is_refused_and_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=message):
         parsed(**wrong)
 
 

@@ -43,7 +43,7 @@ def assert_one_of(answers: Sequence[Answer]) -> None:
     assert set(found) <= {("suppressed", "reserved"), ("suppressed", "quiet")}
 
 
-def test_of_ten_at_once_one_is_told(running: Fleet) -> None:
+def test_of_ten_at_once_one_is_sent(running: Fleet) -> None:
     for turn in range(5):
         assert_one_of(running.volley([(POST, alert(f"ten-{turn}"))] * 10, at_once=10))
         assert len(running.inbox.of(f"ten-{turn}")) == 1
@@ -52,7 +52,7 @@ def test_of_ten_at_once_one_is_told(running: Fleet) -> None:
 
 @MANY
 @pytest.mark.parametrize("path", [POST, WEBHOOK])
-def test_of_a_thousand_at_once_one_is_told(running: Fleet, path: str) -> None:
+def test_of_a_thousand_at_once_one_is_sent(running: Fleet, path: str) -> None:
     name = f"thousand-{path}"
     body = alert(name) if path == POST else group((name, "critical", "firing"))
     assert_one_of(running.volley([(path, body)] * 1_000, at_once=1_000))
@@ -60,7 +60,7 @@ def test_of_a_thousand_at_once_one_is_told(running: Fleet, path: str) -> None:
 
 
 @MANY
-def test_a_thousand_in_groups_that_overlap_are_told_once_each(running: Fleet) -> None:
+def test_a_thousand_in_groups_that_overlap_are_sent_once_each(running: Fleet) -> None:
     names = [f"grouped-{number}" for number in range(20)]
     groups = [group(*((name, "warning", "firing") for name in names))] * 50
     found = outcomes(running.volley([(WEBHOOK, body) for body in groups], at_once=50))
@@ -85,7 +85,7 @@ def bursts(kinds: Sequence[Kind], chance: random.Random) -> list[Request]:
 
 
 @MANY
-def test_under_load_each_window_is_told_once_and_the_figures_add_up(running: Fleet) -> None:
+def test_under_load_each_window_is_sent_once_and_the_figures_add_up(running: Fleet) -> None:
     chance = random.Random(6)
     expected: Counter[Kind] = Counter()
     for names, status, new in (
@@ -100,13 +100,15 @@ def test_under_load_each_window_is_told_once_and_the_figures_add_up(running: Fle
         expected += Counter((name, severity, status) for name in new for severity in severities)
     until(lambda: not running.waiting(), SOON)  # copies that suppressed ones left are looked at, and dropped
     assert Counter({kind: len(ids) for kind, ids in running.inbox.distinct().items() if "load" in kind[0]}) == expected
-    assert len({running.teller(each) for each in running.inbox.deliveries[-200:]}) == WORKERS, "not all took part"
+    assert len({running.publishing_worker(each) for each in running.inbox.deliveries[-200:]}) == WORKERS, (
+        "not all took part"
+    )
     wanted = figures(running)
     assert counted(running, wanted) == wanted
 
 
 def figures(running: Fleet) -> dict[str, int]:
-    """What the workers must have counted, by all that was ever answered and told."""
+    """What the workers must have counted, by all that was ever answered and sent."""
     by_outcome: Counter[str] = Counter()
     by_reason: Counter[str] = Counter()
     for (outcome, reason), times in running.answered.items():

@@ -1,4 +1,4 @@
-"""Who is refused leaves a copy in the outbox, in case the one that tells dies; a copy that comes late tells nobody."""
+"""A refused caller leaves a copy in the outbox, in case the publishing worker dies; a late copy sends nothing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from solely.apps.alerts.model import Alert, Notification, Outcome, key_of
-from solely.apps.alerts.telling.outbox import Terms
-from solely.apps.alerts.worker.tracing import id_of, purpose_of, trace_of
+from solely.apps.alerts.model import Alert, AlertOutcome, Notification, key_of
+from solely.apps.alerts.notifications.outbox import WindowTerms
+from solely.apps.alerts.tracing import id_of, purpose_of, trace_of
 from tests.apps.alerts.working import Open, Worker, alert, until, working
 
 OVER = alert(status="resolved")
@@ -24,24 +24,26 @@ async def open_worker(tmp_path: Path) -> AsyncIterator[Open]:
         yield open_one
 
 
-async def told_with_a_latecomer(told: Alert, teller: Worker, late: Worker, patch: pytest.MonkeyPatch) -> Outcome:
-    """One worker tells; the other, which was refused meanwhile, gets to leave its copy only after that is settled."""
-    refused, settled, leave = asyncio.Event(), asyncio.Event(), late.parts.outbox.leave
+async def sent_with_a_latecomer(
+    alert: Alert, publishing_worker: Worker, late: Worker, patch: pytest.MonkeyPatch
+) -> AlertOutcome:
+    """One worker publishes; the other, which was refused meanwhile, leaves its copy only after that is settled."""
+    refused, settled, leave = asyncio.Event(), asyncio.Event(), late.parts.outbox.ensure_queued
 
     async def leave_late(*what: Any) -> None:
         refused.set()
         await settled.wait()
         await leave(*what)
 
-    patch.setattr(late.parts.outbox, "leave", leave_late)
-    before = len(teller.heard.ids)
-    teller.heard.open.clear()
-    telling = asyncio.create_task(teller.receive(told))
-    await until(lambda: len(teller.heard.ids) > before)
-    refusal = asyncio.create_task(late.receive(told))
+    patch.setattr(late.parts.outbox, "ensure_queued", leave_late)
+    before = len(publishing_worker.publisher.ids)
+    publishing_worker.publisher.open.clear()
+    sending = asyncio.create_task(publishing_worker.receive(alert))
+    await until(lambda: len(publishing_worker.publisher.ids) > before)
+    refusal = asyncio.create_task(late.receive(alert))
     await asyncio.wait_for(refused.wait(), 10)
-    teller.heard.open.set()
-    outcome = await telling
+    publishing_worker.publisher.open.set()
+    outcome = await sending
     settled.set()
     assert (await refusal).reason == "reserved"
     patch.undo()
@@ -50,91 +52,91 @@ async def told_with_a_latecomer(told: Alert, teller: Worker, late: Worker, patch
 
 
 def statuses(*workers: Worker) -> list[str]:
-    """What was told, by whichever worker, in order."""
-    told = [each for worker in workers for each in worker.heard.notifications]
-    return [each.alert.status for each in sorted(told, key=lambda each: each.at)]
+    """What was sent, by whichever worker, in order."""
+    sent = [each for worker in workers for each in worker.publisher.notifications]
+    return [each.alert.status for each in sorted(sent, key=lambda each: each.at)]
 
 
-async def test_a_late_copy_is_not_told_after_it_was_resolved(
+async def test_a_late_copy_is_not_sent_after_it_was_resolved(
     open_worker: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    teller, late = await open_worker(), await open_worker()
-    assert (await told_with_a_latecomer(alert(), teller, late, monkeypatch)).outcome == "published"
-    assert (await teller.receive(OVER)).outcome == "published"
+    publishing_worker, late = await open_worker(), await open_worker()
+    assert (await sent_with_a_latecomer(alert(), publishing_worker, late, monkeypatch)).outcome == "published"
+    assert (await publishing_worker.receive(OVER)).outcome == "published"
     await late.sweep_until_empty()
-    assert statuses(teller, late) == ["firing", "resolved"]
+    assert statuses(publishing_worker, late) == ["firing", "resolved"]
 
 
-async def test_a_late_copy_does_not_look_as_if_people_were_still_to_be_told(
+async def test_a_late_copy_does_not_look_like_an_unsent_notification(
     open_worker: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    teller, late = await open_worker(), await open_worker()
-    await told_with_a_latecomer(alert(), teller, late, monkeypatch)
-    assert (await teller.receive(OVER)).outcome == "published"
-    assert (await teller.receive(OVER)).reason == "not_firing"
+    publishing_worker, late = await open_worker(), await open_worker()
+    await sent_with_a_latecomer(alert(), publishing_worker, late, monkeypatch)
+    assert (await publishing_worker.receive(OVER)).outcome == "published"
+    assert (await publishing_worker.receive(OVER)).reason == "not_firing"
 
 
 async def test_a_late_copy_of_the_resolved_one_does_not_close_what_fires_again(
     open_worker: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    teller, late = await open_worker(), await open_worker()
-    await teller.receive(alert())
-    assert (await told_with_a_latecomer(OVER, teller, late, monkeypatch)).outcome == "published"
-    assert (await teller.receive(alert())).outcome == "published"
+    publishing_worker, late = await open_worker(), await open_worker()
+    await publishing_worker.receive(alert())
+    assert (await sent_with_a_latecomer(OVER, publishing_worker, late, monkeypatch)).outcome == "published"
+    assert (await publishing_worker.receive(alert())).outcome == "published"
     await late.sweep_until_empty()
-    assert statuses(teller, late) == ["firing", "resolved", "firing"]
+    assert statuses(publishing_worker, late) == ["firing", "resolved", "firing"]
 
 
-async def test_a_late_copy_is_known_too_when_what_was_told_is_older_than_the_one_that_told_it(
+async def test_a_late_copy_is_recognized_too_when_an_older_notification_was_sent(
     open_worker: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    teller, late = await open_worker(), await open_worker()
+    publishing_worker, late = await open_worker(), await open_worker()
     left = Notification(id=f"msg_{secrets.token_hex(16)}", alert=alert(), at=0.0)
-    dead = await teller.parts.outbox.put_in(key_of(alert()), left, Terms(0.1, 300.0))
+    dead = await publishing_worker.parts.outbox.add(key_of(alert()), left, WindowTerms(0.1, 300.0))
     assert dead is not None
     await asyncio.sleep(0.15)  # the store's own clock: it is anybody's now
-    assert (await told_with_a_latecomer(alert(), teller, late, monkeypatch)).outcome == "published"
-    assert teller.heard.ids == [left.id]
-    assert (await teller.receive(OVER)).outcome == "published"
+    assert (await sent_with_a_latecomer(alert(), publishing_worker, late, monkeypatch)).outcome == "published"
+    assert publishing_worker.publisher.ids == [left.id]
+    assert (await publishing_worker.receive(OVER)).outcome == "published"
     await late.sweep_until_empty()
-    assert statuses(teller, late) == ["firing", "resolved"]
+    assert statuses(publishing_worker, late) == ["firing", "resolved"]
 
 
 async def test_who_lost_its_reservation_to_another_leaves_it_to_that_one_under_the_same_id(
     open_worker: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, other = await open_worker(), await open_worker()
-    reserved, settled, put_in = asyncio.Event(), asyncio.Event(), other.parts.outbox.put_in
+    reserved, settled, put_in = asyncio.Event(), asyncio.Event(), other.parts.outbox.add
 
     async def put_in_late(*what: Any) -> Any:
         reserved.set()
         await settled.wait()
         return await put_in(*what)
 
-    monkeypatch.setattr(other.parts.outbox, "put_in", put_in_late)
-    slow.heard.open.clear()
-    telling = asyncio.create_task(slow.receive(alert()))
-    await until(lambda: slow.heard.ids)
+    monkeypatch.setattr(other.parts.outbox, "add", put_in_late)
+    slow.publisher.open.clear()
+    sending = asyncio.create_task(slow.receive(alert()))
+    await until(lambda: slow.publisher.ids)
     assert await slow.once.expire_reservation(key_of(alert()), reason="as if it had stood still past its hold")
     taking_over = asyncio.create_task(other.receive(alert()))
     await asyncio.wait_for(reserved.wait(), 10)
-    slow.heard.open.set()
-    assert (await telling).outcome == "published"
+    slow.publisher.open.set()
+    assert (await sending).outcome == "published"
     settled.set()
     assert (await taking_over).outcome == "published"
     await other.sweep_until_empty()
-    assert slow.heard.ids == other.heard.ids
-    assert len(slow.heard.ids) == 1
+    assert slow.publisher.ids == other.publisher.ids
+    assert len(slow.publisher.ids) == 1
     assert (await other.receive(alert())).reason == "quiet"
 
 
-async def test_who_told_it_after_its_hold_ran_out_and_another_let_go_still_starts_the_quiet_window(
+async def test_a_worker_that_sent_it_after_its_hold_expired_still_starts_the_quiet_window(
     open_worker: Open,
 ) -> None:
     slow, other = await open_worker(policies={"critical": {"hold": 0.3}}), await open_worker()
-    slow.heard.open.clear()
-    telling = asyncio.create_task(slow.receive(alert()))
-    await until(lambda: slow.heard.ids)
+    slow.publisher.open.clear()
+    sending = asyncio.create_task(slow.receive(alert()))
+    await until(lambda: slow.publisher.ids)
     for hold in list(slow.once._context.keeper.holds):
         slow.once._context.keeper.remove(hold)  # stands still: nobody renews it
     for _ in range(10):
@@ -143,12 +145,12 @@ async def test_who_told_it_after_its_hold_ran_out_and_another_let_go_still_start
             break
         await asyncio.sleep(taken.retry_after)
     assert await taken.release()
-    slow.heard.open.set()
-    assert (await telling).outcome == "published"
+    slow.publisher.open.set()
+    assert (await sending).outcome == "published"
     assert (await other.receive(alert())).reason == "quiet"
 
 
-def test_a_reservation_names_the_notification_that_is_told() -> None:
+def test_a_reservation_names_the_notification_that_is_sent() -> None:
     id, parent = f"msg_{secrets.token_hex(16)}", f"00-{'a' * 32}-{'b' * 16}-01"
     for trace in ("", parent):
         purpose = purpose_of(alert(name="n" * 255), trace, id)
@@ -160,6 +162,6 @@ def test_a_reservation_names_the_notification_that_is_told() -> None:
 async def test_what_another_has_in_hand_is_counted_as_queued(open_worker: Open) -> None:
     worker = await open_worker()
     left = Notification(id=f"msg_{secrets.token_hex(16)}", alert=alert(), at=0.0)
-    assert await worker.parts.outbox.put_in(key_of(alert()), left, Terms(60.0, 300.0)) is not None
-    assert (await worker.receive(alert())).reason == "in_hand"
+    assert await worker.parts.outbox.add(key_of(alert()), left, WindowTerms(60.0, 300.0)) is not None
+    assert (await worker.receive(alert())).reason == "in_flight"
     assert worker.counted("queued") == 1

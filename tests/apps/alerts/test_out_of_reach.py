@@ -10,14 +10,14 @@ import pytest
 
 import solely
 from solely.apps.alerts.model import Alert, key_of, open_mark, reservation_key
-from solely.apps.alerts.telling.outbox import QUEUE, RETRIES
-from solely.apps.alerts.telling.parking import GROUP
+from solely.apps.alerts.notifications.dead_letters import GROUP
+from solely.apps.alerts.notifications.outbox import QUEUE, RETRIES
 from solely.dead_letters.flow import queue_of as letters_of
 from solely.model import item_key
 from solely.queues.flow import queue_of
 from solely.testing.harness import fresh
-from tests.apps.alerts.operating import BECAUSE, LOG, Operator, operating
-from tests.apps.alerts.working import Heard, alert, working
+from tests.apps.alerts.operator import BECAUSE, LOG, Operator, operating
+from tests.apps.alerts.working import FakePublisher, alert, working
 from tests.poison import write_raw
 from tests.service.serving import TOKENS, bearer, until
 
@@ -34,7 +34,7 @@ def desk() -> Iterator[Operator]:
 
 @pytest.fixture(scope="module")
 def stuck() -> Iterator[Operator]:
-    """Nobody can be told: notifications wait."""
+    """No publisher can send: notifications wait."""
     with operating((AWAY,), backoff=[300]) as it:
         yield it
 
@@ -128,9 +128,9 @@ def test_no_noun_of_the_general_api_writes_a_reserved_name(desk: Operator, scope
     for path, body in _general(name):
         answer = desk.post(path, body, "admin" if path.endswith("rewind") else scope)
         assert answer.status_code == 403, (path, answer.text)
-        told = answer.json()
-        assert told["type"].endswith("#reserved-name"), told
-        assert "~" in told["detail"], told
+        problem = answer.json()
+        assert problem["type"].endswith("#reserved-name"), problem
+        assert "~" in problem["detail"], problem
     entries = desk.ask("/v1/entries", limit=1_000)["entries"]
     assert [each["key"] for each in entries if each["key"].partition("/")[2] == name] == []
 
@@ -240,13 +240,13 @@ def test_what_is_kept_for_an_idempotency_key_cannot_be_forged(desk: Operator) ->
 async def test_items_that_cannot_be_read_delay_no_notification(tmp_path: Path, queue: str) -> None:
     path = tmp_path / "store.db"
     async with working(f"sqlite:///{path}") as open_one:
-        worker = await open_one(Heard())
+        worker = await open_one(FakePublisher())
         await worker.once.seen("anything")  # makes the file
         for number in range(MANY):
             write_raw(path, item_key(queue_of(queue), f"!{number:03}"), b"\xff\xfe no item of ours")
         waits = alert(fresh("good"))
-        await worker.parts.outbox.leave(key_of(waits), worker.parts.receiver._notification(waits))
-        await worker.sweep_until(lambda: worker.heard.ids)
+        await worker.parts.outbox.ensure_queued(key_of(waits), worker.parts.receiver._notification(waits))
+        await worker.sweep_until(lambda: worker.publisher.ids)
         await worker.sweep_until_empty()
         found = await worker.once.dead_letters(queue).list(limit=MANY + 1)
         assert len(found) == MANY
@@ -256,7 +256,7 @@ async def test_items_that_cannot_be_read_delay_no_notification(tmp_path: Path, q
 async def test_an_item_that_cannot_be_read_under_the_key_of_an_alert_does_not_keep_it_back(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with working(f"sqlite:///{path}") as open_one:
-        worker = await open_one(Heard())
+        worker = await open_one(FakePublisher())
         await worker.once.seen("anything")
         one = alert(fresh("blocked"))
         write_raw(path, item_key(queue_of(QUEUE), key_of(one)), b"poison")
@@ -266,7 +266,7 @@ async def test_an_item_that_cannot_be_read_under_the_key_of_an_alert_does_not_ke
 async def test_notes_that_cannot_be_read_are_as_none(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with working(f"sqlite:///{path}") as open_one:
-        worker = await open_one(Heard())
+        worker = await open_one(FakePublisher())
         await worker.once.seen("anything")
         one = alert(fresh("noted"))
         await worker.receive(one)

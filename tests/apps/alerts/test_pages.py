@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from tests.apps.alerts.operating import BECAUSE, BROKEN, LOG, Operator, operating
+from tests.apps.alerts.operator import BECAUSE, BROKEN, LOG, Operator, operating
 from tests.service.serving import TOKENS
 
 NASTY = "<script>alert('x')</script>&\"/ü"
@@ -94,7 +94,7 @@ def test_the_overview_shows_what_is_going_on(desk: Operator) -> None:
     (broken,) = [each for each in view["publishers"] if each["name"] == "broken"]
     assert broken["failures"] >= 1
     assert len(view["recent"]) == 3
-    assert view["figures"]["told"] >= 3
+    assert view["figures"]["notified"] >= 3
 
 
 def test_buttons_are_only_for_those_who_may(desk: Operator) -> None:
@@ -156,7 +156,7 @@ def test_an_admin_makes_and_ends_a_silence_on_the_page(desk: Operator) -> None:
         ({"lasts": "999d"}, "within 366 days"),
     ],
 )
-def test_what_cannot_be_is_told_as_a_page(desk: Operator, wrong: dict[str, str], says: str) -> None:
+def test_an_invalid_form_is_answered_with_a_page(desk: Operator, wrong: dict[str, str], says: str) -> None:
     with logged_in(desk, "admin") as admin:
         fields = {
             "matchers": "severity=x",

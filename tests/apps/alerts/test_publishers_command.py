@@ -1,4 +1,4 @@
-"""A program as a publisher: real processes, told by standard input and environment, and ended when time is up."""
+"""A program as a publisher: real processes, with standard input and environment, terminated on timeout."""
 
 import asyncio
 import json
@@ -20,14 +20,14 @@ from solely.apps.alerts.publishers import CommandSettings, Publisher, PublishFai
 
 ALERT = Alert(name='a "quoted" $(name)\0', severity="critical", source="s" * 5000, fingerprint="f", labels={"k": "ü"})
 NOTIFICATION = Notification(id="msg_1", alert=ALERT, at=0.0)
-TELLS = """
+WRITES = """
 import json, os, sys
-told = {name: value for name, value in os.environ.items() if name.startswith(("SOLELY_", "OF_THE_TEST"))}
-json.dump({"in": json.load(sys.stdin), "env": told, "argv": sys.argv[2:]}, open(sys.argv[1], "w"))
+given = {name: value for name, value in os.environ.items() if name.startswith(("SOLELY_", "OF_THE_TEST"))}
+json.dump({"in": json.load(sys.stdin), "env": given, "argv": sys.argv[2:]}, open(sys.argv[1], "w"))
 """
 
-# A program that starts another, which hears no SIGTERM and keeps standard error open; writes both pids to a file whose
-# name ends with its own; and waits, or exits as it is told to.
+# A program that starts another, which ignores SIGTERM and keeps standard error open; writes both pids to a file whose
+# name ends with its own; and waits, or exits as requested.
 FAMILY = """
 (trap "" TERM; exec sleep 60) &
 echo "$$ $!" > "$1.new"
@@ -72,17 +72,17 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_the_program_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOLELY_SESSION_SECRET", "not for others")
     given = {"OF_THE_TEST": "yes"}
-    async with publishing(*python(TELLS, tmp_path / "told", "$HOME; x"), environment=given) as publisher:
+    async with publishing(*python(WRITES, tmp_path / "written", "$HOME; x"), environment=given) as publisher:
         await publisher.publish(NOTIFICATION)
-    told = json.loads((tmp_path / "told").read_text())
-    assert told["argv"] == ["$HOME; x"]
-    assert told["in"]["type"] == "alert.firing"
-    assert told["in"]["data"]["name"] == ALERT.name
-    assert told["in"]["data"]["labels"] == {"k": "ü"}
-    assert told["env"] == {
+    result = json.loads((tmp_path / "written").read_text())
+    assert result["argv"] == ["$HOME; x"]
+    assert result["in"]["type"] == "alert.firing"
+    assert result["in"]["data"]["name"] == ALERT.name
+    assert result["in"]["data"]["labels"] == {"k": "ü"}
+    assert result["env"] == {
         "OF_THE_TEST": "yes",
         "SOLELY_ALERT_ID": "msg_1",
         "SOLELY_ALERT_STATUS": "firing",
@@ -93,13 +93,13 @@ async def test_what_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     }
 
 
-async def test_one_that_reads_nothing_is_told_as_well() -> None:
+async def test_a_program_that_reads_nothing_succeeds_as_well() -> None:
     large = Alert(name="n", severity="s", source="s", fingerprint="f", annotations={"long": "x" * 1_000_000})
     async with publishing("true") as publisher:
         await publisher.publish(Notification(id="msg_1", alert=large, at=0.0))
 
 
-async def test_a_failure_is_tried_again_and_told_with_the_end_of_what_it_said(tmp_path: Path) -> None:
+async def test_a_failure_is_retried_and_shows_the_end_of_its_standard_error(tmp_path: Path) -> None:
     code = (
         "import os, sys; open(sys.argv[1], 'a').write('x');"
         " sys.stderr.write('y' * 100_000 + '\\nlast words of ' + os.environ['KEY']); sys.exit(7)"
@@ -163,13 +163,13 @@ async def test_a_cancelled_publish_ends_it_too(tmp_path: Path) -> None:
     await until(lambda: not any(alive(pid) for pid in pids))
 
 
-async def test_who_gets_no_turn_is_told_so() -> None:
+async def test_without_a_free_slot_the_publish_fails_and_says_so() -> None:
     deaf = python("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)")
     async with publishing(*deaf, timeout=0.5, at_once=1) as publisher:
         both = [publisher.publish(NOTIFICATION) for _ in range(2)]
         first, second = map(str, await asyncio.gather(*both, return_exceptions=True))
     assert "no answer within 0.5 s" in first
-    assert "all of at_once=1 were under way" in second
+    assert "all at_once=1 slots were in use" in second
 
 
 async def _left_behind(place: Path) -> None:
@@ -177,9 +177,9 @@ async def _left_behind(place: Path) -> None:
     for code, left in ((0, place / "good"), (1, place / "bad")):
         async with publishing(*family(left, code)) as publisher:
             began = time.monotonic()
-            told = await asyncio.gather(publisher.publish(NOTIFICATION), return_exceptions=True)
+            result = await asyncio.gather(publisher.publish(NOTIFICATION), return_exceptions=True)
             assert time.monotonic() - began < 8
-        assert "exited with 1" in str(told[0]) if code else told[0] is None
+        assert "exited with 1" in str(result[0]) if code else result[0] is None
         children = [child for _, child in told_pids(left)]
         assert [alive(child) for child in children] == [True] * (4 if code else 1)
         for child in children:

@@ -14,7 +14,7 @@ import uvloop
 import solely
 from solely.apps.alerts.model import Alert, Notification
 from solely.apps.alerts.publishers import Publisher, PublishFailed, WebhookSettings, build
-from solely.apps.alerts.publishers.address import is_public
+from solely.apps.alerts.publishers.address_guard import is_public
 from tests.apps.alerts.certificates import make_certificate, server_side
 from tests.apps.alerts.hooks import DROP, hooks
 
@@ -175,7 +175,7 @@ async def test_no_connection_is_made_to_a_special_address(
     monkeypatch.setattr(socket.socket, "connect", connect)
     monkeypatch.setattr(socket, "getaddrinfo", Resolver((address,)))
     host = "hooks.example" if by_name else f"[{address}]" if ":" in address else address
-    with pytest.raises(PublishFailed, match="no public address: not called") as raised:
+    with pytest.raises(PublishFailed, match="not a public address: not called") as raised:
         await guarded(f"http://{host}/").publish(NOTIFICATION)
     assert raised.value.permanent
     assert called == []
@@ -224,7 +224,7 @@ def test_what_is_public(address: str) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "0.0.0.0"])
 async def test_however_it_is_written_it_is_not_called(guarded: Making, host: str) -> None:
     async with hooks() as receiver:
-        with pytest.raises(PublishFailed, match=r"no public address: not called; .* guard_allow") as raised:
+        with pytest.raises(PublishFailed, match=r"not a public address: not called; .* guard_allow") as raised:
             await guarded(f"http://{host}:{receiver.port}/").publish(NOTIFICATION)
         assert raised.value.permanent
         assert receiver.connections == 0
@@ -282,7 +282,7 @@ def test_it_guards_on_the_loop_of_the_service_too() -> None:
             strict = WebhookSettings(name="strict", url=allowed.url, guard=True)
             good, bad = build([allowed, strict], once=once)
             await good.publish(NOTIFICATION)
-            with pytest.raises(PublishFailed, match="no public address"):
+            with pytest.raises(PublishFailed, match="not a public address"):
                 await bad.publish(NOTIFICATION)
             await good.close()
             await bad.close()

@@ -19,8 +19,8 @@ import pytest
 import solely
 from solely.apps.alerts.model import Alert, Member, Notification
 from solely.apps.alerts.publishers import Publisher, PublishFailed, SlackSettings, WebhookSettings, build
-from solely.apps.alerts.publishers.posting import retry_after
-from solely.apps.alerts.publishers.slack import COLOURS, OVER_COLOUR
+from solely.apps.alerts.publishers.http_post import retry_after
+from solely.apps.alerts.publishers.slack import COLORS, RESOLVED_COLOR
 from tests.apps.alerts.hooks import DROP, FLOOD, HANG, SLOW_BODY, SLOW_HEAD, Answer, Hooks, hooks
 
 KEYS = [secrets.token_bytes(size) for size in (24, 32)]
@@ -146,15 +146,15 @@ async def test_a_message_for_slack(webhook: Making, receiver: Hooks) -> None:
     first, second, third = (json.loads(came.body) for came in receiver.received)
     assert first["text"] == "[FIRING] critical: a&lt;b&gt; &amp; &lt;!channel&gt; @\u200bhere"
     (attachment,) = first["attachments"]
-    assert attachment["color"] == COLOURS["critical"]
+    assert attachment["color"] == COLORS["critical"]
     assert attachment["text"] == "*summary*: x@hereford.example"
     assert attachment["fields"][0] == {"title": "source", "value": "s", "short": True}
     assert attachment["fields"][1]["title"] == "&lt;k&gt;"
     assert len(attachment["fields"][1]["value"]) == 500
     assert attachment["footer"] == "f · msg_1"
     assert attachment["ts"] == 12
-    assert second["attachments"][0]["color"] not in (*COLOURS.values(), OVER_COLOUR)
-    assert third["attachments"][0]["color"] == OVER_COLOUR
+    assert second["attachments"][0]["color"] not in (*COLORS.values(), RESOLVED_COLOR)
+    assert third["attachments"][0]["color"] == RESOLVED_COLOR
     assert third["text"] == "[RESOLVED] critical: n"
 
 
@@ -179,10 +179,10 @@ async def test_no_text_of_an_alert_calls_people_or_forges_a_line_in_slack(
     (attachment,) = message["attachments"]
     fields = attachment["fields"]
     titles = [message["text"], attachment["fallback"], attachment["footer"], *(field["title"] for field in fields)]
-    told = [*titles, attachment["text"], *(field["value"] for field in fields)]
+    texts = [*titles, attachment["text"], *(field["value"] for field in fields)]
     assert all(title == " ".join(title.split()) for title in titles)
     assert attachment["text"].count("\n") == 0
-    assert not re.search(r"<|>|@(all|channel|everyone|here)", "\n".join(told), re.IGNORECASE)
+    assert not re.search(r"<|>|@(all|channel|everyone|here)", "\n".join(texts), re.IGNORECASE)
 
 
 # -- what may pass, and what does not
@@ -370,7 +370,7 @@ async def test_a_store_that_is_away_stops_no_publish(receiver: Hooks) -> None:
 # -- secrets
 
 
-async def test_secrets_are_not_told(
+async def test_secrets_are_not_shown(
     receiver: Hooks, once: solely.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

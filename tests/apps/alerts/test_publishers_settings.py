@@ -1,4 +1,4 @@
-"""The settings of publishers: what is read, what is refused and how that is told; which alerts each wants; the log."""
+"""The settings of publishers: what is read, what is refused and with which error; which alerts each wants; the log."""
 
 import base64
 import secrets
@@ -62,8 +62,8 @@ def test_each_kind_is_read_by_its_type() -> None:
         ({"type": "webhook", "url": "a.example/x"}, "url must begin with https:// or http://, not 'nothing'"),
         ({"type": "webhook", "url": "https:///x"}, "url names no host"),
         ({"type": "webhook", "url": "https://a.example:0/x"}, "url names no host"),
-        ({"type": "webhook", "url": "https://a.example:99999/x"}, "url cannot be read: Port out of range"),
-        ({"type": "webhook", "url": "https://[::1/x"}, "url cannot be read: Invalid IPv6 URL"),
+        ({"type": "webhook", "url": "https://a.example:99999/x"}, "url is invalid: Port out of range"),
+        ({"type": "webhook", "url": "https://[::1/x"}, "url is invalid: Invalid IPv6 URL"),
         ({"type": "webhook", "url": "https://user:hidden-1@a.example/x"}, "give them as a header"),
         ({"type": "webhook", "url": "https://a.example/hidden-1 x"}, "without spaces"),
         ({"type": "webhook", "url": "https://a.example/hidden-1\r\nx"}, "without spaces"),
@@ -84,7 +84,7 @@ def test_each_kind_is_read_by_its_type() -> None:
         ({"type": "command", "argv": ["a"], "environment": {"A=B": "hidden-1"}}, "'A=B' has no usable name"),
     ],
 )
-def test_what_cannot_be_is_told_without_what_is_secret(given: dict[str, Any], text: str) -> None:
+def test_invalid_settings_are_refused_without_showing_secrets(given: dict[str, Any], text: str) -> None:
     with pytest.raises(msgspec.ValidationError) as raised:
         read(**given)
     assert text in str(raised.value)

@@ -1,4 +1,4 @@
-"""Of an alert that stays unresolved people are told again: the first time after `quiet`, then every `remind`."""
+"""An alert that stays unresolved is sent again: the first time after `quiet`, then every `remind`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 import msgspec
 import pytest
 
+from solely.apps.alerts.api.windows import SENDING
 from solely.apps.alerts.model import RESOLVED, Alert, Notification, key_of
-from solely.apps.alerts.operating.windows import SENDING
 from solely.apps.alerts.publishers import PublishFailed
 from solely.apps.alerts.publishers.webhook import event
 from solely.apps.alerts.settings import AlertsSettings, reminders
-from tests.apps.alerts.operating import operating
+from tests.apps.alerts.operator import operating
 from tests.apps.alerts.working import SOON, Open, Worker, alert
 
 REMIND = {"policies": {"critical": {"quiet": 0.3, "remind": 60.0}}}
 
 
 async def received_until_told(worker: Worker, given: Alert) -> None:
-    """Sends it again and again, as monitors do, until it is told."""
+    """Sends it again and again, as monitors do, until it is sent."""
     ends = time.monotonic() + SOON
     while (await worker.receive(given)).outcome != "published":
         assert time.monotonic() < ends, "it took too long"
@@ -44,7 +44,7 @@ async def test_the_first_window_is_quiet_and_the_next_ones_remind(open_anywhere:
     assert (again.reason, again.retry_after is not None and again.retry_after > 50) == ("quiet", True)
     await worker.once.expire_reservation(key_of(alert()), reason="test")
     await received_until_told(worker, alert())
-    assert [each.reminder for each in (*worker.heard.notifications, *other.heard.notifications)] == [0, 2, 1]
+    assert [each.reminder for each in (*worker.publisher.notifications, *other.publisher.notifications)] == [0, 2, 1]
 
 
 async def test_after_it_was_over_the_next_one_is_the_first_again(open_anywhere: Open) -> None:
@@ -53,7 +53,7 @@ async def test_after_it_was_over_the_next_one_is_the_first_again(open_anywhere: 
     await received_until_told(worker, alert())
     await worker.receive(alert(status=RESOLVED))
     await worker.receive(alert())
-    assert [each.reminder for each in worker.heard.notifications] == [0, 1, 0, 0]
+    assert [each.reminder for each in worker.publisher.notifications] == [0, 1, 0, 0]
     assert await window(worker, alert()) <= 0.3
 
 
@@ -62,11 +62,11 @@ async def test_a_reminder_that_failed_is_sent_again_as_the_same_reminder(open_an
     await worker.receive(alert())
     await worker.once.expire_reservation(key_of(alert()), reason="test")
     worker.parts.receiver.forget("cpu")
-    worker.heard.failure = PublishFailed("away")
+    worker.publisher.failure = PublishFailed("away")
     assert (await worker.receive(alert())).reason == "publish_failed"
-    worker.heard.failure = None
+    worker.publisher.failure = None
     await worker.sweep_until_empty()
-    assert [each.reminder for each in worker.heard.notifications] == [0, 1]
+    assert [each.reminder for each in worker.publisher.notifications] == [0, 1]
     assert 55 < await window(worker, alert()) <= 60
 
 
@@ -78,7 +78,7 @@ async def test_severities_are_reminded_of_each_on_its_own(open_anywhere: Open) -
     worker.parts.receiver.forget("cpu")
     for severity in ("critical", "warning"):  # the second has no `remind`
         await worker.receive(alert(severity=severity))
-    assert [each.reminder for each in worker.heard.notifications] == [0, 0, 1, 0]
+    assert [each.reminder for each in worker.publisher.notifications] == [0, 0, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_which_severities_are_reminded_of(policies: dict[str, Any], expected: tu
     assert intervals.any == (expected != (None, None))
 
 
-def test_receivers_are_told_which_reminder_it_is() -> None:
+def test_receivers_get_the_number_of_the_reminder() -> None:
     first = Notification(id="msg_1", alert=alert(), at=0.0)
     again = msgspec.structs.replace(first, reminder=2)
     assert "reminder" not in msgspec.json.decode(event(first))["data"]
@@ -112,5 +112,5 @@ def test_reminders_over_http() -> None:
         ends = time.monotonic() + SOON
         while desk.send("http")["outcome"] != "published":
             assert time.monotonic() < ends
-        told = desk.send("http")
-        assert (told["outcome"], told["retryAfter"] > 50) == ("suppressed", True)
+        outcome = desk.send("http")
+        assert (outcome["outcome"], outcome["retryAfter"] > 50) == ("suppressed", True)

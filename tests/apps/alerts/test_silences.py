@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from solely.apps.alerts.deciding import silences as module
-from solely.apps.alerts.deciding.matchers import checked, parse, predicate
-from solely.apps.alerts.deciding.silences import Silences
 from solely.apps.alerts.model import Alert
+from solely.apps.alerts.suppression import silences as module
+from solely.apps.alerts.suppression.matchers import checked, parse, predicate
+from solely.apps.alerts.suppression.silences import Silences
 from solely.data import Database
 from solely.errors import DataError, InvalidInput
 
@@ -55,10 +55,10 @@ def test_a_matcher_meets(text: str, met: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("severity", "no matcher"),
-        ("=critical", "no matcher"),
-        ("name=~[", "cannot be"),
-        ('name="CPU', "quoted"),
+        ("severity", "not a matcher"),
+        ("=critical", "not a matcher"),
+        ("name=~[", "is invalid"),
+        ('name="CPU', "not a valid JSON string"),
         ("name=" + "x" * 600, "at most 600"),
         ("name=~" + "x" * 300, "the most is 256"),
         ("name=~(a+)+b", "too many ways"),
@@ -73,7 +73,7 @@ def test_a_matcher_meets(text: str, met: bool) -> None:
         ("team!=dba", "every alert"),
     ],
 )
-def test_a_matcher_that_cannot_be_is_refused(text: str, says: str) -> None:
+def test_an_invalid_matcher_is_refused(text: str, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         checked([text])
 
@@ -104,7 +104,7 @@ async def test_a_silence_holds_for_those_who_meet_all_of_it(data: Database) -> N
     assert (made.matchers, made.made_by, made.reason) == (('severity="critical"', 'env="prod"'), "ann", "upgrade")
 
 
-async def test_of_several_the_one_that_ends_last_is_told(data: Database) -> None:
+async def test_of_several_the_one_that_ends_last_is_named(data: Database) -> None:
     silences = Silences(data)
     for hours in (2, 3, 1):
         await silences.add(["severity=critical"], ends=time.time() + hours * HOUR, by="ann", reason=f"{hours} hours")

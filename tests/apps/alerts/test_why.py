@@ -1,4 +1,4 @@
-"""Why was I not told: each cause is found and named, and nothing else is."""
+"""Why was I not notified: each cause is found and named, and nothing else is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.apps.alerts.operating import BECAUSE, BROKEN, LOG, Operator, operating
+from tests.apps.alerts.operator import BECAUSE, BROKEN, LOG, Operator, operating
 from tests.service.serving import until
 
 
@@ -24,14 +24,14 @@ def said(known: dict[str, Any], text: str) -> bool:
 
 def test_one_that_never_came_is_not_explained_away(desk: Operator) -> None:
     known = desk.why("never-seen")
-    assert said(known, "Nothing keeps it back")
-    assert said(known, "No alert of this fingerprint is remembered")
+    assert said(known, "Nothing suppresses it")
+    assert said(known, "The history has no alert of this fingerprint")
     kept = ("silences", "windows", "limits", "waiting", "dead_letters", "suppressed", "recent")
     assert [known[name] for name in kept] == [[]] * len(kept)
-    assert known["last_told"] is None
+    assert known["last_notified"] is None
 
 
-def test_a_quiet_window_is_told_with_what_it_suppressed(desk: Operator) -> None:
+def test_a_quiet_window_is_shown_with_what_it_suppressed(desk: Operator) -> None:
     assert desk.send("quiet/ä:1")["outcome"] == "published"
     assert [desk.send("quiet/ä:1")["reason"] for _ in range(3)] == ["quiet"] * 3
     known = desk.why("quiet/ä:1")
@@ -40,10 +40,10 @@ def test_a_quiet_window_is_told_with_what_it_suppressed(desk: Operator) -> None:
     assert 290 < window["left"] <= 300
     assert window["suppressed_day"] == 3
     assert [(each["reason"], each["count"]) for each in known["suppressed"]] == [("quiet", 3)]
-    assert said(known, "Severity critical was told and is quiet for 5 min more")
-    assert said(known, "3 were suppressed")
-    assert not said(known, "Nothing keeps it back")
-    assert known["last_told"] == known["recent"][0]["told"]
+    assert said(known, "Severity critical was sent and is quiet for 5 min more")
+    assert said(known, "the history has 3 suppressed alerts")
+    assert not said(known, "Nothing suppresses it")
+    assert known["last_notified"] == known["recent"][0]["notified"]
 
 
 def test_a_silence_is_named_also_to_whom_it_hid_all(desk: Operator) -> None:
@@ -53,26 +53,26 @@ def test_a_silence_is_named_also_to_whom_it_hid_all(desk: Operator) -> None:
     known = desk.why("silent")
     assert [each["id"] for each in known["silences"]] == [made["id"]]
     assert said(known, "by adminer: the move of staging")
-    assert said(known, "nobody was told of it so far")
+    assert said(known, "no notification was sent so far")
     assert desk.why("quiet/other")["silences"] == []
 
 
-def test_a_limit_that_is_reached_is_told(desk: Operator) -> None:
+def test_a_limit_that_is_reached_is_shown(desk: Operator) -> None:
     assert desk.send("limited", "info")["outcome"] == "published"
     assert desk.send("limited", "info")["reason"] == "limited"
     known = desk.why("limited")
     (limit,) = known["limits"]
-    assert (limit["severity"], limit["limit"], limit["told"], limit["reached"]) == ("info", 1, 1, True)
-    assert said(known, "Severity info is at its limit: 1 told in the last 60 min, where 1 may be.")
+    assert (limit["severity"], limit["limit"], limit["notified"], limit["reached"]) == ("info", 1, 1, True)
+    assert said(known, "Severity info is at its limit: 1 of 1 were sent in the last 60 min.")
 
 
-def test_a_limit_over_all_alerts_is_told(desk: Operator) -> None:
+def test_a_limit_over_all_alerts_is_shown(desk: Operator) -> None:
     for name in ("shared-1", "shared-2"):
         assert desk.send(name, "Notice")["outcome"] == "published"
     assert desk.send("shared-3", "Notice")["reason"] == "limited"
     (own, shared) = desk.why("shared-3")["limits"]
-    assert (own["shared"], own["told"], own["reached"]) == (False, 0, False)
-    assert (shared["shared"], shared["told"], shared["reached"]) == (True, 2, True)
+    assert (own["shared"], own["notified"], own["reached"]) == (False, 0, False)
+    assert (shared["shared"], shared["notified"], shared["reached"]) == (True, 2, True)
 
 
 def test_what_one_publisher_still_has_to_hear_waits_and_then_is_a_dead_letter() -> None:
@@ -83,21 +83,21 @@ def test_what_one_publisher_still_has_to_hear_waits_and_then_is_a_dead_letter() 
         (dead,) = until(lambda: desk.why("half")["dead_letters"])
         known = until(
             lambda: "dead letter" in _result(found := desk.why("half"), "broken") and found
-        )  # last it is told
+        )  # the last one is sent
         assert not known["waiting"]
         assert (dead["publisher"], dead["severity"]) == ("broken", "critical")
         assert "/bin/false" in dead["error"]
-        assert said(known, "could not be told to broken and is a dead letter")
-        (told,) = known["recent"]
-        assert (told["outcome"], told["results"]["log"]) == ("published", "ok")
+        assert said(known, "could not be published to broken and is a dead letter")
+        (record,) = known["recent"]
+        assert (record["outcome"], record["results"]["log"]) == ("published", "ok")
 
 
 def _result(known: dict[str, Any], publisher: str) -> str:
-    (told,) = known["recent"]
-    return str(told["results"].get(publisher, ""))
+    (record,) = known["recent"]
+    return str(record["results"].get(publisher, ""))
 
 
-def test_what_nobody_could_be_told_waits_in_the_outbox() -> None:
+def test_what_no_publisher_could_send_waits_in_the_outbox() -> None:
     with operating([BROKEN | {"match": {}}], backoff=[60]) as desk:
         for fingerprint in ("whole", "wholly"):
             assert desk.send(fingerprint)["outcome"] == "queued"
@@ -105,8 +105,8 @@ def test_what_nobody_could_be_told_waits_in_the_outbox() -> None:
         (waiting,) = known["waiting"]
         assert (waiting["publisher"], waiting["severity"], waiting["state"]) == ("", "critical", "closed")
         assert 30 < waiting["left"] <= 90  # a minute, more or less by chance
-        assert said(known, "people are told in")
-        assert known["last_told"] is None
+        assert said(known, "is published to all publishers in")
+        assert known["last_notified"] is None
         assert [each["outcome"] for each in known["recent"]] == ["queued"]
 
 
@@ -117,15 +117,15 @@ def test_what_is_being_sent_right_now_says_so() -> None:
         known = desk.why("under-way")
         assert [(each["severity"], each["reason"]) for each in known["windows"]] == [("critical", "reserved")]
         assert [(each["state"], each["attempts"]) for each in known["waiting"]] == [("held", 1)]
-        assert said(known, "A notification is being published right now (attempt 1).")
+        assert said(known, "A notification is being published to all publishers right now (attempt 1).")
         assert said(known, "Severity critical is being sent right now, by ")
-        assert until(lambda: desk.why("under-way")["last_told"])
+        assert until(lambda: desk.why("under-way")["last_notified"])
 
 
-def test_one_that_was_told_and_cleared_is_free_again(desk: Operator) -> None:
+def test_one_that_was_sent_and_cleared_is_free_again(desk: Operator) -> None:
     desk.send("cleared")
     desk.post("/api/alerts/reservations/clear", {"fingerprint": "cleared", "reason": BECAUSE})
     known = desk.why("cleared")
     assert known["windows"] == []
-    assert said(known, "Nothing keeps it back now")
-    assert said(known, "Last told")
+    assert said(known, "Nothing suppresses it now")
+    assert said(known, "Last sent")

@@ -11,28 +11,26 @@ from typing import Any
 import msgspec
 
 from solely import AsyncClient
-from solely.apps.alerts.app import Parts, assemble
-from solely.apps.alerts.deciding.silences import Silences
 from solely.apps.alerts.figures import FIGURES
 from solely.apps.alerts.model import Alert, Notification
+from solely.apps.alerts.notifications.outbox import QUEUE
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.records.history import History
+from solely.apps.alerts.records.history import AlertHistory
+from solely.apps.alerts.runtime import Parts, assemble
 from solely.apps.alerts.settings import AlertsSettings
-from solely.apps.alerts.telling.outbox import QUEUE
-from solely.apps.alerts.worker.capacity import Capacity
-from solely.apps.alerts.worker.recent import Recent
-from solely.apps.alerts.worker.tools import Tools
-from solely.apps.alerts.worker.tracing import Tracing
+from solely.apps.alerts.suppression.silences import Silences
+from solely.apps.alerts.tracing import Tracing
+from solely.apps.alerts.worker import Capacity, Dependencies, RefusalCache
 from solely.data import Database, migrate, open_database
 from solely.service.metrics import Metrics
 
 SOON = 10.0  # seconds within which what is waited for has to happen
 
 
-class Heard:
-    """A publisher that keeps what it is told, fails as it is told, and waits as long as `open` is not set."""
+class FakePublisher:
+    """A publisher that keeps what it gets, fails as the test says, and waits while `open` is not set."""
 
-    def __init__(self, name: str = "heard", severities: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str = "fake", severities: tuple[str, ...] = ()) -> None:
         self.name = name
         self.failure: PublishFailed | Exception | None = None
         self.notifications: list[Notification] = []
@@ -61,16 +59,21 @@ class Worker:
     """One worker, on the store of this URL."""
 
     once: AsyncClient
-    history: History
+    history: AlertHistory
     silences: Silences
-    tools: Tools
+    tools: Dependencies
     parts: Parts
     _data: Database
 
     def __init__(
-        self, url: str, *publishers: Heard, tracing: Tracing | None = None, timeout: float = 5.0, **settings: Any
+        self,
+        url: str,
+        *publishers: FakePublisher,
+        tracing: Tracing | None = None,
+        timeout: float = 5.0,
+        **settings: Any,
     ) -> None:
-        self.publishers = publishers or (Heard(),)
+        self.publishers = publishers or (FakePublisher(),)
         self.settings = msgspec.convert({"backoff": (0.05,), **settings}, AlertsSettings)
         self.metrics = Metrics()
         self.metrics.add(FIGURES)
@@ -79,17 +82,19 @@ class Worker:
         self._tracing = tracing or Tracing()
 
     @property
-    def heard(self) -> Heard:
+    def publisher(self) -> FakePublisher:
         return self.publishers[0]
 
     async def open(self) -> None:
         self.once = AsyncClient(self._url, timeout=self._timeout, hooks=[self.metrics])
         self._data = open_database("sqlite:///:memory:")
         await migrate(self._data, "alerts", "solely.apps.alerts")
-        self.history, self.silences = History(self._data), Silences(self._data)
+        self.history, self.silences = AlertHistory(self._data), Silences(self._data)
         settings = self.settings
         capacity = Capacity(settings.request_limit, settings.request_per, settings.max_active)
-        self.tools = Tools(self.once, settings, Recent(), capacity, self.history, self.metrics, self._tracing)
+        self.tools = Dependencies(
+            self.once, settings, RefusalCache(), capacity, self.history, self.metrics, self._tracing
+        )
         self.parts = assemble(self.tools, self.publishers, self.silences)
         self.receive = self.parts.receiver.receive
 
@@ -139,7 +144,7 @@ async def working(url: str) -> AsyncIterator[Open]:
     """Opens workers on the store of this URL, and closes them in the end."""
     workers: list[Worker] = []
 
-    async def open_one(*publishers: Heard, **settings: Any) -> Worker:
+    async def open_one(*publishers: FakePublisher, **settings: Any) -> Worker:
         workers.append(Worker(url, *publishers, **settings))
         await workers[-1].open()
         return workers[-1]

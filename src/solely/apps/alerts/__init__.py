@@ -1,11 +1,11 @@
 """Alerts: one notification per alert, under any concurrency.
 
-An alert's way: `inputs/` read it, the `receiver` takes it, `deciding/` says what keeps it from people, and `telling/`
-brings it to the `publishers/`. `records/` and `worker/` are what these stand on; `operating/` and `pages/` are for
-people. From the ground up: model, publishers, settings, records, worker, deciding, telling, receiver, operating, inputs
-and pages, app; none imports what comes after it.
+`inputs/` decode what senders post, the `receiver` decides, `suppression/` holds the reasons not to notify, and
+`notifications/` delivers to the `publishers/`. `records/` and `worker` are the layers below; `api/` and `pages/` serve
+operators. From the bottom up: model, publishers, settings, records, worker, suppression, notifications, receiver,
+runtime, api, inputs and pages, app; none imports a later one.
 """
 
-from .app import App
+from .app import AlertsApp
 
-__all__ = ["App"]
+__all__ = ["AlertsApp"]

@@ -1,10 +1,9 @@
-"""solely alerts: send alerts to a running service, and ask it what became of them."""
+"""solely alerts: sends alerts to a running service, and shows what happened to them."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,51 +12,44 @@ import msgspec
 from ...cli.entries import not_found
 from ...cli.options import DURATION, by_reason, confirm, in_form
 from ...cli.output import Form, Row, cell, printable, talk
-from .operating.acknowledge_commands import acknowledge, acknowledged, unacknowledge
-from .operating.service_options import at_service
+from .cli_options import LIMIT, at_service, row
+from .cli_suppression import SILENCED, acknowledge, acknowledged, silence, unacknowledge
 
 if TYPE_CHECKING:
     from ...http import Client
-    from .deciding.silences import Silence
-    from .operating.why import Why
-    from .operating.windows import Window
-    from .records.lookback import ToldAlert
+    from .api.explanation import Why
+    from .api.windows import Window
 
-AT_ONCE = 1_000  # rows of a page: the most that the service gives
-_LIMIT = click.IntRange(1, AT_ONCE)
+NOTIFIED = ("at", "notified")  # the times of a notification
 
 
 @click.group()
 def command() -> None:
-    """Alerts: one notification each. Asks the service at --at, with the token in SOLELY_TOKEN."""
+    """Alerts: one notification each. Calls the service at --at, with the token in SOLELY_TOKEN."""
 
 
-for _each in (acknowledge, unacknowledge, acknowledged):
+for _each in (acknowledge, unacknowledge, acknowledged, silence):
     command.add_command(_each)
 
 
 def _pairs(given: Sequence[str]) -> dict[str, str]:
-    """What was given as NAME=VALUE."""
+    """Splits NAME=VALUE arguments."""
     pairs = [each.partition("=") for each in given]
     for name, separator, _ in pairs:
         if not (name and separator):
-            raise click.UsageError(f"{name!r} is no NAME=VALUE")
+            raise click.UsageError(f"{name!r} is not NAME=VALUE")
     return {name: value for name, _, value in pairs}
-
-
-def _moment(at: float | None) -> datetime | None:
-    return None if at is None else datetime.fromtimestamp(at, UTC)
 
 
 @command.command()
 @click.argument("name")
-@click.option("--severity", required=True, help="E.g. critical, warning or info: says how long it is quiet afterwards.")
-@click.option("--source", required=True, help="What it comes from.")
-@click.option("--fingerprint", help="Which alerts are the same.  [default: made of what the service's settings name]")
+@click.option("--severity", required=True, help="E.g. critical, warning or info; it selects the policy.")
+@click.option("--source", required=True, help="Where it comes from.")
+@click.option("--fingerprint", help="Identifies the alert.  [default: made of the fields in the service's settings]")
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Repeatable.")
-@click.option("--group", help="Told together with those of this group.  [default: made as the settings say]")
+@click.option("--group", help="Alerts of a group share a notification.  [default: by the service's settings]")
 @click.option("--annotation", "annotations", multiple=True, metavar="NAME=VALUE", help="Repeatable.")
-@click.option("--resolved", is_flag=True, help="It is over.")
+@click.option("--resolved", is_flag=True, help="The alert is resolved.")
 @in_form
 @at_service
 def send(
@@ -72,76 +64,71 @@ def send(
     annotations: tuple[str, ...],
     resolved: bool,
 ) -> None:
-    """Sends an alert and tells what became of it: published, suppressed (and why), or queued."""
+    """Sends an alert and prints its outcome: published, suppressed (and why), or queued."""
     from .inputs.own_json import Intake
-    from .model import FIRING, RESOLVED, Outcome
+    from .model import FIRING, RESOLVED, AlertOutcome
 
-    given: dict[str, Any] = {
-        "name": name,
-        "severity": severity,
-        "source": source,
-        "labels": _pairs(labels),
-        "annotations": _pairs(annotations),
-        "status": RESOLVED if resolved else FIRING,
-    }
-    if fingerprint is not None:
-        given["fingerprint"] = fingerprint
-    if group is not None:
-        given["group"] = group
-    form.one(msgspec.structs.asdict(client.post("/api/alerts", Intake(**given), Outcome)))
+    intake = Intake(
+        name=name,
+        severity=severity,
+        source=source,
+        fingerprint=fingerprint,
+        labels=_pairs(labels),
+        annotations=_pairs(annotations),
+        status=RESOLVED if resolved else FIRING,
+        group=group,
+    )
+    form.one(msgspec.structs.asdict(client.post("/api/alerts", intake, AlertOutcome)))
 
 
 @command.command("list")
 @click.argument("fingerprint", default="")
 @click.option("--after", default="", metavar="KEY", help="Begin after this key.")
-@click.option("--limit", type=_LIMIT, default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=LIMIT, default=100, show_default=True, help="The most rows.")
 @in_form
 @at_service
 def list_windows(client: Client, form: Form, fingerprint: str, after: str, limit: int) -> None:
-    """What is being sent or quiet, of FINGERPRINT or of all."""
-    from .operating.admin import ListedWindows
+    """Lists what is being sent or quiet, of FINGERPRINT or of all."""
+    from .api.admin import ListedWindows
 
-    asked = {"fingerprint": fingerprint, "after": after, "limit": limit}
-    page = client.get("/api/alerts/reservations", ListedWindows, **asked)
-    rows = [_window(window) for window in page.reservations]
+    query = {"fingerprint": fingerprint, "after": after, "limit": limit}
+    page = client.get("/api/alerts/reservations", ListedWindows, **query)
     columns = ("fingerprint", "severity", "reason", "left", "suppressed_day", "last_sent", "who")
-    form.rows(rows, columns, ("suppressed", "sent", "key"))
-    if page.next is not None:
-        talk(f"there are more: --after {page.next!r}")
+    form.rows([_window(each) for each in page.reservations], columns, ("suppressed", "sent", "key"))
+    _more(page.next)
+
+
+def _more(next: str | None) -> None:
+    if next is not None:
+        talk(f"there are more: --after {next!r}")
 
 
 def _window(window: Window) -> Row:
-    severity = window.severity or f"({window.status})"
-    return msgspec.structs.asdict(window) | {"severity": severity, "last_sent": _moment(window.last_sent)}
+    return row(window, "last_sent") | {"severity": window.severity or f"({window.status})"}
 
 
 @command.command()
 @click.argument("fingerprint", default="")
 @click.option("--severity", default="", help="Only of this severity.")
 @click.option("--since", type=DURATION, metavar="DURATION", help="Only of the last, e.g. 2h.")
-@click.option("--after", default="", metavar="PLACE", help="Go on where the last page ended.")
-@click.option("--limit", type=_LIMIT, default=50, show_default=True, help="At most so many.")
+@click.option("--after", default="", metavar="PLACE", help="Continue where the last page ended.")
+@click.option("--limit", type=LIMIT, default=50, show_default=True, help="The most rows.")
 @in_form
 @at_service
 def history(
     client: Client, form: Form, fingerprint: str, severity: str, since: float | None, after: str, limit: int
 ) -> None:
-    """What was told, of FINGERPRINT or of all, the newest first."""
-    from .operating.admin import ListedHistory
+    """Lists notifications, of FINGERPRINT or of all, the newest first."""
+    from .api.admin import ListedHistory
 
-    asked: dict[str, Any] = {"fingerprint": fingerprint, "severity": severity, "after": after, "limit": limit}
+    query: dict[str, Any] = {"fingerprint": fingerprint, "severity": severity, "after": after, "limit": limit}
     if since is not None:
-        asked["since"] = max(0.0, time.time() - since)
-    page = client.get("/api/alerts/history", ListedHistory, **asked)
-    rows = [_told(each) for each in page.history]
+        query["since"] = max(0.0, time.time() - since)
+    page = client.get("/api/alerts/history", ListedHistory, **query)
     columns = ("at", "outcome", "status", "fingerprint", "severity", "name", "results")
-    form.rows(rows, columns, ("id", "source", "told", "seconds", "labels", "annotations"))
-    if page.next is not None:
-        talk(f"there are more: --after {page.next!r}")
-
-
-def _told(told: ToldAlert) -> Row:
-    return msgspec.structs.asdict(told) | {"at": _moment(told.at), "told": _moment(told.told)}
+    more = ("id", "source", "notified", "seconds", "labels", "annotations")
+    form.rows([row(each, *NOTIFIED) for each in page.history], columns, more)
+    _more(page.next)
 
 
 @command.command()
@@ -149,8 +136,8 @@ def _told(told: ToldAlert) -> Row:
 @in_form
 @at_service
 def why(client: Client, form: Form, fingerprint: str) -> None:
-    """Why nobody was told of FINGERPRINT: what keeps it back now, and what did so."""
-    from .operating.why import Why
+    """Explains why FINGERPRINT sent no notification: what suppresses it now, and what did so before."""
+    from .api.explanation import Why
 
     known = client.get("/api/alerts/why", Why, fingerprint=fingerprint)
     if form.name == "json":
@@ -163,17 +150,20 @@ def why(client: Client, form: Form, fingerprint: str) -> None:
 
 
 def _in_full(form: Form, known: Why) -> None:
-    windows = [_window(window) for window in known.windows]
-    suppressed = [msgspec.structs.asdict(each) | {"last": _moment(each.last)} for each in known.suppressed]
-    parts: tuple[tuple[str, list[Any], tuple[str, ...]], ...] = (
-        ("Silences", [_silence(each) for each in known.silences], ("id", "matchers", "ends", "made_by", "reason")),
-        ("Windows", windows, ("severity", "reason", "left", "suppressed_day", "last_sent", "who")),
-        ("Waiting", list(map(msgspec.structs.asdict, known.waiting)), ("severity", "publisher", "left", "attempts")),
-        ("Dead letters", list(map(msgspec.structs.asdict, known.dead_letters)), ("id", "publisher", "error")),
-        ("Suppressed", suppressed, ("reason", "count", "last")),
-        ("Told", [_told(each) for each in known.recent], ("at", "outcome", "status", "severity", "results")),
+    silences = [row(each, *SILENCED) for each in known.silences]
+    sections: tuple[tuple[str, list[Any], tuple[str, ...]], ...] = (
+        ("Silences", silences, ("id", "matchers", "ends", "made_by", "reason")),
+        (
+            "Windows",
+            list(map(_window, known.windows)),
+            ("severity", "reason", "left", "suppressed_day", "last_sent", "who"),
+        ),
+        ("Waiting", list(map(row, known.waiting)), ("severity", "publisher", "left", "attempts")),
+        ("Dead letters", list(map(row, known.dead_letters)), ("id", "publisher", "error")),
+        ("Suppressed", [row(each, "last") for each in known.suppressed], ("reason", "count", "last")),
+        ("Sent", [row(each, *NOTIFIED) for each in known.recent], ("at", "outcome", "status", "severity", "results")),
     )
-    for title, rows, columns in parts:
+    for title, rows, columns in sections:
         if rows:
             click.echo(f"\n{title}")
             form.rows(rows, columns)
@@ -185,18 +175,18 @@ def _in_full(form: Form, known: Why) -> None:
 @by_reason
 @at_service
 def expire(client: Client, fingerprint: str, severity: str, reason: str, dry_run: bool, yes: bool) -> None:
-    """Ends the hold or quiet window of FINGERPRINT and SEVERITY, so that the next alert is told. Exits with 3 if there
+    """Ends the hold or quiet window of FINGERPRINT and SEVERITY, so that the next alert is sent. Exits with 3 if there
     is none."""
-    from .operating.admin import ExpiredWindow, ExpireWindow
+    from .api.admin import ExpiredWindow, ExpireWindow
 
     found = [window for window in _windows(client, fingerprint) if window.severity == severity]
     what = f"window of {fingerprint!r} {severity}"
     if not found:
         not_found(what)
     if dry_run:
-        talk(f"would end the {what} ({_said(found)})")
+        talk(f"would end the {what} ({_summary(found)})")
         return
-    confirm(f"End the {what} ({_said(found)})", yes)
+    confirm(f"End the {what} ({_summary(found)})", yes)
     wanted = ExpireWindow(fingerprint=fingerprint, severity=severity, reason=reason)
     if not client.post("/api/alerts/reservations/expire", wanted, ExpiredWindow).expired:
         not_found(f"{what} any more")
@@ -209,76 +199,25 @@ def expire(client: Client, fingerprint: str, severity: str, reason: str, dry_run
 @at_service
 def clear(client: Client, fingerprint: str, reason: str, dry_run: bool, yes: bool) -> None:
     """Ends all windows of FINGERPRINT, whatever the severity. Exits with 3 if there is none."""
-    from .operating.admin import ClearedWindows, ClearWindows
+    from .api.admin import ClearedWindows, ClearWindows
 
     found = _windows(client, fingerprint)
     if not found:
         not_found(f"window of {fingerprint!r}")
     if dry_run:
-        talk(f"would end {len(found)} of {fingerprint!r} ({_said(found)})")
+        talk(f"would end {len(found)} of {fingerprint!r} ({_summary(found)})")
         return
-    confirm(f"End {len(found)} of {fingerprint!r} ({_said(found)})", yes)
+    confirm(f"End {len(found)} of {fingerprint!r} ({_summary(found)})", yes)
     wanted = ClearWindows(fingerprint=fingerprint, reason=reason)
     cleared = client.post("/api/alerts/reservations/clear", wanted, ClearedWindows).cleared
     talk(f"ended {cleared} of {fingerprint!r}")
 
 
 def _windows(client: Client, fingerprint: str) -> list[Window]:
-    from .operating.admin import ListedWindows
+    from .api.admin import ListedWindows
 
     return client.get("/api/alerts/reservations", ListedWindows, fingerprint=fingerprint).reservations
 
 
-def _said(windows: list[Window]) -> str:
+def _summary(windows: list[Window]) -> str:
     return ", ".join(f"{each.severity or each.status} {each.reason} for {cell(each.left)}" for each in windows)
-
-
-@command.group()
-def silence() -> None:
-    """Silences: alerts that nobody is told of for a while."""
-
-
-@silence.command()
-@click.argument("matchers", nargs=-1, required=True, metavar="MATCHER…")
-@click.option("--for", "lasts", type=DURATION, required=True, help="How long, e.g. 2h.")
-@click.option("--reason", required=True, metavar="TEXT", help="Why: it is listed with the silence, and audited.")
-@in_form
-@at_service
-def add(client: Client, form: Form, matchers: tuple[str, ...], lasts: float, reason: str) -> None:
-    """Silences alerts that meet all MATCHERs: severity=critical, name=~'Disk.*', team!=dba, source!~'test-.*'."""
-    from .deciding.silences import Silence
-    from .operating.silencing import AddSilence
-
-    wanted = AddSilence(matchers=list(matchers), lasts=lasts, reason=reason)
-    form.one(_silence(client.post("/api/alerts/silences", wanted, Silence)))
-
-
-@silence.command("list")
-@click.option("--ended", is_flag=True, help="Those that are over.")
-@click.option("--limit", type=_LIMIT, default=100, show_default=True, help="At most so many.")
-@in_form
-@at_service
-def list_silences(client: Client, form: Form, ended: bool, limit: int) -> None:
-    """Silences that hold or are to hold."""
-    from .operating.silencing import ListedSilences
-
-    found = client.get("/api/alerts/silences", ListedSilences, ended=str(ended).lower(), limit=limit).silences
-    columns = ("id", "matchers", "ends", "made_by", "reason")
-    form.rows([_silence(each) for each in found], columns, ("starts", "made", "ended_by", "ended_why"))
-
-
-@silence.command()
-@click.argument("id")
-@click.option("--reason", required=True, metavar="TEXT", help="Why: it is listed with the silence, and audited.")
-@at_service
-def end(client: Client, id: str, reason: str) -> None:
-    """Ends a silence now. Exits with 3 if there is none that holds."""
-    from .operating.silencing import ExpiredSilence, ExpireSilence
-
-    client.post("/api/alerts/silences/expire", ExpireSilence(id=id, reason=reason), ExpiredSilence)
-    talk(f"ended silence {id}")
-
-
-def _silence(silence: Silence) -> Row:
-    moments = {name: _moment(getattr(silence, name)) for name in ("starts", "ends", "made")}
-    return msgspec.structs.asdict(silence) | moments

@@ -1,5 +1,5 @@
-"""Believable alerts, so that a newcomer sees the pages live: monitors that fire again and again, and what they say is
-over after a while. All fingerprints begin with `demo-`."""
+"""Sample alerts, so that a newcomer sees live pages: monitors fire again and again, and resolve after a while. All
+fingerprints begin with `demo-`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ... import SolelyError
 from .model import FIRING, RESOLVED, Alert
 from .receiver import Receiver
 
-_ALERTS = (  # name, severity, what people read
+_ALERTS = (  # name, severity, summary
     ("CPU high", "critical", "load is over 90 % for five minutes"),
     ("Disk filling up", "warning", "full within four hours at this rate"),
     ("Latency", "warning", "the 99th percentile is over 500 ms"),
     ("Certificate ends soon", "info", "14 days are left"),
 )
 _HOSTS = ("web-1", "web-2", "api-1", "db-1")
-_OVER = 0.05  # of the messages say that it is over: so a window lasts for some minutes, as in a real night
-_BURST = (1, 1, 1, 2, 5)  # copies that come at once: several monitors watch the same thing
+_RESOLVED = 0.05  # of the alerts are resolved ones: so a window lasts for some minutes, as in a real night
+_BURST = (1, 1, 1, 2, 5)  # copies sent at once: several monitors watch the same thing
 
 
 async def demo(receiver: Receiver) -> None:
@@ -28,7 +28,7 @@ async def demo(receiver: Receiver) -> None:
         alert = _alert(chance)
         try:
             await asyncio.gather(*(receiver.receive(alert) for _ in range(chance.choice(_BURST))))
-        except SolelyError:  # a store that is away: the pages show it, and the demo goes on when it is back
+        except SolelyError:  # the store is unreachable: the pages show it, and the demo continues later
             await asyncio.sleep(1.0)
         await asyncio.sleep(chance.uniform(0.2, 1.5))
 
@@ -43,5 +43,5 @@ def _alert(chance: random.Random) -> Alert:
         fingerprint=f"demo-{name.lower().replace(' ', '-')}-{host}",
         labels={"host": host, "team": "platform"},
         annotations={"summary": f"{host}: {text}"},
-        status=RESOLVED if chance.random() < _OVER else FIRING,
+        status=RESOLVED if chance.random() < _RESOLVED else FIRING,
     )

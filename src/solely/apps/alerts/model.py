@@ -1,8 +1,10 @@
-"""The words of the alert receiver, as plain data: what comes in, what goes out, what the sender is told."""
+"""The alert receiver's plain data: alerts, notifications, outcomes, and the keys under which the store holds them."""
 
 from __future__ import annotations
 
 import hashlib
+import secrets
+import time
 from collections.abc import Iterable
 from functools import partial
 from typing import Annotated, Literal
@@ -12,26 +14,26 @@ import msgspec
 
 from ...names import reserved
 
-own = partial(reserved, "alerts")  # a name, of a key, a queue or whatever else, that only this application may write
-MAX_FINGERPRINT = 255  # characters: as PagerDuty bounds its dedup_key
-OF_GROUP = "group:"  # what stands before a group's name where a fingerprint is asked for
+own = partial(reserved, "alerts")  # a name (of a key, a queue, …) that only this application may write
+MAX_FINGERPRINT = 255  # characters: the bound of PagerDuty's dedup_key
+OF_GROUP = "group:"  # the prefix of a group's name where a fingerprint is expected
 MAX_GROUP = MAX_FINGERPRINT - len(OF_GROUP)
-_LONGEST_PART = 200  # bytes of a key's part: two of them and what stands around them fit into a key's 512
-_SEPARATOR = "\x1f"  # between the fields of which a fingerprint is made: its own escape is part of their encoding
+MAX_OPEN = 30 * 86_400.0  # seconds: an alert that has not fired for a month counts as gone
+_LONGEST_PART = 200  # bytes of an encoded part of a key: two parts and the prefix fit into the 512 of a key
+_SEPARATOR = "\x1f"  # between the fields of a fingerprint: the encoding of the fields escapes it
 
 Status = Literal["firing", "resolved"]
 FIRING: Status = "firing"
 RESOLVED: Status = "resolved"
 
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_FINGERPRINT)]
-Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]  # it stands in headers of mails and webhooks
+Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]  # safe in the headers of mails and webhooks
 Labels = dict[str, str]
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that people should hear of. `fingerprint` says which alerts are the same, whatever their severity;
-    `group`, if there is one, which are told together.
-    """
+    """An alert as a sender reported it. Alerts with the same `fingerprint` are the same alert, whatever their severity.
+    Alerts with the same non-empty `group` share one notification."""
 
     name: str
     severity: str
@@ -52,12 +54,11 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert on its way to people. Who takes it over after a crash sends it under the same id, so that receivers can
-    tell that it is the same. `at` is the wall clock in seconds, `trace` the traceparent of the request that brought it.
+    """An alert to be published. Every attempt uses the same id, also after a crash, so that receivers can discard
+    repeats. `at` is the wall clock in seconds, `trace` the traceparent of the request that brought the alert.
 
-    `reminder` is 1 when people are told for the second time that it fires, 2 for the third. `flapping` says that they
-    are not told of the next openings, since there were so many. `members` are the alerts of its group that fire, as far
-    as they are listed.
+    `reminder` is 0 for the first notification of a firing alert, 1 for the next one, and so on. `flapping` means that
+    the next openings are suppressed because there were too many. `members` lists firing alerts of the group.
     """
 
     id: Id
@@ -70,17 +71,18 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def remarks(self) -> list[str]:
-        """What people should know besides the alert, in words."""
-        said = [f"reminder {self.reminder}"] if self.reminder else []
+        """Reminder number, flapping and group, in words; empty if none applies."""
+        remarks = [f"reminder {self.reminder}"] if self.reminder else []
         if self.flapping:
-            said.append("flapping")
+            remarks.append("flapping")
         if self.alert.group:
-            said.append(f"group {self.alert.group}")
-        return said
+            remarks.append(f"group {self.alert.group}")
+        return remarks
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What became of an alert: published, suppressed (and why, and when it may be sent again), or durably queued."""
+class AlertOutcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The result for an alert: published, suppressed (with the reason, and when it may be sent again), or durably
+    queued."""
 
     outcome: Literal["published", "suppressed", "queued"]
     fingerprint: str
@@ -88,18 +90,38 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_de
     retry_after: float | None = None
 
 
+def published(alert: Alert) -> AlertOutcome:
+    """The outcome of an alert that at least one publisher has."""
+    return AlertOutcome(outcome="published", fingerprint=alert.fingerprint)
+
+
+def queued(alert: Alert, reason: str) -> AlertOutcome:
+    """The outcome of an alert that is in the store and is published later."""
+    return AlertOutcome(outcome="queued", fingerprint=alert.fingerprint, reason=reason)
+
+
+def new_notification(alert: Alert, trace: str = "") -> Notification:
+    """A notification of this alert, with a new id and the current time."""
+    return Notification(id=f"msg_{secrets.token_hex(16)}", alert=alert, at=time.time(), trace=trace)
+
+
+def bare_alert(fingerprint: str = "", group: str = "") -> Alert:
+    """An alert of which only the fingerprint and group are known."""
+    return Alert(name="", severity="", source="", fingerprint=fingerprint, group=group)
+
+
 def reservation_key(fingerprint: str, severity: str) -> str:
-    """The key of the reservation of a firing alert: its parts are encoded, so that no two alerts share one."""
+    """The key of a firing alert's reservation; the parts are encoded, so that no two alerts share a key."""
     return f"{fingerprint_prefix(fingerprint)}{part_of(severity)}"
 
 
 def fingerprint_prefix(fingerprint: str) -> str:
-    """What the reservation keys of all severities of this fingerprint begin with."""
+    """The common prefix of the reservation keys of all severities of this fingerprint."""
     return own(f"firing/{part_of(fingerprint)}/")
 
 
 def resolved_key(fingerprint: str) -> str:
-    """The key of the reservation of the message that it is over."""
+    """The key of the reservation of the resolved notification."""
     return own(f"resolved/{part_of(fingerprint)}")
 
 
@@ -110,27 +132,27 @@ def key_of(alert: Alert) -> str:
 
 
 def subject_of(alert: Alert) -> str:
-    """What people are told of: the alert by its fingerprint, or its group, which is named as if it were one."""
+    """The subject of the notification: the alert's fingerprint, or `group:<name>` if it has a group."""
     return f"{OF_GROUP}{alert.group}" if alert.group else alert.fingerprint
 
 
-def asking_key(alert: Alert) -> str:
-    """Under what a worker remembers the answer to this alert: members of a group are answered one by one."""
+def cache_key(alert: Alert) -> str:
+    """The key under which a worker caches a refusal of this alert: members of a group are cached one by one."""
     return f"{key_of(alert)}/{part_of(alert.fingerprint)}" if alert.group else key_of(alert)
 
 
 def open_mark(fingerprint: str) -> str:
-    """The key of the mark that says that people were told of it, and not yet that it is over."""
+    """The key of the mark that is set while an alert is open: notified, and not yet notified as resolved."""
     return own(f"open/{part_of(fingerprint)}")
 
 
 def part_of(text: str) -> str:
-    """The text without slashes; one that is too long as its digest, which no short text is encoded to."""
+    """The text percent-encoded, without slashes; a text that is too long becomes `~` and its digest."""
     encoded = quote(text, safe="").replace("~", "%7E")
     return encoded if len(encoded) <= _LONGEST_PART else f"~{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def fingerprint_of(fields: Iterable[tuple[str, str]]) -> str:
-    """A digest of these fields, the same in whatever order they come."""
+    """A digest of these fields, independent of their order."""
     facts = (f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in sorted(fields))
     return hashlib.sha256(_SEPARATOR.join(facts).encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""The settings of the alert receiver: the section [alerts]. What cannot be is told when they are read."""
+"""The settings of the alert receiver: the section [alerts]. Invalid settings raise `InvalidInput` when read."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ...service.api.reservations import Limit, Quiet
 from ...service.routes import Ttl
 from .publishers import LogSettings, PublisherSettings
 
-_USUAL = ("critical", "warning")  # severities that have a policy of their own without any settings
-DEFAULT = "default"  # the name of the policy of all severities that have none of their own
-_FIELDS = ("name", "source", "severity", "labels")  # of which a fingerprint can be made, as a whole
-_GROUPING = ("name", "source")  # of which a group can be; its windows are per severity in any case
-_INSIDE = ("labels.", "annotations.")  # or one of these by its name
-MOST = 10_000  # of a limit: what every store keeps exactly
+_USUAL = ("critical", "warning")  # severities with a built-in policy
+DEFAULT = "default"  # the name of the policy of all other severities
+_FIELDS = ("name", "source", "severity", "labels")  # fields that a fingerprint can use
+_GROUPING = ("name", "source")  # fields that a group can use; its windows are per severity in any case
+_INSIDE = ("labels.", "annotations.")  # prefixes of a single label or annotation, which both can use
+MOST = 10_000  # the highest limit: every store counts exactly up to it
 _MONTH = 30 * 86_400.0
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What differs for one severity from the usual: what is left out stays as it is by default. A `limit` of 0 is none.
+    """Overrides for one severity; a field that is left out keeps its default. A `limit` of 0 means no limit.
 
-    `hold` is how long a publisher that died keeps others from taking over, `quiet` how long nobody is told again. With
-    `remind`, `quiet` is so for the first time only: of an alert that stays unresolved, people are told every `remind`.
+    Other workers take over from a worker that died after `hold`. No further notification is sent during `quiet`. With
+    `remind`, `quiet` applies to the first notification only, and an unresolved alert is sent again every `remind`.
     """
 
     hold: Ttl | None = None
@@ -43,30 +43,26 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class AlertsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How alerts are received, held back and told. Durations are seconds."""
+    """How alerts are received, suppressed and published. Durations are seconds."""
 
     publishers: tuple[PublisherSettings, ...] = (LogSettings(),)
-    policies: dict[str, PolicySettings] = {}  # severity → what differs; "default" is for all others
-    severity_limits: dict[str, LimitSettings] = {}  # severity → over all alerts of this severity together
+    policies: dict[str, PolicySettings] = {}  # severity → overrides; "default" is for all others
+    severity_limits: dict[str, LimitSettings] = {}  # severity → limit over all alerts of this severity together
     fingerprint_fields: tuple[str, ...] = ("name", "source", "labels")
-    # Seconds: longer than a healthy receiver needs, and shorter than senders wait for their answer (often 10).
+    # Seconds: longer than a healthy receiver needs, and shorter than the usual timeout of senders (often 10).
     answer_within: Annotated[float, msgspec.Meta(ge=0.0, le=300.0)] = 5.0
-    # Of one token, per worker: many times what monitors send, and near what a worker can answer.
+    # Requests of one token per worker: many times what monitors send, and near what a worker can handle.
     request_limit: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 5_000
     request_per: Annotated[float, msgspec.Meta(ge=0.1, le=3600.0)] = 1.0
-    max_active: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1_000  # reservations under way in one worker
+    max_active: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1_000  # reservations in flight in one worker
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 8  # publishes before it becomes a dead letter
-    # Seconds between these: the first outlast a restart, all eight together ten minutes of a receiver that is away.
+    # Seconds between attempts: the first outlast a restart, all together a receiver that is away for ten minutes.
     backoff: Annotated[tuple[Quiet, ...], msgspec.Meta(min_length=1, max_length=100)] = (1, 3, 10, 30, 60, 180, 300)
     retention: Annotated[float, msgspec.Meta(ge=3600.0, le=10 * 366 * 86_400.0)] = _MONTH  # of the history
-    ack_for: Ttl = (
-        86_400.0  # seconds that an acknowledgement holds unless it says otherwise: until the next day's shift
-    )
-    flap_limit: Annotated[int, msgspec.Meta(ge=0, le=MOST)] = (
-        0  # openings of one alert that are told per flap_per; 0: all
-    )
+    ack_for: Ttl = 86_400.0  # the default length of an acknowledgement: until the next day's shift
+    flap_limit: Annotated[int, msgspec.Meta(ge=0, le=MOST)] = 0  # openings of one alert per flap_per; 0: no limit
     flap_per: Ttl = 3600.0
-    group_by: tuple[str, ...] = ()  # alerts that are equal in these fields are told together; none: each alone
+    group_by: tuple[str, ...] = ()  # alerts that are equal in these fields share a notification
 
     def __post_init__(self) -> None:
         _check_fields("fingerprint_fields", self.fingerprint_fields, _FIELDS)
@@ -74,7 +70,7 @@ class AlertsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         if not self.fingerprint_fields:
             raise InvalidInput("fingerprint_fields: name at least one, else all alerts are the same")
         if not self.publishers:
-            raise InvalidInput('publishers: name at least one, else nobody is ever told; type = "log" writes a line')
+            raise InvalidInput('publishers: name at least one, else no one is notified; type = "log" writes a line')
         table(self)
         Backoff(self.backoff)
 
@@ -87,23 +83,23 @@ def _check_fields(setting: str, fields: tuple[str, ...], plain: tuple[str, ...])
 
 
 class Intervals(NamedTuple):
-    """Seconds between reminders, by severity, and of all others; None: they are told again as the first time."""
+    """Seconds between reminders, by severity and for all others; None: no reminders."""
 
     named: dict[str, float | None]
     default: float | None
 
     def of(self, severity: str) -> float | None:
-        """That of this severity, however it is capitalised."""
+        """The interval of this severity, regardless of case."""
         return self.named.get(severity.casefold(), self.default)
 
     @property
     def any(self) -> bool:
-        """True if there are reminders at all."""
+        """True if any severity has reminders."""
         return self.default is not None or any(each is not None for each in self.named.values())
 
 
 def reminders(settings: AlertsSettings) -> Intervals:
-    """Where people are reminded, and how often; what a policy leaves out is as in the `table`."""
+    """The reminder intervals; a policy without `remind` inherits it as in `table`."""
     default = settings.policies.get(DEFAULT, PolicySettings()).remind
     named: dict[str, float | None] = dict.fromkeys(_USUAL)
     for severity, policy in settings.policies.items():
@@ -114,7 +110,7 @@ def reminders(settings: AlertsSettings) -> Intervals:
 
 
 def table(settings: AlertsSettings) -> PolicyTable:
-    """The policies of all severities: the library's own, with what differs; InvalidInput if they cannot be."""
+    """The policies of all severities: the library's defaults with the overrides; InvalidInput if they are invalid."""
     usual = PolicyTable()
     others = _merged(usual.default, settings.policies.get(DEFAULT, PolicySettings()))
     named = {severity: usual[severity] for severity in _USUAL}

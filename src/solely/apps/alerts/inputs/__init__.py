@@ -1,1 +1,1 @@
-"""Inputs: what senders of alerts speak, read as alerts, and answered so that each of them loses nothing."""
+"""Inputs: the formats and endpoints of senders. Each gets responses that it understands, so that no alert is lost."""

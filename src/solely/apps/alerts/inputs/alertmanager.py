@@ -1,7 +1,7 @@
-"""What Alertmanager sends (its webhook, version 4) and what is sent to it (its API, version 2).
+"""Alertmanager's webhook (version 4), and the API (version 2) to which Prometheus posts.
 
-Both senders repeat after a 5xx at best, and never after a 4xx: Alertmanager drops what was answered 429. So whatever
-may be decided by a repeat is answered 503; those that were decided are suppressed in the repeat, or adopted.
+Both senders retry after a 5xx at best, and never after a 4xx: Alertmanager drops what was answered with 429. So the
+response is 503 whenever a retry can help; in the retry, alerts that were decided are suppressed or taken over.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,21 +18,19 @@ import structlog
 from ....errors import InvalidInput, SolelyError
 from ....service.problems import AWAY, INVALID, TOO_MANY, Problem, problem_of
 from ....service.routes import KIB, WRITE, Answer, Call, Route
-from ..model import FIRING, MAX_FINGERPRINT, RESOLVED, Alert, Labels, Outcome, Status
-from .labelled import labelled_alert
-
-if TYPE_CHECKING:
-    from ..app import App
+from ..model import FIRING, MAX_FINGERPRINT, RESOLVED, Alert, AlertOutcome, Labels, Status
+from ..runtime import AlertsRuntime, Handlers
+from .labels import labelled_alert
 
 log = structlog.get_logger("solely.alerts")
 
-MAX_ALERTS = 1000  # in one request: what a worker decides within the seconds that senders wait
-MAX_BODY = 1024 * KIB  # bytes: about 1 KiB for each of them
-OVERLOADED = TOO_MANY._replace(status=503)  # as these senders understand it
+MAX_ALERTS = 1000  # in one request: a worker decides as many within the timeout of senders
+MAX_BODY = 1024 * KIB  # bytes: about 1 KiB per alert
+OVERLOADED = TOO_MANY._replace(status=503)  # the status that makes these senders retry
 
 
 class GroupedAlert(msgspec.Struct, kw_only=True):
-    """An alert of a group. Fields that are not read here may be there."""
+    """An alert of a group. Other fields are ignored."""
 
     labels: Labels | None = None
     annotations: Labels | None = None
@@ -42,8 +40,8 @@ class GroupedAlert(msgspec.Struct, kw_only=True):
     fingerprint: Annotated[str, msgspec.Meta(max_length=MAX_FINGERPRINT)] = ""
 
 
-class Group(msgspec.Struct, kw_only=True):
-    """A group of alerts, as the webhook tells it. Fields that are not read here may be there."""
+class AlertmanagerGroup(msgspec.Struct, kw_only=True):
+    """A group of alerts as the webhook sends it. Other fields are ignored."""
 
     alerts: Annotated[list[GroupedAlert], msgspec.Meta(max_length=MAX_ALERTS)]
     external_url: str = msgspec.field(default="", name="externalURL")
@@ -52,7 +50,7 @@ class Group(msgspec.Struct, kw_only=True):
 
 
 class PostedAlert(msgspec.Struct, kw_only=True):
-    """An alert as Prometheus posts it. Fields that are not read here may be there."""
+    """An alert as Prometheus posts it. Other fields are ignored."""
 
     labels: Annotated[Labels, msgspec.Meta(min_length=1)]
     annotations: Labels | None = None
@@ -65,12 +63,12 @@ PostedAlerts = Annotated[list[PostedAlert], msgspec.Meta(max_length=MAX_ALERTS)]
 
 
 class ReceivedAlerts(Answer):
-    """What became of each alert, in the order in which they came."""
+    """The outcome of each alert, in the order of the request."""
 
-    alerts: list[Outcome]
+    alerts: list[AlertOutcome]
 
 
-def parse_group(group: Group) -> list[Alert]:
+def parse_group(group: AlertmanagerGroup) -> list[Alert]:
     """The alerts of a group; their source is the Alertmanager that sent it."""
     source = group.external_url or "alertmanager"
     return [
@@ -88,7 +86,7 @@ def parse_group(group: Group) -> list[Alert]:
 
 
 def parse_posted(posted: Sequence[PostedAlert], now: datetime) -> list[Alert]:
-    """The alerts that were posted; their source is the Prometheus that they lead to. One that has ended is resolved."""
+    """The posted alerts; their source is the host of `generatorURL`. An alert whose `endsAt` is past is resolved."""
     return [
         labelled_alert(
             each.labels,
@@ -103,12 +101,12 @@ def parse_posted(posted: Sequence[PostedAlert], now: datetime) -> list[Alert]:
 
 
 def _has_ended(ends_at: datetime | None, now: datetime) -> bool:
-    """True if the end is past; the year 1 is how Go writes that none was given."""
+    """True if the end is past; Go writes the year 1 if there is none."""
     return ends_at is not None and ends_at.year > 1 and ends_at <= now
 
 
 def _origin(url: str) -> str:
-    """The URL without its path, which differs from alert to alert; "" if it has no host."""
+    """The scheme and host of the URL, since its path differs from alert to alert; "" if it has no host."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -116,13 +114,10 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
 
 
-class Alertmanager:
+class Alertmanager(Handlers):
     """The handlers of both endpoints."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
-
-    async def webhook(self, call: Call[Group, None]) -> ReceivedAlerts:
+    async def webhook(self, call: Call[AlertmanagerGroup, None]) -> ReceivedAlerts:
         """Decides the alerts of a group."""
         group = call.body
         if group.truncated_alerts:
@@ -138,29 +133,29 @@ class Alertmanager:
         try:
             receiver.check_capacity(principal)
         except Problem as refusal:
-            raise _to_be_repeated(refusal, str(refusal)) from None
+            raise _to_retry(refusal, str(refusal)) from None
         return ReceivedAlerts(alerts=_all_decided(await receiver.receive_all(alerts)))
 
 
-def _all_decided(told: Sequence[Outcome | SolelyError]) -> list[Outcome]:
-    """What became of all alerts; a Problem if one of them can be decided by a repeat only, or cannot be at all."""
-    undecided = [each for each in told if isinstance(each, SolelyError) and not isinstance(each, InvalidInput)]
+def _all_decided(found: Sequence[AlertOutcome | SolelyError]) -> list[AlertOutcome]:
+    """All outcomes; raises Problem if an alert failed and the sender has to retry, or if an alert is invalid."""
+    undecided = [each for each in found if isinstance(each, SolelyError) and not isinstance(each, InvalidInput)]
     if undecided:
-        log.warning("alerts_undecided", undecided=len(undecided), alerts=len(told), error=str(undecided[0]))
-        detail = f"{len(undecided)} of {len(told)} alerts could not be decided; send all of them again"
-        raise _to_be_repeated(problem_of(undecided[0]), detail)
-    refused = [f"alerts[{index}]: {each}" for index, each in enumerate(told) if isinstance(each, InvalidInput)]
+        log.warning("alerts_undecided", undecided=len(undecided), alerts=len(found), error=str(undecided[0]))
+        detail = f"{len(undecided)} of {len(found)} alerts could not be decided; send all of them again"
+        raise _to_retry(problem_of(undecided[0]), detail)
+    refused = [f"alerts[{index}]: {each}" for index, each in enumerate(found) if isinstance(each, InvalidInput)]
     if refused:
-        raise Problem(INVALID, f"{len(refused)} of {len(told)} alerts were refused, the others not: {refused[0]}")
-    return [each for each in told if isinstance(each, Outcome)]
+        raise Problem(INVALID, f"{len(refused)} of {len(found)} alerts were refused, the others not: {refused[0]}")
+    return [each for each in found if isinstance(each, AlertOutcome)]
 
 
-def _to_be_repeated(problem: Problem, detail: str) -> Problem:
+def _to_retry(problem: Problem, detail: str) -> Problem:
     return Problem(problem.kind._replace(status=503), detail, again=problem.document.retry_after)
 
 
-def routes(app: App) -> list[Route]:
-    """The endpoints: the webhook's, and the one that Prometheus knows."""
+def routes(app: AlertsRuntime) -> list[Route]:
+    """The endpoints of Alertmanager's webhook and of Prometheus."""
     handlers = Alertmanager(app)
     route = partial(
         Route,

@@ -1,35 +1,31 @@
-"""Our own JSON, POST /api/alerts: an alert comes in, and its sender is told what became of it."""
+"""Our own JSON, POST /api/alerts: one alert per request, answered with its outcome."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import structlog
 
 from ....service.problems import LIMITED, TOO_MANY
 from ....service.routes import WRITE, Body, Call, Route
-from ..model import FIRING, MAX_GROUP, Alert, Outcome, Status, Text, fingerprint_of
+from ..model import FIRING, MAX_GROUP, Alert, AlertOutcome, Status, Text, fingerprint_of
+from ..runtime import AlertsRuntime, Handlers
 from ..settings import AlertsSettings
-
-if TYPE_CHECKING:
-    from ..app import App
+from .labels import LONGEST_TEXT, LONGEST_VALUE, MOST_LABELS
 
 log = structlog.get_logger("solely.alerts")
 
-_MOST_LABELS = 64  # as many as people can read; Prometheus has a dozen
-_LONGEST = 8_192  # characters of a label's or annotation's value: a paragraph, or a query
-
-LabelName = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-LabelValue = Annotated[str, msgspec.Meta(max_length=_LONGEST)]
+LabelName = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_TEXT)]
+LabelValue = Annotated[str, msgspec.Meta(max_length=LONGEST_VALUE)]
 GroupName = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_GROUP)]
-LabelSet = Annotated[dict[LabelName, LabelValue], msgspec.Meta(max_length=_MOST_LABELS)]
+LabelSet = Annotated[dict[LabelName, LabelValue], msgspec.Meta(max_length=MOST_LABELS)]
 
 
 class Intake(Body):
-    """An alert as it comes in. With a `fingerprint` it is the same as all that have it; without one, as all whose
-    fields of the settings (fingerprint_fields) are equal. It is told together with those of its `group`; without one,
-    with those whose fields of the settings (group_by) are equal."""
+    """An alert from a sender. Alerts with the same `fingerprint` are the same alert; without one it is a digest of the
+    fields that the settings name (fingerprint_fields). Alerts with the same `group` share a notification; without one
+    the settings (group_by) define it."""
 
     name: Text
     severity: Text
@@ -42,7 +38,7 @@ class Intake(Body):
 
 
 def alert_of(intake: Intake, settings: AlertsSettings) -> Alert:
-    """The alert; a field that its fingerprint is made of and that is missing counts as empty, and the log says so."""
+    """The alert. A missing field of the fingerprint counts as empty, and is logged."""
     fingerprint = intake.fingerprint
     if fingerprint is None:
         fingerprint = fingerprint_of(_fields(intake, settings.fingerprint_fields))
@@ -73,20 +69,17 @@ def _fields(intake: Intake, wanted: tuple[str, ...]) -> list[tuple[str, str]]:
     return found
 
 
-class _OwnJson:
+class _OwnJson(Handlers):
     """The handler."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
-
-    async def receive(self, call: Call[Intake, None]) -> Outcome:
+    async def receive(self, call: Call[Intake, None]) -> AlertOutcome:
         """Decides on one alert."""
         receiver = self._app.receiver
         receiver.check_capacity(call.principal.name)
         return await receiver.receive(alert_of(call.body, self._app.settings))
 
 
-def routes(app: App) -> list[Route]:
+def routes(app: AlertsRuntime) -> list[Route]:
     """The endpoint."""
     return [
         Route(
@@ -94,7 +87,7 @@ def routes(app: App) -> list[Route]:
             "/api/alerts",
             WRITE,
             _OwnJson(app).receive,
-            "Send an alert: it is told once per window, suppressed, or durably queued",
+            "Send an alert: it is published once per window, suppressed, or durably queued",
             refusals=(LIMITED, TOO_MANY),
             grants=True,
             again="Safe: suppressed as long as the first one's window lasts.",

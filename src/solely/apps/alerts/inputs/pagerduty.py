@@ -1,8 +1,8 @@
-"""PagerDuty's Events API v2: what its clients send, and the answers that they understand."""
+"""PagerDuty's Events API v2: the events of its clients, and the responses that they expect."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import structlog
@@ -11,24 +11,21 @@ from ....errors import DataError, InvalidInput
 from ....service.problems import LIMITED, TOO_MANY
 from ....service.routes import KIB, Answer, Call, JsonResponse, Route, Webhook
 from ....service.security import LOCAL, Principal, Scope
+from ..api.acknowledgements import Acknowledge, acknowledge
 from ..model import FIRING, MAX_FINGERPRINT, RESOLVED, Alert, Labels, fingerprint_of
-from ..operating.acknowledging import acknowledge
-from . import bounds
-
-if TYPE_CHECKING:
-    from ..app import App
+from ..runtime import AlertsRuntime, Handlers
+from .labels import DEFAULT_SEVERITY, LONGEST_TEXT, cut_labels, cut_text
 
 log = structlog.get_logger("solely.alerts")
 
-MAX_BODY = 512 * KIB  # bytes: the most that PagerDuty itself takes
-UNSAID = "none"  # the severity of what is resolved without a payload
-NOT_ACKNOWLEDGED = "Event accepted, and nothing changed: people were not told of this alert, or it is over"
+MAX_BODY = 512 * KIB  # bytes: PagerDuty's own bound
+NOT_ACKNOWLEDGED = "Event accepted, and nothing changed: no notification of this alert was sent, or it is resolved"
 
-Words = str | None  # clients send null for what they leave out
+Words = str | None  # clients send null for a missing field
 
 
 class Payload(msgspec.Struct, kw_only=True):
-    """What happened, and where."""
+    """The problem, and its source."""
 
     summary: Annotated[str, msgspec.Meta(min_length=1)]
     source: Annotated[str, msgspec.Meta(min_length=1)]
@@ -41,22 +38,22 @@ class Payload(msgspec.Struct, kw_only=True):
 
 
 class Link(msgspec.Struct, kw_only=True):
-    """Something to look at."""
+    """A link to show with the alert."""
 
     href: str
     text: Words = None
 
 
 class Image(msgspec.Struct, kw_only=True):
-    """Something to see."""
+    """An image to show with the alert."""
 
     src: str
     href: Words = None
     alt: Words = None
 
 
-class Event(msgspec.Struct, kw_only=True):
-    """An event. Fields that are not known may be there."""
+class PagerDutyEvent(msgspec.Struct, kw_only=True):
+    """An event. Other fields are ignored."""
 
     routing_key: str
     event_action: Literal["trigger", "acknowledge", "resolve"]
@@ -68,14 +65,14 @@ class Event(msgspec.Struct, kw_only=True):
     images: list[Image] | None = None
 
 
-class Keyed(msgspec.Struct):
-    """Only what is needed to know who sent it."""
+class RoutingKey(msgspec.Struct):
+    """The part of an event that identifies its sender."""
 
     routing_key: str = ""
 
 
 class Accepted(Answer, kw_only=True):
-    """The event was taken; `dedup_key` names the alert in later events."""
+    """The event was accepted; `dedup_key` names the alert in later events."""
 
     status: Literal["success"] = "success"
     message: str = "Event processed"
@@ -83,25 +80,26 @@ class Accepted(Answer, kw_only=True):
 
 
 class InvalidEvent(Answer, kw_only=True):
-    """Nothing was done; `errors` says what to change."""
+    """The event was refused; `errors` says what to change."""
 
     status: Literal["invalid event"] = "invalid event"
     message: str = "Event object is invalid"
     errors: list[str]
 
 
-def read(body: dict[str, Any]) -> Event:
-    """The event; msgspec.ValidationError if it is none. Only a trigger needs what else is said to be right."""
+def read(body: dict[str, Any]) -> PagerDutyEvent:
+    """Decodes an event; msgspec.ValidationError if it is invalid. Only a trigger needs a valid payload, links and
+    images."""
     try:
-        return msgspec.convert(body, Event)
+        return msgspec.convert(body, PagerDutyEvent)
     except msgspec.ValidationError:
         if body.get("event_action") == "trigger":
             raise
-        return msgspec.convert(body | {"payload": None, "links": None, "images": None}, Event)
+        return msgspec.convert(body | {"payload": None, "links": None, "images": None}, PagerDutyEvent)
 
 
-def parse(event: Event) -> Alert:
-    """The alert that the event triggers or resolves; InvalidInput if it says too little."""
+def parse(event: PagerDutyEvent) -> Alert:
+    """The alert that the event triggers or resolves; InvalidInput if a required field is missing."""
     payload, key = event.payload, event.dedup_key
     if event.event_action == "trigger" and payload is None:
         raise InvalidInput("payload is missing: a trigger needs its summary, source and severity")
@@ -109,28 +107,28 @@ def parse(event: Event) -> Alert:
         raise InvalidInput(f"dedup_key is missing: without one it is unknown what to {event.event_action}")
     status = RESOLVED if event.event_action == "resolve" else FIRING
     if payload is None:
-        source = bounds.text(event.client or "pagerduty")
-        return Alert(name=str(key), severity=UNSAID, source=source, fingerprint=str(key), status=status)
+        source = cut_text(event.client or "pagerduty")
+        return Alert(name=str(key), severity=DEFAULT_SEVERITY, source=source, fingerprint=str(key), status=status)
     labels = _given({"component": payload.component, "group": payload.group, "class": payload.class_})
     return Alert(
-        name=bounds.text(payload.summary),
+        name=cut_text(payload.summary),
         severity=payload.severity,
-        source=bounds.text(payload.source),
-        fingerprint=key or _made(payload, labels),
-        labels=bounds.labels(labels),
-        annotations=bounds.labels(_annotations(payload, event)),
+        source=cut_text(payload.source),
+        fingerprint=key or _fingerprint(payload, labels),
+        labels=cut_labels(labels),
+        annotations=cut_labels(_annotations(payload, event)),
         status=status,
     )
 
 
-def _made(payload: Payload, labels: Labels) -> str:
-    """The fingerprint of an event without a dedup_key: the same for the same problem, whenever it is sent again."""
+def _fingerprint(payload: Payload, labels: Labels) -> str:
+    """The fingerprint of an event without a dedup_key: the same for every repeat of the event."""
     return fingerprint_of([("summary", payload.summary), ("source", payload.source), *labels.items()])
 
 
-def _annotations(payload: Payload, event: Event) -> Labels:
-    """All else that was said. Details come last, since there may be more of them than are kept."""
-    long = len(payload.summary) > bounds.LONGEST_TEXT
+def _annotations(payload: Payload, event: PagerDutyEvent) -> Labels:
+    """All other fields. Details come last, since there may be more of them than are kept."""
+    long = len(payload.summary) > LONGEST_TEXT
     annotations = _given(
         {
             "summary": payload.summary if long else None,
@@ -160,40 +158,37 @@ def _beside(text: str | None, address: str) -> str:
     return f"{text}: {address}" if text else address
 
 
-# -- who sends
+# -- authentication
 
 
-_keyed = msgspec.json.Decoder(Keyed).decode
+_routing_key = msgspec.json.Decoder(RoutingKey).decode
 
 
-def _whose(call: Call[Any, Any]) -> Principal | None:
-    """Whose token the routing_key is; None if nobody's. Where there are no tokens, everybody on this machine may."""
+def _sender(call: Call[Any, Any]) -> Principal | None:
+    """The principal whose token the routing_key is; None if unknown. Without tokens, every local caller may send."""
     tokens = call.service.tokens
     if not tokens:
         return LOCAL
     try:
-        return tokens.whose(_keyed(call.raw).routing_key.encode())
+        return tokens.whose(_routing_key(call.raw).routing_key.encode())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
 def _may_send(call: Call[Any, Any]) -> bool:
-    principal = _whose(call)
+    principal = _sender(call)
     return principal is not None and principal.scope >= Scope.WRITE
 
 
 # -- the endpoint
 
 
-class PagerDuty:
+class PagerDuty(Handlers):
     """The handler."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
-
     async def enqueue(self, call: Call[EventBody, None]) -> Accepted | JsonResponse:
-        """Takes the event; says what is wrong with it as PagerDuty does."""
-        principal = _whose(call) or LOCAL
+        """Accepts the event, or refuses it with PagerDuty's error document."""
+        principal = _sender(call) or LOCAL
         self._app.receiver.check_capacity(principal.name)
         try:
             event = read(call.body)
@@ -208,28 +203,29 @@ class PagerDuty:
         return Accepted(dedup_key=alert.fingerprint)
 
     async def _acknowledge(self, fingerprint: str, by: str, client: str) -> Accepted:
-        """PagerDuty's clients name no severity: it is acknowledged for all of them. What they call themselves is no
-        more than a comment: who they are, the routing key says."""
-        if await acknowledge(self._app, fingerprint, by=by, comment=bounds.text(client)) is not None:
+        """Acknowledges all severities, since an event names none. The client's name is only a comment: the routing key
+        identifies the caller."""
+        wanted = Acknowledge(fingerprint=fingerprint, comment=cut_text(client))
+        if await acknowledge(self._app, wanted, by=by) is not None:
             return Accepted(dedup_key=fingerprint)
-        log.info("alert_acknowledged_in_vain", fingerprint=fingerprint, by=by)
+        log.info("alert_acknowledge_ignored", fingerprint=fingerprint, by=by)
         return Accepted(dedup_key=fingerprint, message=NOT_ACKNOWLEDGED)
 
-    async def _as_it_fired(self, over: Alert) -> Alert:
-        """What is over, with the name, severity and labels under which it last came, so that the publishers that told
-        of it want this too; with none of them if the history does not know, or does not answer."""
+    async def _as_it_fired(self, resolved: Alert) -> Alert:
+        """The resolved alert with the name, severity and labels of its last firing, so that the publishers that sent
+        the firing notification want this one too; unchanged if the history has none or is unreachable."""
         history = self._app.history
         try:
             await history.flush()
-            last = await history.samples(over.fingerprint)
+            last = await history.samples(resolved.fingerprint)
         except DataError as error:
-            log.warning("resolved_without_history", fingerprint=over.fingerprint, error=str(error))
-            return over
-        return msgspec.structs.replace(last[0], status=over.status) if last else over
+            log.warning("resolved_without_history", fingerprint=resolved.fingerprint, error=str(error))
+            return resolved
+        return msgspec.structs.replace(last[0], status=resolved.status) if last else resolved
 
 
 def _inlined(schema: Any, named: dict[str, Any]) -> Any:
-    """The schema without references, since it stands inside of another."""
+    """The schema without references, since it is embedded in another."""
     if isinstance(schema, list):
         return [_inlined(each, named) for each in schema]
     if not isinstance(schema, dict):
@@ -240,17 +236,17 @@ def _inlined(schema: Any, named: dict[str, Any]) -> Any:
 
 
 def _documented() -> dict[str, Any]:
-    schema = msgspec.json.schema(Event)
-    told: dict[str, Any] = _inlined({"$ref": schema["$ref"]}, schema["$defs"])
-    return told
+    schema = msgspec.json.schema(PagerDutyEvent)
+    inlined: dict[str, Any] = _inlined({"$ref": schema["$ref"]}, schema["$defs"])
+    return inlined
 
 
-# Any object is let through to the handler, which says what is wrong with it in PagerDuty's own words.
+# The route accepts any object: the handler refuses invalid ones with PagerDuty's error document.
 EventBody = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema=_documented())]
 
 
-def routes(app: App) -> list[Route]:
-    """The endpoint of the events."""
+def routes(app: AlertsRuntime) -> list[Route]:
+    """The endpoint of events."""
     return [
         Route(
             "POST",
@@ -263,6 +259,6 @@ def routes(app: App) -> list[Route]:
             refusals=(TOO_MANY, LIMITED),
             cap=MAX_BODY,
             grants=True,
-            again="Safe: what was told is suppressed while its window lasts.",
+            again="Safe: suppressed as long as the first one's window lasts.",
         )
     ]

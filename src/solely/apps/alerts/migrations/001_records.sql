@@ -1,11 +1,12 @@
--- What the alert receiver remembers beside its reservations: what was told, what was suppressed, and what is silenced.
+-- What the alert receiver records beside its reservations: notifications, suppressed alerts, and silences.
 -- Moments are seconds of UTC; JSON is text.
 
--- One row per notification. results: publisher → "ok", or the error of its last try.
+-- One row per notification. notified: when the first publisher had it. results: publisher → "ok", or its last error.
+-- group_name: the group of the alert, by which a resolve that does not name its group finds it.
 CREATE TABLE alerts_history (
     id TEXT NOT NULL PRIMARY KEY,
     at DOUBLE PRECISION NOT NULL,
-    told DOUBLE PRECISION,
+    notified DOUBLE PRECISION,
     outcome TEXT NOT NULL,
     fingerprint TEXT NOT NULL,
     severity TEXT NOT NULL,
@@ -16,14 +17,15 @@ CREATE TABLE alerts_history (
     annotations TEXT NOT NULL,
     results TEXT NOT NULL,
     seconds DOUBLE PRECISION,
-    trace TEXT NOT NULL
+    trace TEXT NOT NULL,
+    group_name TEXT NOT NULL
 );
 
--- Newest first, of all and of one fingerprint; also what is too old to be kept.
+-- Newest first, of all and of one fingerprint; also for the deletion of old rows.
 CREATE INDEX alerts_history_by_time ON alerts_history (at, id);
 CREATE INDEX alerts_history_by_fingerprint ON alerts_history (fingerprint, at, id);
 
--- How many were suppressed in the hour that began at this moment, when the last of them was, and what one was like.
+-- How many alerts were suppressed in the hour that began at this moment, when the last one was, and a sample of them.
 CREATE TABLE alerts_suppressed (
     fingerprint TEXT NOT NULL,
     severity TEXT NOT NULL,
@@ -34,6 +36,7 @@ CREATE TABLE alerts_suppressed (
     name TEXT NOT NULL,
     source TEXT NOT NULL,
     labels TEXT NOT NULL,
+    group_name TEXT NOT NULL,
     PRIMARY KEY (fingerprint, severity, reason, hour)
 );
 

@@ -1,1 +1,1 @@
-"""Pages: what people see of alerts on the dashboard, and the forms with which they act there."""
+"""Pages: the dashboard's views of alerts, and their forms."""

@@ -1,51 +1,31 @@
-"""Acknowledging on the pages: who may send alerts may say that somebody is at it, and take that back."""
+"""Forms to acknowledge an alert and to undo that, for callers with the scope WRITE."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from ....rules import duration
 from ....service.dashboard.rendering import WRITE_PAGE, Page, View, acted, show
-from ....service.routes import Answer, Body, Call, Route
-from ..deciding.acknowledgements import Acknowledgement
-from ..operating import windows
-from ..operating.acknowledging import Comment, Severity, acknowledge, unacknowledge
-from ..operating.admin import Fingerprint
-from .admin_forms import Duration
-
-if TYPE_CHECKING:
-    from ..app import App
+from ....service.routes import Answer, Call, Route
+from ..api import windows
+from ..api.acknowledgements import Acknowledge, Unacknowledge, acknowledge, unacknowledge
+from ..model import Text
+from ..runtime import AlertsRuntime, Handlers
+from ..suppression.acknowledgements import Acknowledgement
 
 PAGE = Page("Acknowledge an alert", "alerts:acknowledge.html", "/alerts")
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
 
 
 class AcknowledgeQuery(View):
-    """Which alert, or group."""
+    """The alert, or group, to acknowledge."""
 
-    fingerprint: Fingerprint
-
-
-class Acknowledge(Body):
-    """For how long, as 30m or 2h; of one severity, or of all if it is empty; and what for."""
-
-    fingerprint: Fingerprint
-    lasts: Duration
-    severity: Severity = ""
-    comment: Comment = ""
-
-
-class Unacknowledge(Body):
-    """It is to be told again."""
-
-    fingerprint: Fingerprint
+    fingerprint: Text
 
 
 class AboutToAcknowledge(Answer):
-    """What is acknowledged already, for how long it would be from now on (as a duration), and the severities known."""
+    """The current acknowledgement, the default duration of a new one, and the severities that have windows."""
 
     fingerprint: str
     acknowledged: Acknowledgement | None
@@ -53,14 +33,11 @@ class AboutToAcknowledge(Answer):
     severities: list[str]
 
 
-class AcknowledgeForms:
-    """The acts of one worker's application."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
+class AcknowledgeForms(Handlers):
+    """The handlers."""
 
     async def asking(self, call: Call[None, AcknowledgeQuery]) -> object:
-        """Asks for how long somebody is at it."""
+        """Shows the form."""
         fingerprint = call.query.fingerprint
 
         async def look() -> AboutToAcknowledge:
@@ -75,24 +52,16 @@ class AcknowledgeForms:
         return await show(call, PAGE, look)
 
     async def acknowledge(self, call: Call[Acknowledge, None]) -> Response:
-        """Nobody is told again."""
-        wanted = call.body
+        """Acknowledges the alert."""
 
         async def act() -> str:
-            made = await acknowledge(
-                self._app,
-                wanted.fingerprint,
-                by=call.principal.name,
-                severity=wanted.severity,
-                lasts=duration(wanted.lasts),
-                comment=wanted.comment,
-            )
-            return _why(wanted.fingerprint, made is not None)
+            made = await acknowledge(self._app, call.body, by=call.principal.name)
+            return _why(call.body.fingerprint, made is not None)
 
         return await acted(call, PAGE, act)
 
     async def unacknowledge(self, call: Call[Unacknowledge, None]) -> Response:
-        """People are told again."""
+        """Removes the acknowledgement."""
 
         async def act() -> str:
             removed = await unacknowledge(self._app, call.body.fingerprint, by=call.principal.name)
@@ -102,19 +71,19 @@ class AcknowledgeForms:
 
 
 def _as_text(seconds: float) -> str:
-    """The duration as people write it."""
+    """The duration as text, such as 2h."""
     size, unit = next((each for each in _UNITS if seconds % each[0] == 0), (1, "s"))
     return f"{seconds / size:g}{unit}"
 
 
 def _why(fingerprint: str, done: bool) -> str:
-    """Where it can be seen that it was done, or that it could not be."""
-    told = {"fingerprint": fingerprint} | ({} if done else {"note": "moved-on"})
-    return f"/alerts/why?{urlencode(told)}"
+    """The page to show afterwards, which says whether it was done."""
+    query = {"fingerprint": fingerprint} | ({} if done else {"note": "moved-on"})
+    return f"/alerts/why?{urlencode(query)}"
 
 
-def routes(app: App) -> list[Route]:
-    """All of them."""
+def routes(app: AlertsRuntime) -> list[Route]:
+    """The routes of the forms."""
     forms = AcknowledgeForms(app)
     return [
         Route("GET", "/alerts/acknowledge", WRITE_PAGE, forms.asking, PAGE.title, hidden=True),

@@ -1,50 +1,40 @@
-"""What an admin does on the pages: end windows, make and end silences, each for a reason that is audited."""
+"""Forms to end windows, and to make and end silences, each with a reason that is audited."""
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Literal
 from urllib.parse import urlencode
 
-import msgspec
 from starlette.responses import Response
 
-from ....rules import duration
 from ....service.dashboard.rendering import ADMIN_PAGE, Page, View, acted, show
 from ....service.problems import UNKNOWN, Problem
-from ....service.routes import Answer, Body, Call, Reason, Route
-from ..deciding.matchers import MAX_MATCHER, MOST_MATCHERS
-from ..deciding.silences import Silence
-from ..operating import windows
-from ..operating.admin import Anything, Fingerprint
-from ..operating.silencing import SilenceId
-from ..operating.windows import Window
-
-if TYPE_CHECKING:
-    from ..app import App
+from ....service.routes import Answer, Call, Route
+from ..api import windows
+from ..api.admin import Anything, ExpireWindow
+from ..api.silences import AddSilence, ExpireSilence, SilenceId, add_silence
+from ..api.windows import Window
+from ..model import Text
+from ..runtime import AlertsRuntime, Handlers
+from ..suppression.silences import Silence
 
 EXPIRE = Page("End a window", "alerts:expire.html", "/alerts")
 SILENCE = Page("Silence alerts", "alerts:overview.html", "/alerts")
 END = Page("End a silence", "alerts:end.html", "/alerts")
-Lines = Annotated[str, msgspec.Meta(min_length=2, max_length=(MAX_MATCHER + 2) * MOST_MATCHERS)]
 Which = Literal["one", "all"]
-Duration = Annotated[str, msgspec.Meta(min_length=1, max_length=32)]
 
 
 class ExpireQuery(View):
-    """Of this fingerprint, this window (without a severity, the one of the message that it is over); or all of them."""
+    """The window of this fingerprint and severity (empty: that of the resolved notification), or all of them."""
 
-    fingerprint: Fingerprint
+    fingerprint: Text
     severity: Anything = ""
     which: Which = "one"
 
 
-class Expire(Body):
-    """The same, and why."""
+class Expire(ExpireWindow):
+    """The API's request, for one window or for all of the fingerprint."""
 
-    fingerprint: Fingerprint
-    reason: Reason
-    severity: Anything = ""
     which: Which = "one"
 
     @property
@@ -55,7 +45,7 @@ class Expire(Body):
 
 
 class Expiring(Answer):
-    """What is about to end."""
+    """The windows that are about to end."""
 
     fingerprint: str
     severity: str
@@ -63,68 +53,36 @@ class Expiring(Answer):
     windows: list[Window]
 
 
-class AddSilence(Body):
-    """Matchers, one per line; for how long, as 30m or 2h; and why."""
-
-    matchers: Lines
-    lasts: Duration
-    reason: Reason
-
-    @property
-    def key(self) -> str:
-        """For the audit log."""
-        return ", ".join(self.lines())
-
-    def lines(self) -> list[str]:
-        """The matchers."""
-        return [line.strip() for line in self.matchers.splitlines() if line.strip()]
-
-
-class EndQuery(View):
-    """Which silence."""
+class EndSilenceQuery(View):
+    """The silence to end."""
 
     id: SilenceId
 
 
-class EndSilence(Body):
-    """The same, and why."""
-
-    id: SilenceId
-    reason: Reason
-
-    @property
-    def key(self) -> str:
-        """For the audit log."""
-        return self.id
-
-
-class Ending(Answer):
+class EndingSilence(Answer):
     """The silence that is about to end."""
 
     silence: Silence
 
 
-class AdminForms:
-    """The acts of one worker's application."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
+class AdminForms(Handlers):
+    """The handlers."""
 
     async def expiring(self, call: Call[None, ExpireQuery]) -> object:
-        """Asks why a window is to end."""
+        """Shows the form to end windows."""
         asked = call.query
 
         async def look() -> Expiring:
             found = await windows.of_fingerprint(self._app.once, self._app.history, asked.fingerprint)
             meant = [window for window in found if asked.which == "all" or window.severity == asked.severity]
             if not meant:
-                raise Problem(UNKNOWN, "There is no such window any more: the next alert is told.")
+                raise Problem(UNKNOWN, "There is no such window any more: the next alert sends a notification.")
             return Expiring(fingerprint=asked.fingerprint, severity=asked.severity, which=asked.which, windows=meant)
 
         return await show(call, EXPIRE, look)
 
     async def expire(self, call: Call[Expire, None]) -> Response:
-        """Ends it."""
+        """Ends the windows."""
         wanted, once = call.body, self._app.once
 
         async def act() -> str:
@@ -133,35 +91,33 @@ class AdminForms:
             else:
                 ended = await windows.clear(once, wanted.fingerprint, wanted.reason)
             self._app.receiver.forget(wanted.fingerprint)
-            told = {"fingerprint": wanted.fingerprint, "note": "ended" if ended else "moved-on"}
-            return f"/alerts/why?{urlencode(told)}"
+            query = {"fingerprint": wanted.fingerprint, "note": "ended" if ended else "moved-on"}
+            return f"/alerts/why?{urlencode(query)}"
 
         return await acted(call, EXPIRE, act)
 
     async def silence(self, call: Call[AddSilence, None]) -> Response:
-        """Makes a silence."""
-        wanted = call.body
+        """Adds a silence."""
 
         async def act() -> str:
-            ends = time.time() + duration(wanted.lasts)
-            await self._app.silences.add(wanted.lines(), ends=ends, by=call.principal.name, reason=wanted.reason)
+            await add_silence(self._app, call.body, by=call.principal.name)
             return "/alerts?note=ended#silences"
 
         return await acted(call, SILENCE, act)
 
-    async def ending(self, call: Call[None, EndQuery]) -> object:
-        """Asks why a silence is to end."""
+    async def ending(self, call: Call[None, EndSilenceQuery]) -> object:
+        """Shows the form to end a silence."""
 
-        async def look() -> Ending:
+        async def look() -> EndingSilence:
             found = [each for each in await self._app.silences.list(limit=1000) if each.id == call.query.id]
             if not found:
                 raise Problem(UNKNOWN, "There is no such silence any more.")
-            return Ending(silence=found[0])
+            return EndingSilence(silence=found[0])
 
         return await show(call, END, look)
 
-    async def end(self, call: Call[EndSilence, None]) -> Response:
-        """Ends it."""
+    async def end(self, call: Call[ExpireSilence, None]) -> Response:
+        """Ends the silence."""
 
         async def act() -> str:
             ended = await self._app.silences.expire(call.body.id, by=call.principal.name, reason=call.body.reason)
@@ -170,8 +126,8 @@ class AdminForms:
         return await acted(call, END, act)
 
 
-def routes(app: App) -> list[Route]:
-    """All of them."""
+def routes(app: AlertsRuntime) -> list[Route]:
+    """The routes of the forms."""
     forms = AdminForms(app)
     return [
         Route("GET", "/alerts/expire", ADMIN_PAGE, forms.expiring, EXPIRE.title, hidden=True),

@@ -1,52 +1,50 @@
-"""The pages of the alert receiver: what is going on, what was told, and why somebody was not."""
+"""The pages of the alert receiver: overview, history, and why an alert was not sent."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from ....rules import MAX_TTL, seconds
 from ....service.dashboard.history import total
 from ....service.dashboard.rendering import READ_PAGE, Page, View, show
-from ....service.routes import Answer, Call, PageSize, Route
+from ....service.routes import Answer, Call, Route
 from .. import figures
-from ..deciding.acknowledgements import Acknowledgement
-from ..deciding.silences import Silence
+from ..api.admin import A_DAY, Anything, HistoryQuery, find_history
+from ..api.explanation import Why
+from ..api.why import why
+from ..api.windows import SENDING, Window, listed
 from ..model import RESOLVED
-from ..operating.admin import Anything, Place
-from ..operating.why import Why, why
-from ..operating.windows import SENDING, Window, listed
-from ..records.lookback import Noisy, Suppressed, ToldAlert
+from ..notifications.dead_letters import GROUP
+from ..notifications.outbox import QUEUE, RETRIES
+from ..records.history_queries import NoisyAlert, NotificationRecord, ReasonCount
+from ..runtime import AlertsRuntime, Handlers
 from ..settings import table
-from ..telling.outbox import QUEUE, RETRIES
-from ..telling.parking import GROUP
+from ..suppression.acknowledgements import Acknowledgement
+from ..suppression.silences import Silence
+from ..worker import QUIET
 from . import acknowledge_forms, admin_forms
 
-if TYPE_CHECKING:
-    from ..app import App
-
 OVERVIEW = Page("Alerts", "alerts:overview.html", "/alerts")
-HISTORY = Page("Alerts that were told", "alerts:history.html", "/alerts")
-WHY = Page("Why was I not told?", "alerts:why.html", "/alerts")
-FRESH = 1.0  # seconds that a look at everything is shared by all viewers
-WINDOWS = 50  # that are shown; the rest is behind "all reservations"
-LATELY = 15  # notifications that are shown; the rest is behind "all of the history"
-NOISY = 5
-COUNTED = 100  # waiting notifications and dead letters: more are told as so many and more
-A_DAY = 86_400.0  # seconds over which suppressed alerts are counted
-_QUIET = "quiet"
+HISTORY = Page("Notifications", "alerts:history.html", "/alerts")
+WHY = Page("Why was I not notified?", "alerts:why.html", "/alerts")
+FRESH = 1.0  # seconds that the overview's data are shared by all viewers
+WINDOWS = 50  # windows on the page; the rest is behind "all reservations"
+LATELY = 15  # notifications on the page; the rest is behind "full history"
+NOISY = 5  # fingerprints with the most suppressed alerts: one line
+COUNTED = 100  # queued notifications and dead letters: more are shown as "100+"
 
 
 class WindowRow(Window):
-    """With the moment at which it ends, and how long it lasts in full."""
+    """A window with the moment at which it ends, and its full length."""
 
     ends: float = 0.0
     full: float = 0.0
 
 
 class SilenceRow(Answer):
-    """A silence, and how long it lasts in full."""
+    """A silence with its full length."""
 
     silence: Silence
     ends: float
@@ -55,7 +53,7 @@ class SilenceRow(Answer):
 
 
 class AcknowledgedRow(Answer):
-    """An acknowledgement, and how long it lasts in full."""
+    """An acknowledgement with its full length."""
 
     acknowledgement: Acknowledgement
     ends: float
@@ -63,108 +61,88 @@ class AcknowledgedRow(Answer):
 
 
 class PublisherRow(Answer):
-    """A publisher, and how often it failed within the last five minutes."""
+    """A publisher with its failures and dead letters of the last five minutes."""
 
     name: str
     failures: int
     dead: int
 
 
-class Figures(Answer):
-    """Of the last five minutes, through this service; what waits, and dead letters, of the whole store, up to 100."""
+class OverviewCounts(Answer):
+    """Counts of the last five minutes of this service; `waiting` and `dead_letters` of the whole store, up to 100."""
 
     received: int
-    told: int
+    notified: int
     suppressed: int
     waiting: int
     dead_letters: int
 
 
-class Overview(Answer):
-    """All of it. `group` is that of the dead letters, `prefix` what the keys of all windows begin with."""
+class AlertsOverview(Answer):
+    """The data of the overview. `group` is that of the dead letters, `prefix` that of the keys of all windows."""
 
-    figures: Figures
+    figures: OverviewCounts
     group: str
     prefix: str
     windows: list[WindowRow]
     more: bool
     publishers: list[PublisherRow]
-    recent: list[ToldAlert]
-    suppressed: list[Suppressed]
-    noisy: list[Noisy]
+    recent: list[NotificationRecord]
+    suppressed: list[ReasonCount]
+    noisy: list[NoisyAlert]
     silences: list[SilenceRow]
     acknowledged: list[AcknowledgedRow]
 
 
-class HistoryQuery(View):
-    """Of this fingerprint and severity, or of all."""
+class HistoryPageQuery(HistoryQuery):
+    """The API's query, with the fields of a page (see View)."""
 
-    fingerprint: Anything = ""
-    severity: Anything = ""
-    after: Place = ""
-    limit: PageSize = 50
+    format: Literal["", "html", "json", "live"] = ""
+    note: str = ""
 
 
-class HistoryPage(Answer):
-    """The newest first. If `next` is not null there may be more: ask for those after it."""
-
-    history: list[ToldAlert]
-    next: str | None
-
-
-class WhyQuery(View):
-    """Which alert; none yet if it is empty."""
+class WhyPageQuery(View):
+    """The alert to explain; the page is empty without one."""
 
     fingerprint: Anything = ""
 
 
-class Explained(Answer):
-    """What is known of the alert that was asked for; null if none was. `group` is that of the dead letters."""
+class WhyPage(Answer):
+    """The explanation; null without a fingerprint. `group` is that of the dead letters."""
 
     why: Why | None
     windows: list[WindowRow]
     group: str = GROUP
 
 
-class Pages:
-    """The pages of one worker's application."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
+class Pages(Handlers):
+    """The handlers."""
 
     async def overview(self, call: Call[None, View]) -> object:
-        """What is going on."""
+        """The overview."""
         looks = call.service.dashboard.views
         return await show(call, OVERVIEW, lambda: looks.share("alerts", FRESH, self._overview))
 
-    async def history(self, call: Call[None, HistoryQuery]) -> object:
-        """What was told."""
-        asked = call.query
+    async def history(self, call: Call[None, HistoryPageQuery]) -> object:
+        """The history."""
+        return await show(call, HISTORY, lambda: find_history(self._app, call.query))
 
-        async def look() -> HistoryPage:
-            found = await self._app.history.recent(
-                fingerprint=asked.fingerprint, severity=asked.severity, after=asked.after, limit=asked.limit
-            )
-            return HistoryPage(history=found, next=found[-1].place if len(found) == asked.limit else None)
-
-        return await show(call, HISTORY, look)
-
-    async def why(self, call: Call[None, WhyQuery]) -> object:
-        """Why it was not."""
+    async def why(self, call: Call[None, WhyPageQuery]) -> object:
+        """The explanation."""
         fingerprint = call.query.fingerprint
 
-        async def explained() -> Explained:
+        async def explained() -> WhyPage:
             known = await why(self._app, fingerprint)
-            return Explained(why=known, windows=[self._row(window) for window in known.windows])
+            return WhyPage(why=known, windows=[self._row(window) for window in known.windows])
 
-        async def look() -> Explained:
+        async def look() -> WhyPage:
             if not fingerprint:
-                return Explained(why=None, windows=[])
+                return WhyPage(why=None, windows=[])
             return await call.service.dashboard.views.share(("alerts", fingerprint), FRESH, explained)
 
         return await show(call, WHY, look)
 
-    async def _overview(self) -> Overview:
+    async def _overview(self) -> AlertsOverview:
         app, since = self._app, time.time() - A_DAY
         page, waiting, retries, letters = await asyncio.gather(
             listed(app.once, app.history, "", WINDOWS, SENDING),
@@ -172,7 +150,7 @@ class Pages:
             app.once.queue(RETRIES).list(limit=COUNTED),
             app.once.dead_letters(GROUP).list(limit=COUNTED),
         )
-        return Overview(
+        return AlertsOverview(
             group=GROUP,
             prefix=SENDING,
             figures=self._figures(min(COUNTED, len(waiting) + len(retries)), len(letters)),
@@ -186,11 +164,11 @@ class Pages:
             acknowledged=[_acknowledged(each) for each in await app.parts.acknowledgements.list(COUNTED)],
         )
 
-    def _figures(self, waiting: int, dead: int) -> Figures:
+    def _figures(self, waiting: int, dead: int) -> OverviewCounts:
         count = self._app.service.dashboard.history.count
-        return Figures(
+        return OverviewCounts(
             received=count(total(figures.RECEIVED)),
-            told=count(total(figures.PUBLISHED)),
+            notified=count(total(figures.PUBLISHED)),
             suppressed=count(total(figures.SUPPRESSED)),
             waiting=waiting,
             dead_letters=dead,
@@ -206,11 +184,11 @@ class Pages:
         return WindowRow(**fields, ends=time.time() + window.left, full=max(window.left, self._full(window)))
 
     def _full(self, window: Window) -> float:
-        """How long such a window lasts by the settings; nothing if they do not say."""
+        """The full length of such a window by the settings; 0 for a resolved notification."""
         if window.status == RESOLVED:
             return 0.0
         policy = table(self._app.settings)[window.severity]
-        return seconds("window", policy.quiet if window.reason == _QUIET else policy.hold, least=0.0, most=MAX_TTL)
+        return seconds("window", policy.quiet if window.reason == QUIET else policy.hold, least=0.0, most=MAX_TTL)
 
 
 def _acknowledged(made: Acknowledgement) -> AcknowledgedRow:
@@ -222,8 +200,8 @@ def _silence(silence: Silence) -> SilenceRow:
     return SilenceRow(silence=silence, ends=silence.ends, full=silence.ends - silence.starts, holds=holds)
 
 
-def routes(app: App) -> list[Route]:
-    """The pages, and what can be done on them."""
+def routes(app: AlertsRuntime) -> list[Route]:
+    """The routes of the pages and of their forms."""
     pages = Pages(app)
     return [
         Route("GET", "/alerts", READ_PAGE, pages.overview, OVERVIEW.title, hidden=True),

@@ -1,4 +1,5 @@
-"""Publishers: the ways on which people are told. Each has its own timeout, quick retries and breaker inside."""
+"""Publishers send notifications to people: webhook, Slack, e-mail, a program, the log. Each has its own timeout, quick
+retries and breaker."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from .command import CommandSender
 from .failure import PublishFailed
 from .log import LogPublisher
 from .mail import EmailSender
+from .resilient import ResilientPublisher
 from .settings import (
     CommandSettings,
     EmailSettings,
@@ -24,7 +26,6 @@ from .settings import (
     WebhookSettings,
 )
 from .slack import SlackSender
-from .steady import SteadyPublisher
 from .webhook import WebhookSender
 
 __all__ = [
@@ -40,28 +41,28 @@ __all__ = [
     "build",
 ]
 
-MAX_PUBLISHERS = 32  # each is a label of metrics and a call per alert; who needs more has a router behind one of them
+MAX_PUBLISHERS = 32  # each is a metric label and a call per alert; for more, put a router behind one of them
 
 
 class Publisher(Protocol):
-    """A way on which people are told."""
+    """Sends notifications to one receiver."""
 
     @property
     def name(self) -> str:
-        """What it is called in the settings."""
+        """Its name in the settings."""
 
     def wants(self, alert: Alert) -> bool:
-        """True if the settings send alerts like this one here."""
+        """True if its `match` selects this alert."""
 
     async def publish(self, notification: Notification) -> None:
         """Returns when the receiver has it; else raises PublishFailed, within its timeout or little more."""
 
     async def close(self) -> None:
-        """Lets go of connections; safe to call twice."""
+        """Closes its connections; safe to call twice."""
 
 
 def build(settings: Sequence[PublisherSettings], *, once: AsyncClient) -> list[Publisher]:
-    """The publishers, in the order of their settings; InvalidInput if these cannot be."""
+    """The publishers, in the order of their settings; InvalidInput if these are invalid."""
     if len(settings) > MAX_PUBLISHERS:
         raise InvalidInput(f"{len(settings)} publishers; the most is {MAX_PUBLISHERS}")
     names = [each.name for each in settings]
@@ -72,7 +73,7 @@ def build(settings: Sequence[PublisherSettings], *, once: AsyncClient) -> list[P
 
 
 def _checked(settings: PublisherSettings) -> PublisherSettings:
-    """The settings with their bounds checked, also if they were made in Python instead of being read."""
+    """The settings with their bounds checked, also if they were created in Python instead of being decoded."""
     try:
         checked: PublisherSettings = msgspec.convert(msgspec.to_builtins(settings), PublisherSettings)
     except msgspec.ValidationError as error:
@@ -83,12 +84,12 @@ def _checked(settings: PublisherSettings) -> PublisherSettings:
 def _publisher(settings: PublisherSettings, once: AsyncClient) -> Publisher:
     match settings:
         case WebhookSettings():
-            return SteadyPublisher(settings, WebhookSender(settings), once)
+            return ResilientPublisher(settings, WebhookSender(settings), once)
         case SlackSettings():
-            return SteadyPublisher(settings, SlackSender(settings), once)
+            return ResilientPublisher(settings, SlackSender(settings), once)
         case CommandSettings():
-            return SteadyPublisher(settings, CommandSender(settings), once)
+            return ResilientPublisher(settings, CommandSender(settings), once)
         case EmailSettings():
-            return SteadyPublisher(settings, EmailSender(settings), once)
+            return ResilientPublisher(settings, EmailSender(settings), once)
         case LogSettings():
             return LogPublisher(settings)

@@ -1,4 +1,4 @@
-"""A program as a publisher: it gets the notification as JSON on its standard input, and exits with 0 if all is well."""
+"""A program as a publisher: it gets the notification as JSON on its standard input, and exits with 0 on success."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from collections.abc import AsyncIterator, Mapping
 from typing import IO
 
 from ..model import Notification
-from .failure import PublishFailed, said
+from .failure import PublishFailed, sanitized
 from .settings import CommandSettings
 from .webhook import event
 
 MAX_ERRORS = 2048  # bytes of the end of its standard error: the last lines say what went wrong
 MAX_VARIABLE = 4096  # bytes of an alert's text in the environment, which is small; standard input has all of it
-LAST_WORDS = 0.1  # seconds for what it wrote to arrive after it ended; its children may keep the pipe open for ever
-GRACE = 1.0  # seconds between asking it to end and ending it
-# What a machine says that has too much to do, or of a program that is just being replaced.
-_MAY_PASS = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ETXTBSY})
-_OURS = "SOLELY_"  # the service's own variables hold tokens and passwords
+DRAIN = 0.1  # seconds for its standard error to arrive after it exited; its children may keep the pipe open forever
+GRACE = 1.0  # seconds between SIGTERM and SIGKILL
+# Errors of an overloaded machine, or of a program that is just being replaced.
+_TEMPORARY = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ETXTBSY})
+_OURS = "SOLELY_"  # the prefix of the service's own variables, which hold tokens and passwords
 
 
 class CommandSender:
-    """Runs the program, without a shell, in a process group of its own: what it starts ends with it when time is up."""
+    """Runs the program without a shell in its own process group, which is terminated as a whole on timeout."""
 
     def __init__(self, settings: CommandSettings) -> None:
         self._settings = settings
@@ -41,13 +41,13 @@ class CommandSender:
                 await self._run(notification, given)
         except OSError as error:
             text = f"{self._settings.name}: {self._settings.argv[0]} cannot be run: {error.strerror}"
-            raise PublishFailed(text, permanent=error.errno not in _MAY_PASS) from None
+            raise PublishFailed(text, permanent=error.errno not in _TEMPORARY) from None
 
     async def close(self) -> None:
-        """Nothing: a program that runs belongs to its publish."""
+        """Does nothing: `send` waits for the program that it runs."""
 
     async def _run(self, notification: Notification, given: IO[bytes]) -> None:
-        async with _last_words() as (pipe, words):
+        async with _error_pipe() as (pipe, errors):
             process = await asyncio.create_subprocess_exec(
                 *self._settings.argv,
                 stdin=given,
@@ -56,23 +56,23 @@ class CommandSender:
                 env={**_inherited(), **self._settings.environment, **variables(notification)},
                 start_new_session=True,
             )
-            pipe.close()  # so that what is read from it ends with the program
-            code = await _ended(process)
+            pipe.close()  # our copy: the pipe reaches its end when the program exits
+            code = await _exit_code(process)
             if code != 0:
-                raise PublishFailed(await self._failed(code, words))
+                raise PublishFailed(await self._failed(code, errors))
 
-    async def _failed(self, code: int, words: _LastWords) -> str:
+    async def _failed(self, code: int, errors: _ErrorTail) -> str:
         how = f"exited with {code}" if code >= 0 else f"was ended by {_signal_name(-code)}"
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(words.over.wait(), LAST_WORDS)
-        heard = said(words.text(), self._settings.secret_texts(), end=True)
-        return f"{self._settings.name}: {self._settings.argv[0]} {how}{f': {heard}' if heard else ''}"
+            await asyncio.wait_for(errors.closed.wait(), DRAIN)
+        text = sanitized(errors.text(), self._settings.secret_texts(), end=True)
+        return f"{self._settings.name}: {self._settings.argv[0]} {how}{f': {text}' if text else ''}"
 
 
 def variables(notification: Notification) -> dict[str, str]:
-    """What the environment says of the notification: enough for a program of one line."""
+    """The environment variables of a notification: enough for a one-line program."""
     alert = notification.alert
-    told = {
+    fields = {
         "ID": notification.id,
         "STATUS": alert.status,
         "NAME": alert.name,
@@ -80,11 +80,11 @@ def variables(notification: Notification) -> dict[str, str]:
         "SOURCE": alert.source,
         "FINGERPRINT": alert.fingerprint,
     }
-    return {f"{_OURS}ALERT_{name}": _bounded(value) for name, value in told.items()}
+    return {f"{_OURS}ALERT_{name}": _bounded(value) for name, value in fields.items()}
 
 
 def _bounded(text: str) -> str:
-    """The text as a variable can hold it: without NUL, and cut."""
+    """The text without NUL, cut to what a variable can hold."""
     return text.replace("\0", " ").encode(errors="replace")[:MAX_VARIABLE].decode(errors="ignore")
 
 
@@ -92,30 +92,24 @@ def _inherited() -> Mapping[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
 
 
-async def _ended(process: Process) -> int:
-    """Its exit code. If we are cancelled before (also when time is up) its group is asked to end, and then ended."""
+async def _exit_code(process: Process) -> int:
+    """The exit code. On cancellation, also by the timeout, its process group gets SIGTERM and then SIGKILL."""
     try:
         return await process.wait()
     except asyncio.CancelledError:
-        ending = asyncio.ensure_future(_end(process))
-        while not ending.done():  # whoever cancels us again still waits until it is gone: that is bounded
+        ending = asyncio.ensure_future(_terminate(process))
+        while not ending.done():  # a second cancellation waits as well, for a bounded time
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(ending)
         raise
 
 
-async def _end(process: Process) -> None:
-    _signal(process, signal.SIGTERM)
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), GRACE)
-    _signal(process, signal.SIGKILL)  # also if it ended: its children may not have heard
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), GRACE)
-
-
-def _signal(process: Process, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS says the latter of a group of zombies
-        os.killpg(process.pid, number)
+async def _terminate(process: Process) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):  # SIGKILL also if it exited: its children may ignore SIGTERM
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: PermissionError for a group of zombies
+            os.killpg(process.pid, number)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), GRACE)
 
 
 def _signal_name(number: int) -> str:
@@ -125,32 +119,32 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-class _LastWords(asyncio.Protocol):
-    """The end of what was written to a pipe."""
+class _ErrorTail(asyncio.Protocol):
+    """The last bytes that were written to a pipe."""
 
     def __init__(self) -> None:
         self._kept = b""
-        self.over = asyncio.Event()
+        self.closed = asyncio.Event()
 
     def data_received(self, data: bytes) -> None:
         self._kept = (self._kept + data)[-MAX_ERRORS:]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.over.set()
+        self.closed.set()
 
     def text(self) -> str:
         return self._kept.decode(errors="replace")
 
 
 @contextlib.asynccontextmanager
-async def _last_words() -> AsyncIterator[tuple[IO[bytes], _LastWords]]:
-    """A pipe to write to, and what is read from it. It is ours and not asyncio's, which may wait for a program's pipes
-    to be closed before it says that the program ended."""
+async def _error_pipe() -> AsyncIterator[tuple[IO[bytes], _ErrorTail]]:
+    """A pipe to write to, and the tail of what was written. Not asyncio's own pipe: asyncio may report the exit of a
+    program only after its pipes are closed."""
     ends = os.pipe()
-    reading = os.fdopen(ends[0], "rb", 0)  # which the loop closes
+    reading = os.fdopen(ends[0], "rb", 0)  # closed by the loop
     with os.fdopen(ends[1], "wb", 0) as writing:
-        transport, words = await asyncio.get_running_loop().connect_read_pipe(_LastWords, reading)
+        transport, errors = await asyncio.get_running_loop().connect_read_pipe(_ErrorTail, reading)
         try:
-            yield writing, words
+            yield writing, errors
         finally:
             transport.close()

@@ -1,17 +1,17 @@
-"""How a publish fails, said so that people can act on it and without what must stay secret."""
+"""The failure of a publish, with a text that people can act on and that contains no secrets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-MAX_TEXT = 400  # characters that strangers may add to an error: what a person reads of it, and no log is flooded
-_SHORT = 4  # characters: replacing what is shorter would hide half of every text, and protects nothing
+MAX_TEXT = 400  # characters of foreign text in an error: enough to read, too little to flood a log
+_SHORT = 4  # characters: replacing a shorter secret would garble every text, and protects nothing
 
 
 class PublishFailed(Exception):
-    """The receiver does not have the notification, as far as we know.
+    """The receiver does not have the notification, as far as is known.
 
-    `permanent` if trying again cannot help; `retry_after` says in how many seconds it may, where that is known.
+    `permanent` if a retry cannot help; `retry_after` is the number of seconds to wait, if the receiver asked for it.
     """
 
     def __init__(self, message: str, *, permanent: bool = False, retry_after: float | None = None) -> None:
@@ -20,8 +20,8 @@ class PublishFailed(Exception):
         self.retry_after = retry_after
 
 
-def said(text: str, secrets: Iterable[str] = (), *, end: bool = False) -> str:
-    """What a stranger said, on one line and with none of the secrets in it: its beginning, or its end."""
+def sanitized(text: str, secrets: Iterable[str] = (), *, end: bool = False) -> str:
+    """Foreign text on one line, without secrets and non-printable characters, cut to its beginning or its `end`."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SHORT:
             text = text.replace(secret, "…")

@@ -11,27 +11,27 @@ from ..model import RESOLVED, Alert, Notification
 from .settings import LogSettings
 
 log = structlog.get_logger("solely.alerts")
-_LEVELS = {"critical": logging.ERROR, "info": logging.INFO}  # all else that fires is a warning
+_LEVELS = {"critical": logging.ERROR, "info": logging.INFO}  # other firing alerts are warnings
 
 
 class LogPublisher:
-    """Writes a line per notification; it has no way to fail."""
+    """Writes a line per notification; it cannot fail."""
 
     def __init__(self, settings: LogSettings) -> None:
         self.name = settings.name
         self._match = settings.match
 
     def wants(self, alert: Alert) -> bool:
-        """True if the settings send alerts like this one here."""
+        """True if its `match` selects this alert."""
         return self._match.fits(alert)
 
     async def publish(self, notification: Notification) -> None:
-        """Writes the line: an error if it is critical, a warning otherwise; that it is over is no more than news."""
+        """Writes the line, at a level by severity; a resolved alert is logged as info."""
         alert = notification.alert
-        over = alert.status == RESOLVED
+        resolved = alert.status == RESOLVED
         log.log(
-            logging.INFO if over else _LEVELS.get(alert.severity, logging.WARNING),
-            "alert_resolved" if over else "alert_firing",
+            logging.INFO if resolved else _LEVELS.get(alert.severity, logging.WARNING),
+            "alert_resolved" if resolved else "alert_firing",
             publisher=self.name,
             id=notification.id,
             name=alert.name,
@@ -45,4 +45,4 @@ class LogPublisher:
         )
 
     async def close(self) -> None:
-        """Nothing: the log stays open."""
+        """Does nothing: the log stays open."""

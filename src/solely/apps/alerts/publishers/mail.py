@@ -1,4 +1,4 @@
-"""E-mail: one message to all recipients, under the same Message-ID however often it is sent."""
+"""E-mail: one message to all recipients, with the same Message-ID at every attempt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Any
 import structlog
 
 from ..model import Notification
-from .failure import PublishFailed, said
+from .failure import PublishFailed, sanitized
 from .settings import EmailSettings, trusted
 
 log = structlog.get_logger("solely.alerts")
@@ -29,7 +29,7 @@ MAX_LINES = 100  # labels and annotations each: beyond that nobody reads
 
 
 class EmailSender:
-    """Sends mails on threads of its own, since the protocol is spoken by the standard library, which blocks."""
+    """Sends mails on its own threads, since smtplib blocks."""
 
     def __init__(self, settings: EmailSettings) -> None:
         self._settings = settings
@@ -37,39 +37,39 @@ class EmailSender:
         self._threads = ThreadPoolExecutor(settings.at_once, thread_name_prefix=f"mail-{settings.name}")
 
     async def send(self, notification: Notification, attempt: int) -> None:
-        """Returns when the server has it; else raises PublishFailed. A server that refuses some of the recipients has
-        it for the others, who are not told twice for that: those are logged."""
+        """Returns when the server has it; else raises PublishFailed. If the server refuses only some recipients, these
+        are logged and not retried, since the others would get the mail twice."""
         delivery = _Delivery(self._settings, self._tls, message(notification, self._settings))
         try:
             refused = await asyncio.get_running_loop().run_in_executor(self._threads, delivery.run)
         except asyncio.CancelledError:
-            delivery.end()
+            delivery.abort()
             raise
         except smtplib.SMTPNotSupportedError as error:
-            raise self._failed(f"cannot do what is asked of it: {error}", permanent=True) from None
+            raise self._failed(f"lacks a required feature: {error}", permanent=True) from None
         except smtplib.SMTPRecipientsRefused as error:
             answers = list(error.recipients.values())
-            raise self._failed(f"refused all recipients: {_texts(answers)}", permanent=_for_good(answers)) from None
+            raise self._failed(f"refused all recipients: {_texts(answers)}", permanent=_permanent(answers)) from None
         except smtplib.SMTPResponseException as error:
             answer = (error.smtp_code, error.smtp_error)
-            raise self._failed(f"answered {_texts([answer])}", permanent=_for_good([answer])) from None
+            raise self._failed(f"answered {_texts([answer])}", permanent=_permanent([answer])) from None
         except (smtplib.SMTPException, OSError) as error:
             raise self._failed(f"did not answer: {str(error) or type(error).__name__}") from None
         if refused:
             log.warning("mail_recipients_refused", publisher=self._settings.name, recipients=sorted(refused))
 
     async def close(self) -> None:
-        """Lets the threads end; safe to call twice."""
+        """Shuts the threads down; safe to call twice."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _failed(self, how: str, permanent: bool = False) -> PublishFailed:
         settings = self._settings
-        text = f"{settings.name}: {settings.host} {said(how, settings.secret_texts())}"
+        text = f"{settings.name}: {settings.host} {sanitized(how, settings.secret_texts())}"
         return PublishFailed(text, permanent=permanent)
 
 
 class _Delivery:
-    """One conversation with the server, on a thread; whoever gives it up ends it."""
+    """One SMTP session on a thread, which another thread can abort."""
 
     def __init__(self, settings: EmailSettings, tls: ssl.SSLContext, mail: EmailMessage) -> None:
         self._settings = settings
@@ -78,7 +78,7 @@ class _Delivery:
         self._server: smtplib.SMTP | None = None
 
     def run(self) -> dict[str, tuple[int, bytes]]:
-        """The recipients that the server refused, while it took the mail for others."""
+        """Sends the mail; returns the recipients that the server refused while it accepted others."""
         settings = self._settings
         server = self._connected()
         try:
@@ -87,18 +87,18 @@ class _Delivery:
             if settings.username:
                 server.login(settings.username, settings.password)
             refused = server.send_message(self._mail, settings.sender, list(settings.to))
-            with suppress(OSError, smtplib.SMTPException):  # it has the mail, whatever becomes of the good-bye
+            with suppress(OSError, smtplib.SMTPException):  # it has the mail even if this fails
                 server.putcmd("quit")
             return refused
         finally:
             server.close()
 
-    def met(self, server: smtplib.SMTP) -> None:
-        """Says whom we speak to, before anything is said."""
+    def connecting(self, server: smtplib.SMTP) -> None:
+        """Remembers the server before its connection is made, so that `abort` can close it at any point."""
         self._server = server
 
-    def end(self) -> None:
-        """Breaks the connection, at whatever point it is: else one that says a letter a second never ends."""
+    def abort(self) -> None:
+        """Breaks the connection at whatever point it is: a server that sends a byte per second would never end."""
         if self._server is not None and self._server.sock is not None:
             with suppress(OSError):
                 self._server.sock.shutdown(socket.SHUT_RDWR)
@@ -106,37 +106,37 @@ class _Delivery:
     def _connected(self) -> smtplib.SMTP:
         where, here = (self._settings.host, self._settings.port), socket.gethostname()
         if self._settings.security == "tls":
-            return _SecureServer(self.met, *where, here, timeout=self._settings.timeout, context=self._tls)
-        return _Server(self.met, *where, here, timeout=self._settings.timeout)
+            return _SecureServer(self.connecting, *where, here, timeout=self._settings.timeout, context=self._tls)
+        return _Server(self.connecting, *where, here, timeout=self._settings.timeout)
 
 
 class _Server(smtplib.SMTP):
-    """A server that is known to others while it is still being connected to."""
+    """Calls `connecting` with itself before it connects."""
 
-    def __init__(self, met: Callable[[smtplib.SMTP], None], *where: Any, **options: Any) -> None:
-        met(self)
+    def __init__(self, connecting: Callable[[smtplib.SMTP], None], *where: Any, **options: Any) -> None:
+        connecting(self)
         super().__init__(*where, **options)
 
 
 class _SecureServer(smtplib.SMTP_SSL):
     """The same, with TLS from the start."""
 
-    def __init__(self, met: Callable[[smtplib.SMTP], None], *where: Any, **options: Any) -> None:
-        met(self)
+    def __init__(self, connecting: Callable[[smtplib.SMTP], None], *where: Any, **options: Any) -> None:
+        connecting(self)
         super().__init__(*where, **options)
 
 
 def message(notification: Notification, settings: EmailSettings) -> EmailMessage:
-    """The mail: the alert as lines of plain text, in which a label is no more than text."""
+    """The mail: the alert as lines of plain text."""
     alert = notification.alert
     mail = EmailMessage(policy=SMTP)
     mail["From"] = settings.sender
     mail["To"] = ", ".join(settings.to)
     remarks = f" ({', '.join(notification.remarks)})" if notification.remarks else ""
-    mail["Subject"] = _Subject(said(f"[{alert.status.upper()}] {alert.severity}: {alert.name}{remarks}"))
+    mail["Subject"] = _Subject(sanitized(f"[{alert.status.upper()}] {alert.severity}: {alert.name}{remarks}"))
     mail["Date"] = format_datetime(datetime.fromtimestamp(notification.at, UTC))
     mail["Message-ID"] = f"<{notification.id}@solely.invalid>"
-    mail["Auto-Submitted"] = "auto-generated"  # so that nobody's holiday answers
+    mail["Auto-Submitted"] = "auto-generated"  # suppresses out-of-office replies
     facts = (("name", alert.name), ("severity", alert.severity), ("source", alert.source))
     group = [("alert of the group", f"{each.severity}: {each.name}") for each in notification.members]
     parts = ((*facts, ("fingerprint", alert.fingerprint)), group, alert.annotations.items(), alert.labels.items())
@@ -145,30 +145,30 @@ def message(notification: Notification, settings: EmailSettings) -> EmailMessage
 
 
 class _Subject(str):
-    """A subject with text of strangers, which is sent encoded as a whole, whatever it says.
+    """A subject with foreign text, which is always sent encoded.
 
-    The email package decodes a text that looks like an encoded word (RFC 2047), and writes what that yields, line
-    breaks included. A header object, which has a `name` and a `fold`, it neither parses nor writes itself.
+    The email package decodes a text that looks like an encoded word (RFC 2047) and writes the result, line breaks
+    included. It neither parses nor writes a header object, which has a `name` and a `fold`.
     """
 
     __slots__ = ()
     name = "Subject"
 
     def fold(self, *, policy: Policy) -> str:
-        """The header as it is sent."""
+        """The encoded header."""
         text = Header(self, "utf-8", policy.max_line_length, self.name).encode(linesep=policy.linesep)
         return f"{self.name}: {text}{policy.linesep}"
 
 
 def _lines(facts: Iterable[tuple[str, str]]) -> str:
-    return "".join(f"{said(name)}: {said(value)}\n" for name, value in islice(facts, MAX_LINES))
+    return "".join(f"{sanitized(name)}: {sanitized(value)}\n" for name, value in islice(facts, MAX_LINES))
 
 
 def _texts(answers: Iterable[tuple[int, bytes | str]]) -> str:
-    told = (f"{code} {text.decode(errors='replace') if isinstance(text, bytes) else text}" for code, text in answers)
-    return "; ".join(dict.fromkeys(told))
+    texts = (f"{code} {text.decode(errors='replace') if isinstance(text, bytes) else text}" for code, text in answers)
+    return "; ".join(dict.fromkeys(texts))
 
 
-def _for_good(answers: Sequence[tuple[int, bytes | str]]) -> bool:
-    """True if all are refusals of the kind that stays: 5xx. With -1 a server says that it is not one."""
+def _permanent(answers: Sequence[tuple[int, bytes | str]]) -> bool:
+    """True if all answers are permanent refusals: 5xx. smtplib reports -1 for a server that does not speak SMTP."""
     return bool(answers) and all(code >= 500 for code, _ in answers)

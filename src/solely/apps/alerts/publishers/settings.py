@@ -1,5 +1,5 @@
-"""The settings of publishers: one table per publisher, and its `type` says which kind. What is wrong is told when they
-are read, and nothing that is secret is ever shown: a URL may be one as a whole."""
+"""The settings of publishers: one table per publisher, whose `type` names its kind. Invalid settings raise
+`InvalidInput` when they are read, and no error shows a secret: a whole URL may be one."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ..model import Alert, Labels, Status
 
 SECRET_PREFIX = "whsec_"
 SECRET_BYTES = (24, 64)  # the shortest and the longest that the Standard Webhooks specification allows
-MAX_URL = 2048  # characters: what servers and proxies are sure to take
+MAX_URL = 2048  # characters: all servers and proxies accept that many
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]{0,2046}[\x21-\x7e])?")
-# Without =?, which begins an encoded word: the email package would decode it.
+# Without =?, which starts an encoded word: the email package would decode it.
 _MAIL = re.compile(r"(?!.*=\?)[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-# What we say ourselves, or what says how much there is to read: of two, receivers disagree on which counts.
+# Headers that the publisher sets, or that frame the body: receivers disagree on which of two counts.
 _OUR_HEADERS = ("host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding")
 
 Name = Annotated[
@@ -35,18 +35,18 @@ Timeout = Annotated[
     float,
     msgspec.Meta(ge=0.1, le=60.0, description="seconds for one publish, its quick retries included"),
 ]
-AtOnce = Annotated[int, msgspec.Meta(ge=1, le=1000, description="publishes at once per worker; others wait their turn")]
+AtOnce = Annotated[int, msgspec.Meta(ge=1, le=1000, description="concurrent publishes per worker; others wait")]
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which alerts a publisher wants: those that meet everything that is named here."""
+    """Selects the alerts that a publisher wants: those that match every field that is set."""
 
     severities: tuple[str, ...] = ()
     statuses: tuple[Status, ...] = ()
     labels: Labels = {}
 
     def fits(self, alert: Alert) -> bool:
-        """True if the alert is one of these."""
+        """True if the alert matches."""
         return (
             (not self.severities or alert.severity in self.severities)
             and (not self.statuses or alert.status in self.statuses)
@@ -55,7 +55,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class _Named(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
-    """What all have."""
+    """The settings of every publisher."""
 
     name: Name
     match: Match = Match()
@@ -64,16 +64,16 @@ class _Named(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return f"{type(self).__name__}(name={self.name!r}, …)"
 
 
-class SteadySettings(_Named, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What those have that may fail."""
+class ResilientSettings(_Named, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of every publisher that may fail."""
 
     timeout: Timeout = 10.0
     at_once: AtOnce = 20
 
 
-class _Posting(SteadySettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What those have that call a URL. `guard` refuses addresses that are not public, but for the networks of
-    `guard_allow`; `ca_file` names the certificates to trust in place of the usual ones."""
+class _Posting(ResilientSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of every publisher that calls a URL. `guard` refuses addresses that are not public, except for the
+    networks of `guard_allow`; `ca_file` names the certificates to trust instead of the system's."""
 
     url: str
     guard: bool = False
@@ -91,8 +91,8 @@ class _Posting(SteadySettings, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class WebhookSettings(_Posting, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="webhook"):
-    """Any receiver of Standard Webhooks. With several secrets each signs, so that they can be changed one after the
-    other; with none nothing is signed."""
+    """Any receiver of Standard Webhooks. Each of several secrets signs, so that they can be rotated; without secrets
+    nothing is signed."""
 
     name: Name = "webhook"
     secrets: Annotated[tuple[str, ...], msgspec.Meta(max_length=8)] = ()
@@ -112,14 +112,14 @@ class WebhookSettings(_Posting, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class SlackSettings(_Posting, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="slack"):
-    """An incoming webhook of Slack, or of what takes the same: Mattermost, Rocket.Chat, Discord under /slack."""
+    """An incoming webhook of Slack, or a compatible one: Mattermost, Rocket.Chat, Discord under /slack."""
 
     name: Name = "slack"
 
 
-class CommandSettings(SteadySettings, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="command"):
-    """A program, which gets the notification as JSON on its standard input. `environment` adds variables to those of
-    the service, of which its own (SOLELY_…) are taken away."""
+class CommandSettings(ResilientSettings, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="command"):
+    """A program, which gets the notification as JSON on its standard input. It inherits the service's environment
+    without SOLELY_… variables; `environment` adds to it."""
 
     name: Name = "command"
     argv: Annotated[tuple[str, ...], msgspec.Meta(max_length=256)]
@@ -142,9 +142,9 @@ class CommandSettings(SteadySettings, frozen=True, kw_only=True, forbid_unknown_
         return tuple(self.environment.values())
 
 
-class EmailSettings(SteadySettings, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="email"):
-    """A mail to each of `to`. `security`: the connection becomes a TLS one (starttls), is one from the start (tls), or
-    never is (none), which no password may travel on."""
+class EmailSettings(ResilientSettings, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="email"):
+    """A mail to each of `to`. `security`: the connection is upgraded to TLS (starttls), uses TLS from the start (tls),
+    or is not encrypted (none), which no password is sent on."""
 
     name: Name = "email"
     host: Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
@@ -161,23 +161,23 @@ class EmailSettings(SteadySettings, frozen=True, kw_only=True, forbid_unknown_fi
         for address in (self.sender, *self.to):
             if not _MAIL.fullmatch(address):
                 raise InvalidInput(
-                    f"publisher {self.name!r}: {address!r:.80} is no mail address; write name@host.example"
+                    f"publisher {self.name!r}: {address!r:.80} is not a mail address; write name@host.example"
                 )
         if bool(self.username) != bool(self.password):
             raise InvalidInput(f"publisher {self.name!r}: give both username and password, or neither")
         if self.password and self.security == "none":
             raise InvalidInput(
-                f"publisher {self.name!r}: a password needs security starttls or tls, else all can read it"
+                f"publisher {self.name!r}: a password needs security starttls or tls, else it is sent in the clear"
             )
 
     def secret_texts(self) -> tuple[str, ...]:
-        """What no error may show: the password, also as it is sent."""
+        """What no error may show: the password, plain and as it is sent."""
         plain = base64.b64encode(f"\0{self.username}\0{self.password}".encode()).decode()
         return (self.password, base64.b64encode(self.password.encode()).decode(), plain)
 
 
 class LogSettings(_Named, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="log"):
-    """A line in the service's log: for those who collect logs, and for trying things out."""
+    """A line in the service's log."""
 
     name: Name = "log"
 
@@ -186,12 +186,12 @@ PublisherSettings = WebhookSettings | SlackSettings | CommandSettings | EmailSet
 
 
 def check_url(name: str, url: str) -> None:
-    """Nothing, if it is a URL that can be posted to; else InvalidInput, which shows no more of it than its scheme."""
+    """Raises InvalidInput, which shows no more of the URL than its scheme, unless it can be posted to."""
     try:
         parts = urlsplit(url)
         place = (parts.hostname, parts.port)
     except ValueError as error:
-        raise InvalidInput(f"publisher {name!r}: url cannot be read: {error}") from None
+        raise InvalidInput(f"publisher {name!r}: url is invalid: {error}") from None
     wrong = ""
     if parts.scheme not in ("http", "https"):
         wrong = f"must begin with https:// or http://, not {parts.scheme or 'nothing'!r:.40}"
@@ -206,7 +206,7 @@ def check_url(name: str, url: str) -> None:
 
 
 def secret_bytes(name: str, secret: str) -> bytes:
-    """The bytes of a signing secret; else InvalidInput, which does not show it."""
+    """The bytes of a signing secret; InvalidInput, which does not show it, if it is invalid."""
     how = f"write {SECRET_PREFIX} and the base64 of {SECRET_BYTES[0]} to {SECRET_BYTES[1]} random bytes"
     if not secret.startswith(SECRET_PREFIX):
         raise InvalidInput(f"publisher {name!r}: a secret does not begin with {SECRET_PREFIX}; {how}")
@@ -235,7 +235,7 @@ def _check_network(name: str, network: Any) -> None:
 
 
 def trusted(name: str, ca_file: str) -> ssl.SSLContext:
-    """Trusts the certificates of the file, or the usual ones without it; InvalidInput if it cannot be read."""
+    """Trusts the certificates of the file, or the system's without one; InvalidInput if it cannot be read."""
     try:
         return ssl.create_default_context(cafile=ca_file or None)
     except OSError as error:  # of which SSLError is one

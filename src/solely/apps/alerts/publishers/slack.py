@@ -1,5 +1,5 @@
-"""Slack's incoming webhooks, in the form that others (Mattermost, Rocket.Chat, Discord) take as well: a text and an
-attachment with a colour."""
+"""Slack's incoming webhooks, in the form that Mattermost, Rocket.Chat and Discord accept as well: a text and an
+attachment with a color."""
 
 from __future__ import annotations
 
@@ -10,42 +10,34 @@ from typing import Any
 import msgspec
 
 from ..model import RESOLVED, Notification
-from .failure import said
-from .posting import Poster
-from .settings import SlackSettings
+from .failure import sanitized
+from .http_post import Poster
 
-COLOURS = {"critical": "#d32f2f", "error": "#f57c00", "warning": "#fbc02d", "info": "#1976d2"}
-OTHER_COLOUR = "#757575"
-OVER_COLOUR = "#388e3c"
-MAX_TITLE = 150  # characters, before they are escaped: a line that a telephone shows
-MAX_VALUE = 500  # of a label or an annotation
-MAX_FIELDS = 20  # labels and annotations each: beyond that nobody reads, and Slack cuts
+COLORS = {"critical": "#d32f2f", "error": "#f57c00", "warning": "#fbc02d", "info": "#1976d2"}
+OTHER_COLOR = "#757575"
+RESOLVED_COLOR = "#388e3c"
+MAX_TITLE = 150  # characters before escaping: a line that a phone shows
+MAX_VALUE = 500  # characters of a label or an annotation
+MAX_FIELDS = 20  # labels and annotations each: more than people read, and Slack cuts the rest
 
 _SPECIAL = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-# An underscore behind the word ends it as well: Mattermost takes it away before it looks who is called.
+# An underscore also ends the word: Mattermost strips it before it looks for mentions.
 _TO_ALL = re.compile(r"@(?=(?:all|channel|everyone|here)(?![^\W_]))", re.IGNORECASE)
-_APART = "@\u200b"  # a space of no width: it reads the same, and calls nobody
+_APART = "@\u200b"  # with a zero-width space: reads the same, and mentions nobody
 
 
-class SlackSender:
+class SlackSender(Poster):
     """Posts the notification as a message."""
-
-    def __init__(self, settings: SlackSettings) -> None:
-        self._poster = Poster(settings)
 
     async def send(self, notification: Notification, attempt: int) -> None:
         """Returns when the receiver has it; else raises PublishFailed."""
-        await self._poster.post(msgspec.json.encode(message(notification)), {}, attempt)
-
-    async def close(self) -> None:
-        """Closes all connections; safe to call twice."""
-        await self._poster.close()
+        await self.post(msgspec.json.encode(message(notification)), {}, attempt)
 
 
 def message(notification: Notification) -> dict[str, Any]:
-    """The message of a notification. Receivers of this form know no ids, so the id is there for people to see."""
+    """The message of a notification. The form has no field for ids, so that the footer shows the id."""
     alert = notification.alert
-    over = alert.status == RESOLVED
+    resolved = alert.status == RESOLVED
     title = f"[{alert.status.upper()}] {_line(alert.severity)}: {_line(alert.name)}"
     if notification.remarks:
         title += f" ({_line(', '.join(notification.remarks))})"
@@ -53,7 +45,7 @@ def message(notification: Notification) -> dict[str, Any]:
         "text": title,
         "attachments": [
             {
-                "color": OVER_COLOUR if over else COLOURS.get(alert.severity.lower(), OTHER_COLOUR),
+                "color": RESOLVED_COLOR if resolved else COLORS.get(alert.severity.lower(), OTHER_COLOR),
                 "fallback": title,
                 "text": "\n".join(f"*{name}*: {value}" for name, value in _bounded(alert.annotations)),
                 "fields": [
@@ -69,14 +61,14 @@ def message(notification: Notification) -> dict[str, Any]:
 
 
 def escaped(text: str, most: int) -> str:
-    """The text, cut to its bound, in which nothing is a link or a command and nobody is called."""
+    """The text, cut to its bound, without links, commands and mentions."""
     cut = text if len(text) <= most else f"{text[: most - 1]}…"
     return _TO_ALL.sub(_APART, cut).translate(_SPECIAL)
 
 
 def _line(text: str, most: int = MAX_TITLE) -> str:
-    """The same on one line, where a second one would read as ours."""
-    return escaped(said(text), most)
+    """The same on one line: a second line could pass for a part of the message."""
+    return escaped(sanitized(text), most)
 
 
 def _facts(notification: Notification) -> list[tuple[str, str]]:

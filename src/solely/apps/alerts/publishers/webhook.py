@@ -1,4 +1,4 @@
-"""Any receiver of Standard Webhooks: the id stays the same however often it is sent, and each try is signed anew."""
+"""Any receiver of Standard Webhooks: every attempt has the same id, and its own signature."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any
 import msgspec
 
 from ..model import Notification
-from .posting import Poster
+from .http_post import Poster
 from .settings import WebhookSettings, secret_bytes
 
-_TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # a traceparent; it came from a stranger
+_TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # a traceparent, which came from outside
 
 
-class WebhookSender:
+class WebhookSender(Poster):
     """Posts the notification as a signed event."""
 
     def __init__(self, settings: WebhookSettings) -> None:
+        super().__init__(settings)
         self._keys = [secret_bytes(settings.name, secret) for secret in settings.secrets]
         self._headers = settings.headers
-        self._poster = Poster(settings)
 
     async def send(self, notification: Notification, attempt: int) -> None:
         """Returns when the receiver has it; else raises PublishFailed."""
@@ -33,23 +33,19 @@ class WebhookSender:
         headers = {**self._headers, **signed(notification.id, int(time.time()), body, self._keys)}
         if _TRACE.fullmatch(notification.trace):
             headers["traceparent"] = notification.trace
-        await self._poster.post(body, headers, attempt)
-
-    async def close(self) -> None:
-        """Closes all connections; safe to call twice."""
-        await self._poster.close()
+        await self.post(body, headers, attempt)
 
 
 def event(notification: Notification) -> bytes:
-    """The JSON of a notification: its type, when it came up, and the alert, with what else there is to know of it. The
-    same bytes at every try."""
+    """The JSON of a notification: its type, its time, and the alert with its remarks; the same bytes at every
+    attempt."""
     alert = notification.alert
     at = datetime.fromtimestamp(notification.at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return msgspec.json.encode({"type": f"alert.{alert.status}", "timestamp": at, "data": _data(notification)})
 
 
 def _data(notification: Notification) -> dict[str, Any]:
-    """The alert; and, only where it is so, its group and who is in it, which reminder it is, and that it flaps."""
+    """The alert; and, if not empty, its group and the members, the reminder number, and the flapping flag."""
     data: dict[str, Any] = msgspec.structs.asdict(notification.alert)
     more = {
         "group": data.pop("group"),
@@ -61,7 +57,7 @@ def _data(notification: Notification) -> dict[str, Any]:
 
 
 def signed(identity: str, moment: int, body: bytes, keys: list[bytes]) -> dict[str, str]:
-    """The headers of the specification; without a key there is nothing to sign with, and no signature."""
+    """The headers of the specification; without keys there is no signature."""
     content = f"{identity}.{moment}.".encode() + body
     signatures = [base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode() for key in keys]
     headers = {"webhook-id": identity, "webhook-timestamp": str(moment)}

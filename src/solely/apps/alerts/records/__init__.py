@@ -1,1 +1,1 @@
-"""Records: what outlives a process, notes in the store and the history in the database."""
+"""Records: the history in the database, and notes in the store that all workers share."""

@@ -1,7 +1,7 @@
-"""History: what was told, to whom and when, and how much was not, and why. For people who look back.
+"""History: which notifications were sent, to which publishers and when, and how many alerts were suppressed and why.
 
-Written behind: an alert never waits for it and never fails by it. What a process that is killed had not yet written, at
-most the last half second, is missing from the history; no notification is.
+It is written behind: an alert never waits for it and never fails because of it. A killed process loses at most the last
+half second of history, and no notification.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ import msgspec
 
 from ....data import Database, Row
 from ..model import Alert, Notification
-from .lookback import HOUR, Lookback, clean, hour_of, named
+from .history_queries import HOUR, HistoryQueries, clean, hour_of, named
 
-OK = "ok"  # what stands for a publisher that has the notification
+OK = "ok"  # the result of a publisher that has the notification
 PUBLISHED, QUEUED, DEAD = "published", "queued", "dead"
-MOST_TOLD = 2_000  # notifications that wait to be written while the database is away: bounded, as each may be some KiB
-MOST_SUPPRESSED = 20_000  # sums that do
+MOST_NOTIFICATIONS = 2_000  # buffered while the database is unreachable: bounded, as each may have some KiB
+MOST_SUPPRESSED = 20_000  # buffered counts
 MAX_ERROR = 500  # characters of a publisher's error: what a page shows
-PAGE = 200  # rows that one statement deletes: a moment, so that nobody waits for it
+PAGE = 200  # rows that one statement deletes: few enough that it blocks nobody
 
-# A later word on the same notification adds what its publishers said. Published stays published: somebody was told.
+# A later record of the same notification adds its publishers' results. The outcome `published` is final.
 _MERGED = {
     "sqlite": "json_patch(alerts_history.results, excluded.results)",
     "postgresql": "(alerts_history.results::jsonb || excluded.results::jsonb)::text",
 }
-_TELL = """
+_RECORD = """
 INSERT INTO alerts_history
-    (id, at, told, outcome, fingerprint, severity, status, name, source, labels, annotations, results, seconds, trace,
-    group_name)
-VALUES (:id, :at, :told, :outcome, :fingerprint, :severity, :status, :name, :source, :labels, :annotations, :results,
-    :seconds, :trace, :group_name)
+    (id, at, notified, outcome, fingerprint, severity, status, name, source, labels, annotations, results, seconds,
+    trace, group_name)
+VALUES (:id, :at, :notified, :outcome, :fingerprint, :severity, :status, :name, :source, :labels, :annotations,
+    :results, :seconds, :trace, :group_name)
 ON CONFLICT (id) DO UPDATE SET
-    told = COALESCE(alerts_history.told, excluded.told),
+    notified = COALESCE(alerts_history.notified, excluded.notified),
     seconds = COALESCE(alerts_history.seconds, excluded.seconds),
     outcome = CASE WHEN excluded.outcome = 'published' OR alerts_history.outcome = 'queued'
         THEN excluded.outcome ELSE alerts_history.outcome END,
@@ -49,7 +49,7 @@ ON CONFLICT (fingerprint, severity, reason, hour) DO UPDATE SET
     count = alerts_suppressed.count + excluded.count,
     last = CASE WHEN excluded.last > alerts_suppressed.last THEN excluded.last ELSE alerts_suppressed.last END
 """
-_FORGET_TOLD = """
+_FORGET_NOTIFICATIONS = """
 DELETE FROM alerts_history WHERE id IN (SELECT id FROM alerts_history WHERE at < :before ORDER BY at LIMIT :page)
 """
 _FORGET_SUPPRESSED = """
@@ -61,7 +61,7 @@ _Sum = tuple[str, str, str, int]  # fingerprint, severity, reason, hour
 
 
 class _Sums(NamedTuple):
-    """How many of one sum there were, when the last was, and what one was like."""
+    """How many alerts were suppressed, when the last one was, and a sample of them."""
 
     times: int
     last: float
@@ -71,31 +71,30 @@ class _Sums(NamedTuple):
     group_name: str
 
 
-class History(Lookback):
-    """What is noted here is written by `flush`, a moment later. Both buffers are bounded; `dropped` counts what did
-    not fit."""
+class AlertHistory(HistoryQueries):
+    """Buffers records until `flush` writes them. Both buffers are bounded; `dropped` counts what did not fit."""
 
     def __init__(self, data: Database) -> None:
         super().__init__(data)
-        self._told: list[dict[str, Any]] = []
+        self._notifications: list[dict[str, Any]] = []
         self._suppressed: dict[_Sum, _Sums] = {}
         self._writing = asyncio.Lock()
         self.dropped = 0
 
     def published(self, notification: Notification, results: Mapping[str, str], seconds: float) -> None:
-        """At least one publisher has it, `seconds` after we began to publish; each is named with OK or its error."""
-        self._tell(notification, PUBLISHED, results, time.time(), seconds)
+        """At least one publisher has it, after `seconds`; `results` has OK or the error of each publisher."""
+        self._record(notification, PUBLISHED, results, time.time(), seconds)
 
     def queued(self, notification: Notification, results: Mapping[str, str]) -> None:
-        """Nobody has it yet; it is tried again."""
-        self._tell(notification, QUEUED, results)
+        """No publisher has it yet; it is retried."""
+        self._record(notification, QUEUED, results)
 
     def dead(self, notification: Notification, publisher: str, error: str) -> None:
-        """This publisher is not tried any more: it is a dead letter."""
-        self._tell(notification, DEAD, {publisher: f"dead letter: {error}"})
+        """This publisher is not retried any more: the notification is a dead letter."""
+        self._record(notification, DEAD, {publisher: f"dead letter: {error}"})
 
     def suppressed(self, alert: Alert, reason: str) -> None:
-        """Nobody is told of this one, for this reason."""
+        """Counts an alert that was suppressed for this reason."""
         now = time.time()
         sum = (named(alert.fingerprint), named(alert.severity), reason, hour_of(now))
         known = self._suppressed.get(sum)
@@ -107,23 +106,23 @@ class History(Lookback):
         else:
             self.dropped += 1
 
-    def _tell(
+    def _record(
         self,
         notification: Notification,
         outcome: str,
         results: Mapping[str, str],
-        told: float | None = None,
+        notified: float | None = None,
         seconds: float | None = None,
     ) -> None:
-        if len(self._told) >= MOST_TOLD:
+        if len(self._notifications) >= MOST_NOTIFICATIONS:
             self.dropped += 1
             return
         alert = notification.alert
-        self._told.append(
+        self._notifications.append(
             {
                 "id": notification.id,
                 "at": notification.at,
-                "told": told,
+                "notified": notified,
                 "outcome": outcome,
                 "fingerprint": named(alert.fingerprint),
                 "severity": named(alert.severity),
@@ -140,23 +139,23 @@ class History(Lookback):
         )
 
     async def flush(self) -> None:
-        """Writes what was noted. If the database refuses (DataError), it is kept for the next time."""
+        """Writes both buffers. If the database fails (DataError), they are kept for the next call."""
         async with self._writing:
-            await self._write_told()
+            await self._write_notifications()
             await self._write_suppressed()
 
-    async def _write_told(self) -> None:
-        rows, self._told = self._told, []
+    async def _write_notifications(self) -> None:
+        rows, self._notifications = self._notifications, []
         if not rows:
             return
         try:
-            # In the order of ids, so that two processes never wait for each other's rows.
+            # In order of ids, so that two processes never deadlock on each other's rows.
             rows.sort(key=lambda row: row["id"])
-            await self._data.run_many(_TELL.format(merged=_MERGED[self._data.dialect]), rows)
+            await self._data.run_many(_RECORD.format(merged=_MERGED[self._data.dialect]), rows)
         except BaseException:
-            kept = rows + self._told
-            self._told = kept[:MOST_TOLD]
-            self.dropped += len(kept) - len(self._told)
+            kept = rows + self._notifications
+            self._notifications = kept[:MOST_NOTIFICATIONS]
+            self.dropped += len(kept) - len(self._notifications)
             raise
 
     async def _write_suppressed(self) -> None:
@@ -179,9 +178,9 @@ class History(Lookback):
                 self.dropped += kept.times
 
     async def sweep(self, older_than: float) -> int:
-        """Forgets what is older than so many seconds, a page at a time; how many rows that were."""
+        """Deletes rows that are older than this many seconds, a page at a time; returns their number."""
         before = time.time() - older_than
-        return await self._forget(_FORGET_TOLD, before) + await self._forget(_FORGET_SUPPRESSED, before - HOUR)
+        return await self._forget(_FORGET_NOTIFICATIONS, before) + await self._forget(_FORGET_SUPPRESSED, before - HOUR)
 
     async def _forget(self, statement: str, before: float) -> int:
         forgotten, page = 0, PAGE

@@ -1,5 +1,5 @@
-"""Notes: small facts in the store that all workers see at once, each under a name, until it is dropped or its time is
-over. An item of a queue from which nobody takes work is one: it can be read in one step, replaced and listed."""
+"""Notes: small values in the store that all workers share, each under a name, until it is removed or expires. A note
+is an item of a queue that nobody consumes: it can be read in one step, replaced and listed."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from ..model import own
 
 T = TypeVar("T")
 
-MOST = 1_000  # notes that are listed at once: as many as a queue lists
-_LEASE = 2.0  # seconds that whoever drops a note and dies keeps others from it
-_LOOKS = 60  # at a note that somebody else is dropping: until that one's lease is over
-_PAUSE = 0.05  # seconds between them
+MOST = 1_000  # notes in one listing: the bound of a queue's listing
+_LEASE = 2.0  # seconds until a note can be changed again after a worker died while it removed the note
+_ATTEMPTS = 60  # at a note that another worker is removing: together longer than its lease
+_PAUSE = 0.05  # seconds between attempts
 
 
 class Note(msgspec.Struct, Generic[T]):
-    """A fact as it is kept, until that moment (seconds of UTC)."""
+    """A value, and when it expires (seconds of UTC)."""
 
     ends: float
     fact: T
 
 
 class Notes(Generic[T]):
-    """All notes of one kind, whose facts are of one form. Names are parts of keys, with slashes between them.
+    """All notes of one kind, with values of one type. A name consists of key parts, separated by slashes.
 
-    What is there and is no such note counts as none: it keeps nobody from being told.
+    An item that is not a valid note counts as missing, so that it suppresses no notification.
     """
 
     def __init__(self, once: AsyncClient, kind: str, form: type[T]) -> None:
@@ -39,55 +39,55 @@ class Notes(Generic[T]):
         self._form: type[Note[T]] = Note[form]  # type: ignore[valid-type]
 
     async def read(self, name: str) -> T | None:
-        """What is noted under this name; None if nothing is, or its time is over."""
+        """The value under this name; None if it is missing or expired."""
         found = await self._queue.read(name)
         return None if found is None else self._current(found)
 
     async def add(self, name: str, fact: T, ends: float) -> bool:
-        """Notes it until that moment (seconds of UTC); False if there is something under this name, which stays."""
+        """Adds a note that expires at `ends` (seconds of UTC); False if the name is taken, and nothing changes."""
         return await self._queue.push(name, msgspec.to_builtins(Note(ends, fact)))
 
     async def replace(self, name: str, fact: T, ends: float) -> None:
-        """Notes it instead of what was there; StoreUnavailable if others do the same again and again."""
-        for _ in range(_LOOKS):
+        """Adds or replaces a note; StoreUnavailable if other workers keep changing it."""
+        for _ in range(_ATTEMPTS):
             if await self.add(name, fact, ends):
                 return
-            await self.drop(name)
-        raise StoreUnavailable(f"the note {name!r} is changed by others all the time; try again", key=name)
+            await self.remove(name)
+        raise StoreUnavailable(f"other workers keep changing the note {name!r}; try again", key=name)
 
-    async def drop(self, name: str) -> bool:
-        """Forgets it; False if there was none. StoreUnavailable if one who does the same does not come to an end."""
-        for _ in range(_LOOKS):
+    async def remove(self, name: str) -> bool:
+        """Removes a note; False if there was none. StoreUnavailable if another worker does so and does not finish."""
+        for _ in range(_ATTEMPTS):
             if await self._queue.read(name) is None:
                 return False
             item: AsyncItem | None = await self._queue.take(ttl=_LEASE, id=name)
             if item is not None:
                 return await item.ack()
             await asyncio.sleep(_PAUSE)
-        raise StoreUnavailable(f"the note {name!r} is being changed by another; try again", key=name)
+        raise StoreUnavailable(f"another worker is changing the note {name!r}; try again", key=name)
 
     async def under(self, prefix: str, limit: int = MOST) -> dict[str, T]:
-        """All whose name begins so, in the order of names, at most so many."""
+        """Notes whose names have this prefix, in order of names, at most `limit`."""
         found = await self._queue.list(after=prefix, limit=limit)
         current = {each.id: self._current(each) for each in found if each.id.startswith(prefix)}
         return {name: fact for name, fact in current.items() if fact is not None}
 
-    async def drop_all(self, prefix: str) -> None:
-        """Forgets all whose name begins so."""
+    async def remove_all(self, prefix: str) -> None:
+        """Removes all notes whose names have this prefix."""
         for name in await self.under(prefix):
-            await self.drop(name)
+            await self.remove(name)
 
     async def sweep(self) -> None:
-        """Forgets those whose time is over."""
+        """Removes expired notes."""
         page = await self._queue.list(limit=MOST)
         while page:
             for each in page:
                 if self._current(each) is None:
-                    await self.drop(each.id)
+                    await self.remove(each.id)
             page = await self._queue.list(after=page[-1].id, limit=MOST) if len(page) == MOST else []
 
     def _current(self, item: ItemInfo) -> T | None:
-        """The fact; None if its time is over, or it cannot be read."""
+        """The value; None if it is expired or invalid."""
         try:
             note = msgspec.convert(item.payload, self._form)
         except msgspec.ValidationError:

@@ -1,0 +1,77 @@
+"""The guard against requests to internal addresses (SSRF): a host is resolved, its addresses are checked, and the
+connection goes to a checked address, so that a second DNS answer cannot differ."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+from .failure import PublishFailed, sanitized
+
+Address = IPv4Address | IPv6Address
+
+
+# A list of our own: `ipaddress.is_global` differs between versions of Python, and misses some of these. From IANA's
+# registries of special-purpose addresses, and the public-looking addresses at which clouds serve metadata.
+_NOT_PUBLIC = tuple(
+    ip_network(network)
+    for network in (
+        "0.0.0.0/8",  # this network: 0.0.0.0 reaches this host
+        "10.0.0.0/8",  # private
+        "100.64.0.0/10",  # shared by customers of a provider
+        "127.0.0.0/8",  # this host
+        "168.63.129.16/32",  # Azure's platform, at every virtual machine
+        "169.254.0.0/16",  # link-local: where clouds keep credentials
+        "172.16.0.0/12",  # private
+        "192.0.0.0/24",  # protocol assignments; Oracle's cloud keeps credentials at 192.0.0.192
+        "192.0.2.0/24",  # documentation
+        "192.88.99.0/24",  # relays of 6to4
+        "192.168.0.0/16",  # private
+        "198.18.0.0/15",  # benchmarks
+        "198.51.100.0/24",  # documentation
+        "203.0.113.0/24",  # documentation
+        "224.0.0.0/4",  # multicast
+        "240.0.0.0/4",  # reserved, and broadcast
+        "2001::/23",  # protocol assignments: Teredo, benchmarks, ORCHID
+        "2001:db8::/32",  # documentation
+        "2002::/16",  # 6to4: has an IPv4 address inside
+        "3fff::/20",  # documentation
+    )
+)
+# Global unicast. Outside of it are loopback, unique local, link-local, site-local, multicast, and most forms that embed
+# an IPv4 address: mapped, compatible, translated, NAT64.
+_PUBLIC_IPV6 = ip_network("2000::/3")
+
+
+def is_public(address: Address) -> bool:
+    """True if the address is public: neither special-purpose, nor IPv6 with an IPv4 address inside, which may be."""
+    if isinstance(address, IPv6Address) and address not in _PUBLIC_IPV6:
+        return False
+    return not any(address in network for network in _NOT_PUBLIC)
+
+
+class AddressGuard:
+    """Permits public addresses, and those of the allowed networks."""
+
+    def __init__(self, name: str, allow: Iterable[str] = ()) -> None:
+        self._name = name
+        self._allow = [ip_network(network) for network in allow]
+
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """All addresses of the host; PublishFailed if it cannot be resolved, or if any of its addresses is not
+        permitted: an honest host has none of those."""
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise PublishFailed(f"{self._name}: {host} cannot be resolved: {sanitized(str(error))}") from None
+        addresses = list(dict.fromkeys(str(place[0]) for *_, place in found))
+        for address in addresses:
+            if not self._permits(ip_address(address)):
+                text = f"{self._name}: {host} is at {address}, which is not a public address: not called"
+                raise PublishFailed(f"{text}; if this is intended, add its network to guard_allow", permanent=True)
+        return addresses
+
+    def _permits(self, address: Address) -> bool:
+        return is_public(address) or any(address in network for network in self._allow)

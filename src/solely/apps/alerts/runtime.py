@@ -1,0 +1,99 @@
+"""The running alert receiver: its parts, how they are assembled, started and stopped. Handlers are built on this."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..app import Application
+from .figures import ACTIVE
+from .notifications.dead_letters import GROUP, NotificationDeadLetters
+from .notifications.fanout import Fanout
+from .notifications.outbox import Outbox
+from .notifications.sweeper import Sweeper
+from .publishers import Publisher, build
+from .receiver import Receiver
+from .records.history import AlertHistory
+from .settings import AlertsSettings
+from .suppression.acknowledgements import Acknowledgements
+from .suppression.groups import AlertGroups
+from .suppression.open_alerts import OpenAlerts
+from .suppression.reminders import Reminders
+from .suppression.rules import Flapping, SuppressionRules
+from .suppression.silences import Silences
+from .tracing import Tracing
+from .worker import Capacity, Dependencies, RefusalCache
+
+
+class Parts(NamedTuple):
+    """The parts of the alert receiver."""
+
+    receiver: Receiver
+    outbox: Outbox
+    sweeper: Sweeper
+    dead_letters: NotificationDeadLetters
+    acknowledgements: Acknowledgements
+    open_alerts: OpenAlerts
+    groups: AlertGroups
+    reminders: Reminders
+
+
+def assemble(given: Dependencies, publishers: Sequence[Publisher], silences: Silences) -> Parts:
+    """Creates the parts and connects them."""
+    acknowledgements, reminders, groups = Acknowledgements(given.once), Reminders(given), AlertGroups(given)
+    fanout, open_alerts = Fanout(publishers, given), OpenAlerts(given, acknowledgements, reminders)
+    rules = SuppressionRules(acknowledgements, open_alerts, Flapping(given), groups, reminders)
+    dead_letters = NotificationDeadLetters(given, fanout, open_alerts)
+    outbox = Outbox(given, fanout, dead_letters, open_alerts, groups)
+    receiver = Receiver(given, outbox, fanout, silences, rules)
+    sweeper = Sweeper(given, outbox, dead_letters, rules, receiver.terms)
+    return Parts(receiver, outbox, sweeper, dead_letters, acknowledgements, open_alerts, groups, reminders)
+
+
+class AlertsRuntime(Application[AlertsSettings]):
+    """The alert receiver of one worker, without its routes and jobs."""
+
+    receiver: Receiver
+    history: AlertHistory
+    silences: Silences
+    publishers: list[Publisher]
+    sweeper: Sweeper
+    parts: Parts
+
+    async def start(self) -> None:
+        """Assembles the parts, and loads the silences."""
+        service, settings = self.service, self.settings
+        self.publishers = build(settings.publishers, once=self.once)
+        self.history = AlertHistory(service.data)
+        self.silences = Silences(service.data)
+        given = Dependencies(
+            self.once,
+            settings,
+            RefusalCache(),
+            Capacity(settings.request_limit, settings.request_per, settings.max_active),
+            self.history,
+            service.metrics,
+            Tracing.on() if service.telemetry is not None else Tracing(),
+        )
+        parts = self.parts = assemble(given, self.publishers, self.silences)
+        self.receiver, self.sweeper = parts.receiver, parts.sweeper
+        service.dashboard.replays[GROUP] = parts.dead_letters.replay
+        service.metrics.gauge(ACTIVE, lambda: float(given.capacity.active))
+        await self.silences.refresh()
+
+    async def stop(self) -> None:
+        """Waits at most `stop_timeout` for what is being published, then writes the history."""
+        if hasattr(self, "sweeper"):
+            timeout = self.service.settings.stop_timeout
+            await asyncio.gather(self.receiver.finish(timeout), self.sweeper.finish(timeout))
+            await self.history.flush()
+        for publisher in getattr(self, "publishers", ()):
+            await publisher.close()
+
+
+class Handlers:
+    """Handlers of one worker's alert receiver. They are created before it starts, and read its parts at each call."""
+
+    def __init__(self, app: AlertsRuntime) -> None:
+        self._app = app

@@ -1,0 +1,168 @@
+"""What one worker process has to work with: its capacity, the refusals of the last moment, and shared dependencies."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, NamedTuple, TypeVar
+
+from ... import AsyncClient, Limited, SolelyError
+from ...service import problems
+from ...service.metrics import Metrics
+from .records.history import AlertHistory
+from .settings import AlertsSettings
+from .tracing import Tracing
+
+T = TypeVar("T")
+
+FRESH = 0.2  # seconds that a refusal is cached: a change by others shows that soon, and a storm asks 5 times a second
+RESERVED, QUIET, LIMITED = "reserved", "quiet", "limited"  # reasons of the library's reservations
+MOST = 10_000  # cached keys: some megabytes; beyond that the oldest is evicted
+_SOON = 1.0  # seconds: most reservations that are in flight now have ended by then
+
+
+class Refusal(NamedTuple):
+    """Why an alert is suppressed, until when on this process's clock, and the trace of the alert that was sent."""
+
+    reason: str
+    ends: float
+    trace: str = ""
+
+    @property
+    def left(self) -> float:
+        """Seconds until a retry may succeed."""
+        return max(0.0, self.ends - time.monotonic())
+
+
+class RefusalCache:
+    """Refusals of the last moment, and decisions in flight. It keeps an alert storm away from the store; the store
+    decides, and no entry outlives FRESH."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, Refusal]] = {}  # key → when the entry expires, and the refusal
+        self._in_flight: dict[str, asyncio.Future[Refusal | None]] = {}
+
+    def get(self, key: str) -> Refusal | None:
+        """The cached refusal of this key, if it has not expired."""
+        fresh, refusal = self._known.get(key, (0.0, None))
+        now = time.monotonic()
+        return refusal if refusal is not None and now < fresh and now < refusal.ends else None
+
+    def remember(self, key: str, refusal: Refusal) -> None:
+        """Caches the refusal for FRESH seconds."""
+        self._known.pop(key, None)
+        self._known[key] = time.monotonic() + FRESH, refusal
+        if len(self._known) > MOST:
+            del self._known[next(iter(self._known))]
+
+    def forget(self, key: str) -> None:
+        """Evicts this key."""
+        self._known.pop(key, None)
+
+    def forget_all(self, prefix: str) -> None:
+        """Evicts every key with this prefix."""
+        for key in [key for key in self._known if key.startswith(prefix)]:
+            del self._known[key]
+
+    async def decide_once(self, key: str, decide: Callable[[], Awaitable[tuple[T | None, Refusal]]]) -> T | Refusal:
+        """Calls `decide` once for all concurrent callers: the first gets what was granted, the others the refusal.
+
+        `decide` returns what was granted (or None) and the refusal for everybody else. A SolelyError is raised to all
+        callers. If the first caller is cancelled, the next one decides.
+        """
+        while (other := self._in_flight.get(key)) is not None:
+            shared = await asyncio.shield(other)
+            if shared is not None:
+                return shared
+        future = self._in_flight[key] = asyncio.get_running_loop().create_future()
+        refusal: Refusal | None = None
+        try:
+            granted, refusal = await decide()
+        except SolelyError as error:
+            future.set_exception(error)
+            future.exception()  # marks it as retrieved: there may be no other caller
+            raise
+        finally:
+            del self._in_flight[key]
+            if not future.done():
+                future.set_result(refusal)
+        self.remember(key, refusal)
+        return refusal if granted is None else granted
+
+
+class Capacity:
+    """Bounds the requests per token and the reservations in flight. Work in flight is never evicted: excess requests
+    are refused, with the time after which to retry."""
+
+    def __init__(self, request_limit: int, request_per: float, max_active: int) -> None:
+        self._limit = request_limit
+        self._per = request_per
+        self._most = max_active
+        self._requests: dict[str, deque[float]] = {}  # per principal, of which there are as many as tokens
+        self.active = 0
+
+    def check(self, principal: str) -> None:
+        """Counts a request; raises Problem (429) if this principal or this worker is over its bound."""
+        if self.active >= self._most:
+            raise problems.Problem(problems.TOO_MANY, self._full(), again=_SOON)
+        now = time.monotonic()
+        requests = self._requests.setdefault(principal, deque())
+        while requests and requests[0] <= now - self._per:
+            requests.popleft()
+        if len(requests) >= self._limit:
+            detail = f"{self._limit} requests of this token came within {self._per:g} s (request_limit)"
+            raise problems.Problem(problems.LIMITED, detail, again=requests[0] + self._per - now)
+        requests.append(now)
+
+    def enter(self) -> None:
+        """Counts a reservation in flight; raises Limited if there are too many."""
+        if self.active >= self._most:
+            raise Limited(self._full(), left=_SOON)
+        self.active += 1
+
+    def take_over(self) -> None:
+        """Counts a reservation that must go on regardless of the bound."""
+        self.active += 1
+
+    def leave(self) -> None:
+        """Counts a reservation as ended."""
+        self.active -= 1
+
+    def _full(self) -> str:
+        return f"{self._most} alerts are being published by this worker (max_active)"
+
+
+class Dependencies(NamedTuple):
+    """What the parts of the alert receiver share."""
+
+    once: AsyncClient
+    settings: AlertsSettings
+    refusals: RefusalCache
+    capacity: Capacity
+    history: AlertHistory
+    metrics: Metrics
+    tracing: Tracing
+
+
+class Part:
+    """A part of the alert receiver, with what all parts share."""
+
+    def __init__(self, given: Dependencies) -> None:
+        self._once = given.once
+        self._settings = given.settings
+        self._refusals = given.refusals
+        self._capacity = given.capacity
+        self._history = given.history
+        self._metrics = given.metrics
+        self._tracing = given.tracing
+
+
+async def finish_or_cancel(tasks: Collection[asyncio.Task[Any]], timeout: float | None) -> None:
+    """Waits at most `timeout` seconds for these tasks, then cancels those that are left."""
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=timeout)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
