@@ -3,7 +3,7 @@
     SolelyError
     ├── InvalidInput (ValueError)      a key, ttl, wait, value or option that cannot be: nothing was sent
     │   └── UnknownScheme              a store URL whose scheme no store serves
-    ├── MissingExtra (ImportError)     an optional dependency is not installed; the text has the pip line
+    ├── MissingExtra (ImportError)     an optional dependency is not installed; the text says how to install it
     ├── Refused                        a normal "no", raised where the caller asked to have its body guarded
     │   ├── Busy                       somebody else holds the key; says who and for how long
     │   ├── Mismatch                   the key was claimed with another fingerprint: another payload
@@ -34,6 +34,8 @@ Every error carries `key` where there is one, and, where known, `holder` (who) a
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -59,7 +61,14 @@ class UnknownScheme(InvalidInput):
 
 
 class MissingExtra(SolelyError, ImportError):
-    """An optional dependency is missing; the text names the pip install line."""
+    """An optional dependency is missing; the text names the command that installs it."""
+
+
+def missing_extra(what: str, module: str | None, extra: str) -> MissingExtra:
+    """The error for a module that only an extra installs. The command installs into the environment of this process,
+    which need not be the one that a bare `pip` belongs to."""
+    command = f"{shlex.quote(sys.executable or 'python')} -m pip install 'solely[{extra}]'"
+    return MissingExtra(f"{what} needs {module}; install it with: {command}")
 
 
 class Refused(SolelyError):

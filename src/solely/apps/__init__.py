@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidInput, MissingExtra
+from ..errors import InvalidInput, missing_extra
 
 if TYPE_CHECKING:
     from .app import App
@@ -26,7 +26,7 @@ def find(name: str) -> type[App[Any]]:
     except ModuleNotFoundError as error:
         if module_of(name).startswith(error.name or "") or (error.name or "").startswith("solely"):
             raise  # ours, and no extra brings it
-        raise MissingExtra(f"{name} needs {error.name}; install it with: pip install 'solely[service]'") from error
+        raise missing_extra(name, error.name, "service") from error
     if not hasattr(module, "App"):
         raise InvalidInput(f"the application {name} cannot be mounted: its module {APPS[name]} has no App")
     found: type[App[Any]] = module.App

@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from ..errors import missing_extra
+
 
 def main(words: Sequence[str] | None = None) -> None:
     """Performs the command and exits with its code."""
@@ -17,5 +19,5 @@ def main(words: Sequence[str] | None = None) -> None:
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
-        sys.exit("the command line needs click; install it with: pip install 'solely[cli]'")
+        sys.exit(str(missing_extra("the command line", error.name, "cli")))
     sys.exit(perform(words))

@@ -12,7 +12,7 @@ import click
 
 from .. import __version__
 from ..apps import APPS, has, module_of
-from ..errors import MissingExtra, SolelyError
+from ..errors import SolelyError, missing_extra
 from .exits import Exit, code_of
 
 INTERRUPTED = 130  # 128 and SIGINT, as shells say it
@@ -79,7 +79,7 @@ def missing(error: ImportError, what: str) -> ImportError:
     """What to install where a module of another's is missing; the error itself where it is one of ours."""
     if isinstance(error, SolelyError) or (error.name or "").startswith("solely"):
         return error
-    return MissingExtra(f"{what} needs {error.name}; install it with: pip install 'solely[service]'")
+    return missing_extra(what, error.name, "service")
 
 
 @click.command(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})

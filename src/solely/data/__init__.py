@@ -6,7 +6,7 @@ and tables are written in the subset that both know (TEXT, BIGINT, INTEGER, DOUB
 
 from __future__ import annotations
 
-from ..errors import InvalidInput, MissingExtra
+from ..errors import InvalidInput, missing_extra
 from ..urls import split_url
 from .database import Database, Row
 from .migrations import migrate, pending
@@ -32,7 +32,7 @@ def open_database(url: str, *, timeout: float = TIMEOUT) -> Database:
         try:
             from .postgres import open_postgres
         except ImportError as error:
-            raise MissingExtra(f"{scheme}:// needs {error.name}; pip install 'solely[postgres]'") from error
+            raise missing_extra(f"{scheme}://", error.name, "postgres") from error
         return open_postgres(url, timeout)
     shown = f"{scheme}://…" if scheme else "a URL without a scheme"  # the rest may hold a password
     raise InvalidInput(f"no database of applications serves {shown}; write sqlite:///path or postgresql://…")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MissingExtra, StaleFence
+from ..errors import StaleFence, missing_extra
 
 if TYPE_CHECKING:
     from .file import FencedFile
@@ -70,4 +70,4 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if home != "mongo":  # the only guard that imports its driver: the others are given a connection of theirs
             raise
-        raise MissingExtra(f"{name} needs {error.name}; install it with: pip install 'solely[mongo]'") from error
+        raise missing_extra(name, error.name, "mongo") from error

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from ..client import Client
-from ..errors import Busy, InvalidInput, MissingExtra
+from ..errors import Busy, InvalidInput, missing_extra
 from ..leases.lease import Lease
 from ..rules import Seconds, ttl_seconds
 
@@ -22,7 +22,7 @@ try:
     from celery.utils import uuid
     from celery.utils.time import maybe_make_aware
 except ImportError as error:
-    raise MissingExtra("unique tasks need celery; install it with: pip install 'solely[celery]'") from error
+    raise missing_extra("unique_task", error.name, "celery") from error
 
 log = logging.getLogger("solely")
 TOKEN = "solely_token"  # the header by which the key goes from the sender to the worker

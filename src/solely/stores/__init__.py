@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
-from ..errors import MissingExtra, StoreError, UnknownScheme
+from ..errors import StoreError, UnknownScheme, missing_extra
 from ..model import Entry, Finding
 from ..ops import Op, Reply
 from ..urls import split_url
@@ -110,4 +110,4 @@ def _module(url: str) -> Any:
     except ImportError as error:
         if not extra:
             raise
-        raise MissingExtra(f"{scheme}:// needs {error.name}; install it with: pip install 'solely[{extra}]'") from error
+        raise missing_extra(f"{scheme}://", error.name, extra) from error
