@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--port", type=int, help="0 takes a free one.")
     @click.option("--workers", type=int, help="Processes; more than one needs a store that they share.")
     @click.option(
-        "--demo", is_flag=True, default=None, help="Run believable traffic, so that there is something to see."
+        "--demo", is_flag=True, default=None, help="Simulate traffic; on a temporary store, unless --url is given."
     )
     @click.option(
         "--set", "others", multiple=True, metavar="KEY=VALUE", help="Any other setting, or APP.KEY (repeatable)."
@@ -62,7 +63,10 @@ def command(loaded: Loaded) -> None:
     What is not given as a flag comes from the environment (SOLELY_…), then from the file, then from the defaults.
     """
     try:
+        from ..service.demo import demo_settings
         from ..service.serve import serve
     except ImportError as error:
         raise missing(error, "the service") from None
-    leave(serve(loaded.settings, click.echo))
+    with demo_settings(loaded) if loaded.settings.demo else nullcontext(loaded.settings) as settings:
+        code = serve(settings, click.echo)
+    leave(code)
