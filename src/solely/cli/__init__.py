@@ -1,7 +1,7 @@
-"""The command line: `solely run --lock KEY -- cmd…`, and everything else an operator asks of a store.
+"""The command line: `solely run --lock KEY -- cmd…`, and commands to inspect and operate a store.
 
-One module per command or noun, imported when it is asked for; rich, the service and a store's driver only when used.
-Data goes to stdout, talk to stderr; `exits.py` has the exit codes, docs/cli.md the rest.
+A command's module is imported when the command is used; rich, the service and a store's driver only when needed.
+Data goes to stdout, messages to stderr; `exits.py` has the exit codes, docs/cli.md the rest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..errors import missing_extra
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Performs the command and exits with its code."""
+    """Runs the command and exits with its code."""
     try:
         from .program import perform
     except ModuleNotFoundError as error:
