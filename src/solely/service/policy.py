@@ -6,7 +6,7 @@ from html import escape
 
 from starlette.responses import HTMLResponse
 
-from ..integrations.idempotency import PROBLEMS, Problem
+from ..integrations.idempotency import PROBLEMS, KeyProblem
 from .keyed import KEEP, WAIT
 from .problems import KINDS, POLICY_PATH, Kind
 from .routes import PUBLIC, Call, Route
@@ -48,7 +48,7 @@ async def policy(call: Call[None, None]) -> HTMLResponse:
         for route in call.service.routes
         if route.again
     )
-    known: tuple[Kind | Problem, ...] = (*KINDS, *PROBLEMS)
+    known: tuple[Kind | KeyProblem, ...] = (*KINDS, *PROBLEMS)
     told = "\n".join(
         f'<dt id="{kind.name}">{kind.status} {escape(kind.title)}</dt><dd>{escape(kind.advice)}</dd>' for kind in known
     )
