@@ -22,7 +22,7 @@ try:
     from celery.utils import uuid
     from celery.utils.time import maybe_make_aware
 except ImportError as error:
-    raise missing_extra("unique_task", error.name, "celery") from error
+    raise missing_extra("solely.integrations.celery", error.name, "celery") from error
 
 log = logging.getLogger("solely")
 TOKEN = "solely_token"  # the header by which the key goes from the sender to the worker
