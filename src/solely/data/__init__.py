@@ -1,7 +1,7 @@
-"""Data: the SQL database in which applications keep what is no entry: history, targets, runs.
+"""Data: the SQL database for what applications keep beside the entries of the store: history, targets, runs.
 
 `open_database(url)` is the only way to reach one. One text of SQL serves both dialects: values are named `:like_this`,
-and tables are written in the subset that both know (TEXT, BIGINT, INTEGER, DOUBLE PRECISION).
+and tables are written in the subset that both support (TEXT, BIGINT, INTEGER, DOUBLE PRECISION).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ TIMEOUT = 5.0  # seconds for a statement: as long as the service waits for its s
 
 
 def open_database(url: str, *, timeout: float = TIMEOUT) -> Database:
-    """The database that the URL names, which is opened by its first statement.
+    """The database of this URL; its first statement opens it.
 
-    sqlite:///relative/path, sqlite:////absolute/path, sqlite:///:memory: or postgresql://…; InvalidInput for all else,
-    MissingExtra if its driver is not installed. To be used by one event loop, and not across a fork.
+    sqlite:///relative/path, sqlite:////absolute/path, sqlite:///:memory: or postgresql://…; InvalidInput for any other,
+    MissingExtra if its driver is not installed. For one event loop, and not across a fork.
     """
     scheme = split_url(url).scheme
     if scheme == "sqlite":
