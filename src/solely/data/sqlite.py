@@ -74,17 +74,17 @@ class SqliteDatabase(BaseDatabase):
 
     @asynccontextmanager
     async def transaction(self, *, timeout: float | None = None) -> AsyncIterator[Database]:
-        patience = timeout or self._timeout
-        await self._acquire(patience)
+        seconds = timeout or self._timeout
+        await self._acquire(seconds)
         try:
             self._owner = asyncio.current_task()
-            inside = SqliteTransaction(self, patience)
+            inside = SqliteTransaction(self, seconds)
             try:
-                await self.submit(_begin, "BEGIN", patience)
+                await self.submit(_begin, "BEGIN", seconds)
                 yield inside
-                await self.submit(_commit, "COMMIT", patience)
+                await self.submit(_commit, "COMMIT", seconds)
             except BaseException:
-                self.submit(_roll_back, "ROLLBACK", patience)  # performed before all later statements
+                self.submit(_roll_back, "ROLLBACK", seconds)  # performed before all later statements
                 raise
             finally:
                 inside.over = True
@@ -107,29 +107,29 @@ class SqliteDatabase(BaseDatabase):
     async def _perform(self, work: Work[T], sql: str) -> T:
         await self._acquire(self._timeout)
         try:
-            asked = self.submit(work, sql, self._timeout)
+            pending = self.submit(work, sql, self._timeout)
         finally:
             self._turn.release()
-        return await asked
+        return await pending
 
-    async def _acquire(self, patience: float) -> None:
+    async def _acquire(self, timeout: float) -> None:
         if not self._turn.locked():
             await self._turn.acquire()
             return
         if self._owner is asyncio.current_task():
             raise InvalidInput(NESTED)
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 await self._turn.acquire()
         except TimeoutError:
-            raise failed(DataUnavailable, self.where, f"a transaction here took longer than {patience:g} s") from None
+            raise failed(DataUnavailable, self.where, f"a transaction here took longer than {timeout:g} s") from None
 
-    def submit(self, work: Work[T], sql: str, patience: float) -> asyncio.Future[T]:
+    def submit(self, work: Work[T], sql: str, timeout: float) -> asyncio.Future[T]:
         """Submits work to the thread, which performs it after all earlier work."""
         if self._closed:
             raise failed(DataUnavailable, self.where, "it was closed")
-        asked: Future[T] = self._thread.submit(self._work, work, sql, time.monotonic() + patience)
-        return asyncio.wrap_future(asked)
+        pending: Future[T] = self._thread.submit(self._work, work, sql, time.monotonic() + timeout)
+        return asyncio.wrap_future(pending)
 
     # -- in the thread
 
@@ -183,8 +183,8 @@ class SqliteTransaction(Transaction):
 
     dialect = "sqlite"
 
-    def __init__(self, database: SqliteDatabase, patience: float) -> None:
-        self._database, self._patience = database, patience
+    def __init__(self, database: SqliteDatabase, timeout: float) -> None:
+        self._database, self._timeout = database, timeout
 
     async def rows(self, sql: str, **values: Any) -> list[Row]:
         return await self._perform(lambda connection: _rows(connection, sql, values), sql)
@@ -203,7 +203,7 @@ class SqliteTransaction(Transaction):
                 raise failed(DataUnavailable, self._database.where, "the transaction was undone by an earlier error")
             return work(connection)
 
-        return await self._database.submit(inside, sql, self._patience)
+        return await self._database.submit(inside, sql, self._timeout)
 
 
 def _as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:
