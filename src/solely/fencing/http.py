@@ -83,8 +83,8 @@ def path_of(scope: Scope) -> str:
 class FenceMiddleware:
     """Accepts a request with a `Solely-Fence` header only if no greater fence was seen for its resource.
 
-    Refuses with problem+json: 409 if stale, 400 if malformed, 503 if the book is unavailable, and with `required` 428 if
-    the header is missing; otherwise such a request passes. `resource` names what is guarded; None skips the check.
+    Refuses with problem+json: 409 if stale, 400 if malformed, 503 if the book is unavailable, and with `required` 428
+    if the header is missing; otherwise such a request passes. `resource` names the resource; None skips the check.
     """
 
     def __init__(
