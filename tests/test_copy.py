@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from solely.copying import CopyReport, Failure, Progress, cargo, copy, copy_stores, porter
+from solely.copying import CopyFailure, CopyReport, Progress, copier, copy, copy_stores, plan
 from solely.copying.__main__ import main
-from solely.copying.cargo import HOLD
-from solely.copying.report import Fate
+from solely.copying.plan import HOLD
+from solely.copying.report import CopyOutcome
 from solely.errors import InvalidInput, StoreError, StoreFailed, StoreUnavailable, Unanswered
 from solely.fencing import FencedFile
 from solely.formats import write_watermark
@@ -421,7 +421,7 @@ def test_one_entry_that_spoils_its_batch_fails_alone(opened: MakeStore, clock: M
 
     report = copy_stores(source, Strict(target), clock=clock)
     assert counts(report) == (9, 0, 0, 0, 2)
-    assert set(report.failures) == {Failure("claim/bad", "cannot encode"), Failure("mark/7", "cannot encode")}
+    assert set(report.failures) == {CopyFailure("claim/bad", "cannot encode"), CopyFailure("mark/7", "cannot encode")}
 
 
 def test_what_a_version_before_let_in_fails_alone(opened: MakeStore, clock: ManualClock, monkeypatch: Any) -> None:
@@ -437,15 +437,15 @@ def test_what_a_version_before_let_in_fails_alone(opened: MakeStore, clock: Manu
 
 @pytest.mark.parametrize("state", [State.HELD, State.DONE])
 def test_a_watermark_replaces_nothing_that_is_live_and_no_watermark(state: State) -> None:
-    watermark = cargo.load(Entry("watermark/w", State.DONE, left=cargo.FOREVER, value=ONE), 0.0)
+    watermark = plan.planned(Entry("watermark/w", State.DONE, left=plan.FOREVER, value=ONE), 0.0)
     there = Entry("watermark/w", state, 7, 20.0)
-    assert cargo.after_first(watermark, there) is cargo.after_look(watermark, there) is Fate.KEPT
+    assert plan.outcome_of_first(watermark, there) is plan.outcome_of_dry_run(watermark, there) is CopyOutcome.KEPT
 
 
 def test_a_store_that_stays_away_stops_the_copy(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(porter, "PATIENCE", 0.1)
+    monkeypatch.setattr(copier, "RETRY_FOR", 0.1)
     here, nowhere = f"sqlite:///{tmp_path}/here.sqlite3", f"redis://127.0.0.1:{free_port()}"
     with closing(open_store(here)) as store:
         tell_all(store, [Mark("mark/m", SECRET, 60)])
@@ -542,13 +542,13 @@ def test_large_values_are_read_in_small_pages_and_sent_in_small_batches(opened: 
 
     assert counts(copy_stores(Counted(source), Counted(target), clock=clock)) == (100, 0, 0, 0, 0)
     assert sum(pages) == 100 * largest
-    assert max(pages) <= porter.PAGE_BYTES
+    assert max(pages) <= copier.PAGE_BYTES
 
 
 def test_the_report_lists_a_bounded_number_and_says_how_many_more(
     opened: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(porter, "MOST_LISTED", 3)
+    monkeypatch.setattr(copier, "MOST_LISTED", 3)
     source = opened("memory")
     tell_all(source, [Acquire(f"lock/{at}", SECRET, 30) for at in range(5)])
     report = copy_stores(source, opened("memory"))

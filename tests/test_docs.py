@@ -31,12 +31,12 @@ def test_first_example_of_the_readme(
     assert others == ["sending the invoice", "already sent: nothing to do", "paging somebody"]
 
 
-def test_the_alert_of_the_readme_is_told_once() -> None:
+def test_the_alert_of_the_readme_is_published_once() -> None:
     (call,) = re.findall(r"^curl -s localhost:8765(/api/alerts) -H '(.*?): (.*?)' -d '(.*?)'$", README, re.MULTILINE)
     path, header, value, body = call
     with running() as service:
-        told = [service.http.post(path, content=body, headers={header: value}).json() for _ in range(10)]
-    assert [each["outcome"] for each in told] == ["published", *["suppressed"] * 9]
+        answers = [service.http.post(path, content=body, headers={header: value}).json() for _ in range(10)]
+    assert [each["outcome"] for each in answers] == ["published", *["suppressed"] * 9]
 
 
 def test_the_lock_of_the_readme() -> None:
@@ -78,10 +78,14 @@ def test_examples_of_the_api_page(http_services: HttpServices) -> None:
 
 
 def test_the_api_page_names_every_route() -> None:
-    told = (ROOT / "docs/api.md").read_text()
+    page = (ROOT / "docs/api.md").read_text()
     for route in all_routes():
         if route.path.startswith("/v1/") and not route.hidden:
-            assert f"`{route.method} {route.path}`" in told
+            assert f"`{route.method} {route.path}`" in page
+
+
+def test_the_readme_fits_two_screens() -> None:
+    assert len(README.splitlines()) <= 105
 
 
 def test_every_link_between_pages_leads_somewhere() -> None:

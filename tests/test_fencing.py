@@ -423,7 +423,7 @@ def test_kill_9_at_every_step_of_a_write_leaves_a_whole_file_that_a_stale_holder
 
 def test_a_file_in_the_hands_of_a_paused_writer_is_busy_and_not_waited_for_for_ever(tmp_path: Path) -> None:
     file = FencedFile(tmp_path / "a", wait=0.05)
-    with file._alone(), pytest.raises(Busy, match=r"for 0\.05 s"):
+    with file._locked(), pytest.raises(Busy, match=r"for 0\.05 s"):
         FencedFile(tmp_path / "a", wait=0.05).write(b"x", fence=1)
     file.write(b"x", fence=1)
 

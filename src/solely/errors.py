@@ -34,6 +34,8 @@ Every error carries `key` where there is one, and, where known, `holder` (who) a
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -59,7 +61,14 @@ class UnknownScheme(InvalidInput):
 
 
 class MissingExtra(SolelyError, ImportError):
-    """An optional dependency is missing; the text has the pip command."""
+    """An optional dependency is missing; the text names the command that installs it."""
+
+
+def missing_extra(what: str, module: str | None, extra: str) -> MissingExtra:
+    """The error for a module that only an extra installs. The command installs into the environment of this process,
+    which need not be the one that a bare `pip` belongs to."""
+    command = f"{shlex.quote(sys.executable or 'python')} -m pip install 'solely[{extra}]'"
+    return MissingExtra(f"{what} needs {module}; install it with: {command}")
 
 
 class Refused(SolelyError):

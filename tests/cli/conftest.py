@@ -53,7 +53,7 @@ class Running:
         return Told(self.process.returncode, out, err)
 
     def end(self) -> None:
-        """Kills it if it runs still; its guard then ends the command."""
+        """Kills it if it runs still; its watchdog then ends the command."""
         self.process.kill()
         self.process.send_signal(signal.SIGCONT)
         with suppress(ValueError):  # it was read to its end

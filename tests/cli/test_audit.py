@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from solely import Client
-from solely.cli import audited
+from solely.cli import audit
 from solely.service.audit import AuditLog, AuditRecord
 from solely.stores import open_async_store
 from tests.cli.conftest import Run
@@ -60,7 +60,7 @@ def test_every_admin_action_leaves_a_record(url: str, solely: Run) -> None:
         assert solely(url, "dlq", "purge", "mails", "--all", *BECAUSE).code == 0
         assert lease.release() == "cleared"
     found = records(url)
-    assert {each.who for each in found} == {audited.whoami()}
+    assert {each.who for each in found} == {audit.whoami()}
     assert [(each.action, each.key, each.reason) for each in reversed(found)] == [
         ("locks.clear", "deploy", "it hangs"),
         ("marks.clear", "seen", "it hangs"),
@@ -99,7 +99,7 @@ def test_a_reason_that_says_nothing_or_too_much(url: str, solely: Run, reason: s
 
 
 def test_the_log_is_bounded(url: str, solely: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audited, "KEPT", 3)
+    monkeypatch.setattr(audit, "KEPT", 3)
     with Client(url) as once:
         for number in range(6):
             once.first(f"k{number}", ttl=60)
@@ -121,10 +121,10 @@ def test_a_service_keeps_its_own_log(solely: Run) -> None:
 def test_who_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USER", "somebody-else")
     monkeypatch.setenv("LOGNAME", "somebody-else")
-    user, _, host = audited.whoami().removeprefix("cli:").partition("@")
+    user, _, host = audit.whoami().removeprefix("cli:").partition("@")
     assert host == socket.gethostname()[:64]
     assert user != "somebody-else"
     monkeypatch.setattr("os.getuid", lambda: 2**31 - 2)
     with pytest.raises(KeyError):
         pwd.getpwuid(2**31 - 2)
-    assert audited.whoami().startswith(f"cli:{2**31 - 2}@")
+    assert audit.whoami().startswith(f"cli:{2**31 - 2}@")

@@ -25,7 +25,7 @@ def test_the_second_call_is_told_code_and_output_of_the_first(url: str, run: Run
     assert run(url, *call) == (3, "out\n", "err\n")
     again = run(url, *call)
     assert (again.code, again.out) == (3, "out\n")
-    assert "was run before" in again.err
+    assert "ran before" in again.err
     assert again.err.endswith("err\n")
     assert log.read_text() == "ran\n"
     shown = json.loads(run(url, "claims", "show", "k", "-o", "json").out)
@@ -72,10 +72,10 @@ def test_what_died_without_an_outcome_is_not_run_again_unless_asked(
     first = start(url, "once", "k", "--ttl", "1s", *sh("echo $$ > {pid}; exec sleep 60", pid=pid))
     command = int(text_of(pid))
     first.send(signal.SIGKILL)
-    until(lambda: not is_alive(command), "its guard has ended the command")
+    until(lambda: not is_alive(command), "its watchdog has ended the command")
     told = run(url, "once", "k", "--wait", "20s", *sh("echo no"))
     assert (told.code, told.out) == (1, "")
-    assert "begun before" in told.err
+    assert "started before" in told.err
     assert "once:k" in told.err
     again = run(url, "once", "k", "--wait", "20s", "--until-success", *sh("echo again"))
     assert (again.code, again.out) == (0, "again\n")
@@ -110,4 +110,4 @@ def test_what_is_no_outcome_of_ours_is_said_so(url: str, run: Run) -> None:
         once.claim("k").publish([1, 2])
     told = run(url, "once", "k", *sh("echo no"))
     assert (told.code, told.out) == (1, "")
-    assert "something else" in told.err
+    assert "another program" in told.err

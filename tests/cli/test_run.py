@@ -158,11 +158,11 @@ def test_what_the_command_has_started_ends_with_it(url: str, start: Start, run: 
 
 
 @on_a_file
-def test_without_its_guard_the_command_does_not_go_on(url: str, start: Start, tmp_path: Path) -> None:
+def test_without_its_watchdog_the_command_does_not_go_on(url: str, start: Start, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     holder = start(url, "run", "--lock", "a", *sh(IGNORES_TERM, pid=pid))
     command = int(text_of(pid))
-    os.kill(os.getpgid(command), signal.SIGKILL)  # the guard leads the group
+    os.kill(os.getpgid(command), signal.SIGKILL)  # the watchdog leads the group
     assert holder.ended().code == 6
     assert not is_alive(command)
 

@@ -142,7 +142,7 @@ async def test_in_a_transaction_only_that_is_used(database: Database) -> None:
         with pytest.raises(InvalidInput, match="in a transaction"):
             await database.rows("SELECT 1 AS a")
         await inside.run(INSERT, id="a", size=1)
-    with pytest.raises(InvalidInput, match="is over"):
+    with pytest.raises(InvalidInput, match="has ended"):
         await inside.rows("SELECT 1 AS a")
     assert await count(database) == 1
 

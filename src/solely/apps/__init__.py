@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidInput, MissingExtra
+from ..errors import InvalidInput, missing_extra
 
 if TYPE_CHECKING:
     from .app import Application
@@ -27,7 +27,7 @@ def find(name: str) -> type[Application[Any]]:
     except ModuleNotFoundError as error:
         if package.startswith(error.name or "") or (error.name or "").startswith("solely"):
             raise  # ours, and no extra brings it
-        raise MissingExtra(f"{name} needs {error.name}; install it with: pip install 'solely[service]'") from error
+        raise missing_extra(name, error.name, "service") from error
     if not hasattr(module, kind):
         raise InvalidInput(f"the application {name} cannot be mounted: its module {package} has no class {kind}")
     found: type[Application[Any]] = getattr(module, kind)

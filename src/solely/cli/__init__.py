@@ -1,7 +1,7 @@
-"""The command line: `solely run --lock KEY -- cmd…`, and everything else an operator asks of a store.
+"""The command line: `solely run --lock KEY -- cmd…`, and commands to inspect and operate a store.
 
-One module per command or noun, imported when it is asked for; rich, the service and a store's driver only when used.
-Data goes to stdout, talk to stderr; `exits.py` has the exit codes, docs/cli.md the rest.
+A command's module is imported when the command is used; rich, the service and a store's driver only when needed.
+Data goes to stdout, messages to stderr; `exits.py` has the exit codes, docs/cli.md the rest.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from ..errors import missing_extra
+
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Performs the command and exits with its code."""
+    """Runs the command and exits with its code."""
     try:
         from .program import perform
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
-        sys.exit("the command line needs click; install it with: pip install 'solely[cli]'")
+        sys.exit(str(missing_extra("the command line", error.name, "cli")))
     sys.exit(perform(words))

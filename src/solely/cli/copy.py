@@ -1,4 +1,4 @@
-"""solely copy SOURCE TARGET: what is remembered in one store is remembered in another."""
+"""solely copy SOURCE TARGET: copies entries from one store to another."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from .output import Form, talk
 @click.option("--prefix", "prefixes", multiple=True, metavar="PREFIX", help="Only such keys, e.g. mark/ (repeatable).")
 @click.option("--dry-run", is_flag=True, help="Write nothing; report what would be done.")
 @in_form
-def command(form: Form, source: str, target: str, prefixes: tuple[str, ...], dry_run: bool) -> None:
+def copy(form: Form, source: str, target: str, prefixes: tuple[str, ...], dry_run: bool) -> None:
     """Copies marks, results, watermarks and queue items from one store into another (by default that of SOLELY_URL).
 
-    Nothing of the target is replaced by something older: it may be stopped and run again. Exits with 1 if entries
-    failed, 75 if a store stayed away.
+    It replaces nothing at the target by something older, and can be stopped and run again. Exits with 1 if entries
+    failed, 75 if a store is unreachable.
     """
-    from ..copying import copy
+    from ..copying import copy as copy_entries
     from ..copying.__main__ import Bar
 
     bar = Bar()
     try:
-        report = copy(source, target, progress=bar, prefixes=prefixes or ("",), dry_run=dry_run)
+        report = copy_entries(source, target, progress=bar, prefixes=prefixes or ("",), dry_run=dry_run)
     finally:
         bar.end()
     if form.name == "json":
@@ -35,5 +35,5 @@ def command(form: Form, source: str, target: str, prefixes: tuple[str, ...], dry
     else:
         click.echo(str(report))
     if not report.complete:
-        talk("run it again: what is there already is only counted")
+        talk("run it again: entries that were copied are only counted")
         leave(Exit.ERROR)

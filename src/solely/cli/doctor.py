@@ -13,24 +13,24 @@ from ..errors import SolelyError
 from ..model import Finding
 from ..stores import capabilities
 from .exits import Exit, code_of, leave
-from .options import Place, at_store, in_form
+from .options import StoreOptions, at_store, in_form
 from .output import Form
 
 
 @click.command()
 @in_form
 @at_store
-def command(place: Place, form: Form) -> None:
-    """Looks at the store, its clock and its settings, and at the versions in use.
+def doctor(options: StoreOptions, form: Form) -> None:
+    """Checks the store, its clock and its settings, and prints the versions in use.
 
-    Exits with 0 if nothing is wrong, 1 if there is an error, 4 if the store denies, 75 if it gives no answer.
+    Exits with 0 if nothing is wrong, 1 if there is an error, 4 if the store denies access, 75 if it is unreachable.
     """
-    findings = versions(place.url)
+    findings = versions(options.url)
     code = Exit.OK
     try:
-        with place.client() as once:
+        with options.client() as once:
             findings += once.check()
-            once.seen("solely:doctor")  # a store that is away is a finding to check(), and an error to everybody else
+            once.seen("solely:doctor")  # check() reports an unreachable store as a finding; this raises
     except SolelyError as error:
         findings.append(Finding("error", "store", str(error)))
         code = code_of(error)

@@ -1,4 +1,4 @@
-"""Entries as rows: listed by key, shown, cleared. The nouns of the command line are built of these."""
+"""List, show and clear entries of one kind: the parts of which `nouns.py` builds its commands."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ..model import Entry, State
 from ..ops import Clear, Op, Read, Reply
 from ..rules import stored_key
 from ..stores import Store
-from .audited import Audit
+from .audit import CommandAudit
 from .exits import Exit, leave
-from .options import Place, at_store, by_reason, confirm, in_form, paged
+from .options import StoreOptions, at_store, by_reason, confirm, in_form, paged
 from .output import Form, Row, talk
 
-PAGE = 1_000  # entries in one look: at most 256 MiB if each had the largest value, usually well below one
+PAGE = 1_000  # entries per request: at most 256 MiB if each had the largest value, usually below 1 MiB
 Facts = dict[str, Any]
 
 
 def facts_of(entry: Entry) -> Facts:
-    """What an operator may see of any entry; its owner's secret is not in it."""
+    """What an operator sees of any entry; without its owner's secret."""
     return {
         "key": entry.name,
         "state": str(entry.state),
@@ -41,7 +41,7 @@ def facts_of(entry: Entry) -> Facts:
 
 @dataclass(frozen=True)
 class Noun:
-    """A kind of entry: its columns, those of a wide table, and what is known of one."""
+    """A kind of entry: the columns of a table, the additional ones of a wide table, and the facts of an entry."""
 
     kind: str
     columns: tuple[str, ...]
@@ -61,7 +61,7 @@ def live(store: Store, kind: str, prefix: str = "", after: str = "", page: int =
 
 
 def perform(store: Store, op: Op) -> Reply:
-    """The reply to one op; raises what the store says instead."""
+    """The reply to one op; raises the StoreError of that op."""
     (reply,) = store.perform([op])
     if isinstance(reply, StoreError):
         raise reply
@@ -76,7 +76,7 @@ def read(store: Store, kind: str, key: str) -> Entry:
 
 
 def page_of(rows: Iterator[Row], limit: int, everything: bool) -> list[Row]:
-    """At most `limit` rows, or all; says how to go on if there are more."""
+    """At most `limit` rows, or all; prints how to get the next page if there are more."""
     if everything:
         return list(rows)
     page: list[Row] = []
@@ -95,9 +95,9 @@ def add_list(group: click.Group, noun: Noun) -> None:
     @paged
     @in_form
     @at_store
-    def command(place: Place, form: Form, prefix: str, after: str, limit: int, everything: bool) -> None:
+    def command(options: StoreOptions, form: Form, prefix: str, after: str, limit: int, everything: bool) -> None:
         """Those whose key begins with PREFIX, in the order of keys, a page at a time."""
-        with closing(place.store()) as store:
+        with closing(options.store()) as store:
             size = PAGE if everything else min(PAGE, limit + 1)
             rows = map(noun.facts, live(store, noun.kind, prefix, after, size))
             form.rows(page_of(rows, limit, everything), noun.columns, noun.more)
@@ -110,9 +110,9 @@ def add_show(group: click.Group, noun: Noun) -> None:
     @click.argument("key")
     @in_form
     @at_store
-    def command(place: Place, form: Form, key: str) -> None:
-        """All that is known of one; exits with 3 if there is none."""
-        with closing(place.store()) as store:
+    def command(options: StoreOptions, form: Form, key: str) -> None:
+        """All facts of one; exits with 3 if there is none."""
+        with closing(options.store()) as store:
             entry = read(store, noun.kind, key)
         if entry.state is State.FREE:
             not_found(f"{noun.kind} {key!r}")
@@ -122,37 +122,37 @@ def add_show(group: click.Group, noun: Noun) -> None:
 def add_clear(group: click.Group, noun: Noun, meaning: str) -> None:
     """`… clear KEY…`"""
 
-    @group.command("clear", help=meaning + " Exits with 3 if there is none, 5 if another took it meanwhile.")
+    @group.command("clear", help=meaning + " Exits with 3 if there is none, 5 if another caller took it meanwhile.")
     @click.argument("keys", nargs=-1, required=True, metavar="KEY…")
     @by_reason
     @at_store
-    def command(place: Place, keys: tuple[str, ...], reason: str, dry_run: bool, yes: bool) -> None:
-        with closing(place.store()) as store:
-            audit = Audit(place.url, store)
+    def command(options: StoreOptions, keys: tuple[str, ...], reason: str, dry_run: bool, yes: bool) -> None:
+        with closing(options.store()) as store:
+            audit = CommandAudit(options.url, store)
             found = [read(store, noun.kind, key) for key in keys]
             for entry in found:
                 if entry.state is State.FREE:
                     not_found(f"{noun.kind} {entry.name!r}")
             for entry in found:
-                what = f"{noun.kind} {entry.name!r} ({said(entry)})"
+                what = f"{noun.kind} {entry.name!r} ({summary(entry)})"
                 if dry_run:
                     talk(f"would clear {what}")
                     continue
                 confirm(f"Clear {what}", yes)
                 audit.record(f"{noun.kind}s.clear", entry.name, reason)
                 if not perform(store, Clear(entry.key, entry.fence, reason)):
-                    talk(f"not cleared: {what}: it has moved on since it was looked at")
+                    talk(f"not cleared: {what}: it has changed since it was read")
                     leave(Exit.BUSY)
                 talk(f"cleared {what}")
 
 
-def said(entry: Entry) -> str:
-    """The entry in a few words."""
+def summary(entry: Entry) -> str:
+    """State, fence and holder, for a message."""
     who = describe(entry.info)
     return ", ".join(filter(None, [str(entry.state), f"fence {entry.fence}", f"by {who}" if who else ""]))
 
 
 def not_found(what: str) -> NoReturn:
-    """Leaves with 3."""
+    """Reports it and exits with 3."""
     talk(f"solely: there is no {what}")
     leave(Exit.NOT_FOUND)

@@ -1,4 +1,4 @@
-"""Exit codes: what a script learns without reading."""
+"""Exit codes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from ..errors import (
 
 
 class Exit(IntEnum):
-    """What a command of ours ends with. `run` and `once` pass on the exit code of what they ran."""
+    """The exit codes of our commands. `run` and `once` pass on the exit code of the command that they ran."""
 
     OK = 0
     ERROR = 1
     USAGE = 2
     NOT_FOUND = 3
     DENIED = 4  # by the store, or by the service
-    BUSY = 5  # somebody else has it, or it was not ready in time
-    LOST = 6  # the lease was lost while the command ran, which was therefore ended
-    UNAVAILABLE = 75  # the store gave no answer; sysexits' EX_TEMPFAIL: the same call may work later
+    BUSY = 5  # another caller holds it, or it was not ready in time
+    LOST = 6  # the lease was lost while the command ran, so the command was ended
+    UNAVAILABLE = 75  # the store is unreachable; EX_TEMPFAIL of sysexits: the same call may work later
 
 
 _CODES: dict[tuple[type[BaseException], ...], Exit] = {
@@ -42,7 +42,7 @@ _CODES: dict[tuple[type[BaseException], ...], Exit] = {
 
 
 def code_of(error: BaseException) -> Exit:
-    """The exit code that this error means."""
+    """The exit code for this error."""
     return next((code for kinds, code in _CODES.items() if isinstance(error, kinds)), Exit.ERROR)
 
 

@@ -1,4 +1,4 @@
-"""solely once KEY -- cmd…: the command runs at most once per key; whoever asks again is told how it ended."""
+"""solely once KEY -- cmd…: runs the command at most once per key; a repeated call gets the recorded outcome."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ import click
 from ..claims.handle import Claim
 from ..client import Client
 from ..errors import StoreError
-from .command import Ended, Keeper, letting_go
+from .child_process import Ended
 from .exits import Exit, leave
-from .guard import Guard, guarding
-from .options import DURATION, Place, at_store
+from .options import DURATION, StoreOptions, at_store
 from .output import talk
-from .run import checked_grace, purpose_of, refuse_unusable, run_guarded, why_lost
+from .run import checked_grace, purpose_of, require_command, run_watched, watched_client, why_lost
+from .watchdog import Watchdog
 
-TAIL = 4_096  # bytes of output: the last screen or two, where a failure says why
-MOST_TAIL = 20_000  # of each of the two: as JSON a byte can become six, and a claim keeps 256 KiB
+TAIL = 4_096  # bytes of output: the last screen or two, where the reason of a failure is
+MOST_TAIL = 20_000  # of each stream: a byte can become six in JSON, and a claim keeps 256 KiB
 
 
 @click.command()
 @click.argument("key")
 @click.option("--keep", type=DURATION, default="1d", show_default=True, help="How long the outcome is remembered.")
-@click.option("--ttl", type=DURATION, default="30s", show_default=True, help="How soon a crash is noticed.")
-@click.option("--wait", type=DURATION, default="0s", show_default=True, help="If it runs elsewhere, wait for its end.")
+@click.option("--ttl", type=DURATION, default="30s", show_default=True, help="How soon a crash is detected.")
+@click.option("--wait", type=DURATION, default="0s", show_default=True, help="How long to wait if it runs elsewhere.")
 @click.option("--grace", type=DURATION, help="From SIGTERM to SIGKILL if the lease is lost.  [default: 5s, or ttl/4]")
 @click.option(
     "--tail", type=click.IntRange(0, MOST_TAIL), default=TAIL, show_default=True, help="Bytes of output to remember."
 )
-@click.option("--until-success", is_flag=True, help="Run again what failed, or what died without an outcome.")
+@click.option("--until-success", is_flag=True, help="Run again after a failure, or a death without an outcome.")
 @at_store
 @click.argument("words", nargs=-1, required=True, metavar="-- CMD…")
-def command(
-    place: Place,
+def once(
+    options: StoreOptions,
     key: str,
     keep: float,
     ttl: float,
@@ -46,51 +46,53 @@ def command(
     until_success: bool,
     words: tuple[str, ...],
 ) -> None:
-    """Runs CMD unless it was run before under this KEY; then tells its exit code and the end of its output.
+    """Runs CMD unless it ran before under this KEY; then prints the end of the recorded output.
 
-    Exits with the code of CMD, run now or before; 5 if it runs elsewhere, 6 if the lease was lost and CMD therefore
-    ended, 1 if it was begun before and its outcome is not known, 75 if the store gave no answer.
+    Exits with the code of CMD, run now or before; 5 if it runs elsewhere, 6 if the lease was lost and CMD was ended,
+    1 if it was started before and its outcome is unknown, 75 if the store is unreachable.
     """
-    refuse_unusable(words)
-    with guarding(checked_grace(grace, ttl)) as guard, letting_go(), place.client([keeper := Keeper(guard)]) as once:
+    require_command(words)
+    with watched_client(options, checked_grace(grace, ttl)) as (once, hook, watchdog):
         claim = once.claim(key, ttl=ttl, wait=wait, keep=keep, purpose=purpose_of(words))
         if claim.cached:
-            leave(_tell_again(claim))
+            leave(_replay(claim))
         if claim.timed_out:
             talk(f"solely: {key!r} is run by {claim.holder or 'another'}; try again in {claim.retry_after:.1f} s")
             leave(Exit.BUSY)
         with claim:
-            keeper.keep(claim)
-            begun = _Begun(once, key, keep)
-            if not begun.first and not until_success:
+            hook.follow(claim)
+            started = _Started(once, key, keep)
+            if not started.first and not until_success:
                 talk(
-                    f"solely: {key!r} was begun before, and how it ended is not known; --until-success runs it again, "
-                    f"'solely marks clear {begun.mark}' forgets it"
+                    f"solely: {key!r} was started before, and its outcome is unknown; --until-success runs it again, "
+                    f"'solely marks clear {started.mark}' removes the mark"
                 )
                 leave(Exit.ERROR)
-            leave(_run(words, guard, claim, begun, tail, until_success))
+            leave(_run(words, watchdog, claim, started, tail, until_success))
 
 
-class _Begun:
-    """The mark that says that the command was begun: it outlives us if we die, and goes when the outcome is kept."""
+class _Started:
+    """The mark that the command was started: it remains if we die, and is removed when the outcome is stored."""
 
     def __init__(self, once: Client, key: str, keep: float) -> None:
         self.mark = f"once:{key}"
         self._once = once
         self.first = once.first(self.mark, ttl=keep)
 
-    def over(self) -> None:
-        """It need not be remembered any more."""
+    def clear(self) -> None:
+        """Removes the mark."""
         try:
             self._once.forget(self.mark)
         except StoreError as error:
             talk(f"solely: the mark {self.mark!r} stays: {error}")
 
 
-def _run(words: tuple[str, ...], guard: Guard, claim: Claim, begun: _Begun, tail: int, until_success: bool) -> int:
+def _run(
+    words: tuple[str, ...], watchdog: Watchdog, claim: Claim, started: _Started, tail: int, until_success: bool
+) -> int:
     at, began = datetime.now(UTC), monotonic()
-    ended = run_guarded(words, guard, claim, keeps=tail)
-    if ended.by_guard:
+    ended = run_watched(words, watchdog, claim, keeps=tail)
+    if ended.by_watchdog:
         talk(f"solely: the lease of {claim.key!r} {why_lost(claim)}: the command was ended")
         claim.hand_over()
         return Exit.LOST
@@ -100,10 +102,10 @@ def _run(words: tuple[str, ...], guard: Guard, claim: Claim, begun: _Begun, tail
         else:
             claim.publish(_outcome(ended, at, monotonic() - began))
     except StoreError as error:
-        talk(f"solely: the command ended with {ended.code}, and that could not be kept: {error}")
+        talk(f"solely: the command ended with {ended.code}, and that could not be stored: {error}")
         claim.hand_over()
     else:
-        begun.over()
+        started.clear()
     return ended.code
 
 
@@ -117,16 +119,16 @@ def _outcome(ended: Ended, at: datetime, took: float) -> dict[str, Any]:
     }
 
 
-def _tell_again(claim: Claim) -> int:
-    """Tells the outcome that was kept, and answers its exit code; raises what a claim that is no command's says."""
+def _replay(claim: Claim) -> int:
+    """Prints the recorded output and returns the recorded exit code."""
     outcome = claim.result()
     try:
         code, out, err = int(outcome["exit_code"]), str(outcome["stdout"]), str(outcome["stderr"])
         when = f"{outcome['began']}, for {outcome['took']:.1f} s"
     except (TypeError, KeyError, ValueError):
-        talk(f"solely: {claim.key!r} was finished by something else than 'solely once': {outcome!r:.200}")
+        talk(f"solely: {claim.key!r} was finished by another program than 'solely once': {outcome!r:.200}")
         return Exit.ERROR
-    talk(f"solely: {claim.key!r} was run before ({when}); this is the end of what it said")
+    talk(f"solely: {claim.key!r} ran before ({when}); this is the end of its output")
     sys.stdout.write(out)
     sys.stdout.flush()
     sys.stderr.write(err)

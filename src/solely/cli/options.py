@@ -1,4 +1,4 @@
-"""What many commands have in common: which store, how long, in which form, and whether it is really meant."""
+"""Options that many commands share: the store, the output format, paging, the reason and the confirmation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..rules import duration
 from ..stores import Store, capabilities, open_store
 from .output import FORMS, Form
 
-REASON = (3, 500)  # characters of a reason: as the service has it, a word at least and no more than a paragraph
+REASON = (3, 500)  # characters of a reason: the bounds of the service, from one word to a paragraph
 
 
 class Duration(click.ParamType[float]):
@@ -37,8 +37,8 @@ DURATION = Duration()
 
 
 @dataclass(frozen=True)
-class Place:
-    """The store that a command is about."""
+class StoreOptions:
+    """--url and --timeout: the store that a command uses."""
 
     url: str
     timeout: float
@@ -50,30 +50,28 @@ class Place:
         return open_store(self.url, timeout=self.timeout * ONE_TRY)
 
     def client(self, hooks: Iterable[Hook] = (), store: Store | None = None) -> Client:
-        """A client of the store, be it opened already or not."""
+        """A client of the store, or of one that is open already."""
         return Client(store=store or self.store(), timeout=self.timeout, hooks=hooks)
 
 
 def at_store(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --url and --timeout; the command is given a Place."""
+    """Adds --url and --timeout; the command gets them as StoreOptions."""
 
     @click.option("--url", envvar="SOLELY_URL", show_envvar=True, metavar="URL", help="The store, e.g. redis://host.")
     @click.option(
-        "--timeout", type=DURATION, default="5s", show_default=True, help="How long a silent store is asked again."
+        "--timeout", type=DURATION, default="5s", show_default=True, help="How long to retry an unreachable store."
     )
     @wraps(function)
     def given(*args: Any, url: str | None, timeout: float, **others: Any) -> Any:
-        return function(Place(url or default_url(), timeout), *args, **others)
+        return function(StoreOptions(url or default_url(), timeout), *args, **others)
 
     return given
 
 
 def in_form(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds -o; the command is given a Form."""
+    """Adds -o; the command gets a Form."""
 
-    @click.option(
-        "-o", "--output", type=click.Choice(FORMS), default="table", show_default=True, help="In which form to answer."
-    )
+    @click.option("-o", "--output", type=click.Choice(FORMS), default="table", show_default=True, help="Output format.")
     @wraps(function)
     def given(*args: Any, output: str, **others: Any) -> Any:
         return function(*args, form=Form(output), **others)
@@ -85,9 +83,11 @@ def paged(function: Callable[..., Any]) -> Callable[..., Any]:
     """Adds PREFIX, --after, --limit and --all."""
     for option in (
         click.argument("prefix", default=""),
-        click.option("--after", default="", metavar="KEY", help="Begin after this key."),
-        click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="How many."),
-        click.option("--all", "everything", is_flag=True, help="All of them, however many."),
+        click.option("--after", default="", metavar="KEY", help="Start after this key."),
+        click.option(
+            "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Number of rows."
+        ),
+        click.option("--all", "everything", is_flag=True, help="All rows."),
     ):
         function = option(function)
     return function
@@ -100,20 +100,20 @@ def _reason(context: click.Context, parameter: click.Parameter, text: str) -> st
 
 
 def by_reason(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --reason, --dry-run and --yes, which everything has that takes something away."""
+    """Adds --reason, --dry-run and --yes, which every destructive command has."""
     for option in (
-        click.option("--reason", required=True, metavar="TEXT", callback=_reason, help="Why: the audit log keeps it."),
-        click.option("--dry-run", is_flag=True, help="Change nothing; say what would be done."),
-        click.option("-y", "--yes", is_flag=True, help="Do not ask."),
+        click.option("--reason", required=True, metavar="TEXT", callback=_reason, help="Why; for the audit log."),
+        click.option("--dry-run", is_flag=True, help="Change nothing; print what would be done."),
+        click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."),
     ):
         function = option(function)
     return function
 
 
 def confirm(what: str, yes: bool) -> None:
-    """Returns if it is really meant; without a terminal nobody is asked, and --yes must have been given."""
+    """Returns if the user confirms; without a terminal --yes is required."""
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise click.UsageError(f"{what}? There is no terminal to ask on; if you mean it, add --yes.")
+        raise click.UsageError(f"{what}? There is no terminal to confirm on; add --yes.")
     click.confirm(f"{what}?", abort=True, err=True)

@@ -1,4 +1,4 @@
-"""How answers look: a table for people, all of it for a wide screen, JSON for programs. NO_COLOR is honoured."""
+"""Output formats: a table, a wide table with all columns, or JSON. NO_COLOR is honored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Form:
     name: str
 
     def rows(self, rows: Sequence[Row], columns: Sequence[str], more: Sequence[str] = ()) -> None:
-        """Many things: `columns` of them, and `more` if wide; JSON has all there is."""
+        """Prints rows: `columns`, and `more` if wide; JSON has all fields."""
         if self.name == "json":
             click.echo(as_json([dict(row) for row in rows]))
             return
@@ -35,7 +35,7 @@ class Form:
             click.echo("\n".join(plain(shown, cells)))
 
     def one(self, row: Row) -> None:
-        """One thing, all there is."""
+        """Prints one row with all its fields."""
         if self.name == "json":
             click.echo(as_json(dict(row)))
             return
@@ -45,12 +45,12 @@ class Form:
 
 
 def talk(text: str) -> None:
-    """Says something that is no answer."""
+    """Prints a message for the user on stderr."""
     click.echo(printable(text), err=True)
 
 
 def as_json(value: Any) -> str:
-    """As JSON that every parser takes: for ever is null, times are ISO 8601 in UTC."""
+    """Strict JSON: infinity is null, times are ISO 8601 in UTC."""
     return json.dumps(_plain(value), indent=2)
 
 
@@ -67,7 +67,7 @@ def _plain(value: Any) -> Any:
 
 
 def cell(value: Any) -> str:
-    """A value as people read it."""
+    """A value as text for a table."""
     if value is None or value == "":
         return "-"
     if isinstance(value, float):
@@ -80,7 +80,7 @@ def cell(value: Any) -> str:
 
 
 def span(seconds: float) -> str:
-    """Seconds as people say them: 12.3s, 14m, 23h, 12d, ever."""
+    """Seconds in a short form: 12.3s, 14m, 23h, 12d, ever."""
     if seconds == math.inf:
         return "ever"
     for least, unit, size in ((2 * 86_400, "d", 86_400), (2 * 3_600, "h", 3_600), (120, "m", 60)):
@@ -90,19 +90,19 @@ def span(seconds: float) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without what would move the cursor or change the colour: keys come from anywhere."""
+    """The text with control characters escaped, since keys may come from untrusted sources."""
     return "".join(s if s.isprintable() or s == "\n" else s.encode("unicode_escape").decode() for s in text)
 
 
 def plain(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
-    """Columns side by side, nothing cut off."""
+    """Aligned columns without truncation."""
     lines = [[column.replace("_", " ").upper() for column in columns], *cells]
     widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
     return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
 def grid(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Any:
-    """The same as a table of rich."""
+    """The same as a rich table."""
     from rich.table import Table
     from rich.text import Text
 
@@ -110,7 +110,7 @@ def grid(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Any:
     for column in columns:
         table.add_column(column.replace("_", " ").upper(), overflow="fold")
     for line in cells:
-        table.add_row(*[Text(text) for text in line])  # as Text: what is in a key is no markup
+        table.add_row(*[Text(text) for text in line])  # as Text, so that a key is not read as markup
     return table
 
 

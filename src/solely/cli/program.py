@@ -1,4 +1,4 @@
-"""The commands by name, and what becomes of their errors: a sentence on stderr and an exit code, never a traceback."""
+"""The commands by name. An error becomes a sentence on stderr and an exit code, never a traceback."""
 
 from __future__ import annotations
 
@@ -7,84 +7,88 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 import click
 
 from .. import __version__
 from ..apps import APPS, has, module_of
-from ..errors import MissingExtra, SolelyError
-from .exits import Exit, code_of
+from ..errors import SolelyError, missing_extra
+from .exits import Exit, code_of, leave
+from .output import talk
 
-INTERRUPTED = 130  # 128 and SIGINT, as shells say it
+INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
-# name → module of this package, whose `command` it is
+# command → module of this package that has it, under the same name with `_` for `-`
 COMMANDS = {
     "run": "run",
     "once": "once",
-    "locks": "locks",
-    "claims": "claims",
-    "reservations": "reservations",
-    "marks": "marks",
-    "watermarks": "watermarks",
-    "dlq": "dlq",
-    "explain": "explain",
-    "top": "top",
+    "locks": "nouns",
+    "claims": "nouns",
+    "reservations": "nouns",
+    "marks": "nouns",
+    "watermarks": "nouns",
+    "dlq": "dead_letters",
+    "explain": "inspection",
+    "top": "inspection",
     "doctor": "doctor",
     "copy": "copy",
     "migrate": "migrate",
-    "bench": "bench",
+    "bench": "program",
     "serve": "serve",
-    "check-config": "check_config",
-    "token": "token",
-    "completion": "completion",
+    "check-config": "serve",
+    "token": "serve",
+    "completion": "program",
 }
+SHELLS = ("bash", "zsh", "fish")
+CHECKOUT = Path(__file__).parents[3]  # the folder that has bench/, unless the package was installed
 
 
 class Program(click.Group):
-    """Imports a command when it is asked for; an application's is in its `cli.py`."""
+    """Imports a command when it is used; an application's command is in its `cli.py`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*COMMANDS, *_nouns()]
+        return [*COMMANDS, *_apps()]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Our own commands with what they do; applications by name, since to import them all takes a while."""
-        room = formatter.width - max(map(len, COMMANDS)) - 6  # click's own margins
+        """Lists our own commands with their help; applications only by name, since importing them all is slow."""
+        width = formatter.width - max(map(len, COMMANDS)) - 6  # click's own margins
         with formatter.section("Commands"):
             commands = {name: self.get_command(ctx, name) for name in COMMANDS}
-            formatter.write_dl([(name, each.get_short_help_str(room)) for name, each in commands.items() if each])
-        if nouns := _nouns():
+            formatter.write_dl([(name, each.get_short_help_str(width)) for name, each in commands.items() if each])
+        if apps := _apps():
             with formatter.section("Applications"):
-                formatter.write_dl([(name, f"See: solely {name} --help") for name in nouns])
+                formatter.write_dl([(name, f"See: solely {name} --help") for name in apps])
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
-            module = f"{__package__}.{COMMANDS[name]}"
-        elif name in _nouns():
-            module = f"{module_of(name)}.cli"
+            module, attribute = f"{__package__}.{COMMANDS[name]}", name.replace("-", "_")
+        elif name in _apps():
+            module, attribute = f"{module_of(name)}.cli", "command"
         else:
             return None
         try:
-            command: click.Command = import_module(module).command
+            command: click.Command = getattr(import_module(module), attribute)
         except ImportError as error:
             raise missing(error, name) from None
         return command
 
 
-def _nouns() -> list[str]:
+def _apps() -> list[str]:
     """The applications that have commands."""
     return [name for name in APPS if has(name, "cli.py")]
 
 
 def missing(error: ImportError, what: str) -> ImportError:
-    """What to install where a module of another's is missing; the error itself where it is one of ours."""
+    """MissingExtra, with the command to run, if a third-party module is missing; else the error itself."""
     if isinstance(error, SolelyError) or (error.name or "").startswith("solely"):
         return error
-    return MissingExtra(f"{what} needs {error.name}; install it with: pip install 'solely[service]'")
+    return missing_extra(what, error.name, "service")
 
 
 @click.command(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
-@click.option("-v", "--verbose", is_flag=True, help="Also say what the library logs.")
+@click.option("-v", "--verbose", is_flag=True, help="Also print the library's log.")
 def solely(verbose: bool) -> None:
     """Makes work that must happen once happen once.
 
@@ -93,11 +97,35 @@ def solely(verbose: bool) -> None:
     if verbose:
         logging.basicConfig(level=logging.DEBUG, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     else:
-        logging.getLogger("solely").addHandler(logging.NullHandler())  # what matters is said by the command itself
+        logging.getLogger("solely").addHandler(logging.NullHandler())  # the command reports what matters
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Prints the completion script; e.g. in ~/.bashrc: eval "$(solely completion bash)"."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None, "click supports all of SHELLS"
+    click.echo(kind(ctx.find_root().command, {}, "solely", "_SOLELY_COMPLETE").source())
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("words", nargs=-1, metavar="[--json] [--only PREFIX] [--quick] [--strict]", type=click.UNPROCESSED)
+def bench(words: tuple[str, ...]) -> None:
+    """Measures locks, marks and the rest against their peers. Needs a checkout, as the benchmarks start servers."""
+    import subprocess
+
+    if not (CHECKOUT / "bench" / "__main__.py").is_file():
+        talk("solely: the benchmarks are not installed with the package; clone the repository and run scripts/bench")
+        leave(Exit.ERROR)
+    leave(subprocess.run([sys.executable, "-m", "bench", *words], cwd=CHECKOUT, check=False).returncode)
 
 
 def perform(words: Sequence[str] | None = None) -> int:
-    """The exit code of the command."""
+    """Runs the command and returns its exit code."""
     try:
         return int(solely.main(words, prog_name="solely", standalone_mode=False) or Exit.OK)
     except SystemExit as end:
@@ -105,9 +133,9 @@ def perform(words: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code
-    except click.Abort as end:  # ^C, or somebody was asked and said no
+    except click.Abort as end:  # ^C, or the user did not confirm
         return INTERRUPTED if isinstance(end.__cause__, KeyboardInterrupt) else Exit.ERROR
-    except BrokenPipeError:  # who read us has seen enough
+    except BrokenPipeError:  # the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.ERROR
     except (SolelyError, OSError) as error:

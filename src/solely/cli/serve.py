@@ -1,32 +1,38 @@
-"""solely serve: the service, with its API and dashboard."""
+"""solely serve, check-config and token: the service, its settings, and the tokens of its callers."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from .exits import leave
+from .options import in_form
+from .output import Form
 from .program import missing
 
 if TYPE_CHECKING:
     from ..service.settings import Loaded
 
+SCOPES = ("read", "write", "admin")  # by name: the service is not imported for a page of help
+
 
 def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the flags of the service; the command is given the merged settings, which are checked."""
+    """Adds the flags of the service; the command gets the merged and validated settings."""
 
     @click.option("--config", metavar="FILE", help="A TOML file.  [env var: SOLELY_CONFIG]")
     @click.option("--url", metavar="URL", help="The store.  [env var: SOLELY_URL]")
     @click.option("--data-url", metavar="URL", help="The SQL database of applications.  [env var: SOLELY_DATA_URL]")
-    @click.option("--host", metavar="ADDRESS", help="The address to bind; one that others can reach needs tokens.")
-    @click.option("--port", type=int, help="0 takes a free one.")
-    @click.option("--workers", type=int, help="Processes; more than one needs a store that they share.")
+    @click.option("--host", metavar="ADDRESS", help="The address to bind; one that other hosts can reach needs tokens.")
+    @click.option("--port", type=int, help="0 chooses a free port.")
+    @click.option("--workers", type=int, help="Number of processes; more than one needs a shared store.")
     @click.option(
-        "--demo", is_flag=True, default=None, help="Run believable traffic, so that there is something to see."
+        "--demo", is_flag=True, default=None, help="Simulate traffic; on a temporary store, unless --url is given."
     )
     @click.option(
         "--set", "others", multiple=True, metavar="KEY=VALUE", help="Any other setting, or APP.KEY (repeatable)."
@@ -56,13 +62,52 @@ def _pair(text: str) -> tuple[str, str]:
 
 @click.command()
 @with_settings
-def command(loaded: Loaded) -> None:
+def serve(loaded: Loaded) -> None:
     """Runs the service: the API under /v1, the dashboard at /, until SIGTERM or ^C.
 
-    What is not given as a flag comes from the environment (SOLELY_…), then from the file, then from the defaults.
+    Other settings come from the environment (SOLELY_…), then from the file, then from the defaults.
     """
     try:
-        from ..service.serve import serve
+        from ..service.demo import demo_settings
+        from ..service.serve import serve as run_service
     except ImportError as error:
         raise missing(error, "the service") from None
-    leave(serve(loaded.settings, click.echo))
+    with demo_settings(loaded) if loaded.settings.demo else nullcontext(loaded.settings) as settings:
+        code = run_service(settings, click.echo)
+    leave(code)
+
+
+@click.command("check-config")
+@with_settings
+@in_form
+def check_config(form: Form, loaded: Loaded) -> None:
+    """Prints the settings with which `solely serve` would run, without secrets, and where each comes from.
+
+    Exits with 2 if a key is unknown or a value is invalid.
+    """
+    from ..service.settings import as_toml, shown
+
+    if form.name == "json":
+        form.one(shown(loaded))
+    else:
+        click.echo(as_toml(loaded), nl=False)
+
+
+@click.command()
+@click.argument("name")
+@click.option("--scope", type=click.Choice(SCOPES), default="read", show_default=True)
+@click.option("--file", type=click.Path(dir_okay=False, path_type=Path), help="Append the line here (tokens_file).")
+def token(name: str, scope: str, file: Path | None) -> None:
+    """Prints a new token, once; only its SHA-256 is stored, in the file or wherever you put the line.
+
+    Two tokens of one name can be valid at once: add the new one, move your clients over, then remove the old line.
+    """
+    from ..service.security import Scope, mint
+
+    secret, line = mint(name, Scope[scope.upper()])
+    if file is None:
+        click.echo(f"Add this to tokens or tokens_file: {line}", err=True)
+    else:
+        with open(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as lines:  # for this user alone
+            lines.write(f"{line}\n")
+    click.echo(secret)

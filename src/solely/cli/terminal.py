@@ -1,4 +1,4 @@
-"""Terminal: lent to the command's process group when it asks for it, and taken back, as a shell does with its jobs."""
+"""Terminal: given to the command's process group when it needs it, and taken back, as a shell does with its jobs."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from contextlib import suppress
 
 
 class Terminal:
-    """The controlling terminal, if there is one. Until it is lent, ^C and ^Z reach us, who pass them on."""
+    """The controlling terminal, if there is one. Until it is given away, ^C and ^Z reach us, and we pass them on."""
 
     def __init__(self, group: int) -> None:
         self._group = group
-        self._lent = False
+        self._given = False
         try:
             self._tty = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
         except OSError:
             self._tty = -1
 
     def stopped(self, by: int) -> None:
-        """The command was stopped by this signal: lends it the terminal if that is what it wants, else stops as well.
+        """Handles a command that was stopped by this signal: gives it the terminal if it needs it, else stops as well.
 
-        One that is stopped by SIGSTOP keeps its lease: somebody means to continue it.
+        A command that is stopped by SIGSTOP keeps its lease: whoever stopped it intends to continue it.
         """
         if by in (signal.SIGTTIN, signal.SIGTTOU) and self._is_ours():
             self._give(self._group)
-            self._lent = True
+            self._given = True
             os.killpg(self._group, signal.SIGCONT)
         elif by != signal.SIGSTOP:
             self._suspend()
@@ -38,10 +38,10 @@ class Terminal:
             os.close(self._tty)
 
     def _suspend(self) -> None:
-        """Stops this process, so that the shell has its prompt again; the lease is not renewed meanwhile."""
+        """Stops this process, so that the shell shows its prompt; the lease is not renewed meanwhile."""
         self._take_back()
         before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        # Returns when somebody continues us; at once where nobody could, since the kernel then ignores it.
+        # Returns when we are continued; at once without job control, since the kernel then ignores the signal.
         signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, before)
         os.killpg(self._group, signal.SIGCONT)
@@ -52,12 +52,12 @@ class Terminal:
         return False
 
     def _take_back(self) -> None:
-        if self._lent:
-            self._lent = False
+        if self._given:
+            self._given = False
             self._give(os.getpgrp())
 
     def _give(self, group: int) -> None:
-        # Only for this moment: what is ignored would stay so in a command that is started.
+        # Only for this call: a command that we start would inherit an ignored signal.
         before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         with suppress(OSError):  # the terminal was hung up
             os.tcsetpgrp(self._tty, group)

@@ -1,11 +1,11 @@
-"""Moving between stores: what is remembered in one store is remembered in another; what is held there stays there.
+"""Copies entries from one store to another. What is held at the source stays there.
 
     report = copy("sqlite:///solely.sqlite3", "redis://localhost", progress=lambda seen: ...)
 
-Copied are marks, results, watermarks and queue items. Nothing of the target is replaced by something older, so a copy
-that was killed is simply run again. Leases are left behind and listed in the report. Raises InvalidInput for a URL
-that cannot be, StoreError if a store stays away; what goes wrong with single entries stands in the report.
-`python -m solely.copying SOURCE TARGET` does the same from a shell. `docs/copy.md` tells the rest.
+It copies marks, results, watermarks and queue items, and replaces nothing at the target by something older, so a copy
+that was killed can be run again. Leases are left behind and listed in the report. Raises InvalidInput for an invalid
+URL, StoreError if a store is unreachable; errors of single entries are in the report. `python -m solely.copying SOURCE
+TARGET` does the same from a shell. See `docs/copy.md`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from urllib.parse import parse_qsl, unquote
 from ..errors import InvalidInput
 from ..stores import capabilities, open_store
 from ..urls import split_url
-from .porter import OnProgress, copy_stores
-from .report import CopyReport, Failure, LeftBehind, Progress
+from .copier import OnProgress, copy_stores
+from .report import CopyFailure, CopyReport, LeftBehind, Progress
 
-__all__ = ["CopyReport", "Failure", "LeftBehind", "Progress", "copy", "copy_stores"]
+__all__ = ["CopyFailure", "CopyReport", "LeftBehind", "Progress", "copy", "copy_stores"]
 
-TIMEOUT = 10.0  # seconds for one answer: a page of 8 MiB over a slow line; nobody's lease depends on it
+TIMEOUT = 10.0  # seconds for one response: a page of 8 MiB over a slow line; no lease depends on it
 
 
 def copy(
@@ -36,9 +36,9 @@ def copy(
 ) -> CopyReport:
     """Copies every entry whose stored key (`mark/…`, `claim/…`, …) begins with one of `prefixes`.
 
-    `dry_run` writes nothing and reports what would be done. `progress` is told after every batch.
+    `dry_run` writes nothing and reports what would be done. `progress` is called after every batch.
     """
-    _refuse_impossible(source_url, target_url)
+    _check_urls(source_url, target_url)
     with (
         closing(open_store(source_url, timeout=TIMEOUT)) as source,
         closing(open_store(target_url, timeout=TIMEOUT)) as target,
@@ -46,7 +46,7 @@ def copy(
         return copy_stores(source, target, progress=progress, prefixes=prefixes, dry_run=dry_run)
 
 
-def _refuse_impossible(source_url: str, target_url: str) -> None:
+def _check_urls(source_url: str, target_url: str) -> None:
     for url in (source_url, target_url):
         if not isinstance(url, str):
             raise InvalidInput(f"a store URL must be a str, not {type(url).__name__}")
@@ -59,7 +59,7 @@ def _refuse_impossible(source_url: str, target_url: str) -> None:
 
 
 def _place(url: str) -> tuple[object, ...]:
-    """What two spellings of one URL have in common. A copy of a store onto itself, if missed here, changes nothing."""
+    """Equal for two spellings of one URL. If a store is copied onto itself undetected, nothing changes."""
     parts = split_url(url)
     module = capabilities(url).module or parts.scheme
     if capabilities(url).embedded_file:

@@ -1,7 +1,7 @@
 """`python -m solely.copying SOURCE_URL TARGET_URL [--prefix PREFIX]… [--dry-run]`: progress on stderr, then a report.
 
-Ends with 0 if all was copied, kept or left behind; 1 if entries failed or a store stayed away (run it again: it goes
-on); 2 if the call itself is wrong.
+Exits with 0 if every entry was copied, kept or left behind; 1 if entries failed or a store was unreachable (run it
+again to continue); 2 if the call is invalid.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from ..errors import InvalidInput, MissingExtra, StoreError
 from . import Progress, copy
 
-REDRAW = 0.1  # seconds: as often as an eye can follow
+REDRAW = 0.1  # seconds between updates: faster than anybody can read
 BAR = 20  # characters
 
 
 class Bar:
-    """A line that is drawn over and over. It runs to and fro, as nobody knows how much is to come; silent in a file."""
+    """A progress line on a terminal. It moves to and fro, since the total is unknown; silent in a file."""
 
     def __init__(self) -> None:
         self.last = Progress()
@@ -39,7 +39,7 @@ class Bar:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Copies, and answers the exit code."""
+    """Copies, and returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m solely.copying", description="Copies a store into another.")
     parser.add_argument("source", metavar="SOURCE_URL")
     parser.add_argument("target", metavar="TARGET_URL")
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except StoreError as error:
         bar.end()
-        sys.stderr.write(f"stopped after {bar.last}\n{error}\nrun it again: it goes on\n")
+        sys.stderr.write(f"stopped after {bar.last}\n{error}\nrun it again to continue\n")
         return 1
     bar.end()
     sys.stdout.write(f"{report}\n")

@@ -1,4 +1,4 @@
-"""What a copy says of itself: plain data, while it runs and when it is done. No value and no owner id is in it."""
+"""Progress and report of a copy: plain data, without values and owner ids."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Fate(StrEnum):
-    """What became of one entry of the source."""
+class CopyOutcome(StrEnum):
+    """What happened to one entry of the source."""
 
-    COPIED = "copied"  # the target has it now and had not before
+    COPIED = "copied"  # the target has it now, and did not before
     KEPT = "kept"  # the target had it, or something newer, and that stays
-    EXPIRED = "expired"  # its time ran out before it could be sent
-    LEFT_BEHIND = "left behind"  # somebody holds it at the source, or it is closed there for a moment
-    FAILED = "failed"  # the target would not take it
+    EXPIRED = "expired"  # it expired before it could be sent
+    LEFT_BEHIND = "left behind"  # it is held at the source, or closed there by a delay
+    FAILED = "failed"  # the target refused it
 
 
 class Progress(NamedTuple):
-    """How far a copy is. How much is still to come is not known: a source is read page by page."""
+    """How far a copy is. The total is unknown, since the source is read page by page."""
 
     seen: int = 0
     copied: int = 0
@@ -30,11 +30,11 @@ class Progress(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """Entries seen per second."""
+        """Entries read per second."""
         return self.seen / self.elapsed if self.elapsed > 0 else 0.0
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{getattr(self, fate.name.lower()):,} {fate}" for fate in Fate)
+        counts = ", ".join(f"{getattr(self, outcome.name.lower()):,} {outcome}" for outcome in CopyOutcome)
         return f"{self.seen:,} seen: {counts}; {self.rate:,.0f}/s"
 
 
@@ -47,8 +47,8 @@ class LeftBehind(NamedTuple):
     left: float
 
 
-class Failure(NamedTuple):
-    """An entry that the target would not take, and why."""
+class CopyFailure(NamedTuple):
+    """An entry that the target refused, and why."""
 
     key: str
     reason: str
@@ -56,16 +56,16 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True)
 class CopyReport:
-    """What a copy did, or with `dry_run` would do. The lists are capped (porter.MOST_LISTED); the counts are exact."""
+    """What a copy did, or with `dry_run` would do. The lists have at most copier.MOST_LISTED rows; counts are exact."""
 
     progress: Progress
     left_behind: tuple[LeftBehind, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[CopyFailure, ...] = ()
     dry_run: bool = False
 
     @property
     def complete(self) -> bool:
-        """True if no entry failed. What is left behind is no failure: it belongs to who holds it."""
+        """True if no entry failed. An entry that is left behind is no failure: it belongs to its holder."""
         return not self.progress.failed
 
     def __str__(self) -> str:

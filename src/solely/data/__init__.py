@@ -1,12 +1,12 @@
-"""Data: the SQL database in which applications keep what is no entry: history, targets, runs.
+"""Data: the SQL database for what applications keep beside the entries of the store: history, targets, runs.
 
 `open_database(url)` is the only way to reach one. One text of SQL serves both dialects: values are named `:like_this`,
-and tables are written in the subset that both know (TEXT, BIGINT, INTEGER, DOUBLE PRECISION).
+and tables are written in the subset that both support (TEXT, BIGINT, INTEGER, DOUBLE PRECISION).
 """
 
 from __future__ import annotations
 
-from ..errors import InvalidInput, MissingExtra
+from ..errors import InvalidInput, missing_extra
 from ..stores import capabilities
 from ..urls import split_url
 from .database import Database, Row
@@ -19,10 +19,10 @@ TIMEOUT = 5.0  # seconds for a statement: as long as the service waits for its s
 
 
 def open_database(url: str, *, timeout: float = TIMEOUT) -> Database:
-    """The database that the URL names, which is opened by its first statement.
+    """The database of this URL; its first statement opens it.
 
-    sqlite:///relative/path, sqlite:////absolute/path, sqlite:///:memory: or postgresql://…; InvalidInput for all else,
-    MissingExtra if its driver is not installed. To be used by one event loop, and not across a fork.
+    sqlite:///relative/path, sqlite:////absolute/path, sqlite:///:memory: or postgresql://…; InvalidInput for any other,
+    MissingExtra if its driver is not installed. For one event loop, and not across a fork.
     """
     scheme, dialect = split_url(url).scheme, capabilities(url).sql_dialect
     if dialect == "sqlite":
@@ -33,7 +33,7 @@ def open_database(url: str, *, timeout: float = TIMEOUT) -> Database:
         try:
             from .postgres import open_postgres
         except ImportError as error:
-            raise MissingExtra(f"{scheme}:// needs {error.name}; pip install 'solely[postgres]'") from error
+            raise missing_extra(f"{scheme}://", error.name, "postgres") from error
         return open_postgres(url, timeout)
     shown = f"{scheme}://…" if scheme else "a URL without a scheme"  # the rest may hold a password
     raise InvalidInput(f"no database of applications serves {shown}; write sqlite:///path or postgresql://…")

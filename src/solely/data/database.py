@@ -1,4 +1,4 @@
-"""Database: what applications can do with their SQL data, in either dialect."""
+"""Database: the interface of applications to their SQL data, in either dialect."""
 
 from __future__ import annotations
 
@@ -11,50 +11,50 @@ from ..errors import DataError, InvalidInput
 
 Row = dict[str, Any]
 
-NESTED = "this task is in a transaction of this database already: use what transaction() gave it, and no other"
-OVER = "this transaction is over: use what transaction() gives only inside its block"
+NESTED = "this task is in a transaction of this database already: use the object that transaction() returned"
+OVER = "this transaction has ended: use the object that transaction() returned only inside its block"
 SHORT = 200  # characters of a statement that an error repeats: enough to find it
 
 
 class Database(Protocol):
-    """SQL with named values. Whatever fails is a DataError: DataUnavailable if it may work later.
+    """SQL with named values. Failures raise DataError; DataUnavailable if the statement may work later.
 
-    A statement outside of a transaction is one of its own. True and False are kept as 1 and 0.
+    A statement outside of a transaction is a transaction of its own. True and False are stored as 1 and 0.
     """
 
     dialect: str  # sqlite or postgresql
 
     async def rows(self, sql: str, **values: Any) -> list[Row]:
-        """All rows that the statement answers."""
+        """All rows that the statement returns."""
 
     async def row(self, sql: str, **values: Any) -> Row | None:
         """The first row, or None."""
 
     async def run(self, sql: str, **values: Any) -> int:
-        """How many rows the statement changed."""
+        """The number of rows that the statement changed."""
 
     async def run_many(self, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """The statement once for each of the rows of values: all of them or none."""
+        """Runs the statement once for each row of values: all of them or none."""
 
     def transaction(self, *, timeout: float | None = None) -> AbstractAsyncContextManager[Database]:
-        """All that is done with what it gives, or, if the body raises, none of it. Short: others may wait for it.
+        """Commits at the end of the block, or rolls back if it raises. Keep it short: others may wait for it.
 
-        Within it, the task uses only what it was given; a transaction in a transaction is InvalidInput. With `timeout`,
-        its statements (also one that waits for another's lock) may take so many seconds instead of the usual ones.
+        Inside the block, the task uses only the yielded object; a nested transaction raises InvalidInput. `timeout`
+        replaces the usual seconds for each of its statements, including the wait for another's lock.
         """
 
     def migrating(self) -> AbstractAsyncContextManager[Database]:
         """A transaction for changes to the tables: one at a time, over all processes."""
 
     async def check(self) -> None:
-        """DataUnavailable if it does not answer."""
+        """DataUnavailable if the database is unreachable."""
 
     async def close(self) -> None:
-        """Lets go of it, once what was asked is done; safe to call twice."""
+        """Closes it after the statements in flight; safe to call twice."""
 
 
-class Speaker(ABC):
-    """What both dialects build on one question and one order."""
+class BaseDatabase(ABC):
+    """What both dialects share."""
 
     @abstractmethod
     async def rows(self, sql: str, **values: Any) -> list[Row]: ...
@@ -67,8 +67,8 @@ class Speaker(ABC):
         await self.rows("SELECT 1 AS answer")
 
 
-class Transaction(Speaker):
-    """What is given inside the block of a transaction; there is none in it."""
+class Transaction(BaseDatabase):
+    """The database inside the block of a transaction; it cannot begin another."""
 
     over = False
 
@@ -88,6 +88,6 @@ class Transaction(Speaker):
 
 
 def failed(kind: type[DataError], where: str, why: object, sql: str = "") -> DataError:
-    """The error that names the database, the reason and the statement, whose values it does not tell."""
+    """The error, with the database, the reason and the statement, without its values."""
     statement = " ".join(sql.split())
     return kind(f"{where}: {why}" + (f" (in: {statement:.{SHORT}})" if statement else ""))

@@ -1,4 +1,4 @@
-"""One text for both dialects: `:like_this` names a value, as in SQLite; psycopg is given its own way to say that."""
+"""One SQL text for both dialects: values are named `:like_this`, as in SQLite, and rewritten for psycopg."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-TEXTS = 1_000  # statements that are remembered: an application has dozens
+TEXTS = 1_000  # cached statements: an application has dozens
 
-# What is left alone comes first: quoted text and names, text between dollars, comments, casts.
+# What must not be rewritten comes first: quoted strings and names, dollar-quoted strings, comments, casts.
 _TOKEN = re.compile(
     r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$|--[^\n]*|/\*.*?\*/|::|:(?P<name>[A-Za-z_]\w*)""",
     re.DOTALL,
@@ -16,7 +16,7 @@ _TOKEN = re.compile(
 
 
 class Statement(NamedTuple):
-    """A statement as psycopg takes it, and the names of its values."""
+    """A statement for psycopg, and the names of its values."""
 
     text: bytes
     names: frozenset[str]
@@ -24,7 +24,7 @@ class Statement(NamedTuple):
 
 @lru_cache(TEXTS)
 def for_psycopg(sql: str) -> Statement:
-    """The statement with `%(name)s` for `:name`; one without values as it is, since psycopg then reads no percents."""
+    """The statement with `%(name)s` for `:name`; unchanged if it has no values, since psycopg then ignores `%`."""
     names = frozenset(match["name"] for match in _TOKEN.finditer(sql) if match["name"])
     if not names:
         return Statement(sql.encode(), names)

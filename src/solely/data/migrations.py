@@ -1,4 +1,4 @@
-"""Migrations: the tables of an application, in numbered files that are applied in order, each once and for good."""
+"""Migrations: the tables of an application, in numbered files that are applied in order, each once."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _IS_THERE = {
 }
 
 
-class Migration(NamedTuple):
-    """One file."""
+class AppMigration(NamedTuple):
+    """A numbered file."""
 
     number: int
     name: str
@@ -43,15 +43,15 @@ class Migration(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """By which a file that was changed later is known."""
+        """Detects a file that was changed after it was applied."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def statements(self) -> Iterator[str]:
-        """The statements of the file, one by one: a driver takes no more in a transaction."""
+        """The statements of the file, since drivers execute one at a time."""
         part = ""
         for piece in self.text.split(";"):
             part += piece + ";"
-            if sqlite3.complete_statement(part):  # knows of quotes, comments and triggers
+            if sqlite3.complete_statement(part):  # handles quotes, comments and triggers
                 if _has_words(part):
                     yield part
                 part = ""
@@ -63,8 +63,8 @@ def _has_words(statement: str) -> bool:
     return bool(re.sub(r"--[^\n]*|/\*.*?\*/|[\s;]", "", statement, flags=re.DOTALL))
 
 
-def migrations_of(package: str) -> list[Migration]:
-    """Those of the package, in order; none if it has no folder `migrations`. InvalidInput if a number is not right."""
+def migrations_of(package: str) -> list[AppMigration]:
+    """The migrations of the package, in order; none without a folder `migrations`. InvalidInput for a wrong number."""
     spec = find_spec(package)  # which does not import it
     folders = [] if spec is None else spec.submodule_search_locations or []
     found = []
@@ -72,7 +72,7 @@ def migrations_of(package: str) -> list[Migration]:
         named = _NAME.fullmatch(file.name)
         if named is None:
             raise InvalidInput(f"{package}: {file.name} is no name of a migration; write 001_what_it_does.sql")
-        found.append(Migration(int(named[1]), file.stem, file.read_text()))
+        found.append(AppMigration(int(named[1]), file.stem, file.read_text()))
     numbers = [each.number for each in found]
     for wanted, number in enumerate(numbers, 1):
         if number != wanted:
@@ -82,12 +82,12 @@ def migrations_of(package: str) -> list[Migration]:
 
 
 async def pending(database: Database, app: str, package: str) -> list[str]:
-    """The names of the migrations that are to be applied; changes nothing. DataError if an applied one was changed."""
+    """The names of the pending migrations; changes nothing. DataError if an applied one was changed."""
     return [each.name for each in await _missing(database, app, package)]
 
 
 async def migrate(database: Database, app: str, package: str) -> list[str]:
-    """Brings the tables of the application up to date, and answers the names of the migrations that this call applied.
+    """Updates the tables of the application, and returns the names of the migrations that this call applied.
 
     Each is applied in a transaction of its own, under a lock that all processes share, so that any number of them may
     do this at once. DataError, and no more is applied, if one fails, or if one that was applied has been changed.
@@ -102,7 +102,7 @@ async def migrate(database: Database, app: str, package: str) -> list[str]:
     return applied
 
 
-async def _missing(database: Database, app: str, package: str) -> list[Migration]:
+async def _missing(database: Database, app: str, package: str) -> list[AppMigration]:
     known = migrations_of(package)
     if await database.row(_IS_THERE[database.dialect]) is None:
         return known
@@ -120,7 +120,7 @@ async def _missing(database: Database, app: str, package: str) -> list[Migration
     return [each for each in known if each.number not in digests]
 
 
-async def _apply(inside: Database, app: str, migration: Migration) -> None:
+async def _apply(inside: Database, app: str, migration: AppMigration) -> None:
     for statement in migration.statements():
         await inside.run(statement)
     await inside.run(

@@ -1,4 +1,4 @@
-"""Where the data lie if nothing is said: in a file, beside what the embedded store has."""
+"""The default database of applications: a file beside that of the embedded store."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from ..folder import data_folder
 from ..stores import capabilities
 from ..urls import split_url
 
-NAME = "data.db"  # in the user's data folder, with a store that is no file
-MEMORY = ":memory:"  # what SQLite calls a database that is gone when it is closed
+NAME = "data.db"  # in the user's data folder, for a store that is not a file
+MEMORY = ":memory:"  # SQLite's name of a database in memory
 
 
 def beside(store_url: str) -> str:
-    """The URL of the database that goes with this store: a file beside its own, named after it, so that two stores in
-    one folder share nothing; in memory as it is; else a file in the user's data folder, which is made if need be.
+    """The URL of the default database for this store: for a SQLite store, a file beside its own and named after it, so
+    that two stores in one folder share nothing; for a memory store, in memory; else a file in the user's data folder,
+    which is created if necessary.
 
-    Services on several hosts need one that they share, and must name it.
+    Services on several hosts need a database that they share, and must configure it.
     """
     store = capabilities(store_url)
     if not store.shared:

@@ -1,4 +1,4 @@
-"""The connections to a PostgreSQL: some, made when they are needed, each lent to one at a time."""
+"""A small pool of connections to PostgreSQL, opened on demand."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .database import Row, failed
 
 Connection = psycopg.AsyncConnection[Row]
 
-MOST = 8  # connections per worker: enough to keep a server of some cores busy, and some workers within its usual 100
+MOST = 8  # connections per worker: keeps a few cores busy; ten workers stay below the server's default of 100
 
 
-class Pool:
-    """Lends connections. One that the server has ended meanwhile, as in a restart, is noticed and not lent."""
+class DataPool:
+    """Idle connections are checked before use: one that the server closed, as in a restart, is dropped."""
 
     def __init__(self, settings: PostgresSettings, timeout: float) -> None:
         self.where = f"the database {settings}"
@@ -36,41 +36,41 @@ class Pool:
         options = conninfo_to_dict(given).get("options", "")
         self._conninfo = make_conninfo(given, options=f'{options} -c search_path="{settings.schema}"')
         self._idle: list[Connection] = []
-        self._room = asyncio.Semaphore(MOST)
+        self._slots = asyncio.Semaphore(MOST)
         self._closed = False
 
     @asynccontextmanager
-    async def lend(self) -> AsyncIterator[Connection]:
-        """A connection; DataUnavailable if none is free, or none can be made, in time."""
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection; DataUnavailable if none is free, or none can be opened, in time."""
         try:
             async with asyncio.timeout(self._timeout):
-                await self._room.acquire()
+                await self._slots.acquire()
         except TimeoutError:
             raise failed(DataUnavailable, self.where, f"all {MOST} connections are busy") from None
         try:
-            connection = self._rested() or await self._made()
+            connection = self._reuse() or await self._connect()
             try:
                 yield connection
             finally:
-                await self._take_back(connection)
+                await self._return(connection)
         finally:
-            self._room.release()
+            self._slots.release()
 
     async def close(self) -> None:
-        """Ends all that are idle; those that are lent, when they come back."""
+        """Closes idle connections now, and those in use when they are returned."""
         self._closed = True
         while self._idle:
             await self._idle.pop().close()
 
-    def _rested(self) -> Connection | None:
+    def _reuse(self) -> Connection | None:
         while self._idle:
-            connection = self._idle.pop()  # the last that was used: its socket and the server's caches are warm
-            if not _is_ended(connection):
+            connection = self._idle.pop()  # the most recently used: its socket and the server's caches are warm
+            if not _is_closed_by_server(connection):
                 return connection
             connection.pgconn.finish()
         return None
 
-    async def _made(self) -> Connection:
+    async def _connect(self) -> Connection:
         if self._closed:
             raise failed(DataUnavailable, self.where, "it was closed")
         try:
@@ -85,15 +85,15 @@ class Pool:
         connection.adapters.register_loader("numeric", _Number)
         return connection
 
-    async def _take_back(self, connection: Connection) -> None:
+    async def _return(self, connection: Connection) -> None:
         if self._closed or connection.closed or connection.info.transaction_status != TransactionStatus.IDLE:
             await connection.close()
         else:
             self._idle.append(connection)
 
 
-def _is_ended(connection: Connection) -> bool:
-    """True if the server has said something unasked, which can only be that it ended the connection; asks nobody."""
+def _is_closed_by_server(connection: Connection) -> bool:
+    """True if there is unread data, which on an idle connection means that the server closed it; sends nothing."""
     if connection.closed:
         return True
     watch = select.poll()
@@ -102,7 +102,7 @@ def _is_ended(connection: Connection) -> bool:
 
 
 class _Number(Loader):
-    """Sums of whole numbers are whole numbers, as in SQLite, and no Decimals."""
+    """Loads numeric as int or float instead of Decimal, so that sums of integers are integers, as in SQLite."""
 
     def load(self, data: Buffer) -> int | float:
         text = bytes(data).decode()

@@ -1,7 +1,7 @@
-"""PostgreSQL: a few connections of psycopg, lent for one statement or one transaction.
+"""PostgreSQL: a connection of the pool for each statement or transaction.
 
-The URL is the store's, with the same options: `namespace` names the schema of the tables, which is made with the
-first of them. A statement that gets no answer in time ends its connection, so that nobody meets a late answer.
+The URL has the options of the store's URL: `namespace` is the schema of the tables, which is created with the first of
+them. A statement without a response in time closes its connection, so that no later statement reads a late response.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import psycopg
 from ..errors import DataError, DataUnavailable, InvalidInput
 from ..stores.postgres.connection import shut
 from ..stores.postgres.settings import PostgresSettings, parse
-from .database import NESTED, Database, Row, Speaker, Transaction, failed
+from .database import NESTED, BaseDatabase, Database, Row, Transaction, failed
 from .dialect import for_psycopg
-from .pool import Connection, Pool
+from .pool import Connection, DataPool
 
 T = TypeVar("T")
-Talk = Callable[[Connection], Coroutine[Any, Any, T]]
+Query = Callable[[Connection], Coroutine[Any, Any, T]]
 
 MIGRATING = 60.0  # seconds for a migration, and to wait for another process's: a large table takes some
 LOCK = 0x736F6C656C79  # "solely": the advisory lock of all migrations of a database
@@ -29,27 +29,27 @@ LOCK = 0x736F6C656C79  # "solely": the advisory lock of all migrations of a data
 # replica, a transaction that was idle or open for too long, a deadlock or another transaction in the way. All else is
 # the statement's own fault.
 _LATER = ("08", "28", "3D", "53", "57", "58", "40", "25006", "25P03", "25P04", "55P03")
-# What a connection has prepared no longer fits the tables, which a later version has changed: a new one is needed.
+# Prepared statements no longer match the tables, which a later version changed: a new connection is needed.
 _STALE = ("0A000", "26000")
 
 
 def open_postgres(url: str, timeout: float) -> PostgresDatabase:
-    """The database that the URL names; InvalidInput if it cannot be."""
+    """The database of this URL; InvalidInput if the URL is invalid."""
     settings = parse(url)
     if settings.pgbouncer:
         raise InvalidInput(
-            f"{settings}: a pooler that lends a connection per transaction (pgbouncer=true) does not serve the data of "
-            "applications; give the server's own address, or a pooler's that lends per session"
+            f"{settings}: a pooler with transaction pooling (pgbouncer=true) does not work for the data of "
+            "applications; give the server's own address, or a pooler with session pooling"
         )
-    return PostgresDatabase(Pool(settings, timeout), settings, timeout)
+    return PostgresDatabase(DataPool(settings, timeout), settings, timeout)
 
 
-class PostgresDatabase(Speaker):
+class PostgresDatabase(BaseDatabase):
     """For one event loop."""
 
     dialect = "postgresql"
 
-    def __init__(self, pool: Pool, settings: PostgresSettings, timeout: float) -> None:
+    def __init__(self, pool: DataPool, settings: PostgresSettings, timeout: float) -> None:
         self._pool, self._settings, self._timeout = pool, settings, timeout
         self._owners: set[asyncio.Task[Any] | None] = set()  # tasks in a transaction
 
@@ -67,8 +67,8 @@ class PostgresDatabase(Speaker):
     async def transaction(self, *, timeout: float | None = None) -> AsyncIterator[Database]:
         self._check_owner()
         task = asyncio.current_task()
-        async with self._pool.lend() as connection:
-            inside = Inside(connection, self._pool.where, timeout or self._timeout)
+        async with self._pool.connection() as connection:
+            inside = PostgresTransaction(connection, self._pool.where, timeout or self._timeout)
             self._owners.add(task)
             try:
                 await inside.begin(longer=timeout is not None)
@@ -76,7 +76,7 @@ class PostgresDatabase(Speaker):
                 await inside.end("COMMIT")
             except BaseException:
                 if not connection.closed:
-                    with suppress(DataError):  # then the connection is over, and the server undoes it by itself
+                    with suppress(DataError):  # the connection failed, and the server rolls back by itself
                         await inside.end("ROLLBACK")
                 raise
             finally:
@@ -86,7 +86,7 @@ class PostgresDatabase(Speaker):
     @asynccontextmanager
     async def migrating(self) -> AsyncIterator[Database]:
         if not self._settings.migrates:
-            raise failed(DataError, self._pool.where, "migrate=never forbids to change tables; run `solely migrate`")
+            raise failed(DataError, self._pool.where, "migrate=never forbids changing tables; run `solely migrate`")
         queries = self._settings.queries
         async with self.transaction(timeout=MIGRATING) as inside:
             await inside.rows("SELECT pg_advisory_xact_lock(:lock)", lock=LOCK)
@@ -97,28 +97,28 @@ class PostgresDatabase(Speaker):
     async def close(self) -> None:
         await self._pool.close()
 
-    async def _perform(self, talk: Talk[T], sql: str) -> T:
+    async def _perform(self, query: Query[T], sql: str) -> T:
         self._check_owner()
-        async with self._pool.lend() as connection:
-            return await converse(connection, talk, sql, self._pool.where, self._timeout)
+        async with self._pool.connection() as connection:
+            return await perform(connection, query, sql, self._pool.where, self._timeout)
 
     def _check_owner(self) -> None:
         if self._owners and asyncio.current_task() in self._owners:
             raise InvalidInput(NESTED)
 
 
-class Inside(Transaction):
-    """A transaction, to the task that has it."""
+class PostgresTransaction(Transaction):
+    """The database inside a transaction."""
 
     dialect = "postgresql"
 
-    def __init__(self, connection: Connection, where: str, patience: float) -> None:
-        self._connection, self._where, self._patience = connection, where, patience
+    def __init__(self, connection: Connection, where: str, timeout: float) -> None:
+        self._connection, self._where, self._timeout = connection, where, timeout
 
     async def begin(self, *, longer: bool) -> None:
         await self.end("BEGIN")
         if longer:
-            await self.run(f"SET LOCAL statement_timeout = {self._patience * 1000:.0f}")
+            await self.run(f"SET LOCAL statement_timeout = {self._timeout * 1000:.0f}")
 
     async def end(self, word: str) -> None:
         await self._perform(lambda connection: _run(connection, word, {}), word)
@@ -133,19 +133,19 @@ class Inside(Transaction):
         if rows:
             await self._perform(lambda connection: _run_many(connection, sql, rows), sql)
 
-    async def _perform(self, talk: Talk[T], sql: str) -> T:
+    async def _perform(self, query: Query[T], sql: str) -> T:
         self.check_open()
-        return await converse(self._connection, talk, sql, self._where, self._patience)
+        return await perform(self._connection, query, sql, self._where, self._timeout)
 
 
-async def converse(connection: Connection, talk: Talk[T], sql: str, where: str, patience: float) -> T:
-    """What the server answers, within so many seconds; a DataError else. A cancelled caller leaves no reply behind."""
-    task = asyncio.ensure_future(talk(connection))
+async def perform(connection: Connection, query: Query[T], sql: str, where: str, timeout: float) -> T:
+    """The result of the query within `timeout` seconds; else DataError. A canceled caller leaves no unread response."""
+    task = asyncio.ensure_future(query(connection))
     try:
-        await asyncio.wait([task], timeout=patience)
+        await asyncio.wait([task], timeout=timeout)
     finally:
         late = not task.done()
-        if late:  # also if we are cancelled: the connection is ended, and the task with it
+        if late:  # also if we are canceled: closing the connection ends the task
             shut(connection.pgconn)
             await asyncio.gather(task, return_exceptions=True)
             await connection.close()
@@ -154,12 +154,12 @@ async def converse(connection: Connection, talk: Talk[T], sql: str, where: str, 
     except psycopg.Error as error:
         if error.sqlstate in _STALE:
             await connection.close()
-        why = f"no answer within {patience:g} s" if late else _told(error)
+        why = f"no answer within {timeout:g} s" if late else _reason(error)
         raise failed(DataUnavailable if late else _kind(error), where, why, sql) from None
 
 
 def _is_cut_off(error: psycopg.Error) -> bool:
-    """True if the connection ended: then it is libpq that speaks, and no server."""
+    """True if the connection was lost: the error then comes from libpq, not from the server."""
     return error.sqlstate is None and isinstance(error, psycopg.OperationalError)
 
 
@@ -169,7 +169,7 @@ def _kind(error: psycopg.Error) -> type[DataError]:
     return DataUnavailable if error.sqlstate.startswith(_LATER + _STALE) else DataError
 
 
-def _told(error: psycopg.Error) -> str:
+def _reason(error: psycopg.Error) -> str:
     text = " ".join((error.diag.message_primary or str(error)).split())
     return f"cannot be reached: {text}" if _is_cut_off(error) else text
 
@@ -178,7 +178,7 @@ def _told(error: psycopg.Error) -> str:
 
 
 def _prepared(sql: str, rows: Sequence[Mapping[str, Any]]) -> tuple[bytes, list[dict[str, Any]]]:
-    """The statement and its values, of which none may be missing; True and False as the numbers that are kept."""
+    """The statement and its values, with True and False as 1 and 0; an error if a value is missing."""
     text, names = for_psycopg(sql)
     values = []
     for row in rows:
@@ -188,18 +188,18 @@ def _prepared(sql: str, rows: Sequence[Mapping[str, Any]]) -> tuple[bytes, list[
     return text, values
 
 
-async def _asked(connection: Connection, sql: str, values: Mapping[str, Any]) -> psycopg.AsyncCursor[Row]:
+async def _execute(connection: Connection, sql: str, values: Mapping[str, Any]) -> psycopg.AsyncCursor[Row]:
     text, (known,) = _prepared(sql, [values])
     return await connection.execute(text, known or None)
 
 
 async def _rows(connection: Connection, sql: str, values: Mapping[str, Any]) -> list[Row]:
-    cursor = await _asked(connection, sql, values)
+    cursor = await _execute(connection, sql, values)
     return await cursor.fetchall() if cursor.description else []
 
 
 async def _run(connection: Connection, sql: str, values: Mapping[str, Any]) -> int:
-    return max(0, (await _asked(connection, sql, values)).rowcount)
+    return max(0, (await _execute(connection, sql, values)).rowcount)
 
 
 async def _run_many(connection: Connection, sql: str, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -1,7 +1,7 @@
-"""SQLite: one connection on a thread of its own, which does everything in the order in which it was asked.
+"""SQLite: one connection on a thread of its own, which performs statements in the order in which they were submitted.
 
-Several processes share the file, in WAL mode. What a statement takes counts from when it was asked, so that whoever
-stands behind many slow ones is told so in time.
+Several processes share the file, in WAL mode. The timeout of a statement counts from its submission, so a statement
+behind many slow ones fails in time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from urllib.parse import unquote, urlsplit
 from ..errors import DataError, DataUnavailable, InvalidInput
 from ..stores.sqlite.connection import BUSY_SLICE
 from ..stores.sqlite.faults import is_busy, primary_code
-from .database import NESTED, Database, Row, Speaker, Transaction, failed
+from .database import NESTED, BaseDatabase, Database, Row, Transaction, failed
 from .place import MEMORY
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
 MIGRATING = 60.0  # seconds for a migration, and to wait for another process's: a large table takes some
-STEPS = 10_000  # of SQLite's machine between two looks whether the time is over: well under a millisecond
+STEPS = 10_000  # of SQLite's virtual machine between two checks of the deadline: well under a millisecond
 # What may work later, when the lock, the disk or the rights are back; all else is the statement's own fault.
 _LATER = frozenset((
     sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN,
@@ -36,7 +36,7 @@ _LATER = frozenset((
 
 
 def open_sqlite(url: str, timeout: float) -> SqliteDatabase:
-    """The database in the file that the URL names; InvalidInput if it names none."""
+    """The database in the file of this URL; InvalidInput if the URL is invalid."""
     parts = urlsplit(url)
     path = unquote(parts.path[1:])
     if parts.netloc or parts.query or parts.fragment or not path or "\0" in path:
@@ -44,12 +44,12 @@ def open_sqlite(url: str, timeout: float) -> SqliteDatabase:
     if path != MEMORY:
         path = os.path.abspath(path)
         if not os.path.isdir(os.path.dirname(path)) or os.path.isdir(path):
-            raise InvalidInput(f"the database {path} cannot be: its folder must exist, and it must be a file in it")
+            raise InvalidInput(f"invalid database file {path}: its folder must exist, and it must be a file")
     return SqliteDatabase(path, timeout)
 
 
-class SqliteDatabase(Speaker):
-    """For one event loop. What was handed to the thread is done, whoever still awaits it."""
+class SqliteDatabase(BaseDatabase):
+    """For one event loop. A submitted statement is performed even if nobody awaits it any more."""
 
     dialect = "sqlite"
 
@@ -57,10 +57,10 @@ class SqliteDatabase(Speaker):
         self.where = f"the database {path}"
         self._path, self._timeout = path, timeout
         self._thread = ThreadPoolExecutor(1, "solely-data")
-        self._turn = asyncio.Lock()  # held by a transaction; others take it only to hand their statement over
-        self._owner: asyncio.Task[Any] | None = None  # whose transaction it is
+        self._turn = asyncio.Lock()  # held by a transaction; other statements hold it only while they are submitted
+        self._owner: asyncio.Task[Any] | None = None  # the task that has the transaction
         self._closed = False
-        self._connection: sqlite3.Connection | None = None  # from here on: of the thread
+        self._connection: sqlite3.Connection | None = None  # from here on: used by the thread only
         self._ends = 0.0
 
     async def rows(self, sql: str, **values: Any) -> list[Row]:
@@ -74,17 +74,17 @@ class SqliteDatabase(Speaker):
 
     @asynccontextmanager
     async def transaction(self, *, timeout: float | None = None) -> AsyncIterator[Database]:
-        patience = timeout or self._timeout
-        await self._take_turn(patience)
+        seconds = timeout or self._timeout
+        await self._acquire(seconds)
         try:
             self._owner = asyncio.current_task()
-            inside = Inside(self, patience)
+            inside = SqliteTransaction(self, seconds)
             try:
-                await self.hand_over(_begin, "BEGIN", patience)
+                await self.submit(_begin, "BEGIN", seconds)
                 yield inside
-                await self.hand_over(_commit, "COMMIT", patience)
+                await self.submit(_commit, "COMMIT", seconds)
             except BaseException:
-                self.hand_over(_roll_back, "ROLLBACK", patience)  # done before all that is asked later
+                self.submit(_roll_back, "ROLLBACK", seconds)  # performed before all later statements
                 raise
             finally:
                 inside.over = True
@@ -105,31 +105,31 @@ class SqliteDatabase(Speaker):
             await asyncio.wait([ended], timeout=self._timeout)
 
     async def _perform(self, work: Work[T], sql: str) -> T:
-        await self._take_turn(self._timeout)
+        await self._acquire(self._timeout)
         try:
-            asked = self.hand_over(work, sql, self._timeout)
+            pending = self.submit(work, sql, self._timeout)
         finally:
             self._turn.release()
-        return await asked
+        return await pending
 
-    async def _take_turn(self, patience: float) -> None:
+    async def _acquire(self, timeout: float) -> None:
         if not self._turn.locked():
             await self._turn.acquire()
             return
         if self._owner is asyncio.current_task():
             raise InvalidInput(NESTED)
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 await self._turn.acquire()
         except TimeoutError:
-            raise failed(DataUnavailable, self.where, f"a transaction here took longer than {patience:g} s") from None
+            raise failed(DataUnavailable, self.where, f"a transaction here took longer than {timeout:g} s") from None
 
-    def hand_over(self, work: Work[T], sql: str, patience: float) -> asyncio.Future[T]:
-        """Has the thread do it, after all that it was handed before."""
+    def submit(self, work: Work[T], sql: str, timeout: float) -> asyncio.Future[T]:
+        """Submits work to the thread, which performs it after all earlier work."""
         if self._closed:
             raise failed(DataUnavailable, self.where, "it was closed")
-        asked: Future[T] = self._thread.submit(self._work, work, sql, time.monotonic() + patience)
-        return asyncio.wrap_future(asked)
+        pending: Future[T] = self._thread.submit(self._work, work, sql, time.monotonic() + timeout)
+        return asyncio.wrap_future(pending)
 
     # -- in the thread
 
@@ -139,7 +139,7 @@ class SqliteDatabase(Speaker):
             while True:
                 try:
                     return work(self._connected())
-                except sqlite3.OperationalError as error:  # busy: nothing was done, and SQLite has waited for a slice
+                except sqlite3.OperationalError as error:  # busy: nothing was done, and SQLite has waited BUSY_SLICE
                     if not is_busy(error) or self._overdue():
                         raise
         except (sqlite3.Error, OverflowError, UnicodeError) as error:
@@ -150,7 +150,7 @@ class SqliteDatabase(Speaker):
         if code == sqlite3.SQLITE_INTERRUPT:
             return failed(DataUnavailable, self.where, "it took too long", sql)
         if code in _LATER and code != sqlite3.SQLITE_BUSY and self._path != MEMORY:
-            self._disconnect()  # the next statement opens it anew
+            self._disconnect()  # the next statement opens it again
         return failed(DataUnavailable if code in _LATER else DataError, self.where, error, sql)
 
     def _connected(self) -> sqlite3.Connection:
@@ -162,8 +162,8 @@ class SqliteDatabase(Speaker):
                 connection.row_factory = _as_dict
                 connection.set_progress_handler(self._overdue, STEPS)
                 connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = NORMAL")  # may be lost with the power, is never torn
-                connection.execute("PRAGMA foreign_keys = ON")  # as PostgreSQL has it
+                connection.execute("PRAGMA synchronous = NORMAL")  # a power loss may undo commits, not corrupt
+                connection.execute("PRAGMA foreign_keys = ON")  # as in PostgreSQL
             except BaseException:
                 self._disconnect()
                 raise
@@ -178,13 +178,13 @@ class SqliteDatabase(Speaker):
             connection.close()
 
 
-class Inside(Transaction):
-    """A transaction, to the task that has it."""
+class SqliteTransaction(Transaction):
+    """The database inside a transaction."""
 
     dialect = "sqlite"
 
-    def __init__(self, database: SqliteDatabase, patience: float) -> None:
-        self._database, self._patience = database, patience
+    def __init__(self, database: SqliteDatabase, timeout: float) -> None:
+        self._database, self._timeout = database, timeout
 
     async def rows(self, sql: str, **values: Any) -> list[Row]:
         return await self._perform(lambda connection: _rows(connection, sql, values), sql)
@@ -199,11 +199,11 @@ class Inside(Transaction):
         self.check_open()
 
         def inside(connection: sqlite3.Connection) -> T:
-            if not connection.in_transaction:  # SQLite undoes it by itself when the disk is full, or the time is over
+            if not connection.in_transaction:  # SQLite rolls back by itself when the disk is full, or on an interrupt
                 raise failed(DataUnavailable, self._database.where, "the transaction was undone by an earlier error")
             return work(connection)
 
-        return await self._database.hand_over(inside, sql, self._patience)
+        return await self._database.submit(inside, sql, self._timeout)
 
 
 def _as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Row:
@@ -216,7 +216,7 @@ def _rows(connection: sqlite3.Connection, sql: str, values: Mapping[str, Any]) -
 
 def _run(connection: sqlite3.Connection, sql: str, values: Mapping[str, Any]) -> int:
     cursor = connection.execute(sql, values)
-    cursor.fetchall()  # what RETURNING answers is changed only once it is read
+    cursor.fetchall()  # a statement with RETURNING is performed only when its rows are read
     return max(0, cursor.rowcount)
 
 

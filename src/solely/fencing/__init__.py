@@ -1,9 +1,9 @@
-"""Fencing guards: the resource itself refuses a holder that a later one has followed.
+"""Fencing guards: the resource itself refuses a stale holder.
 
-No lease can stop a process that was paused at the wrong moment from acting on a lease it has lost. What it writes to
-can, by comparing fences: each guard keeps the highest fence it has seen, lets an equal or greater one pass, and
-refuses a smaller one with StaleFence. Guard one resource by fences of one lock key of one store: others do not
-compare. Each guard is imported when first asked for, so the core depends on none.
+No lease can stop a process that was paused at the wrong moment from acting on a lease that it has lost. The resource
+that it writes to can, by comparing fences: each guard stores the highest fence it has seen, accepts an equal or greater
+one, and refuses a smaller one with StaleFence. Guard one resource by the fences of one lock key of one store: others
+are not comparable. Each guard is imported at its first use, so the package depends on no driver.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..errors import MissingExtra, StaleFence
+from ..errors import StaleFence, missing_extra
 
 if TYPE_CHECKING:
     from .file import FencedFile
@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 _HTTP = ("HEADER", "BlockingStoreFenceBook", "FenceBook", "FenceMiddleware", "MemoryFenceBook", "StoreFenceBook")
-_HOMES = {
+_MODULES = {
     **dict.fromkeys(("condition", "create_fences", "create_fences_async", "guard", "guard_async"), "sql"),
     **dict.fromkeys(("FencedRedis", "AsyncFencedRedis"), "redis"),
     **dict.fromkeys(("fenced", "fenced_update", "fenced_update_async", "with_fence"), "mongo"),
@@ -62,12 +62,12 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _HOMES[name]
+    module = _MODULES[name]
     try:
-        return getattr(import_module(f"{__name__}.{home}"), name)
+        return getattr(import_module(f"{__name__}.{module}"), name)
     except ModuleNotFoundError as error:
-        if home != "mongo":  # the only guard that imports its driver: the others are given a connection of theirs
+        if module != "mongo":  # the only guard that imports its driver: the others get a connection
             raise
-        raise MissingExtra(f"{name} needs {error.name}; install it with: pip install 'solely[mongo]'") from error
+        raise missing_extra(name, error.name, "mongo") from error

@@ -1,7 +1,7 @@
-"""A file that a stale holder cannot overwrite, on any file system on which flock works.
+"""A file that a stale holder cannot overwrite, on any file system that supports flock.
 
-Beside `report.json` stand `report.json.fence` (the highest fence that was seen) and `report.json.lock` (who looks and
-writes, does so alone). Neither may be deleted while a holder may still be about.
+Beside `report.json` are `report.json.fence` (the highest fence so far) and `report.json.lock` (held during a write).
+Do not delete either while a holder may still write.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from ..errors import Busy, StoreFailed
 from ..rules import Seconds, wait_seconds
 from .order import encoded, stale
 
-LOOK_AGAIN = 0.005  # seconds between looks at the lock: a small file is written and synced in about that time
+RETRY = 0.005  # seconds between tries for the lock: a small file is written and synced in about that time
 
 
 class FencedFile:
-    """Is replaced as a whole or not at all, never by a holder that a later one has followed.
+    """A file that is replaced as a whole or not at all, and never by a stale holder.
 
-    `write` raises StaleFence to such a holder, and Busy if another process stays in its own `write` for `wait`
-    seconds. Killed at any moment, it leaves the old content or the new one, and a fence that is never too small.
+    `write` raises StaleFence for such a holder, and Busy if another process is in its own `write` for `wait` seconds.
+    A process that is killed leaves the old content or the new one, and a fence that is never too small.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, wait: Seconds = 10.0) -> None:
-        self.path = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
+        self.path = Path(os.path.realpath(path))  # replaces the target of a link, not the link
         self._wait = wait_seconds(wait)
 
     def write(self, data: bytes, *, fence: int) -> None:
         """Returns when the content is on the disk."""
         offered = encoded(fence)
-        with self._alone():
+        with self._locked():
             stored = self.fence()
             if stored > fence:
                 raise stale(str(self.path), fence, stored)
@@ -48,7 +48,7 @@ class FencedFile:
         return self.path.read_bytes()
 
     def fence(self) -> int:
-        """The highest fence that was seen; 0 if there was none."""
+        """The highest fence so far; 0 if there was none."""
         file = self._beside("fence")
         try:
             return int(file.read_bytes())
@@ -61,16 +61,16 @@ class FencedFile:
         return self.path.with_name(f"{self.path.name}.{kind}")
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Holds the lock, which the kernel takes back from a process that dies."""
+    def _locked(self) -> Iterator[None]:
+        """Holds the lock, which the kernel releases if the process dies."""
         descriptor = os.open(self._beside("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
-            self._take(descriptor)
+            self._lock(descriptor)
             yield
         finally:
             os.close(descriptor)
 
-    def _take(self, descriptor: int) -> None:
+    def _lock(self, descriptor: int) -> None:
         ends = time.monotonic() + self._wait
         while True:
             with suppress(BlockingIOError):
@@ -78,11 +78,11 @@ class FencedFile:
             if time.monotonic() >= ends:
                 text = f"{self.path} has been in another process's write for {self._wait:g} s, which may be paused"
                 raise Busy(text, key=str(self.path))
-            time.sleep(LOOK_AGAIN)
+            time.sleep(RETRY)
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """The file as a whole, on the disk. The caller is alone, so what a killed one left half-written is overwritten."""
+    """Replaces the file atomically, on the disk. The caller holds the lock, so a partial draft is overwritten."""
     draft = path.with_name(f"{path.name}.new")
     with draft.open("wb") as file:
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""HTTP: a request of a stale holder is answered 409 before the application sees it.
+"""HTTP: a request of a stale holder gets 409 before the application sees it.
 
 The holder sends `headers(lease)`. The ASGI middleware compares the fence with the highest one that its book holds for
 the resource. It guards the door: a request that was let in and then outlived by a later holder's is not called back,
@@ -37,19 +37,19 @@ _DIGITS = re.compile(rb"[0-9]{1,%d}" % FENCE_DIGITS)
 
 
 def headers(lease: Lease | AsyncLease) -> dict[str, str]:
-    """What a holder adds to the headers of its requests."""
+    """The header that a holder adds to its requests."""
     return {HEADER: str(lease.fence)}
 
 
 class FenceBook(Protocol):
-    """Where the highest fence of each resource is kept."""
+    """Stores the highest fence of each resource."""
 
     async def advance(self, resource: str, fence: int) -> int:
-        """The greater of the fence kept and the one given, which is kept from now on. StoreError if it cannot tell."""
+        """Stores the fence if it is the greatest so far, and returns the greatest. StoreError if that fails."""
 
 
 class StoreFenceBook:
-    """Keeps fences in a store, under keys of the kind `fence`, for all processes that share it. For asyncio stores."""
+    """Stores fences in a store, under keys of the kind `fence`, for all processes that share it. For asyncio stores."""
 
     def __init__(self, store: AsyncStore) -> None:
         self._store = store
@@ -59,7 +59,7 @@ class StoreFenceBook:
 
 
 class BlockingStoreFenceBook:
-    """Keeps fences in a blocking store, which is asked in a thread, so that the event loop goes on."""
+    """Stores fences in a blocking store, called in a thread, so that the event loop is not blocked."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -69,22 +69,22 @@ class BlockingStoreFenceBook:
 
 
 class MemoryFenceBook(StoreFenceBook):
-    """Keeps fences in this process and forgets none; StoreFull for a new resource beyond `max_size`."""
+    """Stores fences in this process and evicts none; StoreFull for a new resource beyond `max_size`."""
 
     def __init__(self, max_size: int = 100_000) -> None:  # resources: about 55 MB
         super().__init__(open_async_store(f"memory://?max_size={max_size}"))
 
 
 def path_of(scope: Scope) -> str:
-    """The resource is what the path names, whatever the method."""
+    """The default resource: the path, for every method."""
     return str(scope["path"])
 
 
 class FenceMiddleware:
-    """Lets a request with a `Solely-Fence` header pass only if no greater fence was seen for its resource.
+    """Accepts a request with a `Solely-Fence` header only if no greater fence was seen for its resource.
 
-    Answers problem+json: 409 if stale, 400 if malformed, 503 if the book cannot tell, and, with `required`, 428 if the
-    header is missing, which else is let pass. `resource` names what is guarded; None means that this request is not.
+    Refuses with problem+json: 409 if stale, 400 if malformed, 503 if the book is unavailable, and with `required` 428
+    if the header is missing; otherwise such a request passes. `resource` names the resource; None skips the check.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class FenceMiddleware:
             await _answer(send, problem)
 
     async def _problem(self, resource: str, scope: Scope) -> dict[str, Any] | None:
-        """Why the request may not pass, or None; what passes carries its fence in the scope."""
+        """The refusal, or None; an accepted request has its fence in the scope."""
         given = [value for name, value in scope["headers"] if name.lower() == _NAME]
         if not given:
             detail = f"a request for this resource needs a {HEADER} header"
@@ -120,7 +120,7 @@ class FenceMiddleware:
         except InvalidInput as error:
             return _problem(400, "Malformed fence", str(error))
         except StoreError as error:
-            return _problem(503, "Fences unavailable", f"whether this fence is stale cannot be told: {error}")
+            return _problem(503, "Fences unavailable", f"whether this fence is stale is unknown: {error}")
         if kept > fence:
             facts = {"resource": resource, "offered": fence, "stored": kept}
             return _problem(409, "Stale fence", str(stale(resource, fence, kept)), **facts)
@@ -150,7 +150,7 @@ def _kept(reply: Any) -> int:
 
 
 def _problem(status: int, title: str, detail: str, **facts: Any) -> dict[str, Any]:
-    """A problem of RFC 9457."""
+    """A problem document (RFC 9457)."""
     return {"type": "about:blank", "title": title, "status": status, "detail": detail, **facts}
 
 

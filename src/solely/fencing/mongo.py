@@ -1,7 +1,7 @@
 """MongoDB: an update of a stale holder matches nothing, because the fence is a field of the document it protects.
 
-`fenced` and `with_fence` are the two halves of any guarded write; `fenced_update` puts them together and tells a
-stale holder from a document that is not there. A deleted document forgets its fence: mark it as deleted instead.
+`fenced` and `with_fence` are the two halves of any guarded write; `fenced_update` combines them and
+distinguishes a stale holder from a missing document. A deleted document loses its fence: mark it as deleted instead.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 Document = Mapping[str, Any]
 Update = Document | Sequence[Document]
 
-# One to lose the race of an upsert, one to find what won it; more only if the document is also deleted in between.
+# One loses the race of an upsert, one finds the winner; more only if the document is also deleted in between.
 TRIES = 5
-_OF_A_LOOK = ("session", "collation", "hint", "let", "comment")  # options of an update that a look takes too
+_READ_OPTIONS = ("session", "collation", "hint", "let", "comment")  # options of an update that apply to a read too
 _PATTERNS = (Mapping, re.Pattern, Regex)
 
 
 def fenced(filter: Document, fence: int, *, field: str = "fence") -> dict[str, Any]:
-    """The filter, matching only what no later holder wrote. What was never written under a fence is let pass."""
+    """The filter, limited to documents that no later holder wrote. A document without a fence matches."""
     return {"$and": [dict(filter), {field: {"$not": {"$gt": valid_fence(fence)}}}]}
 
 
 def with_fence(update: Update, fence: int, *, field: str = "fence") -> Any:
-    """The update (of operators, or a pipeline), which also sets the fence."""
+    """The update (operators or a pipeline), extended to set the fence."""
     if not isinstance(update, Mapping):
         return [*update, {"$set": {field: valid_fence(fence)}}]
     return {**update, "$set": {**update.get("$set", {}), field: valid_fence(fence)}}
@@ -103,7 +103,7 @@ async def fenced_update_async(
 
 
 class _Call(NamedTuple):
-    """A method of the collection to call."""
+    """A call of a method of the collection."""
 
     method: str
     arguments: tuple[Any, ...]
@@ -113,7 +113,7 @@ class _Call(NamedTuple):
 def _updating(
     filter: Document, update: Update, fence: int, upsert: bool, field: str, options: dict[str, Any]
 ) -> Generator[_Call, Any, UpdateResult]:
-    """Yields calls of the collection, gets their answers, and returns the result: one text for threads and asyncio."""
+    """Yields calls of the collection, receives the results, and returns the outcome: for threads and asyncio."""
     session = options.get("session")
     inside = session is not None and session.in_transaction  # which a duplicate key aborts
     look = _look(filter, fence, field, options)
@@ -131,7 +131,7 @@ def _updating(
             result = yield _Call("update_one", guarded, {**options, "upsert": upsert})
             if result is not None and (result.matched_count or result.upserted_id is not None):
                 return result
-        except DuplicateKeyError:  # the document is there: a later holder's, or one that won the race to insert it
+        except DuplicateKeyError:  # the document exists: a later holder's, or one that won the race to insert it
             if inside or tries == TRIES:
                 raise
         _refuse((yield look), fence, field)
@@ -140,7 +140,7 @@ def _updating(
 
 
 def _check_id(id: Any, options: Document) -> None:
-    """InvalidInput unless an upsert with this `_id` finds the document that it would else insert."""
+    """InvalidInput unless an upsert with this `_id` finds the document that it would otherwise insert."""
     if id is None or isinstance(id, _PATTERNS):
         raise InvalidInput("a fenced upsert needs a plain _id in its filter: else it could insert a second document")
     if isinstance(id, str) and options.get("collation") is not None:
@@ -148,20 +148,20 @@ def _check_id(id: Any, options: Document) -> None:
 
 
 def _look(filter: Document, fence: int, field: str, options: Document) -> _Call:
-    """Finds what the filter matches and a later holder wrote: just what `fenced` leaves out."""
+    """Matches what the filter matches and a later holder wrote: the complement of `fenced`."""
     refused = {"$and": [dict(filter), {field: {"$gt": valid_fence(fence)}}]}
-    given = {name: options[name] for name in _OF_A_LOOK if options.get(name) is not None}
+    given = {name: options[name] for name in _READ_OPTIONS if options.get(name) is not None}
     return _Call("find_one", (refused,), {"projection": {field.partition(".")[0]: True}, **given})
 
 
 def _refuse(found: Document | None, fence: int, field: str) -> None:
-    """StaleFence if a look found something."""
+    """StaleFence if the read found a document."""
     if found is not None:
         raise stale(str(found["_id"]), fence, _greatest(found, field.split(".")))
 
 
 def _greatest(found: Any, path: list[str]) -> Any:
-    """The greatest fence at the path, which leads through arrays as a filter's does: by place, or to each element."""
+    """The greatest fence at the path, which goes through arrays as in a filter: by index, or to each element."""
     if isinstance(found, list):
         by_place = found[int(path[0]) :][:1] if path and path[0].isdecimal() else []
         fences = [_greatest(each, path) for each in found] + [_greatest(each, path[1:]) for each in by_place]

@@ -1,4 +1,4 @@
-"""Redis: a command of a stale holder is refused by the server, in the same step that would have performed it.
+"""Redis: the server refuses a command of a stale holder, in the step that would have performed it.
 
 The fence is kept beside the key, in the same slot of a cluster, and does not expire: delete it with the last trace of
 the key. Works with the clients of redis-py for one server, Sentinel and Cluster.
@@ -23,7 +23,7 @@ Value = bytes | str | int | float
 
 
 def fence_key(key: str) -> str:
-    """Where the fence of a key is kept; InvalidInput for the rare key whose slot no other key can be made to share."""
+    """The key of the fence; InvalidInput for the rare key whose cluster slot no other key can share."""
     if re.match(r"[^{]*\{[^}]+\}", key):  # has a hash tag, by the rule of Redis Cluster: the first {…}, if not empty
         return f"solely:fence:{key}"
     if "}" in key:
@@ -45,11 +45,11 @@ class FencedRedis:
         self.run("SET", key, value, fence=fence)
 
     def hset(self, key: str, mapping: dict[str, Value], *, fence: int) -> int:
-        """How many of the fields are new."""
+        """The number of new fields."""
         return int(self.run("HSET", key, *_flat(mapping), fence=fence))
 
     def delete(self, key: str, *, fence: int) -> bool:
-        """True if there was something to delete. The fence stays, so that no stale holder brings the key back."""
+        """True if there was something to delete. The fence stays, so that no stale holder restores the key."""
         return bool(self.run("DEL", key, fence=fence))
 
 
@@ -67,11 +67,11 @@ class AsyncFencedRedis:
         await self.run("SET", key, value, fence=fence)
 
     async def hset(self, key: str, mapping: dict[str, Value], *, fence: int) -> int:
-        """How many of the fields are new."""
+        """The number of new fields."""
         return int(await self.run("HSET", key, *_flat(mapping), fence=fence))
 
     async def delete(self, key: str, *, fence: int) -> bool:
-        """True if there was something to delete. The fence stays, so that no stale holder brings the key back."""
+        """True if there was something to delete. The fence stays, so that no stale holder restores the key."""
         return bool(await self.run("DEL", key, fence=fence))
 
 

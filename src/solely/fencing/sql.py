@@ -1,7 +1,7 @@
-"""SQL: a transaction of a stale holder is refused before it can commit. PostgreSQL (psycopg) and SQLite (sqlite3).
+"""SQL: refuses the transaction of a stale holder before it can commit. PostgreSQL (psycopg) and SQLite (sqlite3).
 
-`guard` keeps the highest fence of each resource in the table `solely_fences` of the caller's own database, within the
-caller's own transaction, and so protects every statement of it. `condition` protects one statement by a column of the
+`guard` stores the highest fence of each resource in the table `solely_fences` of the caller's database, within the
+caller's transaction, and so protects every statement of it. `condition` protects one statement by a column of the
 caller's own table.
 """
 
@@ -27,13 +27,13 @@ _SQL = dict(zip(_PARTS[::2], _BARE, strict=True))
 def condition(fence: str, column: str = "fence") -> str:
     """The WHERE condition under which a row may be written; `fence` is the placeholder, as `:fence` or `%(fence)s`.
 
-    The same statement must set the column to the fence. A row that was never written under a fence is let pass.
+    The same statement must set the column to the fence. A row that was never written under a fence passes.
     """
     return f"({column} IS NULL OR {column} <= {fence})"
 
 
 def create_fences(connection: sqlite3.Connection | psycopg.Connection[Any]) -> None:
-    """Makes the table `solely_fences` unless it is there. Many may do so at once."""
+    """Creates the table `solely_fences` unless it exists. Any number of processes can do so at once."""
     if isinstance(connection, sqlite3.Connection):
         connection.execute(_SQL["create"])
         return
@@ -52,7 +52,7 @@ async def create_fences_async(connection: psycopg.AsyncConnection[Any]) -> None:
 def guard(connection: sqlite3.Connection | psycopg.Connection[Any], resource: str, fence: int) -> None:
     """From here to the end of this transaction no later holder's transaction on the resource can commit before it.
 
-    StaleFence if a later one already did: let it pass, so that the transaction rolls back. Call it first in the
+    StaleFence if a later one already did: do not catch it, so that the transaction rolls back. Call it first in the
     transaction, before anything is read. An error of the driver's own (a serialization failure above READ COMMITTED,
     a lock timeout) passes through, and nothing may be committed then.
     """
@@ -87,7 +87,9 @@ def _guard_postgres(connection: psycopg.Connection[Any], resource: str, fence: i
 def _guard_sqlite(connection: sqlite3.Connection, resource: str, fence: int) -> None:
     by_itself = connection.isolation_level is None or getattr(connection, "autocommit", None) is True
     if by_itself and not connection.in_transaction:
-        raise InvalidInput("this connection is in autocommit: BEGIN IMMEDIATE first, so that there is one to guard")
+        raise InvalidInput(
+            "this connection is in autocommit: BEGIN IMMEDIATE first, so that there is a transaction to guard"
+        )
     with closing(connection.cursor()) as cursor:
         cursor.row_factory = None
         if not cursor.execute(_SQL["advance"], {"1": resource, "2": fence}).fetchall():

@@ -1,4 +1,4 @@
-"""Celery: unique tasks. A task is queued or running once at a time, from `delay()` until it was executed."""
+"""Celery: unique tasks. A task is queued or running once at a time, from `delay()` to the end of its execution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from ..client import Client
-from ..errors import Busy, InvalidInput, MissingExtra
+from ..errors import Busy, InvalidInput, missing_extra
 from ..leases.lease import Lease
 from ..rules import Seconds, ttl_seconds
 
@@ -22,10 +22,10 @@ try:
     from celery.utils import uuid
     from celery.utils.time import maybe_make_aware
 except ImportError as error:
-    raise MissingExtra("unique tasks need celery; install it with: pip install 'solely[celery]'") from error
+    raise missing_extra("solely.integrations.celery", error.name, "celery") from error
 
 log = logging.getLogger("solely")
-TOKEN = "solely_token"  # the header by which the key goes from the sender to the worker
+TOKEN = "solely_token"  # the header that carries the lease from the sender to the worker
 LEASE = "solely_lease"  # where a running task's request has its lease
 Key = Callable[..., str]
 
@@ -33,11 +33,11 @@ Key = Callable[..., str]
 def unique(once: Client, *, key: Key | None = None, queued_for: Seconds = 3600.0, ttl: Seconds = 60.0) -> type[Task]:
     """A base class for tasks that are queued or running once at a time: `@app.task(base=unique(once))`.
 
-    A task that is sent meanwhile is not queued; what `delay()` answers then has the state IGNORED, and says who is at
-    it. `key` makes the key of the task's arguments; without one it is made of the task's name and all its arguments. A
-    message that no worker took within `queued_for` seconds (after its eta) keeps nobody out any more. While the task
-    runs, the key is held by `self.lease`, for `ttl` seconds at a time, so that a worker that is killed blocks nobody
-    for longer; a task that outlives its lease fails with LeaseLost.
+    A task that is sent meanwhile is not queued; the result of `delay()` then has the state IGNORED and names the
+    holder. `key` computes the key from the task's arguments; by default it is the task's name and all its arguments. A
+    message that no worker took within `queued_for` seconds (after its eta) no longer blocks others. While the task
+    runs, `self.lease` holds the key, for `ttl` seconds at a time, so a killed worker blocks others no longer than
+    that; a task that runs longer than its lease fails with LeaseLost.
     """
     if not isinstance(once, Client):
         raise InvalidInput(f"unique tasks need a solely.Client, not {once!r:.80}")
@@ -48,7 +48,7 @@ def unique(once: Client, *, key: Key | None = None, queued_for: Seconds = 3600.0
 
         @property
         def lease(self) -> Lease | None:
-            """The lease of the running task: its `fence` is for what it writes to. None outside of one."""
+            """The lease of the running task, with the `fence` for its writes. None outside of a task."""
             lease: Lease | None = self.request.get(LEASE)
             return lease
 
@@ -57,16 +57,16 @@ def unique(once: Client, *, key: Key | None = None, queued_for: Seconds = 3600.0
             if self.lease is not None and self.request.id == task_id:
                 self.lease.release()  # a retry: from here on it is queued again
             name = _name(self, key, args or (), kwargs or {})
-            patience = queued + _delay(self, options)
+            until_taken = queued + _delay(self, options)
             try:
-                lease = once.lock(name, ttl=patience, wait=0, renew=False, purpose=f"queued task {task_id}")
+                lease = once.lock(name, ttl=until_taken, wait=0, renew=False, purpose=f"queued task {task_id}")
             except Busy as refusal:
                 _not_unique(name, refusal)
                 return EagerResult(task_id, str(refusal), states.IGNORED, name=self.name)
             headers = dict(options.pop("headers", None) or {})
             if not lease.unguarded:
                 headers[TOKEN] = lease.token
-            with lease:  # lets go should it not be sent
+            with lease:  # releases the key if sending fails
                 sent = super().apply_async(args, kwargs, task_id=task_id, headers=headers, **options)
                 if not lease.unguarded:
                     lease.hand_over()
@@ -90,13 +90,13 @@ def unique(once: Client, *, key: Key | None = None, queued_for: Seconds = 3600.0
 
 
 def _no_longer_queued(once: Client, request: Any) -> None:
-    """Lets go of the key that came with the message. It could not be kept for less than `queued_for`; whoever is faster
-    now, another message or another delivery of this one, runs it, and we do not."""
+    """Releases the key that came with the message, whose ttl is `queued_for`. If another message, or another delivery
+    of this one, takes the key first, that one runs and we do not."""
     token = request.get(TOKEN) or (request.headers or {}).get(TOKEN)
     if token:
         try:
             once.resume(token, renew=False).release()
-        except Busy:  # it waited for too long, or is delivered again
+        except Busy:  # it waited too long, or was delivered before
             facts = {"task": request.id}
             log.info(
                 "task_was_queued_too_long: task %(task)r was in its queue for longer than queued_for, or was delivered "
@@ -112,7 +112,7 @@ def _not_unique(key: str, refusal: Busy) -> None:
 
 
 def _name(task: Any, key: Key | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """The key of this call: the same whether arguments are given by place or by name."""
+    """The key of this call: the same for positional and named arguments."""
     if key is not None:
         return key(*args, **kwargs)
     given = inspect.signature(task.run).bind(*args, **kwargs)
@@ -122,7 +122,7 @@ def _name(task: Any, key: Key | None, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def _delay(task: Any, options: Mapping[str, Any]) -> float:
-    """Seconds until the message may be taken at all."""
+    """Seconds until a worker may take the message."""
     eta = options.get("eta")
     if isinstance(eta, datetime):
         return max(0.0, float((maybe_make_aware(eta) - task.app.now()).total_seconds()))

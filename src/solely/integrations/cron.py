@@ -1,4 +1,4 @@
-"""Cron: every host has the same schedule, and one of them runs the job."""
+"""Cron: all hosts have the same schedule, and one of them runs the job."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 def one_host(
     once: Client | AsyncClient, key: str, *, at_most_for: Seconds, at_least_for: Seconds = 0.0
 ) -> Callable[[F], F]:
-    """A decorator by which one of all hosts runs the job; on the others it answers None at once, which is logged.
+    """A decorator: one host runs the job; on the others the call returns None at once, which is logged.
 
-    The key is taken for `at_most_for` seconds and not renewed: after that another host may run the job, also if this
-    one died; should it still be running, a coroutine is cancelled, and the call ends with LeaseLost. However short the
-    job is, the key opens only after `at_least_for` seconds: longer than the clocks of the hosts are apart, so
-    that a late one does not run it again. Coroutines need an AsyncClient, functions a Client; generators are refused.
+    The key is held for `at_most_for` seconds and not renewed: after that another host may run the job, also if this one
+    died; if the job still runs then, a coroutine is canceled, and the call ends with LeaseLost. The key stays closed
+    for at least `at_least_for` seconds, even if the job is shorter: choose more than the difference between the hosts'
+    clocks, so that a late host does not run the job again. Coroutines need an AsyncClient, functions a Client;
+    generators are refused.
     """
     stored_key("lock", key)
     most = ttl_seconds(at_most_for, "at_most_for")
@@ -33,7 +34,7 @@ def one_host(
 
     def decorate(job: Any) -> Any:
         if inspect.isgeneratorfunction(job) or inspect.isasyncgenfunction(job):
-            raise InvalidInput(f"{job!r:.80} is a generator: its body would run after the key was let go")
+            raise InvalidInput(f"{job!r:.80} is a generator: its body would run after the key was released")
         if inspect.iscoroutinefunction(job) is not isinstance(once, AsyncClient):
             raise InvalidInput(f"{job!r:.80} and {type(once).__name__} do not fit: coroutines need an AsyncClient")
         return _awaited(once, job) if isinstance(once, AsyncClient) else _blocking(once, job)

@@ -1,4 +1,4 @@
-"""pytest: a store of the test's own, whose time moves when the test says so.
+"""pytest fixtures: a memory store for each test, with a clock that the test advances.
 
 Enabled by `pytest_plugins = ["solely.integrations.pytest_plugin"]` in the topmost conftest.py.
 """

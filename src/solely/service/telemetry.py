@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ..errors import MissingExtra
+from ..errors import missing_extra
 from ..events import Event
 from .feed import word
 
 try:
     from opentelemetry import propagate, trace
 except ImportError as error:  # pragma: no cover - the tests install it
-    raise MissingExtra(f"telemetry needs {error.name}; install it with: pip install 'solely[otel]'") from error
+    raise missing_extra("telemetry", error.name, "otel") from error
 
 
 class Telemetry:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
-from ..errors import MissingExtra, StoreError, StoreUnavailable, UnknownScheme
+from ..errors import StoreError, StoreUnavailable, UnknownScheme, missing_extra
 from ..model import Entry, Finding
 from ..ops import Op, Reply
 from ..urls import split_url
@@ -144,5 +144,4 @@ def _module(url: str) -> Any:
     except ImportError as error:
         if not found.extra:
             raise
-        need = f"{scheme}:// needs {error.name}; install it with: pip install 'solely[{found.extra}]'"
-        raise MissingExtra(need) from error
+        raise missing_extra(f"{scheme}://", error.name, found.extra) from error

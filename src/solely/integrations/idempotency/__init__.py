@@ -1,28 +1,29 @@
 """HTTP idempotency keys (draft-ietf-httpapi-idempotency-key-header): pure rules, for `asgi` and `wsgi` alike."""
 
-from .guard import Guard, Ticket
+from .checker import KeyChecker, RequestKey
 from .key import parse_key
 from .problems import INCOMPLETE, PROBLEMS, TOO_LARGE, ProblemKind
-from .request import Headers, Request
-from .response import Answer, Record
+from .recorder import KeyAction, ResponseRecorder, Settlement, Step, Unfinished
+from .request import Headers, HttpRequest
+from .response import HttpResponse, StoredResponse
 from .rules import Rules, is_transient
-from .tape import Let, Step, Tape, Unfinished
 
 __all__ = [
     "INCOMPLETE",
     "PROBLEMS",
     "TOO_LARGE",
-    "Answer",
-    "Guard",
     "Headers",
-    "Let",
+    "HttpRequest",
+    "HttpResponse",
+    "KeyAction",
+    "KeyChecker",
     "ProblemKind",
-    "Record",
-    "Request",
+    "RequestKey",
+    "ResponseRecorder",
     "Rules",
+    "Settlement",
     "Step",
-    "Tape",
-    "Ticket",
+    "StoredResponse",
     "Unfinished",
     "is_transient",
     "parse_key",

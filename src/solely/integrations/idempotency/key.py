@@ -27,7 +27,7 @@ _ESCAPE = re.compile(rb'\\(["\\])')
 
 
 def parse_key(lines: Sequence[bytes]) -> str:
-    """The key that the field lines of one request carry; InvalidInput, which says what was sent instead, if none."""
+    """The key in the field lines of one request; InvalidInput, which says what was sent instead, if there is none."""
     if len(lines) != 1:
         raise InvalidInput(f"{FIELD} was sent {len(lines)} times; send it once")
     item = _ITEM.fullmatch(lines[0])
@@ -42,7 +42,7 @@ def parse_key(lines: Sequence[bytes]) -> str:
 def fitting_key(key: str, form: re.Pattern[str]) -> str:
     """The key if it has the published form; else InvalidInput."""
     if len(key) > MAX_KEY or not form.fullmatch(key):
-        raise InvalidInput(f"this {FIELD} has not the published form, which is {form.pattern}; use a UUID")
+        raise InvalidInput(f"this {FIELD} does not have the published form {form.pattern}; use a UUID")
     return key
 
 

@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457): every refusal, its status, and what to do about it. The policy page lists them."""
+"""ProblemKind documents (RFC 9457): every refusal, its status, and what to do about it. The policy page lists them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 from typing import NamedTuple
 
 from .request import Headers
-from .response import Answer
+from .response import HttpResponse
 
 
 class ProblemKind(NamedTuple):
-    """One way to be refused; its name is the anchor on the policy page."""
+    """A reason for a refusal; its name is the anchor on the policy page."""
 
     name: str
     status: int
@@ -53,7 +53,7 @@ NOT_KEPT = ProblemKind(
     "not-kept",
     410,
     "The response is no longer available",
-    "The request was processed once and is not processed again. Its response was too large, or broke off while it was"
+    "The request was processed once and is not processed again. Its response was too large, or was cut off while it was"
     " sent, and was not kept. Look for the result by other means, for instance at Location, if that is given.",
 )
 FAILED = ProblemKind(
@@ -78,13 +78,13 @@ NO_SCOPE = ProblemKind(
     "no-scope",
     403,
     "The client is unknown",
-    "Keys belong to the client that sent them, and who sent this one could not be told. Authenticate first.",
+    "Keys belong to the client that sent them, and the sender of this one is unknown. Authenticate first.",
 )
 UNAVAILABLE = ProblemKind(
     "unavailable",
     503,
     "Idempotency cannot be guaranteed now",
-    "Whether this request was processed before cannot be told at the moment, so it was not processed. Send it again,"
+    "Whether this request was processed before is unknown at the moment, so it was not processed. Send it again,"
     " unchanged, after Retry-After seconds.",
 )
 
@@ -103,7 +103,9 @@ PROBLEMS = (
 )
 
 
-def refusal(problem: ProblemKind, policy: str, detail: str = "", *, more: Headers = (), **facts: object) -> Answer:
+def refusal(
+    problem: ProblemKind, policy: str, detail: str = "", *, more: Headers = (), **facts: object
+) -> HttpResponse:
     """The problem as a response. `policy` is the address of the page that explains it."""
     kind = f"{policy}#{problem.name}"
     document = {"type": kind, "title": problem.title, "status": problem.status, "detail": detail or problem.advice}
@@ -116,4 +118,4 @@ def refusal(problem: ProblemKind, policy: str, detail: str = "", *, more: Header
         (b"Link", f'<{kind}>; rel="describedby"; type="text/html"'.encode("latin-1", "replace")),
         *more,
     ]
-    return Answer(problem.status, headers, body)
+    return HttpResponse(problem.status, headers, body)

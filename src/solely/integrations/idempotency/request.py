@@ -1,4 +1,4 @@
-"""A request as the rules see it, whatever served it; and what of it makes two requests the same."""
+"""A request, independent of ASGI and WSGI, and its fingerprint."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """`native` is the ASGI scope or the WSGI environ; `body` is empty until the key was found to be good."""
+class HttpRequest:
+    """`native` is the ASGI scope or the WSGI environ; `body` is empty until the key was checked."""
 
     method: str
-    target: bytes  # path and query, as they were asked for
+    target: bytes  # path and query, as they were sent
     headers: Headers
     native: Any
     root: str = ""  # where the application is mounted
@@ -32,21 +32,21 @@ class Request:
         return b", ".join(lines).decode("latin-1") if lines else None
 
 
-def whole_body(request: Request) -> bytes:
+def whole_body(request: HttpRequest) -> bytes:
     """The payload is every byte of the body."""
     return request.body
 
 
 def digest(parts: Iterable[bytes], secret: bytes) -> str:
-    """128 bits of hex that no two sequences of parts share, and that nobody can guess who has not the secret."""
+    """128 bits in hex, different for different sequences of parts, and not predictable without the secret."""
     sponge = hashlib.blake2b(key=secret, digest_size=16)
     for part in parts:
-        sponge.update(len(part).to_bytes(8, "big"))  # so that no part can pose as the end of another
+        sponge.update(len(part).to_bytes(8, "big"))  # so that moving bytes between parts changes the digest
         sponge.update(part)
     return sponge.hexdigest()
 
 
-def fingerprint(request: Request, payload: bytes, secret: bytes) -> str:
-    """The same for the same method, host, path, query and payload; else another."""
+def fingerprint(request: HttpRequest, payload: bytes, secret: bytes) -> str:
+    """Equal for equal method, host, path, query and payload; otherwise different."""
     host = b",".join(request.lines("host")).lower()
     return digest([request.method.encode("latin-1"), host, request.target, payload], secret)

@@ -1,4 +1,4 @@
-"""Responses: what is sent, and what of it is kept to be sent again."""
+"""Responses: what is sent, and what of it is stored to be replayed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ...rules import MAX_VALUE_BYTES
 from .request import Headers
 
 REPLAYED = (b"Idempotent-Replayed", b"true")
-MAX_RECORD = MAX_VALUE_BYTES - 64  # room for what a claim notes beside the value
-_FORM = 1  # of the record; one that is written in a form we do not know is treated as not kept
+MAX_RECORD = MAX_VALUE_BYTES - 64  # room for what a claim stores beside the value
+_FORM = 1  # the format's version; an unknown one is treated as not kept
 
-# Never replayed: what belongs to one connection or one moment, and what would hand one client's session to a copy.
+# Never replayed: what belongs to one connection or one moment, and what would give one client's session to another.
 UNSAFE = frozenset(
     {
         "age",
         "authentication-info",
         "connection",
-        "content-length",  # made anew from the body
+        "content-length",  # computed from the body
         "date",
         "idempotency-expires",
         "idempotent-replayed",
@@ -41,8 +41,8 @@ UNSAFE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A whole response."""
+class HttpResponse:
+    """A complete response."""
 
     status: int
     headers: Headers
@@ -50,8 +50,8 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """A response as it is kept. Without a body it is a tombstone: the work was done, and what it said is gone."""
+class StoredResponse:
+    """A response as it is stored. Without a body it is a tombstone: the work was done, and its response is lost."""
 
     status: int
     headers: Headers
@@ -64,7 +64,7 @@ class Record:
         facts = [_FORM, self.status, headers, self.expires, self.body is not None]
         return json.dumps(facts, separators=(",", ":")).encode() + b"\n" + (self.body or b"")
 
-    def fitted(self) -> bytes:
+    def packed_to_fit(self) -> bytes:
         """The record as bytes that a store takes; if it is too large, a tombstone instead."""
         packed = self.packed()
         if len(packed) <= MAX_RECORD:
@@ -72,7 +72,7 @@ class Record:
         packed = self.tombstone().packed()
         return packed if len(packed) <= MAX_RECORD else replace(self, headers=(), body=None).packed()
 
-    def tombstone(self) -> Record:
+    def tombstone(self) -> StoredResponse:
         """The same without its body; `Location` still says what came of it."""
         return replace(self, body=None)
 
@@ -84,14 +84,14 @@ class Record:
         """Where to look for what was made, if the response said so."""
         return [(name, value) for name, value in self.headers if name.lower() == b"location"]
 
-    def replay(self) -> Answer:
+    def replay(self) -> HttpResponse:
         """The response again: same status, same bytes, and the headers that are safe to repeat."""
         body = self.body or b""
         length = [] if self.status < 200 or self.status in (204, 304) else [(b"Content-Length", b"%d" % len(body))]
-        return Answer(self.status, [*self.headers, *length, REPLAYED, self.expiry()], body)
+        return HttpResponse(self.status, [*self.headers, *length, REPLAYED, self.expiry()], body)
 
 
-def unpacked(packed: object) -> Record | None:
+def unpacked(packed: object) -> StoredResponse | None:
     """The record; None if it cannot be read."""
     if not isinstance(packed, bytes):
         return None
@@ -101,7 +101,7 @@ def unpacked(packed: object) -> Record | None:
         if form != _FORM or not 100 <= int(status) < 600:
             return None
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        return Record(int(status), pairs, body if whole else None, int(expires))
+        return StoredResponse(int(status), pairs, body if whole else None, int(expires))
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
 

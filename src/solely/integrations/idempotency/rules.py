@@ -9,14 +9,16 @@ from typing import Literal
 
 from ...errors import InvalidInput
 from ...rules import MAX_VALUE_BYTES, MIN_TTL, Seconds, seconds, ttl_seconds, wait_seconds
-from .request import Request, whole_body
+from .request import HttpRequest, whole_body
 
-DAY = 86_400.0  # seconds that a response is kept: a client that retries later than a day has forgotten the key
+DAY = 86_400.0  # seconds that a response is kept: no client retries after more than a day
 LEASE = 30.0  # seconds after which another may run the request of a process that died; renewed while it lives
 WAIT = 5.0  # seconds that a copy waits for the first to end: half of what impatient clients give a request
-RETRY_AFTER = 1  # seconds told to who is sent away: most requests take less, and it is the least that can be told
+RETRY_AFTER = 1  # seconds, for refused requests: most requests take less, and it is the smallest value of the header
 HEADERS = 8 * 1024  # bytes left for headers beside a kept body: what most servers allow a header block
-_TRANSIENT = frozenset({401, 408, 425, 429})  # refusals that say "later" or "who are you": the same key may try again
+_TRANSIENT = frozenset(
+    {401, 408, 425, 429}
+)  # refusals that ask to retry or to authenticate: the same key can be used again
 
 
 def is_transient(status: int) -> bool:
@@ -26,16 +28,18 @@ def is_transient(status: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """Which requests are guarded, and how. InvalidInput if they cannot be.
+    """Which requests are guarded, and how. Raises InvalidInput for invalid rules.
 
-    `scope` names the principal that sent a request (from the request's `native`, where authentication left it, or from
-    a header): keys of two principals never meet. None from it refuses the request; so return a constant where there is
-    but one client. All else has a default.
+    `scope` names the principal that sent a request (from the request's `native`, where authentication stored it, or
+    from a header): keys of two principals never conflict. None refuses the request, so return a constant if there is
+    only one client. All other fields have defaults.
     """
 
-    scope: Callable[[Request], str | None]
-    methods: Collection[str] = ("POST", "PATCH")  # those that are not idempotent of themselves
-    required: bool | Callable[[Request], bool] = True  # without a key: refused; else let pass, unguarded
+    scope: Callable[[HttpRequest], str | None]
+    methods: Collection[str] = ("POST", "PATCH")  # the methods that are not idempotent by definition
+    required: bool | Callable[[HttpRequest], bool] = (
+        True  # whether a request without a key is refused, or passed on unguarded
+    )
     in_flight: Literal["wait", "conflict"] = "wait"  # a copy of a request that still runs waits for it, or gets 409
     wait: Seconds = WAIT
     ttl: Seconds = LEASE
@@ -46,7 +50,9 @@ class Rules:
     max_response: int = MAX_VALUE_BYTES - HEADERS  # bytes; a larger one is sent, and leaves a tombstone
     releases: Callable[[int], bool] = is_transient  # statuses (an exception is 500) after which a retry runs again
     unsafe_headers: Collection[str] = ()  # not replayed, beside those that never are
-    payload: Callable[[Request], bytes] = whole_body  # what of a request must be the same when its key comes again
+    payload: Callable[[HttpRequest], bytes] = (
+        whole_body  # the part of a request that must be the same when its key is used again
+    )
     policy_path: str = "/idempotency-policy"
     policy_url: str = ""  # where the policy is published, if not by the middleware at `policy_path`
     secret: bytes = b""  # keys the digests of principals and payloads in the store
@@ -77,12 +83,12 @@ class Rules:
             raise InvalidInput(f"realm {self.realm!r:.80} must be 1 to 64 visible ASCII characters")
 
     @property
-    def patience(self) -> float:
+    def max_wait(self) -> float:
         """Seconds that a copy of a running request waits for it."""
         return wait_seconds(self.wait) if self.in_flight == "wait" else 0.0
 
     @property
-    def keeping(self) -> float:
+    def keep_seconds(self) -> float:
         """`keep` in float seconds."""
         return seconds("keep", self.keep, least=MIN_TTL, most=366 * DAY)
 

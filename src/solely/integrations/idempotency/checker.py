@@ -1,4 +1,4 @@
-"""The guard: what is decided about a request before, and about its claim after, the store was asked. No I/O."""
+"""Decides about a request before it is claimed, and about its claim afterwards. No I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from ...errors import InvalidInput, Mismatch, SolelyError
 from .key import FIELD, fitting_key, parse_key
-from .page import policy_page
+from .policy_page import policy_page
 from .problems import (
     CONFLICT,
     INCOMPLETE,
@@ -23,22 +23,22 @@ from .problems import (
     ProblemKind,
     refusal,
 )
-from .request import Request, digest, fingerprint
-from .response import Answer, Record, unpacked
+from .request import HttpRequest, digest, fingerprint
+from .response import HttpResponse, StoredResponse, unpacked
 from .rules import Rules
 
 MAX_DIGITS = 18  # of a Content-Length: no body is that large, and Python refuses to read thousands of digits
 
 
-class Ticket(NamedTuple):
-    """A request that may be asked about: whose, and under which key."""
+class RequestKey(NamedTuple):
+    """The principal and the key of an admitted request."""
 
     principal: str
     key: str
 
 
-class Outcome(Protocol):
-    """What is asked of a claim, blocking or awaited."""
+class ClaimResult(Protocol):
+    """What the checker reads of a claim, blocking or asyncio."""
 
     @property
     def won(self) -> bool: ...
@@ -48,8 +48,8 @@ class Outcome(Protocol):
     def value(self) -> Any: ...
 
 
-class Standing(Protocol):
-    """What is asked of a publication."""
+class PublishResult(Protocol):
+    """What the checker reads of a publication."""
 
     @property
     def superseded(self) -> bool: ...
@@ -57,19 +57,19 @@ class Standing(Protocol):
     def value(self) -> Any: ...
 
 
-class Guard:
-    """Decides by the rules."""
+class KeyChecker:
+    """Applies the rules."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._form = re.compile(rules.key_form)
         self._page = policy_page(rules)
 
-    def door(self, request: Request) -> Answer | Ticket | None:
-        """A ticket; or the answer that turns the request away, before any store call; or None: it is not guarded."""
+    def admit(self, request: HttpRequest) -> HttpResponse | RequestKey | None:
+        """The request's key; or the response that refuses it, before any store call; or None if it is not guarded."""
         rules = self.rules
         if request.method not in rules.methods:
-            return self._page if self._asks_for_the_page(request) else None
+            return self._page if self._is_policy_page(request) else None
         lines = request.lines(FIELD)
         if not lines:
             required = rules.required(request) if callable(rules.required) else rules.required
@@ -86,43 +86,43 @@ class Guard:
             return self.refuse(INCOMPLETE, request)
         if length is not None and (len(length) > MAX_DIGITS or int(length) > rules.max_request):
             return self.refuse(TOO_LARGE, request)
-        return Ticket(principal, key)
+        return RequestKey(principal, key)
 
-    def terms(self, ticket: Ticket, request: Request) -> dict[str, Any]:
-        """What to claim, as the arguments of `once.claim`."""
+    def claim_arguments(self, key: RequestKey, request: HttpRequest) -> dict[str, Any]:
+        """The arguments of `once.claim`."""
         rules = self.rules
-        owner = digest([ticket.principal.encode("utf-8", "surrogatepass")], rules.secret)
+        owner = digest([key.principal.encode("utf-8", "surrogatepass")], rules.secret)
         return {
-            "key": f"{rules.realm}/{owner}/{ticket.key}",
+            "key": f"{rules.realm}/{owner}/{key.key}",
             "ttl": rules.ttl,
-            "wait": rules.patience,
+            "wait": rules.max_wait,
             "keep": rules.keep,
             "fingerprint": fingerprint(request, rules.payload(request), rules.secret),
-            "purpose": request.method,  # of a URI nothing is told: it may hold secrets
+            "purpose": request.method,  # not the URI, which may hold secrets
         }
 
-    def failed(self, error: SolelyError, request: Request) -> Answer:
-        """The answer to a request whose claim could not be had."""
+    def refuse_claim(self, error: SolelyError, request: HttpRequest) -> HttpResponse:
+        """The response to a request whose claim failed."""
         if isinstance(error, Mismatch):
             return self.refuse(REUSED, request)
         return self.refuse(UNAVAILABLE, request)
 
-    def verdict(self, claim: Outcome, request: Request) -> Answer | None:
-        """The answer to a request that somebody else runs or ran; None if this one is to run."""
+    def existing_response(self, claim: ClaimResult, request: HttpRequest) -> HttpResponse | None:
+        """The response to a request that runs or ran elsewhere; None if this one must run."""
         if claim.won:
             return None
         if claim.timed_out:
             return self.refuse(CONFLICT if self.rules.in_flight == "conflict" else STILL_RUNNING, request)
         return self.replay(unpacked(claim.value), request)
 
-    def converged(self, publication: Standing, request: Request) -> Answer | None:
-        """The response that stands, if another's was published before this one; else None."""
+    def superseding_response(self, publication: PublishResult, request: HttpRequest) -> HttpResponse | None:
+        """The published response if another was published before this one; else None."""
         if not publication.superseded or publication.value is None:
             return None
         return self.replay(unpacked(publication.value), request)
 
-    def replay(self, record: Record | None, request: Request) -> Answer:
-        """The kept response; or, if only a tombstone was kept, that it was done."""
+    def replay(self, record: StoredResponse | None, request: HttpRequest) -> HttpResponse:
+        """The stored response; or, for a tombstone, the refusal which says that the request was processed."""
         if record is not None and record.body is not None:
             return record.replay()
         if record is None:
@@ -130,17 +130,17 @@ class Guard:
         policy, more = self.policy(request), [*record.location(), record.expiry()]
         return refusal(NOT_KEPT, policy, more=more, original_status=record.status)
 
-    def refuse(self, problem: ProblemKind, request: Request, detail: str = "") -> Answer:
+    def refuse(self, problem: ProblemKind, request: HttpRequest, detail: str = "") -> HttpResponse:
         """The problem as a response, with Retry-After where the same request may be sent again."""
         again = problem in (CONFLICT, STILL_RUNNING, UNAVAILABLE)
         more = [(b"Retry-After", b"%d" % self.rules.retry_after)] if again else []
         return refusal(problem, self.policy(request), detail, more=more)
 
-    def policy(self, request: Request) -> str:
+    def policy(self, request: HttpRequest) -> str:
         """The address of the policy page."""
         return self.rules.policy_url or quote(request.root + self.rules.policy_path)
 
-    def _asks_for_the_page(self, request: Request) -> bool:
+    def _is_policy_page(self, request: HttpRequest) -> bool:
         return (
             request.method == "GET"
             and not self.rules.policy_url

@@ -1,11 +1,11 @@
-"""The policy page: what a resource must publish about its idempotency keys, made from the rules that are enforced."""
+"""The policy page that the draft requires a resource to publish, generated from the rules that are enforced."""
 
 from __future__ import annotations
 
 from html import escape
 
 from .problems import CONFLICT, PROBLEMS, STILL_RUNNING
-from .response import Answer
+from .response import HttpResponse
 from .rules import Rules
 
 _PAGE = """<!doctype html>
@@ -24,8 +24,8 @@ response, marked <code>Idempotent-Replayed: true</code>. See draft-ietf-httpapi-
 <li>Form of a key: <code>{form}</code>, as a Structured Field String (RFC 9651).</li>
 <li>Expiry: a key and its response are kept for {keep:g} seconds; <code>Idempotency-Expires</code> says until when.
 Later, the same key is a new request.</li>
-<li>Fingerprint: method, host, path, query and payload must be the same when a key comes again.</li>
-<li>Keys belong to the client that sent them: two clients' keys never meet.</li>
+<li>Fingerprint: method, host, path, query and payload must be the same when a key is used again.</li>
+<li>Keys belong to the client that sent them: two clients' keys never conflict.</li>
 <li>While the first request is being processed, a copy {in_flight}.</li>
 <li>After {released} the key is free again, and a retry is processed. Every other response is kept.</li>
 <li>Bodies: requests up to {max_request} bytes. A response over {max_response} bytes is sent, but not kept.</li>
@@ -38,7 +38,7 @@ Later, the same key is a new request.</li>
 """
 
 
-def policy_page(rules: Rules) -> Answer:
+def policy_page(rules: Rules) -> HttpResponse:
     """The page as a response."""
     waits = rules.in_flight == "wait"
     left_out = CONFLICT if waits else STILL_RUNNING
@@ -55,8 +55,8 @@ def policy_page(rules: Rules) -> Answer:
         if rules.required is True
         else "required where the operation says so",
         form=escape(rules.key_form),
-        keep=rules.keeping,
-        in_flight=f"waits up to {rules.patience:g} seconds for its response" if waits else "is answered 409",
+        keep=rules.keep_seconds,
+        in_flight=f"waits up to {rules.max_wait:g} seconds for its response" if waits else "is answered 409",
         released=escape(_released(rules)),
         max_request=rules.max_request,
         max_response=rules.max_response,
@@ -67,7 +67,7 @@ def policy_page(rules: Rules) -> Answer:
         (b"Content-Length", b"%d" % len(body)),
         (b"Cache-Control", b"max-age=300"),  # seconds: a deployment that changes the rules is seen within minutes
     ]
-    return Answer(200, headers, body)
+    return HttpResponse(200, headers, body)
 
 
 def _released(rules: Rules) -> str:

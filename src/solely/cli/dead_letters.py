@@ -1,4 +1,4 @@
-"""solely dlq: what failed, and running it again."""
+"""solely dlq: list, replay and purge dead letters."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from ..dead_letters.handle import DeadLetters
 from ..dead_letters.replay import LetterOutcome
 from ..model import item_key
 from ..stores import Store
-from .audited import Audit
+from .audit import CommandAudit
 from .entries import not_found
 from .exits import Exit, leave
-from .options import Place, at_store, by_reason, confirm, in_form
+from .options import StoreOptions, at_store, by_reason, confirm, in_form
 from .output import Form, Row, talk
 
 _LAST = "\U0010ffff"  # sorts after every id
-_SAID = 500  # characters of what a handler said, as the error of a letter
+_ERROR = 500  # characters of a handler's stderr that are stored as the error of a letter
 
 
 @click.group()
-def command() -> None:
-    """Dead letters: what failed, parked by group until it is replayed or purged."""
+def dlq() -> None:
+    """Dead letters: failed work, kept by group until it is replayed or purged."""
 
 
-def some(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds GROUP, ID, --error and --all, of which one says which letters are meant."""
+def selected(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds GROUP, and ID, --error and --all, one of which selects the letters."""
     for option in (
         click.argument("id", default=""),
         click.argument("group"),
@@ -52,24 +52,24 @@ def _where(id: str, error: str | None, everything: bool) -> Callable[[Letter], b
 
 
 def _which(id: str, error: str | None) -> str:
-    return id or ("all" if error is None else f"those with {error!r:.{_SAID}}")
+    return id or ("all" if error is None else f"those with {error!r:.{_ERROR}}")
 
 
 def _failed_by(error: str, letter: Letter) -> bool:
     return error in letter.last_error
 
 
-@command.command("list")
+@dlq.command("list")
 @click.argument("group", default="")
 @click.option("--error", default="", metavar="TEXT", help="Those whose last error contains TEXT.")
-@click.option("--after", default="", metavar="ID", help="Begin after this id.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="At most so many.")
+@click.option("--after", default="", metavar="ID", help="Start after this id.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Number of rows.")
 @in_form
 @at_store
-def _list(place: Place, form: Form, group: str, error: str, after: str, limit: int) -> None:
+def _list(options: StoreOptions, form: Form, group: str, error: str, after: str, limit: int) -> None:
     """The letters of GROUP, in the order of ids; without one, the groups and how many letters each has."""
-    store = place.store()
-    with place.client(store=store) as once:
+    store = options.store()
+    with options.client(store=store) as once:
         if not group:
             form.rows([{"group": name, "letters": once.dead_letters(name).count()} for name in _groups(store)], _GROUPS)
             return
@@ -85,7 +85,7 @@ _LETTER = ("id", "attempts", "last_at", "last_error")
 
 
 def _groups(store: Store) -> Iterator[str]:
-    """The groups that have letters, by leaping from one to the next."""
+    """The groups that have letters; one request for each."""
     prefix = item_key(queue_of(""), "").rstrip("/")
     after = ""
     while page := store.scan(prefix, after, 1):
@@ -110,47 +110,54 @@ def _row(letter: Letter) -> Row:
     }
 
 
-@command.command()
+@dlq.command()
 @click.argument("group")
 @click.argument("id")
 @in_form
 @at_store
-def show(place: Place, form: Form, group: str, id: str) -> None:
+def show(options: StoreOptions, form: Form, group: str, id: str) -> None:
     """One letter with its payload; exits with 3 if there is none."""
-    with place.client() as once:
+    with options.client() as once:
         letter = once.dead_letters(group).inspect(id)
     if letter is None:
         not_found(f"dead letter {id!r} in {group!r}")
     form.one(_row(letter))
 
 
-@command.command()
-@some
+@dlq.command()
+@selected
 @click.option("--handler", required=True, metavar="CMD", help="Run by the shell for each letter, its payload on stdin.")
-@click.option("--dry-run", is_flag=True, help="Change nothing; say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; print what would be done.")
 @in_form
 @at_store
 def replay(
-    place: Place, form: Form, group: str, id: str, error: str | None, everything: bool, handler: str, dry_run: bool
+    options: StoreOptions,
+    form: Form,
+    group: str,
+    id: str,
+    error: str | None,
+    everything: bool,
+    handler: str,
+    dry_run: bool,
 ) -> None:
-    """Hands letters to a command, one after the other: what it ends with 0 is done and gone, the rest stays.
+    """Passes letters to a command, one after the other: exit code 0 removes the letter, any other leaves it.
 
-    The payload is on its standard input, as JSON unless it is bytes; what it says goes to stderr. Exits with 1 if any
-    failed again or cannot be read, 3 if there is no such letter, 5 if somebody else was at one of them.
+    The payload is on its standard input, as JSON unless it is bytes; its output goes to stderr. Exits with 1 if any
+    failed again or is unreadable, 3 if there is no such letter, 5 if another caller was replaying one of them.
     """
     where = _where(id, error, everything)
-    store = place.store()
-    with place.client(store=store) as once:
+    store = options.store()
+    with options.client(store=store) as once:
         letters = once.dead_letters(group)
         if dry_run:
-            _say_which(letters, where, "replay")
+            _print_selected(letters, where, "replay")
             return
-        Audit(place.url, store).record("dead-letters.replay", group, f"replay of {_which(id, error)}")
+        CommandAudit(options.url, store).record("dead-letters.replay", group, f"replay of {_which(id, error)}")
         outcomes = Counter[LetterOutcome]()
         if id:
-            outcomes[letters.replay(id, partial(_hand_over, handler)).outcome] += 1
+            outcomes[letters.replay(id, partial(_run_handler, handler)).outcome] += 1
         else:
-            outcomes = letters.replay_all(partial(_hand_over, handler), where=where, progress=_progress)
+            outcomes = letters.replay_all(partial(_run_handler, handler), where=where, progress=_progress)
     if not outcomes or (id and outcomes[LetterOutcome.GONE]):
         not_found(f"such dead letter in {group!r}")
     form.one({str(outcome): outcomes[outcome] for outcome in LetterOutcome})
@@ -165,40 +172,47 @@ def _progress(done: int, total: int) -> None:
         click.echo(f"\r{done} of {total}", nl=done == total, err=True)
 
 
-def _hand_over(handler: str, payload: Any) -> None:
+def _run_handler(handler: str, payload: Any) -> None:
     given = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     done = subprocess.run(handler, shell=True, input=given, stdout=2, stderr=subprocess.PIPE, check=False)
-    said = done.stderr.decode(errors="replace").strip()
-    if said:
-        talk(said)
+    errors = done.stderr.decode(errors="replace").strip()
+    if errors:
+        talk(errors)
     if done.returncode:
-        raise RuntimeError(f"the handler ended with {done.returncode}" + (f": {said[-_SAID:]}" if said else ""))
+        raise RuntimeError(f"the handler ended with {done.returncode}" + (f": {errors[-_ERROR:]}" if errors else ""))
 
 
-@command.command()
-@some
+@dlq.command()
+@selected
 @by_reason
 @at_store
 def purge(
-    place: Place, group: str, id: str, error: str | None, everything: bool, reason: str, dry_run: bool, yes: bool
+    options: StoreOptions,
+    group: str,
+    id: str,
+    error: str | None,
+    everything: bool,
+    reason: str,
+    dry_run: bool,
+    yes: bool,
 ) -> None:
-    """Removes letters for good; prints how many. Exits with 3 if there is none."""
+    """Deletes letters; prints how many. Exits with 3 if there is none."""
     where = _where(id, error, everything)
-    store = place.store()
-    with place.client(store=store) as once:
+    store = options.store()
+    with options.client(store=store) as once:
         letters = once.dead_letters(group)
         count = letters.count(where)
         if not count:
             not_found(f"such dead letter in {group!r}")
         if dry_run:
-            _say_which(letters, where, "purge")
+            _print_selected(letters, where, "purge")
             return
         confirm(f"Purge {count} of the dead letters of {group!r}", yes)
-        Audit(place.url, store).record("dead-letters.purge", f"{group}/{id}" if id else group, reason)
+        CommandAudit(options.url, store).record("dead-letters.purge", f"{group}/{id}" if id else group, reason)
         click.echo(letters.purge(where=where, reason=reason))
 
 
-def _say_which(letters: DeadLetters, where: Callable[[Letter], bool], verb: str) -> None:
+def _print_selected(letters: DeadLetters, where: Callable[[Letter], bool], verb: str) -> None:
     after = ""
     while page := letters.list(after=after, where=where):
         for letter in page:

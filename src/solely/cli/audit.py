@@ -1,4 +1,4 @@
-"""What the command line does to what others hold goes into the audit log of the store, beside what the service did."""
+"""Writes the commands that change what others hold to the audit log of the store, which the service writes too."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ..stores import Store, capabilities
 _HOST = 64  # characters of a host's name: as many as Linux allows
 
 
-class Audit:
-    """Writes the audit log of this store. An action whose record cannot be written is not to be done.
+class CommandAudit:
+    """The audit log of this store. Record an action before you do it; if that fails, do not do it.
 
-    A service that is used as a store keeps the log itself, under the name of the token that it was given.
+    A service that is used as a store writes the log itself, under the name of the caller's token.
     """
 
     def __init__(self, url: str, store: Store) -> None:
@@ -27,17 +27,17 @@ class Audit:
         self._trimmed = False
 
     def record(self, action: str, key: str, reason: str) -> None:
-        """Keeps the record before the action is done; StoreError if it cannot."""
+        """Writes the record; StoreError if that fails."""
         if self._by_service:
             return
         made = new_record(whoami(), action, key, reason)
         self._perform([Push(QUEUE, made["id"], json.dumps(made).encode())])
-        if not self._trimmed:  # once a command: it is rare, and each may leave only few behind
+        if not self._trimmed:  # once per command: commands are rare, and each adds few records
             self._trimmed = True
             self._trim()
 
     def _trim(self) -> None:
-        """Drops what is older than the newest KEPT records."""
+        """Removes all but the newest KEPT records."""
         newest = self._store.scan(PREFIX, "", KEPT)
         older = self._store.scan(PREFIX, newest[-1].key, MAX_BATCH) if len(newest) == KEPT else []
         if older:
@@ -50,9 +50,9 @@ class Audit:
 
 
 def whoami() -> str:
-    """`cli:user@host`: whose process this is, whatever the environment says."""
+    """`cli:user@host`: the owner of this process, regardless of the environment."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # as in containers that run under a number
+    except KeyError:  # as in containers that run under a bare user id
         user = str(os.getuid())
     return f"cli:{user}@{socket.gethostname()[:_HOST]}"
