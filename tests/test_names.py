@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from solely.dead_letters.flow import reads
 from solely.dead_letters.flow import queue_of as letters_of
+from solely.dead_letters.flow import reads
 from solely.model import item_key
 from solely.names import AUDIT, owner_of, owner_of_op, owner_of_queue, reserved
 from solely.ops import Push, Read, Take
