@@ -28,7 +28,7 @@ from typing import ClassVar
 
 import msgspec
 
-from solely.apps.app import Application, AppPage, Figure, Job, Route
+from solely.service.application import Application, AppPage, Figure, Job, Route
 from solely.service.routes import READ, Call
 
 SEATS = Figure("solely_NAME_seats", "Seats that are free", kind="gauge")

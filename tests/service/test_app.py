@@ -241,7 +241,7 @@ def test_answers_of_other_kinds(small: Running) -> None:
 
 def test_the_policy_page_states_what_a_repeat_does_and_every_problem(open_service: Running) -> None:
     page = open_service.get("/policy").text
-    for route in open_service.service.routes:
+    for route in open_service.app.routes:
         if route.again:
             assert f"{route.method} {route.path}" in page
     for kind in KINDS:

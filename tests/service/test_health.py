@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import solely
-from solely.service import health
-from solely.service.health import Readiness
+from solely.service import readiness as readiness_checks
+from solely.service.readiness import Readiness
 from tests.conftest import in_schema
 from tests.mongo_server import Mongod
 from tests.postgres_server import Postgres
@@ -42,7 +42,7 @@ def test_version_is_for_those_who_may_read(guarded: Running) -> None:
 
 
 def test_unready_while_the_store_is_away_and_ready_when_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "FRESH", 0.0)
+    monkeypatch.setattr(readiness_checks, "FRESH", 0.0)
     with Valkey() as server, running(url=server.url, store_timeout="500ms") as it:
         assert it.get("/readyz").json()["checks"]["store"] != "error"
         server.kill()
@@ -79,7 +79,7 @@ async def test_checks_are_asked_once_for_many_and_each_for_itself(monkeypatch: p
         await asyncio.Event().wait()
         return "ok"
 
-    monkeypatch.setattr(health, "PATIENCE", 0.05)
+    monkeypatch.setattr(readiness_checks, "PATIENCE", 0.05)
     readiness = Readiness()
     readiness.checks.update(fine=fine, broken=broken, hangs=hangs)
     answers = await asyncio.gather(*(readiness.levels() for _ in range(20)))
@@ -132,7 +132,7 @@ FULL: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[tuple[s
 def test_unready_while_the_store_is_full_and_507_says_when_to_come_again(
     store: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "FRESH", 0.0)
+    monkeypatch.setattr(readiness_checks, "FRESH", 0.0)
     with FULL[store](request) as (url, fill), running(url=url) as it:
         assert it.post("/v1/locks/acquire", {"key": "before", "ttl": 60}).status_code == 200
         assert it.get("/readyz").status_code == 200
@@ -157,7 +157,7 @@ def test_unready_while_the_store_is_full_and_507_says_when_to_come_again(
 
 @pytest.mark.parametrize("code", [10107, 14031])  # not the primary; out of disk space
 def test_unready_while_mongo_refuses_writes(replica_set: Mongod, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "FRESH", 0.0)
+    monkeypatch.setattr(readiness_checks, "FRESH", 0.0)
     url = f"{replica_set.url_of('solely')}&namespace=t{secrets.token_hex(6)}"
     names = {"failCommands": ["findAndModify", "update", "insert", "bulkWrite"], "failInternalCommands": False}
     with running(url=url) as it:

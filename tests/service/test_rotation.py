@@ -103,7 +103,7 @@ async def test_a_file_that_cannot_be_is_told_once_and_changes_nothing(
     told = CapturingLogger()
     monkeypatch.setattr(token_file, "log", told)
     service = Service(settings(tokens_file=str(file)))
-    watch = TokenFileWatch(service)
+    watch = TokenFileWatch(service.settings, service.tokens, service.connections)
     await watch.check()
     assert told.calls == [], "nothing has changed"
     file.unlink()
@@ -127,7 +127,7 @@ async def test_a_file_that_cannot_be_is_told_once_and_changes_nothing(
 
 async def test_tokens_of_the_settings_stay(file: Path) -> None:
     service = Service(settings(tokens_file=str(file), tokens=LINES))
-    watch = TokenFileWatch(service)
+    watch = TokenFileWatch(service.settings, service.tokens, service.connections)
     file.write_text("")
     await watch.check()
     assert service.tokens.whose(OLD.encode()) is None

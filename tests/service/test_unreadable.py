@@ -106,7 +106,7 @@ def poisoned(store: Path) -> Iterator[Running]:
 def looks(service: Running) -> list[tuple[Route, str]]:
     """Every address of the GET routes of the service, with what they must be told of; lists in their largest pages."""
     found: list[tuple[Route, str]] = []
-    for route in service.service.routes:
+    for route in service.app.routes:
         if route.method != "GET" or route.path in STREAMS or "{" in route.path:
             continue
         fields = set(get_type_hints(route.query)) if route.query is not None else set()

@@ -8,19 +8,16 @@ from __future__ import annotations
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import InvalidInput, missing_extra
-
-if TYPE_CHECKING:
-    from .app import Application
 
 # name → module:class. The name is also the application's section of the settings and its noun on the command line.
 APPS: dict[str, str] = {"alerts": "solely.apps.alerts:AlertsApp"}
 
 
-def find(name: str) -> type[Application[Any]]:
-    """Imports the application of this name; InvalidInput, which lists the known ones, if there is none."""
+def find(name: str) -> Any:
+    """The application class of this name, imported; InvalidInput, which lists the known ones, if there is none."""
     package, kind = module_of(name), APPS[name].partition(":")[2]
     try:
         module = import_module(package)
@@ -30,8 +27,7 @@ def find(name: str) -> type[Application[Any]]:
         raise missing_extra(name, error.name, "service") from error
     if not hasattr(module, kind):
         raise InvalidInput(f"the application {name} cannot be mounted: its module {package} has no class {kind}")
-    found: type[Application[Any]] = getattr(module, kind)
-    return found
+    return getattr(module, kind)
 
 
 def module_of(name: str) -> str:

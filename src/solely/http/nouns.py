@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import UnknownReservation
 from ..service.api import claims, dead_letters, entries, limits, locks, marks, reservations, watermarks
 from ..stores.http.codec import WireEntries, WireEntry
 from ..stores.http.settings import PAGE
-
-if TYPE_CHECKING:
-    from .client import Client
+from .connection import ServiceConnection
 
 
 class _Noun:
     """The routes of one noun."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ServiceConnection) -> None:
         self._get = client.get
         self._post = client.post
         self._pages = client.pages

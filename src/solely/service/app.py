@@ -37,8 +37,8 @@ class AsgiApp:
     def __init__(self, service: Service, routes: Iterable[Route], *, replaced: bool = False) -> None:
         self.service = service
         self._replaced = replaced
-        service.routes = tuple(routes)
-        self._table = RouteTable(service.routes)
+        self.routes = tuple(routes)
+        self._table = RouteTable(self.routes)
         self._idempotent: IdempotentRequests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,6 +104,7 @@ class AsgiApp:
             endpoint = self._table.find(scope["method"], scope["path"], call)
             call.route = route = endpoint.route
             call.path = route.path
+            call.routes = self.routes
             login = authenticate(call, endpoint.scope)
             if login is None and call.cookie:
                 login = await check_session(call)

@@ -19,10 +19,9 @@ from urllib.parse import quote
 import msgspec
 import structlog
 
-from ..apps.app import Application
 from ..client import AsyncClient
 from ..errors import Busy, SolelyError
-from .service import Service
+from .service import Mounted, Service
 from .settings import Loaded, Settings
 
 log = structlog.get_logger("solely.demo")
@@ -153,15 +152,15 @@ async def demo(service: Service) -> None:
         for scene, count in SCENES:
             for _ in range(count):
                 tasks.create_task(_repeat(scene, service))
-        for app in service.apps.values():
-            tasks.create_task(_demo_of(app))
+        for name, app in service.apps.items():
+            tasks.create_task(_demo_of(name, app))
 
 
-async def _demo_of(app: Application[Any]) -> None:
+async def _demo_of(name: str, app: Mounted) -> None:
     try:
         await app.demo()
     except Exception:  # the other scenes continue
-        log.exception("demo_failed", app=app.name)
+        log.exception("demo_failed", app=name)
 
 
 async def _repeat(scene: Scene, service: Service) -> None:

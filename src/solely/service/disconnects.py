@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from .problems import STOPPING, Problem
-
-if TYPE_CHECKING:
-    from .routes import Call
 
 GRACE = 0.02  # seconds: most requests end within it, and cost one timer instead of two tasks
 
@@ -22,8 +20,9 @@ class DisconnectWatch:
     """Cancels the current task after GRACE, with ClientGone when the caller disconnects, or with Problem when the
     service stops."""
 
-    def __init__(self, call: Call[Any, Any]) -> None:
-        self._call = call
+    def __init__(self, receive: Callable[[], Awaitable[Any]], stopping: asyncio.Event) -> None:
+        self._receive = receive
+        self._stopping = stopping
         self._watched: list[asyncio.Future[Any]] = []
         self.disconnected = False
         self._stopped = False
@@ -34,8 +33,8 @@ class DisconnectWatch:
         return self
 
     def _begin(self) -> None:
-        caller = asyncio.ensure_future(self._call.receive())  # the next message can only be the disconnect
-        service = asyncio.ensure_future(self._call.service.stopping.wait())
+        caller = asyncio.ensure_future(self._receive())  # the next message can only be the disconnect
+        service = asyncio.ensure_future(self._stopping.wait())
         self._watched = [caller, service]
         caller.add_done_callback(partial(self._end, disconnected=True))
         service.add_done_callback(partial(self._end, disconnected=False))

@@ -4,11 +4,13 @@ that the settings name. A new noun adds one line."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ..apps import find, has, module_of
 from ..errors import InvalidInput
 from . import health, openapi, policy
 from .api import claims, dead_letters, entries, events, limits, locks, marks, ops, reservations, watermarks
+from .application import Application
 from .dashboard import audit_log, dedup, letters, login, overview, rendering
 from .dashboard import entries as entry_pages
 from .dashboard import watermarks as watermark_pages
@@ -33,6 +35,7 @@ def mount(service: Service) -> list[Route]:
 
     InvalidInput if there is no such application, or if two of them declare the same figure.
     """
+    routes = all_routes()
     if service.settings.mounted:
         service.metrics.add((FAILURES,))
     for name in service.settings.mounted:
@@ -43,8 +46,10 @@ def mount(service: Service) -> list[Route]:
         service.dashboard.pages += kind.pages
         if has(name, "templates"):
             rendering.add_templates(name, module_of(name))
-        service.apps[name] = kind(service, service.settings.section(name))
-    return [*all_routes(), *(_of_app(name, route) for name, app in service.apps.items() for route in app.routes())]
+        app: Application[Any] = kind(service, service.settings.section(name))
+        service.apps[name] = app
+        routes += [_of_app(name, route) for route in app.routes()]
+    return routes
 
 
 def _of_app(name: str, route: Route) -> Route:

@@ -143,9 +143,10 @@ def _in_query(route: Route) -> list[dict[str, Any]]:
 async def openapi(call: Call[None, None]) -> dict[str, Any]:
     """This document."""
     service = call.service
-    if not service.openapi:  # built once, since anybody may request it
-        service.openapi = document(service.routes, guarded=bool(service.tokens))
-    return service.openapi
+    guarded = bool(service.tokens)
+    if guarded not in service.openapi:  # built once, since anybody may request it
+        service.openapi[guarded] = document(call.routes, guarded=guarded)
+    return service.openapi[guarded]
 
 
 ROUTES = [Route("GET", "/openapi.json", PUBLIC, openapi, tag="service")]

@@ -45,7 +45,7 @@ async def policy(call: Call[None, None]) -> HTMLResponse:
     """What a repeat of each request does, and all problems."""
     repeats = "\n".join(
         f"<tr><td><code>{route.method} {escape(route.path)}</code><td>{escape(route.again)}"
-        for route in call.service.routes
+        for route in call.routes
         if route.again
     )
     problems = "\n".join(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
 from operator import or_
 from types import MappingProxyType, NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from starlette.responses import Response
@@ -20,9 +20,7 @@ from ..errors import InvalidInput
 from ..integrations.idempotency import ProblemKind
 from .disconnects import ClientGone, DisconnectWatch
 from .security import LOCAL, Principal, Scope
-
-if TYPE_CHECKING:
-    from .service import Service
+from .service import Service
 
 T = TypeVar("T")
 B = TypeVar("B")
@@ -128,6 +126,7 @@ class Call(Generic[B, Q]):
     """One request, as its handler gets it: checked, decoded, and authenticated."""
 
     route: Route
+    routes: Sequence[Route]  # all that are mounted, for the documents
     principal: Principal
     headers: dict[bytes, bytes]
     params: Mapping[str, str] = MappingProxyType({})
@@ -179,7 +178,7 @@ class Call(Generic[B, Q]):
             work.close()  # it was never started
         waiters.enter(name)
         try:
-            with DisconnectWatch(self) as watch:
+            with DisconnectWatch(self.receive, self.service.stopping) as watch:
                 result = await work
         finally:
             waiters.leave(name)

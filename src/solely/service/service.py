@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import structlog
 
@@ -28,18 +28,16 @@ from .connections import Connections
 from .dashboard.state import DashboardState
 from .feed import Feed
 from .figures import Figure
-from .health import Readiness, data_level, store_level
 from .metrics import Metrics, timed
 from .quotas import Holds, Slots, Waiters
+from .readiness import Readiness, data_level, store_level
 from .reserved_names import SERVICE, clearing, general, only
-from .routes import Route
 from .security import Hosts, Tokens
 from .sessions import Logouts, Sessions
 from .settings import Settings
-from .token_file import watch_token_file
+from .token_file import TokenFileWatch
 
 if TYPE_CHECKING:
-    from ..apps.app import Application, Job
     from .telemetry import Telemetry
 
 log = structlog.get_logger("solely.service")
@@ -48,6 +46,25 @@ CLOSING = 15.0  # seconds for an application to stop, or the store to close: som
 JITTER = 0.2  # of the time between two runs of a job, so that workers which start together do not stay in step
 # The label is not `job`: Prometheus gives that name to what it scrapes.
 FAILURES = Figure("solely_job_failures", "Runs of applications' jobs that failed", ("app", "what"))
+
+
+class Job(NamedTuple):
+    """Work that each worker repeats about every `every` seconds; a failure is logged, and the job runs again."""
+
+    name: str
+    every: float
+    work: Callable[[], Awaitable[object]]
+
+
+class Mounted(Protocol):
+    """What the service needs of an application that it runs; see `application.Application`."""
+
+    once: AsyncClient
+
+    def jobs(self) -> Sequence[Job]: ...
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    async def demo(self) -> None: ...
 
 
 class Service:
@@ -77,13 +94,12 @@ class Service:
         self.holds = Holds(settings.max_holds)
         self.slots = Slots(wait=settings.store_timeout, work=settings.store_timeout)
         self.stopping = asyncio.Event()
-        self.apps: dict[str, Application[Any]] = {}  # mounted ones, by name
-        self.routes: tuple[Route, ...] = ()  # all mounted ones
-        self.openapi: dict[str, Any] = {}  # their document, built at the first request for it
+        self.apps: dict[str, Mounted] = {}  # mounted ones, by name
+        self.openapi: dict[bool, dict[str, Any]] = {}  # the document, by whether tokens are required
         self.dashboard = DashboardState(self.metrics)
         self.background: list[Callable[[Service], Coroutine[Any, Any, None]]] = [  # tasks that start with the service
             lambda service: service.dashboard.history.keep_sampling(),
-            watch_token_file,
+            lambda service: TokenFileWatch(service.settings, service.tokens, service.connections).run(),
         ]
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: list[Callable[[], Coroutine[Any, Any, None]]] = []  # what is open, in the order of opening
@@ -131,9 +147,9 @@ class Service:
             except Exception as error:
                 raise SolelyError(f"the application {name} did not start: {error}") from error
             self._closing.append(app.stop)
-        for app in self.apps.values():
+        for name, app in self.apps.items():
             for job in app.jobs():
-                self.run(_repeat(self, app, job))
+                self.run(_repeat(self.metrics, name, job))
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs the work in the background, at most until the service closes; a failure is logged."""
@@ -199,16 +215,16 @@ def _log_failure(task: asyncio.Task[None]) -> None:
         log.error("task_failed", task=task.get_name(), exc_info=error)
 
 
-async def _repeat(service: Service, app: Application[Any], job: Job) -> None:
+async def _repeat(metrics: Metrics, app: str, job: Job) -> None:
     """Runs the job at its interval until cancelled. A failure is logged and counted, and the job runs again."""
     await asyncio.sleep(job.every * random.random())
     while True:
         try:
             await job.work()
         except Exception as error:  # a job goes on, whatever happens
-            service.metrics.count(FAILURES, app.name, job.name)
+            metrics.count(FAILURES, app, job.name)
             expected = isinstance(error, SolelyError)  # such as an unavailable store: the message is enough
-            log.warning("job_failed", app=app.name, job=job.name, error=str(error), exc_info=not expected)
+            log.warning("job_failed", app=app, job=job.name, error=str(error), exc_info=not expected)
         await asyncio.sleep(job.every * random.uniform(1 - JITTER, 1 + JITTER))
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
 
 import structlog
 
 from ..errors import InvalidInput
-
-if TYPE_CHECKING:
-    from .security import Principal
-    from .service import Service
+from .connections import Connections
+from .security import Principal, Tokens
+from .settings import Settings
 
 log = structlog.get_logger("solely.tokens")
 
@@ -20,44 +18,42 @@ CHECK_EVERY = 1.0  # seconds between checks of the file: a removed token is inva
 FileState = tuple[int, int, int] | None  # inode, size and time of change; None if there is no file
 
 
-async def watch_token_file(service: Service) -> None:
-    """Checks the file every CHECK_EVERY seconds; returns at once if the settings name none."""
-    watch = TokenFileWatch(service)
-    while service.settings.tokens_file:
-        await watch.check()
-        await asyncio.sleep(CHECK_EVERY)
-
-
 class TokenFileWatch:
     """The token file as this worker last read it."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self, settings: Settings, tokens: Tokens, connections: Connections) -> None:
+        self._settings = settings
+        self._tokens = tokens
+        self._connections = connections
         self._state: FileState = (0, 0, 0)  # of no file, so that the first check reads it
+
+    async def run(self) -> None:
+        """Checks the file every CHECK_EVERY seconds; returns at once if the settings name none."""
+        while self._settings.tokens_file:
+            await self.check()
+            await asyncio.sleep(CHECK_EVERY)
 
     async def check(self) -> None:
         """Replaces the tokens if the file changed. If it is invalid, the old tokens stay valid, and one error is logged
         until it changes again."""
-        path = self._service.settings.tokens_file
+        path = self._settings.tokens_file
         state = await asyncio.to_thread(_state, path)  # not on the loop: the file may be on a network that hangs
         if state == self._state:
             return
         self._state = state
         try:
-            self._replace(await asyncio.to_thread(self._service.settings.token_lines))
+            self._replace(await asyncio.to_thread(self._settings.token_lines))
         except InvalidInput as error:
             log.error("tokens_not_read", file=path, error=f"{error}; the old tokens stay valid until this is fixed")
 
     def _replace(self, lines: list[str]) -> None:
-        service = self._service
-        if service.tokens and not lines:
+        if self._tokens and not lines:
             raise InvalidInput("no token would be left, and everybody could do everything; to have none, restart")
-        before = set(service.tokens.principals)
-        service.tokens.replace(lines)
-        after = set(service.tokens.principals)
+        before = set(self._tokens.principals)
+        self._tokens.replace(lines)
+        after = set(self._tokens.principals)
         if before != after:
-            service.connections.recheck(service.tokens)
-            service.openapi = {}  # it says whether tokens are required
+            self._connections.recheck(self._tokens)
             log.warning("tokens_changed", added=_names(after - before), removed=_names(before - after))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ..app import AppPage, Figure, Job, Route
+from ...service.application import AppPage, Figure, Job, Route
 from .api import acknowledgements, admin
 from .demo import demo
 from .figures import FIGURES

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..app import Application
+from ...service.application import Application
 from .figures import ACTIVE
 from .notifications.dead_letters import GROUP, NotificationDeadLetters
 from .notifications.fanout import Fanout

@@ -12,21 +12,7 @@ from ...reservations.handle import ReservationInfo
 from ...reservations.ids import MAX_ID, ticket_of
 from ...rules import MAX_TTL
 from ..problems import OVERTAKEN, TOO_MANY, UNKNOWN
-from ..routes import (
-    ADMIN,
-    READ,
-    WRITE,
-    Answer,
-    Body,
-    Call,
-    Key,
-    PrefixQuery,
-    Purpose,
-    Reason,
-    Route,
-    Ttl,
-    timestamp,
-)
+from ..routes import ADMIN, READ, WRITE, Answer, Body, Call, Key, PrefixQuery, Purpose, Reason, Route, Ttl, timestamp
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT)]
 Quiet = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_TTL, description="seconds")]

@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
 
+import msgspec
+
 from .. import metrics
 from ..figures import Counts, Figure
 from ..metrics import Metrics
-from ..routes import Answer
 
 STEP = 2.0  # seconds between samples: the chart moves while somebody watches
 KEPT = 300  # samples: ten minutes, enough to look back when something has just gone wrong
@@ -47,7 +48,7 @@ FAILED_OPEN = total(metrics.FAILED_OPEN)
 DEAD = total(metrics.DEAD_LETTERED)
 
 
-class Series(Answer):
+class Series(msgspec.Struct, kw_only=True):
     """Chart data: `at` is the wall clock; counts are per second; round trips are in milliseconds, null if there was
     none."""
 

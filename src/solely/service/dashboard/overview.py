@@ -10,7 +10,8 @@ from ...model import Finding
 from .. import metrics
 from ..feed import EventRecord
 from ..figures import Figure
-from ..health import PATIENCE, findings, up
+from ..health import up
+from ..readiness import PATIENCE, findings
 from ..routes import Answer, Call, Route
 from . import history
 from .history import MetricsHistory, Series

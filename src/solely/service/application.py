@@ -6,29 +6,21 @@ starts), `templates/` (loaded as `name:file.html`) and `cli.py` (whose `command`
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import ClassVar, Generic, TypeVar
 
 import msgspec
 
 from ..client import AsyncClient
 from ..names import reserved
-from ..service.dashboard.state import AppPage
-from ..service.figures import Figure
-from ..service.routes import Route
-from ..service.service import Service
+from .dashboard.state import AppPage
+from .figures import Figure
+from .routes import Route
+from .service import Job, Service
 
 __all__ = ["AppPage", "Application", "Figure", "Job", "Route", "Service"]
 
 S = TypeVar("S", bound=msgspec.Struct)
-
-
-class Job(NamedTuple):
-    """Work that each worker repeats about every `every` seconds; a failure is logged, and the job runs again."""
-
-    name: str
-    every: float
-    work: Callable[[], Awaitable[object]]
 
 
 class Application(Generic[S]):
