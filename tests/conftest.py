@@ -115,7 +115,7 @@ def isolated(url: str) -> str:
 
 def _sqlite(request: pytest.FixtureRequest) -> str:
     folder: Path = request.getfixturevalue("tmp_path")
-    return f"sqlite:///{folder / 'solely.sqlite3'}"
+    return f"sqlite:///{folder / f'{secrets.token_hex(4)}.sqlite3'}"
 
 
 def _http(request: pytest.FixtureRequest) -> str:

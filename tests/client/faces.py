@@ -15,7 +15,7 @@ from solely.ops import Op, Read
 from solely.stores import open_store
 
 _NOT_AWAITED = frozenset({"remaining", "hand_over"})  # answer at once, in asyncio too
-_THREADS = ThreadPoolExecutor(64, thread_name_prefix="blocking-face")  # asyncio's own pool has fewer than some tests
+_THREADS = ThreadPoolExecutor(256, thread_name_prefix="blocking")  # asyncio's own pool has fewer than some tests need
 
 
 async def in_thread(work: Callable[..., Any], *args: Any, **options: Any) -> Any:

@@ -15,7 +15,7 @@ import solely.drivers.aio
 import solely.drivers.blocking
 from solely import AsyncClient, Client, State
 from solely.testing.proxy import FaultProxy
-from tests.client.conftest import Server
+from tests.client.concurrently import Server, concurrently
 from tests.client.faces import Observer
 from tests.client.refusing import AsyncRefusingStore, RefusingStore
 from tests.client.wire import about, before, through
@@ -91,6 +91,7 @@ async def _timed(call: Callable[[Any], Any], once: Any) -> tuple[Any, float]:
         return error, time.monotonic() - start
 
 
+@concurrently
 async def test_one_unanswered_try_among_refused_ones_is_told_as_unknown(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:
@@ -105,6 +106,7 @@ async def test_one_unanswered_try_among_refused_ones_is_told_as_unknown(
     proxy.heal()
 
 
+@concurrently
 async def test_what_an_outage_left_unknown_is_free_soon_after(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
@@ -122,6 +124,7 @@ async def test_what_an_outage_left_unknown_is_free_soon_after(
     proxy.heal()
 
 
+@concurrently
 async def test_after_a_cut_reply_every_answer_is_the_right_one(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:
@@ -167,6 +170,7 @@ async def test_a_paused_server_is_unavailable_and_then_goes_on(
     assert str(await lease.release()) == "released"
 
 
+@concurrently
 async def test_the_first_try_counts_as_well(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:
@@ -177,6 +181,7 @@ async def test_the_first_try_counts_as_well(
     assert re.search("in [1-3] tries over", str(error)), error  # of 0.4 s each
 
 
+@concurrently
 async def test_a_server_that_was_never_there_is_unavailable_with_its_address(
     nowhere_url: str, open_client: Callable[..., Any]
 ) -> None:
@@ -187,6 +192,7 @@ async def test_a_server_that_was_never_there_is_unavailable_with_its_address(
     assert took < BOUND
 
 
+@concurrently
 async def test_what_was_never_sent_is_not_undone(
     nowhere_url: str, open_client: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -215,6 +221,7 @@ async def test_a_batch_that_was_refused_in_part_may_have_happened(many: int) -> 
             await later.first_many(keys)
 
 
+@concurrently
 async def test_a_client_closed_while_it_connects_leaves_no_socket_behind(
     silent_url: str, open_client: Callable[..., Any]
 ) -> None:
@@ -228,6 +235,7 @@ async def test_a_client_closed_while_it_connects_leaves_no_socket_behind(
     gc.collect()  # a socket that nobody closed is told by its end, which fails this test, or the next
 
 
+@concurrently
 async def test_closing_while_the_store_hangs_is_bounded(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:

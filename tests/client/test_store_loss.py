@@ -19,7 +19,7 @@ from solely.ops import Op, Release
 from solely.stores import open_async_store, open_store
 from solely.stores.postgres.settings import parse
 from tests.both_faces import told
-from tests.client.conftest import KINDS
+from tests.client.concurrently import KINDS
 from tests.client.losing import lose, lose_everything
 from tests.conftest import STORES
 from tests.servers import Valkey
