@@ -15,8 +15,8 @@ from solely.drivers.lines import Lines, Waiter
 from solely.drivers.simulated import Run
 from solely.errors import StoreError
 from solely.leases import flow as lock
-from solely.locks import flow as locks
 from solely.leases import hold
+from solely.locks import flow as locks
 from solely.model import Entry, Released, State
 from solely.ops import Acquire, Clear, Mark, Op, Release, Renew, Reply
 from solely.stores import transitions as t

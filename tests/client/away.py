@@ -9,7 +9,6 @@ from solely.errors import StoreUnavailable
 from solely.ops import Op, Release
 from solely.stores import open_async_store, open_store
 
-
 PATIENT, HASTY = 20.0, 0.05  # seconds of timeout: for a store that is there, and for one that will not answer
 
 

@@ -1,6 +1,6 @@
 """One test for every store and both modes at once: what mostly waits then takes the time of one, not of a dozen.
 
-@concurrently
+@concurrently()
 async def test_a_lease_is_renewed_beyond_its_ttl(once: Any, observer: Observer) -> None: ...
 
 Parameters with the name of a method of `Case` are made for each store and mode; all others are fixtures, made once.
@@ -25,6 +25,7 @@ from solely import AsyncClient
 from solely.testing.proxy import FaultProxy
 from tests.client.faces import Observer, blocking
 from tests.client.wire import before, through
+from tests.client.worker import Worker
 from tests.conftest import STORES, in_collection, in_schema, is_chosen, isolated
 from tests.mongo_server import Mongod
 from tests.postgres_server import Postgres
@@ -108,6 +109,17 @@ class Case:
     def observer(self) -> Observer:
         return self._observed("store_url")
 
+    def shared_url(self) -> str:
+        return str(self.get("store_url"))
+
+    def start_worker(self) -> Callable[..., Worker]:
+        def start(url: str, **options: Any) -> Worker:
+            worker = Worker(url, **options)
+            self._stack.callback(worker.end)
+            return worker
+
+        return start
+
     def server(self) -> Server:
         shared: Server = self._request.getfixturevalue(SERVERS[self._store])
         return shared
@@ -142,26 +154,23 @@ async def _closed(client: Any) -> None:
 
 
 MADE = frozenset(name for name in vars(Case) if not name.startswith("_")) - {"get"}
-BEHIND_A_NETWORK = MADE - {"kind", "open_client", "store_url", "once", "other", "observer"}
+BETWEEN_PROCESSES = frozenset(("shared_url", "start_worker"))
+BEHIND_A_NETWORK = MADE - BETWEEN_PROCESSES - {"kind", "open_client", "store_url", "once", "other", "observer"}
 
 
-def concurrently(body: Body) -> Callable[..., None]:
-    """Runs the body on all stores in both modes at once, or on all servers if it has parameters for that."""
-    return _concurrently(body, tuple(KINDS))
-
-
-def concurrently_in_asyncio(body: Body) -> Callable[..., None]:
-    """The same for a body that is about tasks: in asyncio only."""
-    return _concurrently(body, ("asyncio",))
+def concurrently(*kinds: str) -> Callable[[Body], Callable[..., None]]:
+    """Runs the body on all stores in these modes at once, or on all servers if it has parameters for that."""
+    return lambda body: _concurrently(body, kinds or tuple(KINDS))
 
 
 def _concurrently(body: Body, kinds: Sequence[str]) -> Callable[..., None]:
     signature = inspect.signature(body)
     made = [name for name in signature.parameters if name in MADE]
     stores, shared = (SERVERS, "server") if BEHIND_A_NETWORK.intersection(made) else (STORES, "store_url")
+    unshared = {"memory"} if BETWEEN_PROCESSES.intersection(made) else set()
 
     def test(*, request: pytest.FixtureRequest, **given: Any) -> None:
-        names = [name for name in stores if is_chosen(request.config, name)]
+        names = [name for name in stores if is_chosen(request.config, name) and name not in unshared]
         cases = [Case(name, kind, request) for name in names for kind in kinds]
         for case in cases:
             case.get(shared)  # here, since fixtures are made in the main thread only

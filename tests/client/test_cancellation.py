@@ -11,7 +11,7 @@ import pytest
 import solely
 from solely import AsyncClient, State
 from solely.marks import calls as marking
-from tests.client.concurrently import Server, concurrently_in_asyncio
+from tests.client.concurrently import Server, concurrently
 from tests.client.faces import Observer
 from tests.client.stepping import WAYS, cancelled_at
 from tests.mongo_server import Mongod
@@ -90,7 +90,7 @@ async def test_a_waiter(once: Any, other: Any, observer: Observer, way: str) -> 
 
 
 @pytest.mark.parametrize("way", WAYS)
-@concurrently_in_asyncio
+@concurrently("asyncio")
 async def test_a_waiter_that_is_about_to_be_served_passes_the_turn_on(
     once: Any, other: Any, observer: Observer, way: str
 ) -> None:

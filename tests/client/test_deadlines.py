@@ -21,8 +21,8 @@ from tests.lateness import measured_lateness
 from tests.service.serving import running
 
 TIMEOUT = 2.0
-# Seconds beyond the timeout, for a busy machine (with what it is late beside). Tries that may begin until the timeout is over and last 0.4 of it, and
-# 2 s of undoing behind them, would take at least 2.2 s more than the timeout.
+# Seconds beyond the timeout, with how late a busy machine is beside. Tries that may begin until the timeout is over and
+# last 0.4 of it, and 2 s of undoing behind them, would take at least 2.2 s more than the timeout.
 SLACK = 1.7
 CALLS: dict[str, Callable[[Any], Any]] = {
     "lock": lambda once: once.lock("a", ttl=30, wait=1),
@@ -51,7 +51,7 @@ async def _all_end_in_time(once: Any) -> None:
     assert not late
 
 
-@concurrently
+@concurrently()
 async def test_a_store_that_falls_silent_is_given_up_within_the_timeout(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:
@@ -62,7 +62,7 @@ async def test_a_store_that_falls_silent_is_given_up_within_the_timeout(
     proxy.heal()
 
 
-@concurrently
+@concurrently()
 async def test_a_store_that_never_said_a_word_is_given_up_within_the_timeout(
     silent_url: str, open_client: Callable[..., Any]
 ) -> None:

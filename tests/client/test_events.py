@@ -28,7 +28,7 @@ async def renewed(told: list[events.Event]) -> None:
             await asyncio.sleep(0.02)
 
 
-@concurrently
+@concurrently()
 async def test_the_life_of_a_lease_is_told(open_client: Callable[..., Any], store_url: str) -> None:
     told: list[events.Event] = []
     once = open_client(store_url, hooks=[told.append])
@@ -44,7 +44,7 @@ async def test_the_life_of_a_lease_is_told(open_client: Callable[..., Any], stor
     assert not of(events.Lost, told)
 
 
-@concurrently
+@concurrently()
 async def test_a_loss_is_told_once_with_how(
     open_client: Callable[..., Any], store_url: str, observer: Observer
 ) -> None:
@@ -90,7 +90,7 @@ async def test_repeated_tries_are_told(proxied_url: str, proxy: FaultProxy, open
     assert retried.error
 
 
-@concurrently
+@concurrently()
 async def test_a_hook_that_raises_harms_nothing(
     open_client: Callable[..., Any], store_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

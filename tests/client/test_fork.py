@@ -171,7 +171,7 @@ def test_parent_and_child_together_exclude_each_other(shared_url: str) -> None:
 def test_an_async_client_is_usable_in_the_childs_own_loop(shared_url: str) -> None:
     async def parent() -> None:
         async with AsyncClient(shared_url) as once:
-            lease = await once.lock("a", ttl=10.0)  # nobody renews it until the child is done
+            lease = await once.lock("a", ttl=5.0)  # nobody renews it until the child is done
 
             async def in_childs_loop() -> None:
                 assert lease.lost_how == "forked"

@@ -24,7 +24,7 @@ ENDS = 1.0  # seconds of ttl of a lease that is to end: a grant is answered with
 SOON = 30.0  # seconds: an upper bound for what takes milliseconds
 
 
-@concurrently
+@concurrently()
 async def test_a_lease_is_renewed_beyond_its_ttl(once: Any, observer: Observer) -> None:
     async with once.lock("a", ttl=TTL) as lease:
         await asyncio.sleep(BEYOND)
@@ -33,7 +33,7 @@ async def test_a_lease_is_renewed_beyond_its_ttl(once: Any, observer: Observer) 
         assert observer.lock("a").fence == lease.fence
 
 
-@concurrently
+@concurrently()
 async def test_many_leases_are_kept_together(once: Any, observer: Observer) -> None:
     keys = [f"k{n}" for n in range(50)]
     async with once.lock_all(keys, ttl=TTL) as leases:
@@ -42,7 +42,7 @@ async def test_many_leases_are_kept_together(once: Any, observer: Observer) -> N
         assert {observer.lock(key).state for key in keys} == {State.HELD}
 
 
-@concurrently
+@concurrently()
 async def test_without_renewal_it_ends_with_its_ttl(once: Any, other: Any) -> None:
     lease = await once.lock("a", ttl=ENDS, renew=False)
     await other.lock("a", ttl=30, wait=SOON)
@@ -59,7 +59,7 @@ async def test_the_holder_gives_up_before_the_store_does(once: Any, observer: Ob
     assert local_end < store_end
 
 
-@concurrently
+@concurrently()
 async def test_max_hold_bounds_a_lease_that_is_renewed(once: Any, other: Any) -> None:
     start = time.monotonic()
     lease = await once.lock("a", ttl=TTL, max_hold=TTL + 1)
@@ -70,7 +70,7 @@ async def test_max_hold_bounds_a_lease_that_is_renewed(once: Any, other: Any) ->
         await lease.renew()
 
 
-@concurrently
+@concurrently()
 async def test_a_lease_that_an_admin_cleared_is_lost_at_the_next_renewal(once: Any, observer: Observer) -> None:
     lease = await once.lock("a", ttl=TTL, on_lost="flag")
     assert observer.perform(Clear("lock/a", lease.fence, "test")) == [True]
@@ -115,7 +115,7 @@ async def test_renew_and_ensure_of_a_released_lease_raise(once: Any, observer: O
     assert observer.lock("a").state is State.FREE
 
 
-@concurrently
+@concurrently()
 async def test_a_body_that_outlives_its_lease_learns_it_at_the_end(once: Any, other: Any) -> None:
     with pytest.raises(solely.LeaseLost, match="expired"):
         async with once.lock("a", ttl=ENDS, renew=False, on_lost="flag") as lease:
@@ -123,7 +123,7 @@ async def test_a_body_that_outlives_its_lease_learns_it_at_the_end(once: Any, ot
             assert lease.lost
 
 
-@concurrently
+@concurrently()
 async def test_the_bodys_own_error_is_never_masked(once: Any, other: Any) -> None:
     with pytest.raises(KeyError, match="mine"):
         async with once.lock("a", ttl=ENDS, renew=False, on_lost="flag"):
@@ -138,7 +138,7 @@ async def test_a_body_may_release_early(once: Any, other: Any) -> None:
             pass
 
 
-@concurrently
+@concurrently()
 async def test_a_function_is_told_of_the_loss_once(once: Any, observer: Observer) -> None:
     told: list[float] = []
     lease = await once.lock("a", ttl=ENDS, renew=False, on_lost=lambda: told.append(time.monotonic()))
@@ -149,7 +149,7 @@ async def test_a_function_is_told_of_the_loss_once(once: Any, observer: Observer
     assert len(told) == 1
 
 
-@concurrently
+@concurrently()
 async def test_a_function_that_raises_stops_no_other_lease_from_being_kept(once: Any, observer: Observer) -> None:
     def fails() -> None:
         raise RuntimeError("told and angry")
@@ -167,7 +167,7 @@ async def test_a_function_that_raises_stops_no_other_lease_from_being_kept(once:
 # -- while the network hangs
 
 
-@concurrently
+@concurrently()
 async def test_the_loss_is_told_while_the_network_hangs(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:
@@ -207,7 +207,7 @@ async def test_asyncio_cancels_the_body_while_the_network_hangs(proxied_url: str
                 pass
 
 
-@concurrently
+@concurrently()
 async def test_a_lease_outlives_an_outage_that_is_shorter_than_its_ttl(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
@@ -420,7 +420,7 @@ def test_an_exit_stops_no_other_lease_from_being_kept(place: str) -> None:
 # -- hand-over
 
 
-@concurrently
+@concurrently()
 async def test_a_lease_handed_over_goes_on_elsewhere(once: Any, other: Any, observer: Observer) -> None:
     lease = await once.lock("a", ttl=TTL)
     token = lease.hand_over()

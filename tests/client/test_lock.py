@@ -71,7 +71,7 @@ async def test_a_refused_waiter_leaves_no_trace(once: Any, other: Any, observer:
         assert observer.lock("a").fence == lease.fence
 
 
-@concurrently
+@concurrently()
 async def test_a_waiter_of_another_client_gets_the_key_when_it_is_released(
     once: Any, other: Any, observer: Observer
 ) -> None:
@@ -87,7 +87,7 @@ async def test_a_waiter_of_another_client_gets_the_key_when_it_is_released(
     assert next_lease.waited >= 0.04
 
 
-@concurrently
+@concurrently()
 async def test_a_waiter_gets_the_key_when_a_dead_holders_time_is_up(once: Any, other: Any) -> None:
     start = time.monotonic()
     await once.lock("a", ttl=1.0, renew=False)
@@ -95,7 +95,7 @@ async def test_a_waiter_gets_the_key_when_a_dead_holders_time_is_up(once: Any, o
     assert 0.9 < time.monotonic() - start < PROMPT
 
 
-@concurrently
+@concurrently()
 async def test_waiters_of_one_process_are_served_in_the_order_of_arrival(once: Any) -> None:
     served: list[int] = []
 
@@ -113,7 +113,7 @@ async def test_waiters_of_one_process_are_served_in_the_order_of_arrival(once: A
     assert served == list(range(8))
 
 
-@concurrently
+@concurrently()
 async def test_a_line_that_waits_behind_another_client_times_out_as_busy(once: Any, other: Any) -> None:
     async with other.lock("a", ttl=30, purpose="deploy"):
         refusals = await asyncio.gather(*(_refused(once, "a", wait=1.0) for _ in range(3)))
@@ -139,7 +139,7 @@ async def test_many_workers_never_hold_together(once: Any, other: Any) -> None:
     assert len(fences) == 40
 
 
-@concurrently
+@concurrently()
 async def test_a_key_stays_closed_for_its_delay_after_an_expiry(once: Any, other: Any, observer: Observer) -> None:
     await once.seen("a")  # connects: a grant that is answered too late would close the key as well
     await once.lock("a", ttl=1.0, delay=30, renew=False)

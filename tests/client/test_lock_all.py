@@ -42,7 +42,7 @@ async def test_none_is_held_if_one_cannot_be_had(once: Any, other: Any, observer
         assert [observer.lock(key).waiters for key in "abc"] == [0, 0, 0]
 
 
-@concurrently
+@concurrently()
 async def test_it_waits_for_the_one_that_is_held(once: Any, other: Any) -> None:
     lease = await other.lock("b", ttl=30)
     waiting = asyncio.ensure_future(_hold_briefly(once, ["a", "b", "c"]))
@@ -52,7 +52,7 @@ async def test_it_waits_for_the_one_that_is_held(once: Any, other: Any) -> None:
     await asyncio.wait_for(waiting, 15)
 
 
-@concurrently
+@concurrently()
 async def test_keys_taken_early_are_kept_while_another_is_waited_for(once: Any, other: Any, observer: Observer) -> None:
     lease = await other.lock("z", ttl=30)
     waiting = asyncio.ensure_future(_hold_briefly(once, ["a", "z"], ttl=3.0))
@@ -66,7 +66,7 @@ async def test_keys_taken_early_are_kept_while_another_is_waited_for(once: Any, 
     await asyncio.wait_for(waiting, 15)
 
 
-@concurrently
+@concurrently()
 async def test_overlapping_sets_neither_deadlock_nor_starve(once: Any, other: Any, observer: Observer) -> None:
     holders: dict[str, int] = dict.fromkeys("abcd", 0)
     chance = random.Random(7)

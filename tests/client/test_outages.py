@@ -91,7 +91,7 @@ async def _timed(call: Callable[[Any], Any], once: Any) -> tuple[Any, float]:
         return error, time.monotonic() - start
 
 
-@concurrently
+@concurrently()
 async def test_one_unanswered_try_among_refused_ones_is_told_as_unknown(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:
@@ -106,7 +106,7 @@ async def test_one_unanswered_try_among_refused_ones_is_told_as_unknown(
     proxy.heal()
 
 
-@concurrently
+@concurrently()
 async def test_what_an_outage_left_unknown_is_free_soon_after(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
@@ -124,7 +124,7 @@ async def test_what_an_outage_left_unknown_is_free_soon_after(
     proxy.heal()
 
 
-@concurrently
+@concurrently()
 async def test_after_a_cut_reply_every_answer_is_the_right_one(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:
@@ -170,7 +170,7 @@ async def test_a_paused_server_is_unavailable_and_then_goes_on(
     assert str(await lease.release()) == "released"
 
 
-@concurrently
+@concurrently()
 async def test_the_first_try_counts_as_well(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:
@@ -181,7 +181,7 @@ async def test_the_first_try_counts_as_well(
     assert re.search("in [1-3] tries over", str(error)), error  # of 0.4 s each
 
 
-@concurrently
+@concurrently()
 async def test_a_server_that_was_never_there_is_unavailable_with_its_address(
     nowhere_url: str, open_client: Callable[..., Any]
 ) -> None:
@@ -192,7 +192,7 @@ async def test_a_server_that_was_never_there_is_unavailable_with_its_address(
     assert took < BOUND
 
 
-@concurrently
+@concurrently()
 async def test_what_was_never_sent_is_not_undone(
     nowhere_url: str, open_client: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -221,7 +221,7 @@ async def test_a_batch_that_was_refused_in_part_may_have_happened(many: int) -> 
             await later.first_many(keys)
 
 
-@concurrently
+@concurrently()
 async def test_a_client_closed_while_it_connects_leaves_no_socket_behind(
     silent_url: str, open_client: Callable[..., Any]
 ) -> None:
@@ -235,7 +235,7 @@ async def test_a_client_closed_while_it_connects_leaves_no_socket_behind(
     gc.collect()  # a socket that nobody closed is told by its end, which fails this test, or the next
 
 
-@concurrently
+@concurrently()
 async def test_closing_while_the_store_hangs_is_bounded(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:

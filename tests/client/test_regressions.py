@@ -18,7 +18,7 @@ import solely
 from solely import AsyncClient, Released, State
 from solely.events import Renewed
 from solely.testing.proxy import FaultProxy
-from tests.client.concurrently import concurrently, concurrently_in_asyncio
+from tests.client.concurrently import concurrently
 from tests.client.faces import Observer
 from tests.client.wire import acquires, others
 from tests.client.worker import Worker
@@ -29,7 +29,7 @@ PATIENT = 4.0  # seconds: two tries of 1.4 s, which no busy machine needs for on
 SOON = 20.0  # seconds: well below the ttl of 30 that a client blocked by its own key would wait for
 
 
-@concurrently
+@concurrently()
 async def test_bug_01_reply_of_acquire_lost_does_not_block_its_own_client(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
@@ -70,7 +70,7 @@ async def test_bug_01_reply_of_first_lost_is_still_first(
     assert not await once.first("a")
 
 
-@concurrently
+@concurrently()
 async def test_bug_02_reply_of_release_lost_is_still_released(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
@@ -86,7 +86,7 @@ async def test_bug_02_reply_of_release_lost_is_still_released(
     assert fault.hits == 1
 
 
-@concurrently_in_asyncio
+@concurrently("asyncio")
 async def test_bug_03_acquire_cancelled_after_the_command_left_leaves_nothing_held(
     proxied_url: str, proxy: FaultProxy, beside: Observer
 ) -> None:
@@ -102,7 +102,7 @@ async def test_bug_03_acquire_cancelled_after_the_command_left_leaves_nothing_he
             assert beside.lock("a").state is State.FREE
 
 
-@concurrently
+@concurrently()
 async def test_bug_04_an_expired_holder_does_not_release_its_successor(once: Any, observer: Observer) -> None:
     expired = await once.lock("a", ttl=1.0, renew=False, on_lost="flag")
     successor = await once.lock("a", ttl=30, wait=SOON)
@@ -111,7 +111,7 @@ async def test_bug_04_an_expired_holder_does_not_release_its_successor(once: Any
     assert await successor.release() is Released.RELEASED
 
 
-@concurrently
+@concurrently()
 async def test_bug_05_renewal_survives_errors_and_the_holder_is_told_when_it_cannot(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
@@ -157,7 +157,7 @@ async def test_bug_06_no_expiry_is_refused_and_the_longest_ttl_locks(once: Any, 
     assert await other.try_lock("a") is not None
 
 
-@concurrently
+@concurrently()
 async def test_bug_07_a_waiter_heeds_the_holders_remaining_time(once: Any, other: Any) -> None:
     await once.seen("warm")
     start = time.monotonic()
@@ -239,7 +239,7 @@ def test_bug_13_four_processes_on_one_sqlite_file_meet_no_locked_database(
 # -- the ghost: an acquire that the network delivers after its own undoing
 
 
-@concurrently
+@concurrently()
 async def test_an_acquire_delivered_after_its_compensating_release_takes_nothing(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
@@ -257,7 +257,7 @@ async def test_an_acquire_delivered_after_its_compensating_release_takes_nothing
         assert beside.lock("a").fence == lease.fence
 
 
-@concurrently_in_asyncio
+@concurrently("asyncio")
 async def test_a_cancelled_acquire_delivered_late_takes_nothing(
     proxied_url: str, proxy: FaultProxy, beside: Observer
 ) -> None:
@@ -273,7 +273,7 @@ async def test_a_cancelled_acquire_delivered_late_takes_nothing(
         await _stays_free(beside, "a")
 
 
-@concurrently
+@concurrently()
 async def test_a_late_copy_of_an_answered_try_takes_nothing_after_the_release(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
