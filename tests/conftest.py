@@ -213,14 +213,11 @@ def _is_runnable(item: pytest.Item) -> bool:
 
 
 def _needs_all(item: pytest.Item) -> bool:
-    chosen = [value for value in item.callspec.params.values() if isinstance(value, str)] if _has_cases(item) else []
+    cases = getattr(item, "callspec", None)
+    chosen = [value for value in cases.params.values() if isinstance(value, str)] if cases else []
     if item.get_closest_marker("only_with_all") or not SECOND_SERVERS.isdisjoint(chosen):
         return True
     return "http" in chosen and item.nodeid.startswith(NOT_OVER_HTTP)
-
-
-def _has_cases(item: pytest.Item) -> bool:
-    return hasattr(item, "callspec")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -412,7 +413,7 @@ def test_an_exit_stops_no_other_lease_from_being_kept(place: str) -> None:
     with Client("memory://", hooks=[hear]) as once, once.lock("kept", ttl=TTL) as kept:
         for turn in (1, 2):
             once.lock(f"a{turn}", ttl=ENDS, renew=False, on_lost=lambda: exit_there("on_lost"))
-            _wait_until(lambda turn=turn: len(exits) == turn)
+            _wait_until(partial(lambda turn: len(exits) == turn, turn))
         time.sleep(BEYOND)
         assert not kept.lost
 
