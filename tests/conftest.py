@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from solely.testing.clock import ManualClock
 from tests.both_faces import FACES, opening
 from tests.http_service import HttpServices
+from tests.lateness import Lateness, measured_lateness
 from tests.mongo_server import Mongod, mongod_path
 from tests.postgres_server import DEBIAN_POSTGRES, PYPI_POSTGRES, Postgres
 from tests.servers import DEBIAN_REDIS, Valkey, ValkeyCluster, ValkeySentinel
@@ -260,6 +261,13 @@ async def open_client(face: str) -> AsyncIterator[Callable[..., Any]]:
     """Opens a client of the face at hand, closed when the test ends: `open_client(url, **options)`."""
     async with opening(face) as open_one:
         yield open_one
+
+
+@pytest.fixture
+def lateness() -> Iterator[Lateness]:
+    """How late this machine is while the test runs."""
+    with measured_lateness() as measured:
+        yield measured
 
 
 @pytest.fixture
