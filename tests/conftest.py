@@ -62,13 +62,13 @@ def cluster() -> Iterator[ValkeyCluster]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    with Postgres(folder=PYPI_POSTGRES) as server:
+    with Postgres(folder=PYPI_POSTGRES, fsync="off") as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def debian_postgres() -> Iterator[Postgres]:
-    with Postgres(folder=DEBIAN_POSTGRES) as server:
+    with Postgres(folder=DEBIAN_POSTGRES, fsync="off") as server:
         yield server
 
 
