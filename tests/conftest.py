@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from solely.testing.clock import ManualClock
-from tests.both_faces import FACES, opening
+from tests.client_modes import MODES, opened_clients
 from tests.http_service import HttpServices
 from tests.lateness import Lateness, measured_lateness
 from tests.mongo_server import Mongod, mongod_path
@@ -250,16 +250,16 @@ def pytest_runtest_logfinish() -> None:
         _tidy()
 
 
-@pytest.fixture(params=FACES)
-def face(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> str:
     """blocking, then asyncio."""
     return str(request.param)
 
 
 @pytest.fixture
-async def open_client(face: str) -> AsyncIterator[Callable[..., Any]]:
-    """Opens a client of the face at hand, closed when the test ends: `open_client(url, **options)`."""
-    async with opening(face) as open_one:
+async def open_client(mode: str) -> AsyncIterator[Callable[..., Any]]:
+    """Opens a client of the mode at hand, closed when the test ends: `open_client(url, **options)`."""
+    async with opened_clients(mode) as open_one:
         yield open_one
 
 

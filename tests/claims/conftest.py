@@ -8,7 +8,7 @@ import pytest
 
 import solely
 from solely.testing.clock import ManualClock
-from tests.claims.faces import KINDS, Peek
+from tests.claims.modes import KINDS, Peek
 from tests.client.conftest import kind, shared_url  # noqa: F401
 
 

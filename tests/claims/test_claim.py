@@ -12,7 +12,7 @@ from solely import ClaimOutcome, State
 from solely.events import Renewed
 from solely.rules import MAX_VALUE_BYTES
 from solely.testing.clock import ManualClock
-from tests.claims.faces import PROMPT, Peek, in_line
+from tests.claims.modes import PROMPT, Peek, in_line
 
 VALUES: list[Any] = [
     b"",

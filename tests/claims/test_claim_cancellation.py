@@ -10,7 +10,7 @@ import pytest
 import solely
 from solely import AsyncClient, Policy, Replay, State
 from solely.testing.clock import ManualClock
-from tests.claims.faces import Peek
+from tests.claims.modes import Peek
 from tests.client.stepping import WAYS, cancelled_at
 from tests.client.test_cancellation import KEEPERS, MOST_AWAITS, Prepare, Work, at_every_await, is_cancelled, plain
 

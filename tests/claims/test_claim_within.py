@@ -9,7 +9,7 @@ import pytest
 import solely
 from solely import AsyncClient, Client, State
 from solely.rules import MAX_VALUE_BYTES
-from tests.claims.faces import Peek
+from tests.claims.modes import Peek
 from tests.places import Mongodb, Place, Postgresql
 from tests.test_within import PLACES
 

@@ -12,7 +12,7 @@ import pytest
 from solely import Client
 from solely.model import State
 from tests.cli.conftest import Run, Start, is_alive, text_of, until
-from tests.client.faces import Observer
+from tests.client.modes import Observer
 from tests.lateness import measured_lateness
 from tests.servers import Valkey, free_port
 

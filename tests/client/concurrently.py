@@ -23,7 +23,7 @@ import pytest
 import solely
 from solely import AsyncClient
 from solely.testing.proxy import FaultProxy
-from tests.client.faces import Observer, blocking
+from tests.client.modes import Observer, blocking
 from tests.client.wire import before, through
 from tests.client.worker import Worker
 from tests.conftest import STORES, in_collection, in_schema, is_chosen, isolated

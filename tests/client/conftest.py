@@ -9,7 +9,7 @@ import pytest
 import solely
 from solely.testing.proxy import FaultProxy
 from tests.client.concurrently import KINDS, SERVERS, Server, at_port, fresh_url, silent
-from tests.client.faces import Observer
+from tests.client.modes import Observer
 from tests.client.wire import before, through
 from tests.client.worker import Worker
 from tests.conftest import LACKING, STORES

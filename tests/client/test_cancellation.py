@@ -12,7 +12,7 @@ import solely
 from solely import AsyncClient, State
 from solely.marks import calls as marking
 from tests.client.concurrently import Server, concurrently
-from tests.client.faces import Observer
+from tests.client.modes import Observer
 from tests.client.stepping import WAYS, cancelled_at
 from tests.mongo_server import Mongod
 from tests.postgres_server import Postgres

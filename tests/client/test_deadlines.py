@@ -16,7 +16,7 @@ from solely.ops import Op, Release
 from solely.stores import open_async_store, open_store
 from solely.testing.proxy import FaultProxy
 from tests.client.concurrently import concurrently
-from tests.client.faces import InThread, in_thread
+from tests.client.modes import InThread, in_thread
 from tests.lateness import Lateness, measured_lateness
 from tests.service.serving import running
 

@@ -12,7 +12,7 @@ from solely import events
 from solely.ops import Clear
 from solely.testing.proxy import FaultProxy
 from tests.client.concurrently import concurrently
-from tests.client.faces import Observer
+from tests.client.modes import Observer
 
 TTL = 3.0  # seconds: its renewal may be late by half of it, on a machine that stalls
 

@@ -13,8 +13,8 @@ import solely
 from solely import AsyncClient, Client
 from solely.ops import Op
 from solely.stores import open_async_store, open_store
-from tests.both_faces import told
 from tests.client.concurrently import run_at_once
+from tests.client_modes import result_of
 
 TTL = 2.0  # seconds: what is answered at once is answered within this, on a busy machine too
 SHORT = 0.5  # seconds, where no answer comes in time anyway
@@ -78,12 +78,12 @@ def test_a_grant_that_is_answered_too_late_is_asked_for_once_more(late: Late) ->
 
 async def _is_asked_for_once_more(late: Late, how: str) -> None:
     once = late(1, TTL)
-    mine = await told(TAKING[how](once, TTL))
+    mine = await result_of(TAKING[how](once, TTL))
     assert mine
     assert not mine.lost
-    await told(mine.release())
-    assert await told(TAKING[how](once, TTL)), "the first try is not given back"
-    await told(once.close())
+    await result_of(mine.release())
+    assert await result_of(TAKING[how](once, TTL)), "the first try is not given back"
+    await result_of(once.close())
 
 
 def test_a_store_that_always_answers_too_late_grants_nothing(late: Late) -> None:
@@ -92,9 +92,9 @@ def test_a_store_that_always_answers_too_late_grants_nothing(late: Late) -> None
 
 async def _grants_nothing(late: Late, how: str) -> None:
     once = late(4, SHORT)
-    mine = await told(TAKING[how](once, SHORT))
+    mine = await result_of(TAKING[how](once, SHORT))
     assert not (mine.won if how == "claim" else mine)
-    await told(once.close())
+    await result_of(once.close())
 
 
 def test_who_cannot_be_granted_a_lock_for_that_is_told_why(late: Late) -> None:
@@ -104,5 +104,5 @@ def test_who_cannot_be_granted_a_lock_for_that_is_told_why(late: Late) -> None:
 async def _is_told_why(late: Late, how: str) -> None:
     once = late(4, SHORT)
     with pytest.raises(solely.Busy, match="the store answered later than the ttl allows"):
-        await told(once.lock("a", ttl=SHORT, wait=0) if how == "lock" else TAKING[how](once, SHORT))
-    await told(once.close())
+        await result_of(once.lock("a", ttl=SHORT, wait=0) if how == "lock" else TAKING[how](once, SHORT))
+    await result_of(once.close())

@@ -15,7 +15,7 @@ from solely.ops import Clear
 from solely.rules import local_clock
 from solely.testing.proxy import FaultProxy
 from tests.client.concurrently import concurrently
-from tests.client.faces import Observer
+from tests.client.modes import Observer
 from tests.client.worker import Worker, WorkerError
 from tests.lateness import measured_lateness
 

@@ -13,7 +13,7 @@ import solely
 from solely import AsyncClient, Client, Released, State
 from solely.drivers.lines import Lines
 from tests.client.concurrently import concurrently
-from tests.client.faces import Observer
+from tests.client.modes import Observer
 
 PROMPT = 15.0  # seconds: far above any hand-over, half the ttl that a missed wake-up would cost
 

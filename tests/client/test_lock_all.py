@@ -10,7 +10,7 @@ import pytest
 import solely
 from solely import Released, State
 from tests.client.concurrently import concurrently
-from tests.client.faces import Observer
+from tests.client.modes import Observer
 from tests.client.worker import Worker
 
 WORKERS, ROUNDS = 8, 6

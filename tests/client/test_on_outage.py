@@ -13,7 +13,7 @@ from solely.resilience import Breaker, Circuit
 from solely.testing.clock import ManualClock
 from solely.testing.proxy import FaultProxy
 from tests.client.away import switched
-from tests.client.faces import InThread, Observer
+from tests.client.modes import InThread, Observer
 from tests.conftest import isolated
 from tests.servers import Valkey
 

@@ -16,7 +16,7 @@ import solely.drivers.blocking
 from solely import AsyncClient, Client, State
 from solely.testing.proxy import FaultProxy
 from tests.client.concurrently import Server, concurrently
-from tests.client.faces import Observer
+from tests.client.modes import Observer
 from tests.client.refusing import AsyncRefusingStore, RefusingStore
 from tests.client.wire import about, before, through
 from tests.lateness import Lateness

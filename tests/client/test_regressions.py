@@ -19,7 +19,7 @@ from solely import AsyncClient, Released, State
 from solely.events import Renewed
 from solely.testing.proxy import FaultProxy
 from tests.client.concurrently import concurrently
-from tests.client.faces import Observer
+from tests.client.modes import Observer
 from tests.client.wire import acquires, others
 from tests.client.worker import Worker
 from tests.conftest import in_collection
