@@ -26,7 +26,7 @@ from solely.testing.proxy import FaultProxy
 from tests.client.modes import Observer, blocking
 from tests.client.wire import before, through
 from tests.client.worker import Worker
-from tests.conftest import STORES, in_collection, in_schema, is_chosen, isolated
+from tests.conftest import PATIENT, STORES, in_collection, in_schema, is_chosen, isolated
 from tests.mongo_server import Mongod
 from tests.postgres_server import Postgres
 from tests.servers import Valkey, free_port
@@ -101,10 +101,10 @@ class Case:
         return STORES[self._store](self._request)
 
     def once(self) -> Any:
-        return self.get("open_client")(self.get("store_url"))
+        return self.get("open_client")(self.get("store_url"), timeout=PATIENT)
 
     def other(self) -> Any:
-        return self.get("open_client")(self.get("store_url"))
+        return self.get("open_client")(self.get("store_url"), timeout=PATIENT)
 
     def observer(self) -> Observer:
         return self._observed("store_url")

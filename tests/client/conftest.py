@@ -12,7 +12,7 @@ from tests.client.concurrently import KINDS, SERVERS, Server, at_port, fresh_url
 from tests.client.modes import Observer
 from tests.client.wire import before, through
 from tests.client.worker import Worker
-from tests.conftest import LACKING, STORES
+from tests.conftest import LACKING, PATIENT, STORES
 from tests.servers import free_port
 
 
@@ -40,13 +40,13 @@ async def open_client(kind: str) -> AsyncIterator[Callable[..., Any]]:
 @pytest.fixture
 def once(open_client: Callable[..., Any], store_url: str) -> Any:
     """A client of the kind and store at hand."""
-    return open_client(store_url)
+    return open_client(store_url, timeout=PATIENT)
 
 
 @pytest.fixture
 def other(open_client: Callable[..., Any], store_url: str) -> Any:
     """A second client of the same store, as another process would have."""
-    return open_client(store_url)
+    return open_client(store_url, timeout=PATIENT)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from solely.testing.clock import ManualClock
 from tests.client.conftest import start_worker
 from tests.client.modes import Observer, in_thread
 from tests.client_modes import result_of
+from tests.conftest import PATIENT
 
 __all__ = ["start_worker"]
 
@@ -20,13 +21,13 @@ Guarded = Callable[..., Awaitable[Any]]
 @pytest.fixture
 def once(open_client: Callable[..., Any], store_url: str, clock: ManualClock) -> Any:
     """A client of the mode and store at hand."""
-    return open_client(store_url, clock=clock)
+    return open_client(store_url, clock=clock, timeout=PATIENT)
 
 
 @pytest.fixture
 def other(open_client: Callable[..., Any], store_url: str, clock: ManualClock) -> Any:
     """A second client of the same store, as another process would have."""
-    return open_client(store_url, clock=clock)
+    return open_client(store_url, clock=clock, timeout=PATIENT)
 
 
 @pytest.fixture
