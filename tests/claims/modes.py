@@ -13,7 +13,7 @@ from solely.ops import Clear, Op, Read
 from solely.stores import Clock, open_store
 from tests.client.modes import InThread, in_thread
 
-PROMPT = 5.0  # seconds: far above any push, far below the ttl that a missed one would cost
+PROMPT = 15.0  # seconds: far above any push, half of the wait that a missed one would cost
 
 
 def inner(mode: Any) -> Any:
