@@ -10,7 +10,7 @@ import json
 import secrets
 
 from django.conf import settings
-from django.context.wsgi import get_wsgi_application
+from django.core.wsgi import get_wsgi_application
 from django.http import HttpRequest, JsonResponse
 from django.urls import path
 from django.views.decorators.http import require_POST

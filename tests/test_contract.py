@@ -6,7 +6,7 @@ import pytest
 
 from solely.stores import AsyncStore, Clock, Store, open_async_store, open_store
 from solely.testing.contract import AsyncStoreContract, StoreContract
-from tests.conftest import STORES
+from tests.conftest import PATIENT, STORES
 
 # A schema or a collection for each test would take longer than the test. Keys are fresh, so all can share one.
 SHARED: dict[str, str] = {}
@@ -26,10 +26,10 @@ def store_url(request: pytest.FixtureRequest) -> str:
 class TestBlocking(StoreContract):
     @pytest.fixture
     def opener(self, store_url: str) -> Callable[[Clock], Store]:
-        return lambda clock: open_store(store_url, clock=clock)
+        return lambda clock: open_store(store_url, clock=clock, timeout=PATIENT)
 
 
 class TestAsyncio(AsyncStoreContract):
     @pytest.fixture
     def opener(self, store_url: str) -> Callable[[Clock], AsyncStore]:
-        return lambda clock: open_async_store(store_url, clock=clock)
+        return lambda clock: open_async_store(store_url, clock=clock, timeout=PATIENT)

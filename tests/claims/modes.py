@@ -12,6 +12,7 @@ from solely import AsyncClient, Claim, Client, Entry
 from solely.ops import Clear, Op, Read
 from solely.stores import Clock, open_store
 from tests.client.modes import InThread, in_thread
+from tests.conftest import PATIENT
 
 PROMPT = 15.0  # seconds: far above any push, half of the wait that a missed one would cost
 
@@ -67,7 +68,7 @@ class Peek:
     """Reads claims directly, as nobody's client."""
 
     def __init__(self, url: str, clock: Clock | None = None) -> None:
-        self._store = open_store(url, clock=clock)
+        self._store = open_store(url, clock=clock, timeout=PATIENT)
 
     def __call__(self, key: str) -> Entry:
         """The entry of a claim."""
