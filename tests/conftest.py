@@ -169,11 +169,10 @@ LACKING = {
 
 
 # What only `--all` runs: second servers of a kind that another stands for, by the name that a test's parameter has.
-SECOND_SERVERS = frozenset(
-    ("redis-7", "postgres-15", "mongo-standalone", "debian_redis", "debian_postgres", "standalone", "15")
-)
-# Every store keeps the contract and serves locks and marks over HTTP too; what stands on that is tested over HTTP with
-# `--all`.
+SECOND_SERVERS = {"redis-7", "postgres-15", "mongo-standalone", "debian_redis", "debian_postgres", "standalone", "15"}
+if "postgres" not in STORES:
+    SECOND_SERVERS -= {"postgres-15", "debian_postgres", "15"}
+# The contract, locks and marks are tested over HTTP too; what stands on them only with `--all`.
 NOT_OVER_HTTP = tuple(
     f"tests/{name}"
     for name in (
@@ -206,7 +205,7 @@ def model_examples(thorough: bool) -> int:
 
 
 def is_chosen(config: pytest.Config, store: str) -> bool:
-    """True for the stores that a test runs on which takes several of them itself."""
+    """True if this run tests the store, for tests that run on several stores themselves."""
     return store in STORES and (bool(config.getoption("--all")) or store not in SECOND_SERVERS)
 
 

@@ -5,33 +5,31 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-TICK = 0.01  # seconds
+TICK = 0.01  # seconds: short against every bound, and few enough to cost nothing
 
 
 class Lateness:
-    """`seconds` is how much later than asked for a thread of this process was woken so far, summed up."""
+    """`seconds`: how much later than asked for a thread of this process was woken so far, summed up."""
 
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self._ended = threading.Event()
-
-    def _measure(self) -> None:
-        asked = time.monotonic()
-        while not self._ended.wait(TICK):
-            woken = time.monotonic()
-            self.seconds += max(0.0, woken - asked - TICK)
-            asked = woken
-
-    def end(self) -> None:
-        self._ended.set()
+    seconds = 0.0
 
 
 @contextmanager
 def measured_lateness() -> Iterator[Lateness]:
     """Measures while the block runs."""
-    lateness = Lateness()
-    thread = threading.Thread(target=lateness._measure, daemon=True)
+    lateness, over = Lateness(), threading.Event()
+    thread = threading.Thread(target=_measure, args=(lateness, over), daemon=True)
     thread.start()
-    yield lateness
-    lateness.end()
-    thread.join()
+    try:
+        yield lateness
+    finally:
+        over.set()
+        thread.join()
+
+
+def _measure(lateness: Lateness, over: threading.Event) -> None:
+    asked = time.monotonic()
+    while not over.wait(TICK):
+        woken = time.monotonic()
+        lateness.seconds += max(0.0, woken - asked - TICK)
+        asked = woken
