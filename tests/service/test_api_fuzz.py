@@ -9,7 +9,7 @@ import pytest
 from tests.service.serving import LINES, TOKENS, running
 
 LONGEST = 120  # seconds, with `--all`
-SECONDS = 25  # seconds otherwise: every operation is reached, on a machine that is busy too
+SECONDS = 25  # seconds otherwise, so that a run of all tests stays short
 STARTING = 100  # seconds beyond that, for schemathesis to begin and end on a machine that is busy
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 
