@@ -46,10 +46,13 @@ SERVERS = {
 
 
 def fresh_url(server: Server) -> str:
-    """The URL of an empty store on this server."""
+    """The URL of an empty store on this server, with its tables or indexes: to make them may take long."""
     if isinstance(server, Mongod):
-        return in_collection(server.url_of("solely"))
-    return in_schema(server.url) if isinstance(server, Postgres) else isolated(server.url)
+        url = in_collection(server.url_of("solely"))
+    else:
+        url = in_schema(server.url) if isinstance(server, Postgres) else isolated(server.url)
+    Observer(url).close()
+    return url
 
 
 def at_port(url: str, port: int) -> str:

@@ -65,6 +65,7 @@ class Observer:
 
     def __init__(self, url: str, **options: Any) -> None:
         self._store = open_store(url, **{"timeout": PATIENT, **options})
+        self.perform(Read("lock/any"))
 
     def perform(self, *ops: Op) -> list[Any]:
         """The replies to ops that no client sent."""

@@ -213,13 +213,13 @@ async def test_a_lease_outlives_an_outage_that_is_shorter_than_its_ttl(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
     """The outage is longer than the client's timeout, so that the keeper has given up on one renewal at least."""
-    client = open_client(proxied_url, timeout=0.4)
-    lease = await client.lock("a", ttl=6.0)
+    client = open_client(proxied_url, timeout=2.0)
+    lease = await client.lock("a", ttl=12.0)
     proxy.reset()
     proxy.refuse()
-    await asyncio.sleep(4.2)  # of the three seconds from its first try to renew, the client has 1.8 left
+    await asyncio.sleep(9.0)  # its first try to renew, after six seconds, has been given up; three are left
     proxy.heal()
-    await asyncio.sleep(2.5)  # by now it would have ended
+    await asyncio.sleep(3.5)  # by now it would have ended
     assert not lease.lost
     assert beside.lock("a").fence == lease.fence
     assert lease.remaining() > 1.0

@@ -175,11 +175,11 @@ async def test_a_paused_server_is_unavailable_and_then_goes_on(
 async def test_the_first_try_counts_as_well(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:
-    once = open_client(proxied_url, timeout=1.0)
+    once = open_client(proxied_url, timeout=3.0)
     await once.seen("a")
     proxy.half_open()
     error, _ = await _timed(CALLS["seen"], once)
-    assert re.search("in [1-3] tries over", str(error)), error  # of 0.4 s each
+    assert re.search("in [1-3] tries over", str(error)), error  # of 1.2 s each
 
 
 @concurrently()
