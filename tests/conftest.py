@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from solely.testing.clock import ManualClock
-from tests.both_faces import FACES, opening
+from tests.client_modes import MODES, opened_clients
 from tests.http_service import HttpServices
+from tests.lateness import Lateness, measured_lateness
 from tests.mongo_server import Mongod, mongod_path
 from tests.postgres_server import DEBIAN_POSTGRES, PYPI_POSTGRES, Postgres
 from tests.servers import DEBIAN_REDIS, Valkey, ValkeyCluster, ValkeySentinel
@@ -22,6 +23,7 @@ from tests.servers import DEBIAN_REDIS, Valkey, ValkeyCluster, ValkeySentinel
 pytest.register_assert_rewrite("solely.testing.contract", "solely.testing.promises", "solely.testing.harness")
 
 IN_CI = os.environ.get("CI") == "true"
+PATIENT = 30.0  # seconds of timeout for clients whose store is there: a busy machine is no outage
 
 # How fast the machine is decides no test.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -61,13 +63,13 @@ def cluster() -> Iterator[ValkeyCluster]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    with Postgres(folder=PYPI_POSTGRES) as server:
+    with Postgres(folder=PYPI_POSTGRES, fsync="off") as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def debian_postgres() -> Iterator[Postgres]:
-    with Postgres(folder=DEBIAN_POSTGRES) as server:
+    with Postgres(folder=DEBIAN_POSTGRES, fsync="off") as server:
         yield server
 
 
@@ -115,7 +117,7 @@ def isolated(url: str) -> str:
 
 def _sqlite(request: pytest.FixtureRequest) -> str:
     folder: Path = request.getfixturevalue("tmp_path")
-    return f"sqlite:///{folder / 'solely.sqlite3'}"
+    return f"sqlite:///{folder / f'{secrets.token_hex(4)}.sqlite3'}"
 
 
 def _http(request: pytest.FixtureRequest) -> str:
@@ -130,7 +132,7 @@ STORES: dict[str, Callable[[pytest.FixtureRequest], str]] = {
     "memory": lambda request: f"memory://{secrets.token_hex(8)}",
     "sqlite": _sqlite,
     "valkey": lambda request: isolated(request.getfixturevalue("valkey_url")),
-    "redis": lambda request: isolated(request.getfixturevalue("debian_redis").url),
+    "redis-7": lambda request: isolated(request.getfixturevalue("debian_redis").url),
     "postgres": _postgres,
     "postgres-15": lambda request: in_schema(request.getfixturevalue("debian_postgres").url),
     "mongo": _mongo,
@@ -139,7 +141,7 @@ STORES: dict[str, Callable[[pytest.FixtureRequest], str]] = {
 }
 ABSENT: dict[str, str] = {}
 if DEBIAN_REDIS is None:
-    del STORES["redis"]
+    del STORES["redis-7"]
     ABSENT["Debian's Redis"] = "redis-server not installed"
 if PYPI_POSTGRES is None and "SOLELY_TEST_POSTGRES_URL" not in os.environ:
     del STORES["postgres"]
@@ -166,28 +168,65 @@ LACKING = {
 }
 
 
-# All stores keep the contract and serve locks and marks: those tests run on every one of the table. What stands on that
-# (claims, reservations, …) runs on one server of each kind, unless SOLELY_TEST_ALL_STORES says otherwise.
-SECOND_SERVERS = frozenset(("redis", "postgres-15", "mongo-standalone", "http"))
-ON_ONE_OF_EACH = (
-    "claims/", "reservations/", "http/", "integrations/", "client/test_breaker", "client/test_on_outage",
-    "test_dead_letters", "test_explain", "test_watermarks",
+# What only `--all` runs: second servers of a kind that another stands for, by the name that a test's parameter has.
+SECOND_SERVERS = {"redis-7", "postgres-15", "mongo-standalone", "debian_redis", "debian_postgres", "standalone", "15"}
+if "postgres" not in STORES:
+    SECOND_SERVERS -= {"postgres-15", "debian_postgres", "15"}
+# The contract, locks and marks are tested over HTTP too; what stands on them only with `--all`.
+NOT_OVER_HTTP = tuple(
+    f"tests/{name}"
+    for name in (
+        "claims/", "reservations/", "queues/", "http/", "integrations/", "client/test_breaker", "client/test_on_outage",
+        "test_dead_letters", "test_explain", "test_watermarks",
+    )
 )  # fmt: skip
+ADDED_BY_ALL = (
+    "Debian's Redis 7, PostgreSQL 15, standalone MongoDB, HTTP for all nouns, all simulated histories and model steps, "
+    "and the long runs of fuzzing and chaos"
+)
 
 
-def _is_wanted(item: pytest.Item) -> bool:
-    if any(LACKING.get(name) for name in getattr(item, "fixturenames", ())):
-        return False
-    if "SOLELY_TEST_ALL_STORES" in os.environ or not item.nodeid.startswith(
-        tuple(f"tests/{n}" for n in ON_ONE_OF_EACH)
-    ):
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help=f"adds {ADDED_BY_ALL}")
+
+
+@pytest.fixture(scope="session")
+def thorough(request: pytest.FixtureRequest) -> bool:
+    """True with `--all`: a test that takes samples takes all of them."""
+    return bool(request.config.getoption("--all"))
+
+
+@pytest.fixture(scope="session")
+def model_examples(thorough: bool) -> int:
+    """Random histories in which a store is compared with the model: a planted bug shows in the first twenty."""
+    from solely.testing.machine import EXAMPLES  # not before its assertions are to be rewritten
+
+    return EXAMPLES if thorough else 60
+
+
+def is_chosen(config: pytest.Config, store: str) -> bool:
+    """True if this run tests the store, for tests that run on several stores themselves."""
+    return store in STORES and (bool(config.getoption("--all")) or store not in SECOND_SERVERS)
+
+
+def _is_runnable(item: pytest.Item) -> bool:
+    return not any(LACKING.get(name) for name in getattr(item, "fixturenames", ()))
+
+
+def _needs_all(item: pytest.Item) -> bool:
+    cases = getattr(item, "callspec", None)
+    chosen = [value for value in cases.params.values() if isinstance(value, str)] if cases else []
+    if item.get_closest_marker("only_with_all") or not SECOND_SERVERS.isdisjoint(chosen):
         return True
-    chosen = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    return not any(isinstance(value, str) and value in SECOND_SERVERS for value in chosen)
+    return "http" in chosen and item.nodeid.startswith(NOT_OVER_HTTP)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items[:] = [item for item in items if _is_wanted(item)]
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items[:] = [item for item in items if _is_runnable(item)]
+    if not config.getoption("--all"):
+        left_out = [item for item in items if _needs_all(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not _needs_all(item)]
 
 
 # Tests between two collections of garbage: what is alive then is not looked at again. Without that the collector would
@@ -211,17 +250,24 @@ def pytest_runtest_logfinish() -> None:
         _tidy()
 
 
-@pytest.fixture(params=FACES)
-def face(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> str:
     """blocking, then asyncio."""
     return str(request.param)
 
 
 @pytest.fixture
-async def open_client(face: str) -> AsyncIterator[Callable[..., Any]]:
-    """Opens a client of the face at hand, closed when the test ends: `open_client(url, **options)`."""
-    async with opening(face) as open_one:
+async def open_client(mode: str) -> AsyncIterator[Callable[..., Any]]:
+    """Opens a client of the mode at hand, closed when the test ends: `open_client(url, **options)`."""
+    async with opened_clients(mode) as open_one:
         yield open_one
+
+
+@pytest.fixture
+def lateness() -> Iterator[Lateness]:
+    """How late this machine is while the test runs."""
+    with measured_lateness() as measured:
+        yield measured
 
 
 @pytest.fixture
@@ -254,6 +300,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if not config.getoption("--all"):
+        terminalreporter.write_line(f"--all adds {ADDED_BY_ALL}")
     for name, why in ABSENT.items():
         terminalreporter.write_line(f"not tested here: {name} ({why})")
     for shortfall in _shortfalls(config):

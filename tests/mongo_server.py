@@ -33,7 +33,7 @@ def mongod_path() -> str | None:
 
 
 class Mongod(Valkey):
-    """A mongod that stands alone, or is a replica set of one. The face is that of the other servers."""
+    """A mongod that stands alone, or is a replica set of one. The mode is that of the other servers."""
 
     def __init__(self, *, replica_set: bool = False, auth: bool = False, options: tuple[str, ...] = ()) -> None:
         super().__init__(binary=mongod_path())

@@ -17,17 +17,23 @@ ROOT = Path(__file__).parent.parent
 GOES_ON_WITHIN = 5.0
 
 
-@pytest.mark.timeout(120)
+SHORT = Plan(processes=4, seconds=5.0, kills=2)
+LONG = Plan()  # as docs/chaos.md has it
+
+
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("store", SERVERS)
-def test_five_kills_under_eight_processes_break_no_promise(store: str) -> None:
-    command = [sys.executable, "-m", "chaos", "--json", "--store", store]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
+def test_kills_under_load_break_no_promise(store: str, thorough: bool) -> None:
+    plan = LONG if thorough else SHORT
+    command = [sys.executable, "-m", "chaos", "--json", "--store", store, "--processes", str(plan.processes)]
+    command += ["--seconds", str(plan.seconds), "--kills", str(plan.kills)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     verdict = Verdict(**json.loads(done.stdout)[store])
     assert verdict.broken == {}
-    assert verdict.kills == 5
-    assert verdict.retries >= 5, "the kills met no op under way"
-    assert min(verdict.grants, verdict.marks, verdict.results) >= 50, "too little work to tell"
+    assert verdict.kills == plan.kills
+    assert verdict.retries >= plan.kills, "the kills met no op under way"
+    assert min(verdict.grants, verdict.marks, verdict.results) >= 10 * plan.kills, "too little work to tell"
     assert verdict.first_grant_after_return_s is not None
     assert verdict.first_grant_after_return_s <= GOES_ON_WITHIN
 

@@ -12,7 +12,7 @@ from solely import Client, State, StoreError, values
 from solely.ops import Acquire, Finish, Op, Release, Reply
 from solely.stores import open_store
 from solely.stores.memory import Memory, MemoryStore
-from tests.both_faces import told, untouchable
+from tests.client_modes import refusing_client, result_of
 
 DAY = 86_400.0
 
@@ -26,7 +26,7 @@ def perform(store_url: str) -> Iterator[Callable[..., list[Any]]]:
 
 
 async def test_a_free_name_has_nothing_to_say(open_client: Callable[..., Any], store_url: str) -> None:
-    found = await told(open_client(store_url).explain("a"))
+    found = await result_of(open_client(store_url).explain("a"))
     assert found.why == ()
     assert {side.state for side in found.sides} == {State.FREE}
     assert str(found) == "a\n  free: nothing is held, done or waited for under this name"
@@ -35,17 +35,17 @@ async def test_a_free_name_has_nothing_to_say(open_client: Callable[..., Any], s
 
 
 async def test_a_lock_that_is_held_and_waited_for(
-    open_client: Callable[..., Any], store_url: str, face: str, perform: Callable[..., Any]
+    open_client: Callable[..., Any], store_url: str, mode: str, perform: Callable[..., Any]
 ) -> None:
     once, other = open_client(store_url), open_client(store_url)
-    lease = await told(once.lock("deploy", ttl=30, purpose="release 1.2"))
-    wait = (lambda: asyncio.to_thread(once.lock, "deploy")) if face == "blocking" else (lambda: once.lock("deploy"))
+    lease = await result_of(once.lock("deploy", ttl=30, purpose="release 1.2"))
+    wait = (lambda: asyncio.to_thread(once.lock, "deploy")) if mode == "blocking" else (lambda: once.lock("deploy"))
     waiters = [asyncio.ensure_future(_released(wait())) for _ in range(2)]
     perform(Acquire("lock/deploy", "elsewhere", 10, client="another process"))
     async with asyncio.timeout(10):
         while once._driver.waiters.waiting("lock/deploy") < 2:
             await asyncio.sleep(0.005)
-    found = await told(once.explain("deploy"))
+    found = await result_of(once.explain("deploy"))
     side = found["lock"]
     assert (side.state, side.fence, side.attempts, side.here) == (State.HELD, lease.fence, 1, True)
     assert 25 < side.left <= 30
@@ -56,16 +56,16 @@ async def test_a_lock_that_is_held_and_waited_for(
     for words in ("deploy", "(release 1.2)", "(this client)", f"fence {lease.fence}", "2 callers wait here"):
         assert words in text
     assert "lock() waits and try_lock() is refused" in found.why[0]
-    abroad = (await told(other.explain("deploy")))["lock"]
+    abroad = (await result_of(other.explain("deploy")))["lock"]
     assert (abroad.here, abroad.waiting_here, abroad.fence) == (False, 0, lease.fence)
     perform(Release("lock/deploy", "elsewhere"))
-    await told(lease.release())
+    await result_of(lease.release())
     await asyncio.wait_for(asyncio.gather(*waiters), 20)
 
 
 async def _released(pending: Any) -> None:
     lease = await pending
-    await told(lease.release())
+    await result_of(lease.release())
 
 
 async def test_every_side_of_a_name_is_told(open_client: Callable[..., Any], store_url: str, perform: Any) -> None:
@@ -78,9 +78,9 @@ async def test_every_side_of_a_name_is_told(open_client: Callable[..., Any], sto
         Acquire("lock/a", "o", 30),
         Release("lock/a", "o", delay=1_800),
     )
-    await told(once.mark("a", ttl=3 * DAY))
-    await told(once.watermark("a").advance(-7))
-    found = await told(once.explain("a"))
+    await result_of(once.mark("a", ttl=3 * DAY))
+    await result_of(once.watermark("a").advance(-7))
+    found = await result_of(once.explain("a"))
     states = {side.kind: side.state for side in found.sides}
     assert states == {
         "lock": State.CLOSED, "mark": State.DONE, "claim": State.HELD, "reservation": State.HELD,
@@ -117,23 +117,23 @@ async def test_what_is_kept_of_a_claim_is_told(
     monkeypatch.setattr("solely.stores.memory.data.check_ops", lambda ops: None)  # a newer version's kinds
     once._store.memory.perform([Acquire("claim/a", "o", 30), Finish("claim/a", "o", kept, 600)])
     once._store.memory.perform([Acquire("reservation/a", "o", 30), Finish("reservation/a", "o", b"", 0.5)])
-    found = await told(once.explain("a"))
+    found = await result_of(once.explain("a"))
     assert words in str(found)
     assert found["claim"].size == len(kept)
     assert "does not run the work again: it is finished, and its outcome expires in 10 min" in found["claim"].why
     assert "suppressed (quiet) for another 0." in found["reservation"].why
 
 
-async def test_an_open_breaker_is_told(open_client: Callable[..., Any], face: str) -> None:
+async def test_an_open_breaker_is_told(open_client: Callable[..., Any], mode: str) -> None:
     once = open_client("memory://")
     breaker = once.breaker("gitlab", threshold=1)
     with pytest.raises(RuntimeError):
-        if face == "blocking":
+        if mode == "blocking":
             with breaker:
                 raise RuntimeError("down")
         async with breaker:
             raise RuntimeError("down")
-    found = await told(once.explain("gitlab"))
+    found = await result_of(once.explain("gitlab"))
     assert "open, or half-open" in str(found)
     assert "the breaker is not closed" in found.why[0]
 
@@ -158,6 +158,6 @@ def test_it_is_one_round_trip_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "k" * 513, 7, "a\0", None], ids=repr)
-async def test_names_that_cannot_be(face: str, key: Any) -> None:
+async def test_names_that_cannot_be(mode: str, key: Any) -> None:
     with pytest.raises(solely.InvalidInput, match="key"):
-        await told(untouchable(face).explain(key))
+        await result_of(refusing_client(mode).explain(key))

@@ -268,7 +268,7 @@ def test_a_holder_that_was_paused_between_its_check_and_its_write(
     try:
         for worker, me in ((zombie, "A"), (successor, "B")):
             worker.run(f"{scene.prepare}; import signal; me = {me!r}")
-        zombie.run("lease = once.lock('report', ttl=0.5)")
+        zombie.run("lease = once.lock('report', ttl=1.5)")
         # It checks, is stopped at the worst moment, and goes on as if nothing had been.
         zombie.tell(f"lease.ensure(); os.kill(os.getpid(), signal.SIGSTOP)\n{write}")
         successor.run(f"lease = once.lock('report', ttl=30, wait=20)\n{write}")  # waits until the zombie's time is over

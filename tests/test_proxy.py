@@ -51,13 +51,13 @@ class EchoServer:
             self.changed.notify_all()
 
     def got(self, *expected: bytes) -> bool:
-        """True once exactly `expected` has arrived; False if not within 5 s."""
+        """True once exactly `expected` arrived; False if not within 20 s."""
         with self.changed:
-            return self.changed.wait_for(lambda: self.received == list(expected), 5)
+            return self.changed.wait_for(lambda: self.received == list(expected), 20)
 
     def ended(self, *expected: str) -> bool:
         with self.changed:
-            return self.changed.wait_for(lambda: self.ends == list(expected), 5)
+            return self.changed.wait_for(lambda: self.ends == list(expected), 20)
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)

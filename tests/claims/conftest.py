@@ -8,8 +8,9 @@ import pytest
 
 import solely
 from solely.testing.clock import ManualClock
-from tests.claims.faces import KINDS, Peek
+from tests.claims.modes import KINDS, Peek
 from tests.client.conftest import kind, shared_url  # noqa: F401
+from tests.conftest import PATIENT
 
 
 @pytest.fixture
@@ -30,13 +31,13 @@ async def open_client(kind: str) -> AsyncIterator[Callable[..., Any]]:  # noqa: 
 @pytest.fixture
 def once(open_client: Callable[..., Any], store_url: str, clock: ManualClock) -> Any:
     """A client of the kind and store at hand."""
-    return open_client(store_url, clock=clock)
+    return open_client(store_url, clock=clock, timeout=PATIENT)
 
 
 @pytest.fixture
 def other(open_client: Callable[..., Any], store_url: str, clock: ManualClock) -> Any:
     """A second client of the same store, as another process would have."""
-    return open_client(store_url, clock=clock)
+    return open_client(store_url, clock=clock, timeout=PATIENT)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.conftest import STORES
 
 PROCESSES, CALLERS = 4, 250
 ANSWERS_WITHIN = 40.0  # seconds: a burst takes one or two, but a test machine can be very busy
-PROMPT = 0.5  # seconds to hear of a result: it takes milliseconds, but a test machine can be very busy
+PROMPT = 0.5  # seconds to hear of a result, and how late the machine is: it takes milliseconds
 
 
 @pytest.fixture(params=[name for name in ("valkey", "postgres") if name in STORES])
@@ -53,6 +53,6 @@ def test_a_thousand_callers_over_four_processes_get_one_value(url: str, how: str
     assert sum(answer["callers"] for answer in answers) == CALLERS * len(answers)
     assert runs.read_text().split() == (["1"] if how == "works" else ["1", "2"])  # one execution per attempt
     late = [seconds for answer in answers for seconds in answer["late"]]
-    assert statistics.median(late) < PROMPT
+    assert statistics.median(late) < PROMPT + max(answer["lateness"] for answer in answers)
     if how == "works":
         assert sum(answer["ops"] for answer in answers) <= 0.05 * PROCESSES * CALLERS

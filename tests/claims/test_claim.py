@@ -12,7 +12,7 @@ from solely import ClaimOutcome, State
 from solely.events import Renewed
 from solely.rules import MAX_VALUE_BYTES
 from solely.testing.clock import ManualClock
-from tests.claims.faces import PROMPT, Peek, in_line
+from tests.claims.modes import PROMPT, Peek, in_line
 
 VALUES: list[Any] = [
     b"",
@@ -134,7 +134,7 @@ async def test_it_is_renewed_while_the_work_runs(open_client: Callable[..., Any]
     told: list[solely.Event] = []
     once = open_client(store_url, hooks=[told.append])
     async with asyncio.timeout(PROMPT):
-        async with await once.claim("a", ttl=0.6) as claim:
+        async with await once.claim("a", ttl=2.0) as claim:
             while not any(isinstance(event, Renewed) for event in told):
                 await asyncio.sleep(0.02)
             assert not claim.lost

@@ -10,7 +10,7 @@ import pytest
 import solely
 from solely import AsyncClient, Policy, Replay, State
 from solely.testing.clock import ManualClock
-from tests.claims.faces import Peek
+from tests.claims.modes import Peek
 from tests.client.stepping import WAYS, cancelled_at
 from tests.client.test_cancellation import KEEPERS, MOST_AWAITS, Prepare, Work, at_every_await, is_cancelled, plain
 
@@ -85,7 +85,7 @@ async def test_one_who_is_about_to_be_told_or_to_take_over(clients: Any, peek: P
             behind = [asyncio.ensure_future(_use(client, key)) for client in (once, other)]
             await asyncio.sleep(0.005)
             await (won.publish("x") if ending == "publish" else won.fail(ValueError()))
-            results = await asyncio.wait_for(asyncio.gather(first, *behind), 4)
+            results = await asyncio.wait_for(asyncio.gather(first, *behind), 20)
             assert results[1:] == ["x", "x"]
             assert (peek(key).state, peek(key).waiters) == (State.DONE, 0)
 

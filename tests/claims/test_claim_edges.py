@@ -8,7 +8,7 @@ import pytest
 
 import solely
 from solely import AsyncClient, ClaimOutcome, Client, events
-from tests.claims.faces import guarded
+from tests.claims.modes import guarded
 from tests.client.refusing import AsyncRefusingStore, RefusingStore
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import solely
 from solely import Client, State
-from tests.claims.faces import Peek
+from tests.claims.modes import Peek
 from tests.client.test_fork import in_child
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")

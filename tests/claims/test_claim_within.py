@@ -9,7 +9,7 @@ import pytest
 import solely
 from solely import AsyncClient, Client, State
 from solely.rules import MAX_VALUE_BYTES
-from tests.claims.faces import Peek
+from tests.claims.modes import Peek
 from tests.places import Mongodb, Place, Postgresql
 from tests.test_within import PLACES
 
@@ -40,8 +40,8 @@ def test_the_result_stands_if_and_only_if_the_callers_rows_do(place: Place) -> N
 
 def test_a_late_winner_is_told_to_roll_back(place: Place) -> None:
     with Client(place.url) as once, Client(place.url) as other:
-        late = once.claim("a", ttl=0.3, renew=False)
-        successor = other.claim("a", wait=5)
+        late = once.claim("a", ttl=1.0, renew=False)
+        successor = other.claim("a", wait=30)
         assert successor.won
         connection = place.begin()
         assert once.within(connection).publish(late, "late") is False

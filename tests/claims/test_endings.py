@@ -6,7 +6,7 @@ import pytest
 
 import solely
 from solely import Failing, Park, Policy, Publication, Replay, RetryAfter
-from tests.claims.faces import inner
+from tests.claims.modes import inner
 from tests.claims.test_policies import _listed
 
 POLICIES = {

@@ -10,7 +10,7 @@ import solely
 from solely import State
 from solely.claims.fingerprint import fingerprint
 from solely.testing.clock import ManualClock
-from tests.claims.faces import PROMPT, Peek
+from tests.claims.modes import PROMPT, Peek
 
 BODY = {"amount": 5, "card": {"number": "4711", "seen": 1}, "items": [{"sku": "a", "at": 1}, {"sku": "b", "at": 2}]}
 

@@ -12,7 +12,7 @@ import pytest
 
 import solely
 from solely import AsyncClient, Client, State
-from tests.claims.faces import PROMPT, Peek, guarded
+from tests.claims.modes import PROMPT, Peek, guarded
 
 
 class Order(NamedTuple):

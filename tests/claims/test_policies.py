@@ -9,7 +9,7 @@ import pytest
 import solely
 from solely import RELEASE, Failing, Park, Policy, Replay, RetryAfter, State
 from solely.testing.clock import ManualClock
-from tests.claims.faces import Peek, guarded, in_line, inner
+from tests.claims.modes import Peek, guarded, in_line, inner
 
 
 class DeclinedError(ValueError):

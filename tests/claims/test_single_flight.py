@@ -13,7 +13,7 @@ from solely import AsyncClient, State
 from solely.rules import LOOK_AGAIN
 from solely.testing.clock import ManualClock
 from tests.claims.counting import Counted
-from tests.claims.faces import PROMPT, Peek, in_line, inner
+from tests.claims.modes import PROMPT, Peek, in_line, inner
 
 CALLERS = 50
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from solely.cli.program import perform
-from tests.client.faces import Observer
+from tests.client.modes import Observer
 from tests.conftest import STORES
 
 # A shell ignores SIGINT for what it starts in the background, and so would every process that is started here.

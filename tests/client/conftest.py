@@ -1,34 +1,19 @@
 """Clients of both kinds on every store of the table, closed when the test ends."""
 
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import solely
-from solely import AsyncClient
 from solely.testing.proxy import FaultProxy
-from tests.client.faces import Observer, blocking
+from tests.client.concurrently import KINDS, SERVERS, Server, at_port, fresh_url, silent
+from tests.client.modes import Observer
 from tests.client.wire import before, through
 from tests.client.worker import Worker
-from tests.conftest import LACKING, STORES, in_collection, in_schema, isolated
-from tests.mongo_server import Mongod
-from tests.postgres_server import Postgres
-from tests.servers import Valkey, free_port
-
-KINDS: dict[str, Callable[..., Any]] = {"blocking": blocking, "asyncio": AsyncClient}
-Server = Valkey | Postgres | Mongod
-
-# Stores behind a network → the fixture of their server, which tests may pause and put a proxy before.
-SERVERS = {
-    "valkey": "valkey",
-    "postgres": "postgres",
-    "postgres-15": "debian_postgres",
-    "mongo": "replica_set",
-    "mongo-standalone": "standalone",
-}
+from tests.conftest import LACKING, PATIENT, STORES
+from tests.servers import free_port
 
 
 @pytest.fixture(params=KINDS)
@@ -55,13 +40,13 @@ async def open_client(kind: str) -> AsyncIterator[Callable[..., Any]]:
 @pytest.fixture
 def once(open_client: Callable[..., Any], store_url: str) -> Any:
     """A client of the kind and store at hand."""
-    return open_client(store_url)
+    return open_client(store_url, timeout=PATIENT)
 
 
 @pytest.fixture
 def other(open_client: Callable[..., Any], store_url: str) -> Any:
     """A second client of the same store, as another process would have."""
-    return open_client(store_url)
+    return open_client(store_url, timeout=PATIENT)
 
 
 @pytest.fixture
@@ -102,28 +87,20 @@ def server(request: pytest.FixtureRequest) -> Server:
 @pytest.fixture
 def direct_url(server: Server) -> str:
     """The URL of a fresh store on that server, without the proxy."""
-    if isinstance(server, Mongod):
-        return in_collection(server.url_of("solely"))
-    return in_schema(server.url) if isinstance(server, Postgres) else isolated(server.url)
+    return fresh_url(server)
 
 
 @pytest.fixture
-def nowhere_url(server: Server, direct_url: str) -> str:
+def nowhere_url(direct_url: str) -> str:
     """The same URL with a port on which nobody listens."""
-    return direct_url.replace(f":{server.port}", f":{free_port()}")
+    return at_port(direct_url, free_port())
 
 
 @pytest.fixture
-def silent_url(server: Server, direct_url: str) -> Iterator[str]:
+def silent_url(direct_url: str) -> Iterator[str]:
     """The same URL with a port on which a connection is neither refused nor made."""
-    with ExitStack() as stack:
-        listener, *crowd = (stack.enter_context(socket.socket()) for _ in range(4))
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        for one in crowd:  # whoever comes now finds no room
-            one.setblocking(False)
-            one.connect_ex(listener.getsockname())
-        yield direct_url.replace(f":{server.port}", f":{listener.getsockname()[1]}")
+    with silent(direct_url) as url:
+        yield url
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from solely.ops import Read
 from solely.stores.memory import Memory, MemoryStore
 from solely.testing.clock import ManualClock
 from tests.client.away import switched
-from tests.client.faces import InThread, Observer, in_thread
+from tests.client.modes import InThread, Observer, in_thread
 from tests.client.refusing import AsyncRefusingStore, RefusingStore
 
 RULE: dict[str, Any] = {"threshold": 3, "per": 60, "cooldown": 30, "successes": 2}

@@ -11,8 +11,8 @@ import pytest
 import solely
 from solely import AsyncClient, State
 from solely.marks import calls as marking
-from tests.client.conftest import Server
-from tests.client.faces import Observer
+from tests.client.concurrently import Server, concurrently
+from tests.client.modes import Observer
 from tests.client.stepping import WAYS, cancelled_at
 from tests.mongo_server import Mongod
 from tests.postgres_server import Postgres
@@ -90,6 +90,7 @@ async def test_a_waiter(once: Any, other: Any, observer: Observer, way: str) -> 
 
 
 @pytest.mark.parametrize("way", WAYS)
+@concurrently("asyncio")
 async def test_a_waiter_that_is_about_to_be_served_passes_the_turn_on(
     once: Any, other: Any, observer: Observer, way: str
 ) -> None:
@@ -106,7 +107,7 @@ async def test_a_waiter_that_is_about_to_be_served_passes_the_turn_on(
         behind = [asyncio.ensure_future(lock_and_release(client, key)) for client in (once, other)]
         await asyncio.sleep(0.01)
         await lease.release()
-        await asyncio.wait_for(asyncio.gather(first, *behind), 4)
+        await asyncio.wait_for(asyncio.gather(first, *behind), 20)
         assert observer.lock(key).waiters == 0
     assert len(once._driver.waiters) == len(other._driver.waiters) == KEEPERS
 
@@ -119,8 +120,11 @@ async def test_lock_all(once: Any, other: Any, observer: Observer, way: str) -> 
 
     await at_every_await(way, plain(lambda key: once.lock_all([f"{key}-{n}" for n in range(3)], ttl=30)), check)
 
+    releases: list[asyncio.Future[None]] = []
+
     async def contended(key: str) -> Work:
-        await other.lock(f"{key}-b", ttl=0.1, renew=False)
+        in_the_way = await other.lock(f"{key}-b", ttl=30)
+        releases.append(asyncio.ensure_future(_released_soon(in_the_way)))
         return lambda: once.lock_all([f"{key}-a", f"{key}-b", f"{key}-c"], ttl=30, wait=10)
 
     def check_contended(key: str, outcome: Any) -> None:
@@ -129,7 +133,14 @@ async def test_lock_all(once: Any, other: Any, observer: Observer, way: str) -> 
         assert [observer.lock(f"{key}-{n}").waiters for n in "abc"] == [0, 0, 0]
 
     await at_every_await(way, contended, check_contended)
+    await asyncio.gather(*releases)
     assert len(once._driver.waiters) == KEEPERS
+
+
+async def _released_soon(lease: Any) -> None:
+    """When whoever is to wait for it has come to wait, usually."""
+    await asyncio.sleep(0.05)
+    await lease.release()
 
 
 @pytest.mark.parametrize("way", WAYS)

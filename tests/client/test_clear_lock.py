@@ -9,8 +9,8 @@ import pytest
 
 import solely
 from solely import events
-from tests.both_faces import told
 from tests.client.refusing import AsyncRefusingStore, RefusingStore
+from tests.client_modes import result_of
 
 
 def of(kind: type[events.Event], heard: list[events.Event]) -> list[Any]:
@@ -54,7 +54,7 @@ async def _taken(once: Any) -> Any:
 
 async def test_a_lock_that_nobody_has_and_that_is_closed_for_a_while_stays_so(once: Any, other: Any) -> None:
     lease = await other.lock("a", ttl=30, on_lost="flag")
-    await told(lease.keep_closed(at_least=600))
+    await result_of(lease.keep_closed(at_least=600))
     await lease.release()
     assert await once.clear_lock("a", reason="it is not held") is False
     with pytest.raises(solely.Busy):

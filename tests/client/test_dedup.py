@@ -11,7 +11,7 @@ from solely import Cache, Client, State, StoreError
 from solely.ops import Op, Reply
 from solely.stores.memory import Memory, MemoryStore
 from solely.testing.clock import ManualClock
-from tests.client.faces import Observer
+from tests.client.modes import Observer
 
 
 async def test_only_the_first_is_first(once: Any, other: Any) -> None:

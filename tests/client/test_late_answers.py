@@ -4,6 +4,7 @@ given up and undone, and the next one is as good as any."""
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,25 +13,28 @@ import solely
 from solely import AsyncClient, Client
 from solely.ops import Op
 from solely.stores import open_async_store, open_store
-from tests.both_faces import told
+from tests.client.concurrently import run_at_once
+from tests.client_modes import result_of
 
-TTL = 0.5  # seconds: what is answered at once is answered within this, also on a slow machine
-LATE = 0.6
+TTL = 2.0  # seconds: what is answered at once is answered within this, on a busy machine too
+SHORT = 0.5  # seconds, where no answer comes in time anyway
+LATER = 1.1  # times the ttl is too late
 
 
 class _Late:
     """Any store whose first answers come late."""
 
-    def __init__(self, store: Any, times: int) -> None:
+    def __init__(self, store: Any, times: int, ttl: float) -> None:
         self._store = store
         self.times = times
+        self.ttl = ttl
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     def pause(self) -> float:
         self.times -= 1
-        return LATE if self.times >= 0 else 0.0
+        return self.ttl * LATER if self.times >= 0 else 0.0
 
 
 class LateStore(_Late):
@@ -47,46 +51,58 @@ class AsyncLateStore(_Late):
         return replies
 
 
+Late = Callable[[int, float], Any]
+
+
 @pytest.fixture
-def late(kind: str) -> Callable[[int], Any]:
-    """A client of the kind at hand whose store answers so many calls late."""
+def late(kind: str) -> Late:
+    """A client of the kind at hand whose store answers so many calls later than this ttl."""
     if kind == "blocking":
-        return lambda times: Client(store=LateStore(open_store("memory://"), times))
-    return lambda times: AsyncClient(store=AsyncLateStore(open_async_store("memory://"), times))
+        return lambda times, ttl: Client(store=LateStore(open_store("memory://"), times, ttl))
+    return lambda times, ttl: AsyncClient(store=AsyncLateStore(open_async_store("memory://"), times, ttl))
 
 
-TAKING: dict[str, Callable[[Any], Any]] = {
-    "try_lock": lambda once: once.try_lock("a", ttl=TTL),
-    "lock": lambda once: once.lock("a", ttl=TTL),
-    "lock_all": lambda once: once.lock_all(["a", "b"], ttl=TTL, wait=0),
-    "claim": lambda once: once.claim("a", ttl=TTL, wait=0),
-    "reserve": lambda once: once.reserve("a", hold=TTL),
-    "reserve within limits": lambda once: once.reserve("a", hold=TTL, limit=1, per=60),
+TAKING: dict[str, Callable[[Any, float], Any]] = {
+    "try_lock": lambda once, ttl: once.try_lock("a", ttl=ttl),
+    "lock": lambda once, ttl: once.lock("a", ttl=ttl),
+    "lock_all": lambda once, ttl: once.lock_all(["a", "b"], ttl=ttl, wait=0),
+    "claim": lambda once, ttl: once.claim("a", ttl=ttl, wait=0),
+    "reserve": lambda once, ttl: once.reserve("a", hold=ttl),
+    "reserve within limits": lambda once, ttl: once.reserve("a", hold=ttl, limit=1, per=60),
 }
 
 
-@pytest.mark.parametrize("how", TAKING)
-async def test_a_grant_that_is_answered_too_late_is_asked_for_once_more(late: Callable[[int], Any], how: str) -> None:
-    once = late(1)
-    mine = await told(TAKING[how](once))
+def test_a_grant_that_is_answered_too_late_is_asked_for_once_more(late: Late) -> None:
+    run_at_once({how: partial(_is_asked_for_once_more, late, how) for how in TAKING})
+
+
+async def _is_asked_for_once_more(late: Late, how: str) -> None:
+    once = late(1, TTL)
+    mine = await result_of(TAKING[how](once, TTL))
     assert mine
     assert not mine.lost
-    await told(mine.release())
-    assert await told(TAKING[how](once)), "the first try is not given back"
-    await told(once.close())
+    await result_of(mine.release())
+    assert await result_of(TAKING[how](once, TTL)), "the first try is not given back"
+    await result_of(once.close())
 
 
-@pytest.mark.parametrize("how", ["claim", "reserve"])
-async def test_a_store_that_always_answers_too_late_grants_nothing(late: Callable[[int], Any], how: str) -> None:
-    once = late(4)
-    mine = await told(TAKING[how](once))
+def test_a_store_that_always_answers_too_late_grants_nothing(late: Late) -> None:
+    run_at_once({how: partial(_grants_nothing, late, how) for how in ("claim", "reserve")})
+
+
+async def _grants_nothing(late: Late, how: str) -> None:
+    once = late(4, SHORT)
+    mine = await result_of(TAKING[how](once, SHORT))
     assert not (mine.won if how == "claim" else mine)
-    await told(once.close())
+    await result_of(once.close())
 
 
-@pytest.mark.parametrize("how", ["lock", "lock_all"])
-async def test_who_cannot_be_granted_a_lock_for_that_is_told_why(late: Callable[[int], Any], how: str) -> None:
-    once = late(4)
+def test_who_cannot_be_granted_a_lock_for_that_is_told_why(late: Late) -> None:
+    run_at_once({how: partial(_is_told_why, late, how) for how in ("lock", "lock_all")})
+
+
+async def _is_told_why(late: Late, how: str) -> None:
+    once = late(4, SHORT)
     with pytest.raises(solely.Busy, match="the store answered later than the ttl allows"):
-        await told(once.lock("a", ttl=TTL, wait=0) if how == "lock" else TAKING[how](once))
-    await told(once.close())
+        await result_of(once.lock("a", ttl=SHORT, wait=0) if how == "lock" else TAKING[how](once, SHORT))
+    await result_of(once.close())

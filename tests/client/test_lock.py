@@ -12,9 +12,10 @@ import pytest
 import solely
 from solely import AsyncClient, Client, Released, State
 from solely.drivers.waiters import Waiters
-from tests.client.faces import Observer
+from tests.client.concurrently import concurrently
+from tests.client.modes import Observer
 
-PROMPT = 5.0  # seconds: far above any hand-over, far below the ttl that a missed wake-up would cost
+PROMPT = 15.0  # seconds: far above any hand-over, half the ttl that a missed wake-up would cost
 
 
 async def test_a_lease_is_held_in_the_store_and_released_once(once: Any, observer: Observer) -> None:
@@ -70,9 +71,14 @@ async def test_a_refused_waiter_leaves_no_trace(once: Any, other: Any, observer:
         assert observer.lock("a").fence == lease.fence
 
 
-async def test_a_waiter_of_another_client_gets_the_key_when_it_is_released(once: Any, other: Any) -> None:
+@concurrently()
+async def test_a_waiter_of_another_client_gets_the_key_when_it_is_released(
+    once: Any, other: Any, observer: Observer
+) -> None:
     lease = await once.lock("a", ttl=30)
     waiter = asyncio.ensure_future(_take(other, "a"))
+    while not observer.lock("a").waiters:
+        await asyncio.sleep(0.005)
     await asyncio.sleep(0.05)
     assert not waiter.done()
     await lease.release()
@@ -81,13 +87,15 @@ async def test_a_waiter_of_another_client_gets_the_key_when_it_is_released(once:
     assert next_lease.waited >= 0.04
 
 
+@concurrently()
 async def test_a_waiter_gets_the_key_when_a_dead_holders_time_is_up(once: Any, other: Any) -> None:
     start = time.monotonic()
-    await once.lock("a", ttl=0.5, renew=False)
-    await other.lock("a", ttl=30, wait=10)
-    assert 0.4 < time.monotonic() - start < PROMPT
+    await once.lock("a", ttl=1.0, renew=False)
+    await other.lock("a", ttl=30, wait=PROMPT)
+    assert 0.9 < time.monotonic() - start < PROMPT
 
 
+@concurrently()
 async def test_waiters_of_one_process_are_served_in_the_order_of_arrival(once: Any) -> None:
     served: list[int] = []
 
@@ -99,14 +107,16 @@ async def test_waiters_of_one_process_are_served_in_the_order_of_arrival(once: A
         workers = []
         for number in range(8):
             workers.append(asyncio.ensure_future(worker(number)))
-            await asyncio.sleep(0.02)
+            while once._driver.lines.waiting("lock/a") <= number:
+                await asyncio.sleep(0.005)
     await asyncio.wait_for(asyncio.gather(*workers), PROMPT)
     assert served == list(range(8))
 
 
+@concurrently()
 async def test_a_line_that_waits_behind_another_client_times_out_as_busy(once: Any, other: Any) -> None:
     async with other.lock("a", ttl=30, purpose="deploy"):
-        refusals = await asyncio.gather(*(_refused(once, "a", wait=0.2) for _ in range(3)))
+        refusals = await asyncio.gather(*(_refused(once, "a", wait=1.0) for _ in range(3)))
     assert all("deploy" in refusal.holder for refusal in refusals)
 
 
@@ -129,9 +139,10 @@ async def test_many_workers_never_hold_together(once: Any, other: Any) -> None:
     assert len(fences) == 40
 
 
+@concurrently()
 async def test_a_key_stays_closed_for_its_delay_after_an_expiry(once: Any, other: Any, observer: Observer) -> None:
     await once.seen("a")  # connects: a grant that is answered too late would close the key as well
-    await once.lock("a", ttl=0.3, delay=30, renew=False)
+    await once.lock("a", ttl=1.0, delay=30, renew=False)
     while observer.lock("a").state is State.HELD:
         await asyncio.sleep(0.01)
     assert observer.lock("a").state is State.CLOSED

@@ -9,7 +9,8 @@ import pytest
 
 import solely
 from solely import Released, State
-from tests.client.faces import Observer
+from tests.client.concurrently import concurrently
+from tests.client.modes import Observer
 from tests.client.worker import Worker
 
 WORKERS, ROUNDS = 8, 6
@@ -41,28 +42,31 @@ async def test_none_is_held_if_one_cannot_be_had(once: Any, other: Any, observer
         assert [observer.lock(key).waiters for key in "abc"] == [0, 0, 0]
 
 
+@concurrently()
 async def test_it_waits_for_the_one_that_is_held(once: Any, other: Any) -> None:
     lease = await other.lock("b", ttl=30)
     waiting = asyncio.ensure_future(_hold_briefly(once, ["a", "b", "c"]))
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await lease.release()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 15)
 
 
+@concurrently()
 async def test_keys_taken_early_are_kept_while_another_is_waited_for(once: Any, other: Any, observer: Observer) -> None:
     lease = await other.lock("z", ttl=30)
-    waiting = asyncio.ensure_future(_hold_briefly(once, ["a", "z"], ttl=1.0))
+    waiting = asyncio.ensure_future(_hold_briefly(once, ["a", "z"], ttl=3.0))
     while not observer.lock("z").waiters:  # before, "a" is also held for a moment by the try to get all at once
         await asyncio.sleep(0.01)
     fence = observer.lock("a").fence
-    await asyncio.sleep(1.2)
+    await asyncio.sleep(4.0)
     assert observer.lock("a").fence == fence
     assert observer.lock("a").state is State.HELD
     await lease.release()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 15)
 
 
+@concurrently()
 async def test_overlapping_sets_neither_deadlock_nor_starve(once: Any, other: Any, observer: Observer) -> None:
     holders: dict[str, int] = dict.fromkeys("abcd", 0)
     chance = random.Random(7)

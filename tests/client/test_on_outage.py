@@ -13,11 +13,9 @@ from solely.resilience import Breaker, Circuit
 from solely.testing.clock import ManualClock
 from solely.testing.proxy import FaultProxy
 from tests.client.away import switched
-from tests.client.faces import InThread, Observer
+from tests.client.modes import InThread, Observer
 from tests.conftest import isolated
 from tests.servers import Valkey
-
-TIMEOUT = 0.05
 
 
 @pytest.fixture
@@ -31,7 +29,7 @@ def store(kind: str, store_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def proceeding(open_client: Callable[..., Any], store: Any) -> Any:
     """A client that goes on without its store."""
-    return open_client("", store=store, timeout=TIMEOUT, on_outage="proceed")
+    return store.opened(open_client, on_outage="proceed")
 
 
 async def test_a_store_that_is_there_is_asked_as_ever(proceeding: Any, once: Any) -> None:
@@ -119,7 +117,7 @@ async def test_it_is_counted_logged_and_told(
     open_client: Callable[..., Any], store: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[events.Event] = []
-    once = open_client("", store=store, timeout=TIMEOUT, on_outage="proceed", hooks=[told.append])
+    once = store.opened(open_client, on_outage="proceed", hooks=[told.append])
     store.away = True
     await once.first("a")
     await once.first_many(["b"])
@@ -142,7 +140,7 @@ async def test_it_is_counted_logged_and_told(
 
 
 async def test_what_the_cache_knows_is_known_without_the_store(open_client: Callable[..., Any], store: Any) -> None:
-    once = open_client("", store=store, timeout=TIMEOUT, on_outage="proceed", cache=Cache())
+    once = store.opened(open_client, on_outage="proceed", cache=Cache())
     assert await once.first("a")
     store.away = True
     assert await once.first("a") is False
@@ -167,7 +165,7 @@ async def test_a_real_outage_is_gone_on_without_and_nothing_stays_held(
 ) -> None:
     url = isolated(valkey.url)
     with FaultProxy(valkey.host, valkey.port) as proxy:
-        once = open_client(proxy.url(url), timeout=0.5, on_outage="proceed")
+        once = open_client(proxy.url(url), timeout=2.0, on_outage="proceed")
         await once.seen("warm")
         proxy.drop_replies(n=1_000, answering=lambda request: b"lock/a" in request or b"mark/a" in request)
         assert (await once.lock("a", ttl=30)).unguarded
@@ -203,7 +201,7 @@ def breaker(local: ManualClock) -> Breaker:
 async def test_a_store_that_keeps_being_away_is_not_asked(
     open_client: Callable[..., Any], store: Any, breaker: Breaker, local: ManualClock
 ) -> None:
-    once = open_client("", store=store, timeout=TIMEOUT, breaker=breaker)
+    once = store.opened(open_client, breaker=breaker)
     store.away = True
     for _ in range(2):
         with pytest.raises(solely.StoreUnavailable, match="no answer"):
@@ -222,7 +220,7 @@ async def test_a_store_that_keeps_being_away_is_not_asked(
 
 
 async def test_with_proceed_it_goes_on_at_once(open_client: Callable[..., Any], store: Any, breaker: Breaker) -> None:
-    once = open_client("", store=store, timeout=TIMEOUT, breaker=breaker, on_outage="proceed")
+    once = store.opened(open_client, breaker=breaker, on_outage="proceed")
     store.away = True
     assert [await once.first("a") for _ in range(2)] == [True, True]
     asked = len(store.asked)
@@ -235,7 +233,7 @@ async def test_with_proceed_it_goes_on_at_once(open_client: Callable[..., Any], 
 async def test_refusals_are_answers_and_a_waiting_trial_holds_nobody_up(
     open_client: Callable[..., Any], store: Any, once: Any, breaker: Breaker, local: ManualClock
 ) -> None:
-    guarded = open_client("", store=store, timeout=TIMEOUT, breaker=breaker)
+    guarded = store.opened(open_client, breaker=breaker)
     async with once.lock("a", ttl=30):
         for _ in range(3):
             assert await guarded.try_lock("a") is None

@@ -15,15 +15,16 @@ import solely.drivers.aio
 import solely.drivers.blocking
 from solely import AsyncClient, Client, State
 from solely.testing.proxy import FaultProxy
-from tests.client.conftest import Server
-from tests.client.faces import Observer
+from tests.client.concurrently import Server, concurrently
+from tests.client.modes import Observer
 from tests.client.refusing import AsyncRefusingStore, RefusingStore
 from tests.client.wire import about, before, through
+from tests.lateness import Lateness
 from tests.servers import Valkey
 
 TIMEOUT = 2.0  # seconds: tries of 0.7 s, which a busy machine needs to recover
 UNDOING = 0.6  # seconds instead of 2: most tests here wait until what cannot be undone is given up
-BOUND = TIMEOUT + UNDOING + 2.5  # seconds: the timeout, the bounded undoing, and a busy machine
+BOUND = TIMEOUT + UNDOING + 2.5  # seconds: the timeout, the bounded undoing, and room; with the lateness of the machine
 
 
 @pytest.fixture(autouse=True)
@@ -57,12 +58,12 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 
 async def test_every_call_says_unavailable_within_its_bound_and_recovers(
-    direct_url: str, open_client: Callable[..., Any]
+    direct_url: str, open_client: Callable[..., Any], lateness: Lateness
 ) -> None:
-    await asyncio.gather(*(_fails_and_recovers(direct_url, open_client, fault) for fault in FAULTS))
+    await asyncio.gather(*(_fails_and_recovers(direct_url, open_client, fault, lateness) for fault in FAULTS))
 
 
-async def _fails_and_recovers(direct_url: str, open_client: Callable[..., Any], fault: str) -> None:
+async def _fails_and_recovers(direct_url: str, open_client: Callable[..., Any], fault: str, lateness: Lateness) -> None:
     with before(direct_url) as proxy:
         once = open_client(through(proxy, direct_url), timeout=TIMEOUT)
         async with asyncio.timeout(20):
@@ -73,7 +74,7 @@ async def _fails_and_recovers(direct_url: str, open_client: Callable[..., Any], 
         for (error, took), name in zip(outcomes, CALLS, strict=True):
             assert isinstance(error, solely.StoreUnavailable), f"{fault}, {name}: {error!r}"
             assert "happen" in str(error)
-            assert took < BOUND, f"{fault}, {name}: {took:.1f} s"
+            assert took < BOUND + lateness.seconds, f"{fault}, {name}: {took:.1f} s"
         proxy.heal()
         async with asyncio.timeout(20):
             while (await _timed(lambda client: client.seen("never marked"), once))[0] is not False:
@@ -91,6 +92,7 @@ async def _timed(call: Callable[[Any], Any], once: Any) -> tuple[Any, float]:
         return error, time.monotonic() - start
 
 
+@concurrently()
 async def test_one_unanswered_try_among_refused_ones_is_told_as_unknown(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:
@@ -105,6 +107,7 @@ async def test_one_unanswered_try_among_refused_ones_is_told_as_unknown(
     proxy.heal()
 
 
+@concurrently()
 async def test_what_an_outage_left_unknown_is_free_soon_after(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any], beside: Observer
 ) -> None:
@@ -122,6 +125,7 @@ async def test_what_an_outage_left_unknown_is_free_soon_after(
     proxy.heal()
 
 
+@concurrently()
 async def test_after_a_cut_reply_every_answer_is_the_right_one(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:
@@ -152,7 +156,7 @@ async def test_a_reset_in_the_middle_of_many_calls_mixes_no_answers(
 
 
 async def test_a_paused_server_is_unavailable_and_then_goes_on(
-    server: Server, direct_url: str, open_client: Callable[..., Any]
+    server: Server, direct_url: str, open_client: Callable[..., Any], lateness: Lateness
 ) -> None:
     once = open_client(direct_url, timeout=TIMEOUT)
     lease = await once.lock("a", ttl=30)
@@ -162,31 +166,34 @@ async def test_a_paused_server_is_unavailable_and_then_goes_on(
     finally:
         server.resume()
     assert isinstance(error, solely.StoreUnavailable)
-    assert took < BOUND
+    assert took < BOUND + lateness.seconds
     assert await once.try_lock("a") is None
     assert str(await lease.release()) == "released"
 
 
+@concurrently()
 async def test_the_first_try_counts_as_well(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:
-    once = open_client(proxied_url, timeout=1.0)
+    once = open_client(proxied_url, timeout=3.0)
     await once.seen("a")
     proxy.half_open()
     error, _ = await _timed(CALLS["seen"], once)
-    assert re.search("in [1-3] tries over", str(error)), error  # of 0.4 s each
+    assert re.search("in [1-3] tries over", str(error)), error  # of 1.2 s each
 
 
+@concurrently()
 async def test_a_server_that_was_never_there_is_unavailable_with_its_address(
-    nowhere_url: str, open_client: Callable[..., Any]
+    nowhere_url: str, open_client: Callable[..., Any], lateness: Lateness
 ) -> None:
     once = open_client(nowhere_url, timeout=TIMEOUT)
     error, took = await _timed(CALLS["lock"], once)
     assert isinstance(error, solely.StoreUnavailable)
     assert str(urlsplit(nowhere_url).port) in str(error)
-    assert took < BOUND
+    assert took < BOUND + lateness.seconds
 
 
+@concurrently()
 async def test_what_was_never_sent_is_not_undone(
     nowhere_url: str, open_client: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -215,8 +222,9 @@ async def test_a_batch_that_was_refused_in_part_may_have_happened(many: int) -> 
             await later.first_many(keys)
 
 
+@concurrently()
 async def test_a_client_closed_while_it_connects_leaves_no_socket_behind(
-    silent_url: str, open_client: Callable[..., Any]
+    silent_url: str, open_client: Callable[..., Any], lateness: Lateness
 ) -> None:
     once = open_client(silent_url, timeout=2.0)
     call = asyncio.ensure_future(_timed(CALLS["lock"], once))
@@ -224,10 +232,11 @@ async def test_a_client_closed_while_it_connects_leaves_no_socket_behind(
     await once.close()
     error, took = await call
     assert isinstance(error, solely.StoreUnavailable | solely.ClientClosed)
-    assert took < BOUND
+    assert took < BOUND + lateness.seconds
     gc.collect()  # a socket that nobody closed is told by its end, which fails this test, or the next
 
 
+@concurrently()
 async def test_closing_while_the_store_hangs_is_bounded(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:

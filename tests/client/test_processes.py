@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from solely import Client
+from tests.client.concurrently import concurrently
 from tests.client.worker import Worker, WorkerError
+from tests.lateness import measured_lateness
 
-TTL = 1.0
+TTL = 3.0  # seconds: a renewal may be late by half of it, on a machine that stalls
 
 
-def test_after_kill_9_of_the_holder_the_next_one_holds_within_ttl_plus_1_s(
+@concurrently("blocking")
+async def test_after_kill_9_of_the_holder_the_next_one_holds_within_ttl_plus_1_s(
     shared_url: str, start_worker: Callable[..., Worker]
 ) -> None:
     holder, waiter = start_worker(shared_url), start_worker(shared_url)
@@ -20,15 +23,19 @@ def test_after_kill_9_of_the_holder_the_next_one_holds_within_ttl_plus_1_s(
     waiter.run("once.seen('x')")
     waiter.tell(f"next_lease = once.lock('a', ttl={TTL}, wait=20); [next_lease.fence, next_lease.waited]")
     time.sleep(1.5 * TTL)  # the holder renews meanwhile: the waiter must not have got it
-    killed = time.monotonic()
-    holder.kill()
-    next_fence, waited = waiter.answer()
-    assert time.monotonic() - killed < TTL + 1.0
+    with measured_lateness() as lateness:
+        killed = time.monotonic()
+        holder.kill()
+        next_fence, waited = waiter.answer()
+        assert time.monotonic() - killed < TTL + 1.0 + lateness.seconds
     assert next_fence > fence
     assert waited > TTL
 
 
-def test_after_kill_9_of_a_waiter_the_others_lose_no_turn(shared_url: str, start_worker: Callable[..., Worker]) -> None:
+@concurrently("blocking")
+async def test_after_kill_9_of_a_waiter_the_others_lose_no_turn(
+    shared_url: str, start_worker: Callable[..., Worker]
+) -> None:
     dying, waiter = start_worker(shared_url), start_worker(shared_url)
     with Client(shared_url) as once:
         lease = once.lock("a", ttl=30)
@@ -42,11 +49,12 @@ def test_after_kill_9_of_a_waiter_the_others_lose_no_turn(shared_url: str, start
         released = time.monotonic()
         lease.release()
         assert waiter.answer() > lease.fence
-        assert time.monotonic() - released < 5.0
+        assert time.monotonic() - released < 15.0  # half of what a lost turn would cost
 
 
 @pytest.mark.parametrize("call", ["lease.renew()", "lease.ensure()", "lease.ensure(0.1)"])
-def test_a_holder_stopped_beyond_its_ttl_learns_of_the_loss_before_its_next_call_succeeds(
+@concurrently("blocking")
+async def test_a_holder_stopped_beyond_its_ttl_learns_of_the_loss_before_its_next_call_succeeds(
     shared_url: str, start_worker: Callable[..., Worker], call: str
 ) -> None:
     holder = start_worker(shared_url)
@@ -67,14 +75,15 @@ def test_a_holder_stopped_beyond_its_ttl_learns_of_the_loss_before_its_next_call
         successor.ensure()
 
 
-def test_a_stopped_holder_that_nobody_displaced_has_lost_its_lease_as_well(
+@concurrently("blocking")
+async def test_a_stopped_holder_that_nobody_displaced_has_lost_its_lease_as_well(
     shared_url: str, start_worker: Callable[..., Worker]
 ) -> None:
     holder = start_worker(shared_url)
-    holder.run("lease = once.lock('a', ttl=0.4)")
+    holder.run("lease = once.lock('a', ttl=1.0)")
     holder.stop()
     holder.tell("lease.renew()")
-    time.sleep(0.7)
+    time.sleep(1.5)
     holder.go_on()
     with pytest.raises(WorkerError, match="LeaseLost"):
         holder.answer()

@@ -18,9 +18,9 @@ from solely.events import Event, Lost, ReleasedLease
 from solely.ops import Op, Release
 from solely.stores import open_async_store, open_store
 from solely.stores.postgres.settings import parse
-from tests.both_faces import told
-from tests.client.conftest import KINDS
-from tests.client.losing import lose, lose_everything
+from tests.client.concurrently import KINDS
+from tests.client.data_loss import lose, lose_everything
+from tests.client_modes import result_of
 from tests.conftest import STORES
 from tests.servers import Valkey
 
@@ -111,22 +111,22 @@ async def test_a_token_of_a_lease_that_the_store_lost_is_told_so(once: Any, othe
 
 
 async def test_a_claim_that_the_store_lost_is_not_said_to_be_released(once: Any, store_url: str) -> None:
-    claim = await told(once.claim("a", ttl=60))
+    claim = await result_of(once.claim("a", ttl=60))
     lose_everything(store_url)
-    assert await told(claim.release()) is Released.LOST
-    claim = await told(once.claim("b", ttl=60))
+    assert await result_of(claim.release()) is Released.LOST
+    claim = await result_of(once.claim("b", ttl=60))
     lose_everything(store_url)
-    assert await told(claim.fail(ValueError("no"))) == "lost"
+    assert await result_of(claim.fail(ValueError("no"))) == "lost"
 
 
 async def test_a_reservation_that_the_store_lost_is_not_said_to_be_released(once: Any, store_url: str) -> None:
-    reservation = await told(once.reserve("a", hold=60))
+    reservation = await result_of(once.reserve("a", hold=60))
     lose_everything(store_url)
-    assert await told(reservation.release()) is False
-    reservation = await told(once.reserve("b", hold=60))
+    assert await result_of(reservation.release()) is False
+    reservation = await result_of(once.reserve("b", hold=60))
     lose_everything(store_url)
     with pytest.raises(solely.UnknownReservation):
-        await told(reservation.record())
+        await result_of(reservation.record())
 
 
 async def queue_of(once: Any) -> Any:
@@ -138,18 +138,18 @@ async def queue_of(once: Any) -> Any:
 @made_anew
 async def test_an_item_that_the_store_lost_is_not_said_to_be_acked(once: Any, store_url: str) -> None:
     queue = await queue_of(once)
-    await told(queue.push("1", {"n": 1}))
-    item = await told(queue.take(ttl=60))
+    await result_of(queue.push("1", {"n": 1}))
+    item = await result_of(queue.take(ttl=60))
     lose_everything(store_url)
-    assert await told(item.ack()) is False
-    await told(queue.push("2", {"n": 2}))
-    item = await told(queue.take(ttl=60))
+    assert await result_of(item.ack()) is False
+    await result_of(queue.push("2", {"n": 2}))
+    item = await result_of(queue.take(ttl=60))
     lose_everything(store_url)
-    assert await told(item.give_back()) is False
-    await told(queue.push("3", {"n": 3}))
-    item = await told(queue.take(ttl=60))
-    assert await told(item.ack()) is True
-    assert await told(item.ack()) is True, "a repeat is answered alike"
+    assert await result_of(item.give_back()) is False
+    await result_of(queue.push("3", {"n": 3}))
+    item = await result_of(queue.take(ttl=60))
+    assert await result_of(item.ack()) is True
+    assert await result_of(item.ack()) is True, "a repeat is answered alike"
 
 
 # -- where the reply of a release was lost as well

@@ -13,7 +13,7 @@ from solely import Released, State
 from solely.events import Event, ReleasedLease, Renewed
 from solely.leases.token import read_token, write_token
 from solely.testing import ManualClock
-from tests.client.faces import Observer
+from tests.client.modes import Observer
 
 
 async def test_renew_and_release_by_token(once: Any, other: Any, observer: Observer) -> None:

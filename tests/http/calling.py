@@ -13,7 +13,7 @@ from wsgiref.validate import validator
 import solely
 from solely.integrations import asgi, wsgi
 from solely.integrations.idempotency import Rules
-from tests.client.faces import in_thread
+from tests.client.modes import in_thread
 from tests.http.service import HEADERS, Service
 
 KEY = '"8e03978e-40d5-43e8-bc93-6894a57f9324"'

@@ -12,7 +12,7 @@ import pytest
 import solely
 from solely.integrations.cron import one_host
 from solely.testing.clock import ManualClock
-from tests.both_faces import told, untouchable
+from tests.client_modes import refusing_client, result_of
 
 
 @pytest.fixture
@@ -24,13 +24,13 @@ def hosts(open_client: Callable[..., Any], store_url: str, clock: ManualClock) -
 class Jobs:
     """The same job on each host; `ran` says where it did. `during` is done while it runs."""
 
-    def __init__(self, hosts: list[Any], face: str, **terms: Any) -> None:
+    def __init__(self, hosts: list[Any], mode: str, **terms: Any) -> None:
         self.ran: list[int] = []
         self.during: Callable[[], Any] = lambda: None
-        self.on = [self._job(once, n, face, {"at_most_for": 600, **terms}) for n, once in enumerate(hosts)]
+        self.on = [self._job(once, n, mode, {"at_most_for": 600, **terms}) for n, once in enumerate(hosts)]
 
-    def _job(self, once: Any, n: int, face: str, terms: dict[str, Any]) -> Any:
-        if face == "blocking":
+    def _job(self, once: Any, n: int, mode: str, terms: dict[str, Any]) -> Any:
+        if mode == "blocking":
 
             @one_host(once, "report", **terms)
             def job(day: str = "today") -> str:
@@ -51,9 +51,9 @@ class Jobs:
 
 
 async def test_a_second_host_skips_while_the_first_runs(
-    hosts: list[Any], face: str, caplog: pytest.LogCaptureFixture
+    hosts: list[Any], mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    jobs = Jobs(hosts, face)
+    jobs = Jobs(hosts, mode)
     skipped: list[Any] = []
 
     def second() -> None:
@@ -62,56 +62,56 @@ async def test_a_second_host_skips_while_the_first_runs(
     async def second_awaited() -> None:
         skipped.append(await jobs.on[1]())
 
-    jobs.during = second if face == "blocking" else second_awaited
+    jobs.during = second if mode == "blocking" else second_awaited
     with caplog.at_level(logging.INFO, "solely"):
-        assert await told(jobs.on[0]("monday")) == "monday by 0"
+        assert await result_of(jobs.on[0]("monday")) == "monday by 0"
     assert (jobs.ran, skipped) == ([0], [None])
     assert [record.key for record in caplog.records if record.message.startswith("job_skipped: ")] == ["report"]  # type: ignore[attr-defined]
     jobs.during = lambda: None
-    assert await told(jobs.on[1]()) == "today by 1"
+    assert await result_of(jobs.on[1]()) == "today by 1"
 
 
-async def test_a_short_job_keeps_the_key_for_at_least_so_long(hosts: list[Any], face: str, clock: ManualClock) -> None:
-    jobs = Jobs(hosts, face, at_least_for=60)
-    assert await told(jobs.on[0]()) == "today by 0"
+async def test_a_short_job_keeps_the_key_for_at_least_so_long(hosts: list[Any], mode: str, clock: ManualClock) -> None:
+    jobs = Jobs(hosts, mode, at_least_for=60)
+    assert await result_of(jobs.on[0]()) == "today by 0"
     clock.advance(59)  # the other's clock is late
-    assert await told(jobs.on[1]()) is None
+    assert await result_of(jobs.on[1]()) is None
     clock.advance(1.01)
-    assert await told(jobs.on[1]()) == "today by 1"
+    assert await result_of(jobs.on[1]()) == "today by 1"
     assert jobs.ran == [0, 1]
 
 
 async def test_a_job_that_fails_keeps_it_too_and_its_own_error_is_raised(
-    hosts: list[Any], face: str, clock: ManualClock
+    hosts: list[Any], mode: str, clock: ManualClock
 ) -> None:
-    jobs = Jobs(hosts, face, at_least_for=60)
+    jobs = Jobs(hosts, mode, at_least_for=60)
 
     def fails() -> None:
         raise ZeroDivisionError
 
     jobs.during = fails
     with pytest.raises(ZeroDivisionError):
-        await told(jobs.on[0]())
-    assert await told(jobs.on[1]()) is None
+        await result_of(jobs.on[0]())
+    assert await result_of(jobs.on[1]()) is None
     clock.advance(60.01)
     jobs.during = lambda: None
-    assert await told(jobs.on[1]()) == "today by 1"
+    assert await result_of(jobs.on[1]()) == "today by 1"
 
 
-async def test_a_host_that_died_keeps_it_for_at_most_so_long(hosts: list[Any], face: str, clock: ManualClock) -> None:
-    jobs = Jobs(hosts, face)
-    await told(hosts[0].lock("report", ttl=600, renew=False))  # and is never heard of again
+async def test_a_host_that_died_keeps_it_for_at_most_so_long(hosts: list[Any], mode: str, clock: ManualClock) -> None:
+    jobs = Jobs(hosts, mode)
+    await result_of(hosts[0].lock("report", ttl=600, renew=False))  # and is never heard of again
     clock.advance(599)
-    assert await told(jobs.on[1]()) is None
+    assert await result_of(jobs.on[1]()) is None
     clock.advance(1.01)
-    assert await told(jobs.on[1]()) == "today by 1"
+    assert await result_of(jobs.on[1]()) == "today by 1"
 
 
-async def test_a_job_that_outlives_its_time_is_told(hosts: list[Any], face: str, clock: ManualClock) -> None:
-    jobs = Jobs(hosts, face)
+async def test_a_job_that_outlives_its_time_is_told(hosts: list[Any], mode: str, clock: ManualClock) -> None:
+    jobs = Jobs(hosts, mode)
     jobs.during = lambda: clock.advance(601)
     with pytest.raises(solely.LeaseLost):
-        await told(jobs.on[0]())
+        await result_of(jobs.on[0]())
 
 
 async def test_an_asyncio_job_that_outlives_its_time_is_cancelled() -> None:
@@ -135,10 +135,10 @@ async def test_an_asyncio_job_that_outlives_its_time_is_cancelled() -> None:
         ({"key": "", "at_most_for": 10}, "a key must not be empty"),
     ],
 )
-def test_terms_that_cannot_be(face: str, terms: dict[str, Any], text: str) -> None:
+def test_terms_that_cannot_be(mode: str, terms: dict[str, Any], text: str) -> None:
     given = {"key": "report", **terms}
     with pytest.raises(solely.InvalidInput, match=text):
-        one_host(untouchable(face), **given)
+        one_host(refusing_client(mode), **given)
 
 
 def test_a_coroutine_needs_an_async_client_and_a_function_a_blocking_one() -> None:
@@ -146,12 +146,12 @@ def test_a_coroutine_needs_an_async_client_and_a_function_a_blocking_one() -> No
 
     def blocking() -> None: ...
 
-    for face, job in (("blocking", awaited), ("asyncio", blocking)):
+    for mode, job in (("blocking", awaited), ("asyncio", blocking)):
         with pytest.raises(solely.InvalidInput, match="do not fit"):
-            one_host(untouchable(face), "report", at_most_for=10)(job)
+            one_host(refusing_client(mode), "report", at_most_for=10)(job)
 
 
-def test_a_generator_is_refused_since_its_body_would_run_after_the_key_was_let_go(face: str) -> None:
+def test_a_generator_is_refused_since_its_body_would_run_after_the_key_was_let_go(mode: str) -> None:
     def generator() -> Iterator[int]:
         yield 1
 
@@ -160,4 +160,4 @@ def test_a_generator_is_refused_since_its_body_would_run_after_the_key_was_let_g
 
     for job in (generator, async_generator, partial(generator)):
         with pytest.raises(solely.InvalidInput, match="is a generator"):
-            one_host(untouchable(face), "report", at_most_for=10)(job)
+            one_host(refusing_client(mode), "report", at_most_for=10)(job)

@@ -9,7 +9,7 @@ import pytest
 import solely
 from solely.queues.flow import TakenItem
 from solely.queues.item import AsyncItem, Item
-from tests.both_faces import told, untouchable
+from tests.client_modes import refusing_client, result_of
 
 LARGE = 256 * 1024 + 1
 CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
@@ -43,21 +43,21 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_bad_input_never_reaches_the_store(face: str, call: str) -> None:
+async def test_bad_input_never_reaches_the_store(mode: str, call: str) -> None:
     ask, said = CALLS[call]
     with pytest.raises(solely.InvalidInput, match=said):
-        await told(ask(untouchable(face).queue("jobs")))
+        await result_of(ask(refusing_client(mode).queue("jobs")))
 
 
 @pytest.mark.parametrize("name", ["", "a" * 513, "a\0", "\ud800", b"jobs", None])
-def test_a_queue_has_a_name(face: str, name: Any) -> None:
+def test_a_queue_has_a_name(mode: str, name: Any) -> None:
     with pytest.raises(solely.InvalidInput, match=r"^queue: "):
-        untouchable(face).queue(name)
+        refusing_client(mode).queue(name)
 
 
-async def test_a_bad_delay_leaves_the_item_in_hand(face: str) -> None:
+async def test_a_bad_delay_leaves_the_item_in_hand(mode: str) -> None:
     taken = TakenItem("a", 1, 1, 7, "0" * 32, math.inf, False)
-    item: Any = (Item if face == "blocking" else AsyncItem)("jobs", taken, untouchable(face)._run)
+    item: Any = (Item if mode == "blocking" else AsyncItem)("jobs", taken, refusing_client(mode)._run)
     with pytest.raises(solely.InvalidInput, match="delay=-1 is out of bounds"):
-        await told(item.give_back(delay=-1))
+        await result_of(item.give_back(delay=-1))
     assert item.remaining() > 0

@@ -10,7 +10,7 @@ from solely import Entry, State
 from solely.model import item_key
 from solely.ops import Read
 from solely.queues.flow import queue_of
-from tests.client.faces import Observer
+from tests.client.modes import Observer
 from tests.client.stepping import WAYS
 from tests.client.test_cancellation import at_every_await, is_cancelled, plain
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.parametrize("way", WAYS)
 
 
 @pytest.fixture
-def face() -> str:
+def mode() -> str:
     return "asyncio"
 
 

@@ -16,9 +16,9 @@ from solely.queues.flow import queue_of
 from solely.resilience import Breaker
 from solely.rules import MAX_VALUE_BYTES
 from solely.stores.memory import AsyncMemoryStore, Memory, MemoryStore
-from tests.both_faces import told
 from tests.client.away import switched
-from tests.poison import push_raw
+from tests.client_modes import result_of
+from tests.corrupt_entries import push_raw
 from tests.reservations.test_lost_replies import AsyncLosingStore, LosingStore
 
 MOST_REQUESTS = 5  # no story here has as many
@@ -31,9 +31,9 @@ def memory() -> Memory:
 
 
 @pytest.fixture(params=range(1, MOST_REQUESTS))
-def losing(request: pytest.FixtureRequest, face: str, memory: Memory) -> Any:
+def losing(request: pytest.FixtureRequest, mode: str, memory: Memory) -> Any:
     """A client that does not hear the answer to its n-th request."""
-    store = LosingStore(memory) if face == "blocking" else AsyncLosingStore(memory)
+    store = LosingStore(memory) if mode == "blocking" else AsyncLosingStore(memory)
     store.lose = request.param
     return store
 
@@ -47,28 +47,28 @@ def entry(memory: Memory, id: str = "a") -> Any:
 
 async def test_push_take_and_give_back(open_client: Callable[..., Any], losing: Any, memory: Memory) -> None:
     queue = open_client(store=losing).queue("jobs")
-    assert await told(queue.push("a", 1)) is True
-    item = await told(queue.take(ttl=1_000))
+    assert await result_of(queue.push("a", 1)) is True
+    item = await result_of(queue.take(ttl=1_000))
     assert (item.payload, item.attempts) == (1, 1)
-    assert await told(item.give_back(delay=1_000)) is True
+    assert await result_of(item.give_back(delay=1_000)) is True
     assert entry(memory).state is State.CLOSED
 
 
 async def test_push_held_and_ack(open_client: Callable[..., Any], losing: Any, memory: Memory) -> None:
     queue = open_client(store=losing).queue("jobs")
-    item = await told(queue.push_held("a", 1, ttl=1_000))
+    item = await result_of(queue.push_held("a", 1, ttl=1_000))
     assert (item.payload, item.attempts, item.fresh) == (1, 1, True)
-    assert await told(item.ack()) is True
+    assert await result_of(item.ack()) is True
     assert entry(memory).value is None
 
 
 async def test_a_push_of_what_another_put_in(open_client: Callable[..., Any], losing: Any, memory: Memory) -> None:
     """The same payload is no proof that it is one's own."""
     other = open_client(store=MemoryStore(memory) if isinstance(losing, MemoryStore) else AsyncMemoryStore(memory))
-    await told(other.queue("jobs").push("a", 1))
+    await result_of(other.queue("jobs").push("a", 1))
     queue = open_client(store=losing).queue("jobs")
-    assert await told(queue.push("a", 1)) is False
-    assert (await told(queue.push_held("a", 1, ttl=1_000))).fresh is False
+    assert await result_of(queue.push("a", 1)) is False
+    assert (await result_of(queue.push_held("a", 1, ttl=1_000))).fresh is False
 
 
 # -- no reply comes at all
@@ -102,24 +102,24 @@ class AsyncDeafStore(AsyncMemoryStore):
 
 
 @pytest.fixture
-def deaf(open_client: Callable[..., Any], face: str, memory: Memory) -> Any:
-    store = DeafStore(memory) if face == "blocking" else AsyncDeafStore(memory)
+def deaf(open_client: Callable[..., Any], mode: str, memory: Memory) -> Any:
+    store = DeafStore(memory) if mode == "blocking" else AsyncDeafStore(memory)
     return open_client(store=store, timeout=PATIENCE).queue("jobs")
 
 
 @pytest.mark.parametrize("id", ["", "a"])
 async def test_an_unanswered_take_gives_back_what_it_took(deaf: Any, memory: Memory, id: str) -> None:
     for one in ("a", "b"):
-        await told(deaf.push(one, one))
+        await result_of(deaf.push(one, one))
     with pytest.raises(solely.StoreUnavailable, match="may or may not have happened"):
-        await told(deaf.take(ttl=1_000, id=id))
+        await result_of(deaf.take(ttl=1_000, id=id))
     assert (entry(memory).state, entry(memory).attempts) == (State.FREE, 1)
     assert (entry(memory, "b").state, entry(memory, "b").attempts) == (State.FREE, 0)
 
 
 async def test_what_an_unanswered_call_pushed_and_held_stays_in_the_queue(deaf: Any, memory: Memory) -> None:
     with pytest.raises(solely.StoreUnavailable):
-        await told(deaf.push_held("a", 1, ttl=1_000))
+        await result_of(deaf.push_held("a", 1, ttl=1_000))
     assert (entry(memory).state, entry(memory).attempts) == (State.FREE, 1)
 
 
@@ -144,11 +144,11 @@ class AsyncBackwardStore(AsyncMemoryStore):
 
 
 async def test_push_held_needs_no_order_of_the_batch(
-    open_client: Callable[..., Any], memory: Memory, face: str
+    open_client: Callable[..., Any], memory: Memory, mode: str
 ) -> None:
-    store = BackwardStore(memory) if face == "blocking" else AsyncBackwardStore(memory)
+    store = BackwardStore(memory) if mode == "blocking" else AsyncBackwardStore(memory)
     queue = open_client(store=store).queue("jobs")
-    item = await told(queue.push_held("a", 1, ttl=1_000))
+    item = await result_of(queue.push_held("a", 1, ttl=1_000))
     assert (item.id, item.attempts, item.fresh) == ("a", 1, True)
 
 
@@ -156,13 +156,13 @@ async def test_push_held_needs_no_order_of_the_batch(
 
 
 async def test_an_item_that_came_too_late_is_given_back(
-    open_client: Callable[..., Any], memory: Memory, face: str, monkeypatch: pytest.MonkeyPatch
+    open_client: Callable[..., Any], memory: Memory, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = MemoryStore(memory) if face == "blocking" else AsyncMemoryStore(memory)
+    store = MemoryStore(memory) if mode == "blocking" else AsyncMemoryStore(memory)
     queue = open_client(store=store).queue("jobs")
-    await told(queue.push("a", 1))
+    await result_of(queue.push("a", 1))
     monkeypatch.setattr("solely.queues.flow.deadline", lambda sent, left: sent)  # no time was left when it came
-    assert await told(queue.take(ttl=1_000)) is None
+    assert await result_of(queue.take(ttl=1_000)) is None
     assert (entry(memory).state, entry(memory).attempts) == (State.FREE, 1)
 
 
@@ -170,72 +170,72 @@ POISON = (("a", b""), ("b", b"0" * 32 + b"x"), ("c", b"0" * 32 + b"j{"), ("d", b
 
 
 async def test_items_that_nobody_can_read_are_parked_and_keep_nobody_waiting(
-    open_client: Callable[..., Any], memory: Memory, face: str
+    open_client: Callable[..., Any], memory: Memory, mode: str
 ) -> None:
-    store = MemoryStore(memory) if face == "blocking" else AsyncMemoryStore(memory)
+    store = MemoryStore(memory) if mode == "blocking" else AsyncMemoryStore(memory)
     once = open_client(store=store)
     queue = once.queue("jobs")
     for id, kept in POISON:
         push_raw(memory, queue_of("jobs"), id, kept)
-    assert await told(queue.push("good", 1))
-    item = await told(queue.take(ttl=1_000))
+    assert await result_of(queue.push("good", 1))
+    item = await result_of(queue.take(ttl=1_000))
     assert (item.id, item.payload) == ("good", 1)
-    letters = await told(once.dead_letters("jobs").list())
+    letters = await result_of(once.dead_letters("jobs").list())
     assert sorted(letter.payload for letter in letters) == sorted(kept for _, kept in POISON)
     assert {letter.origin for letter in letters} == {f"item {id!r}" for id, _ in POISON}
     assert all("a newer version or another program pushed" in letter.last_error for letter in letters)
-    assert await told(queue.take(ttl=1_000)) is None
+    assert await result_of(queue.take(ttl=1_000)) is None
 
 
 async def test_an_item_that_nobody_can_read_is_parked_by_who_wants_its_id(
-    open_client: Callable[..., Any], memory: Memory, face: str
+    open_client: Callable[..., Any], memory: Memory, mode: str
 ) -> None:
-    store = MemoryStore(memory) if face == "blocking" else AsyncMemoryStore(memory)
+    store = MemoryStore(memory) if mode == "blocking" else AsyncMemoryStore(memory)
     once = open_client(store=store)
     queue = once.queue("jobs")
     for id, kept in POISON:
         push_raw(memory, queue_of("jobs"), id, kept)
-    assert await told(queue.take(ttl=1_000, id="a")) is None
+    assert await result_of(queue.take(ttl=1_000, id="a")) is None
     for id, _ in POISON:
-        item = await told(queue.push_held(id, "mine", ttl=1_000))
+        item = await result_of(queue.push_held(id, "mine", ttl=1_000))
         assert (item.fresh, item.payload) == (True, "mine")
-    assert len(await told(once.dead_letters("jobs").list())) == len(POISON)
+    assert len(await result_of(once.dead_letters("jobs").list())) == len(POISON)
 
 
 async def test_an_item_that_nobody_can_read_is_listed_as_such(
-    open_client: Callable[..., Any], memory: Memory, face: str
+    open_client: Callable[..., Any], memory: Memory, mode: str
 ) -> None:
-    store = MemoryStore(memory) if face == "blocking" else AsyncMemoryStore(memory)
+    store = MemoryStore(memory) if mode == "blocking" else AsyncMemoryStore(memory)
     queue = open_client(store=store).queue("jobs")
-    await told(queue.push("good", 1))
+    await result_of(queue.push("good", 1))
     for id, kept in POISON:
         push_raw(memory, queue_of("jobs"), id, kept)
-    listed = {item.id: (item.payload, bool(item.unreadable)) for item in await told(queue.list())}
+    listed = {item.id: (item.payload, bool(item.unreadable)) for item in await result_of(queue.list())}
     assert listed == {"good": (1, False)} | {id: (None, True) for id, _ in POISON}
-    assert "a newer version or another program pushed" in (await told(queue.read("a"))).unreadable
+    assert "a newer version or another program pushed" in (await result_of(queue.read("a"))).unreadable
 
 
 async def test_one_that_is_too_large_to_be_parked_stays_out_of_the_way(
-    open_client: Callable[..., Any], memory: Memory, face: str
+    open_client: Callable[..., Any], memory: Memory, mode: str
 ) -> None:
-    store = MemoryStore(memory) if face == "blocking" else AsyncMemoryStore(memory)
+    store = MemoryStore(memory) if mode == "blocking" else AsyncMemoryStore(memory)
     once = open_client(store=store)
     queue, large = once.queue("jobs"), b"x" * MAX_VALUE_BYTES
     push_raw(memory, queue_of("jobs"), "large", large)
-    await told(queue.push("good", 1))
-    item = await told(queue.take(ttl=1_000))
+    await result_of(queue.push("good", 1))
+    item = await result_of(queue.take(ttl=1_000))
     assert item.id == "good"
-    (kept,) = [each for each in await told(queue.list()) if each.unreadable]
+    (kept,) = [each for each in await result_of(queue.list()) if each.unreadable]
     assert (kept.id, kept.state, kept.left > 365 * 86_400) == ("large", State.CLOSED, True)
     assert entry(memory, "large").value == large
-    assert await told(once.dead_letters("jobs").list()) == []
+    assert await result_of(once.dead_letters("jobs").list()) == []
 
 
 # -- the store is away
 
 
-async def test_nothing_goes_on_without_its_store(open_client: Callable[..., Any], face: str) -> None:
-    store = switched(face, "memory://")
+async def test_nothing_goes_on_without_its_store(open_client: Callable[..., Any], mode: str) -> None:
+    store = switched(mode, "memory://")
     queue = open_client(store=store, timeout=PATIENCE, on_outage="proceed").queue("jobs")
     store.away = True
     calls: list[Callable[[], Any]] = [
@@ -246,32 +246,32 @@ async def test_nothing_goes_on_without_its_store(open_client: Callable[..., Any]
     ]
     for call in calls:
         with pytest.raises(solely.StoreUnavailable, match="it did not happen"):
-            await told(call())
+            await result_of(call())
     store.away = False
-    assert await told(queue.list()) == []
+    assert await result_of(queue.list()) == []
 
 
-async def test_a_breaker_that_is_open_is_heard_at_once(open_client: Callable[..., Any], face: str) -> None:
-    store = switched(face, "memory://")
+async def test_a_breaker_that_is_open_is_heard_at_once(open_client: Callable[..., Any], mode: str) -> None:
+    store = switched(mode, "memory://")
     queue = open_client(store=store, timeout=PATIENCE, breaker=Breaker(threshold=1)).queue("jobs")
     store.away = True
     with pytest.raises(solely.StoreUnavailable):
-        await told(queue.push("a", 1))
+        await result_of(queue.push("a", 1))
     asked = len(store.asked)
     calls: list[Callable[[], Any]] = [lambda: queue.push("a", 1), lambda: queue.take(ttl=10)]
     for call in calls:
         with pytest.raises(solely.StoreUnavailable, match="no request was sent to the store"):
-            await told(call())
+            await result_of(call())
     assert len(store.asked) == asked
 
 
 async def test_a_body_keeps_its_own_error_if_its_item_cannot_be_given_back(
-    open_client: Callable[..., Any], face: str, caplog: pytest.LogCaptureFixture
+    open_client: Callable[..., Any], mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     once = open_client("memory://")
-    item = await told(once.queue("jobs").push_held("a", 1, ttl=10))
-    await told(once.close())
-    leave = item.__exit__ if face == "blocking" else item.__aexit__
+    item = await result_of(once.queue("jobs").push_held("a", 1, ttl=10))
+    await result_of(once.close())
+    leave = item.__exit__ if mode == "blocking" else item.__aexit__
     with caplog.at_level(logging.WARNING, "solely"):
-        assert await told(leave(OSError, OSError("its own"), None)) is None
+        assert await result_of(leave(OSError, OSError("its own"), None)) is None
     assert any(message.startswith("give_back_failed: ") for message in caplog.messages)

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from solely.testing.clock import ManualClock
-from tests.both_faces import told
 from tests.client.conftest import start_worker
-from tests.client.faces import Observer, in_thread
+from tests.client.modes import Observer, in_thread
+from tests.client_modes import result_of
+from tests.conftest import PATIENT
 
 __all__ = ["start_worker"]
 
@@ -19,14 +20,14 @@ Guarded = Callable[..., Awaitable[Any]]
 
 @pytest.fixture
 def once(open_client: Callable[..., Any], store_url: str, clock: ManualClock) -> Any:
-    """A client of the face and store at hand."""
-    return open_client(store_url, clock=clock)
+    """A client of the mode and store at hand."""
+    return open_client(store_url, clock=clock, timeout=PATIENT)
 
 
 @pytest.fixture
 def other(open_client: Callable[..., Any], store_url: str, clock: ManualClock) -> Any:
     """A second client of the same store, as another process would have."""
-    return open_client(store_url, clock=clock)
+    return open_client(store_url, clock=clock, timeout=PATIENT)
 
 
 @pytest.fixture
@@ -38,11 +39,11 @@ def observer(store_url: str, clock: ManualClock) -> Iterator[Observer]:
 
 
 @pytest.fixture
-def together(face: str) -> Together:
+def together(mode: str) -> Together:
     """The answers to calls that are made at the same time: on threads, or as tasks."""
 
     async def all_at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-        asked = [in_thread(call) for call in calls] if face == "blocking" else [call() for call in calls]
+        asked = [in_thread(call) for call in calls] if mode == "blocking" else [call() for call in calls]
         async with asyncio.timeout(30):
             return await asyncio.gather(*asked)
 
@@ -50,15 +51,15 @@ def together(face: str) -> Together:
 
 
 @pytest.fixture
-def guarded(face: str) -> Guarded:
+def guarded(mode: str) -> Guarded:
     """Runs `body` inside `with reservation`, or inside `async with reservation`."""
 
     async def run(reservation: Any, body: Callable[[], Any]) -> None:
-        if face == "blocking":
+        if mode == "blocking":
             with reservation:
-                await told(body())
+                await result_of(body())
         else:
             async with reservation:
-                await told(body())
+                await result_of(body())
 
     return run

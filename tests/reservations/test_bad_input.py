@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import solely
-from tests.both_faces import told, untouchable
+from tests.client_modes import refusing_client, result_of
 
 BAD_CALLS: dict[str, Callable[[Any], Any]] = {
     "empty key": lambda once: once.reserve(""),
@@ -77,21 +77,21 @@ FORGED: dict[str, str] = {
 
 
 @pytest.mark.parametrize("call", BAD_CALLS)
-async def test_bad_input_never_reaches_the_store(face: str, call: str) -> None:
+async def test_bad_input_never_reaches_the_store(mode: str, call: str) -> None:
     with pytest.raises(solely.InvalidInput) as error:
-        await told(BAD_CALLS[call](untouchable(face)))
+        await result_of(BAD_CALLS[call](refusing_client(mode)))
     assert str(error.value)
 
 
 @pytest.mark.parametrize("name", FORGED)
 async def test_an_id_that_is_none_of_ours_is_unknown_without_asking_the_store(
-    face: str, name: str, caplog: pytest.LogCaptureFixture
+    mode: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    once = untouchable(face)
+    once = refusing_client(mode)
     with pytest.raises(solely.UnknownReservation):
-        await told(once.record_reservation(FORGED[name]))
+        await result_of(once.record_reservation(FORGED[name]))
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith("Attempted to record with unknown reservation ID: ")
     assert len(line) < 200
     with pytest.raises(solely.UnknownReservation):
-        await told(once.release_reservation(FORGED[name]))
+        await result_of(once.release_reservation(FORGED[name]))

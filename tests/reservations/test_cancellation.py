@@ -8,7 +8,7 @@ import pytest
 
 from solely import State
 from solely.ops import Hit, Read, Unhit
-from tests.client.faces import Observer
+from tests.client.modes import Observer
 from tests.client.stepping import WAYS
 from tests.client.test_cancellation import at_every_await, is_cancelled, plain
 
@@ -18,7 +18,7 @@ LIMITS: dict[str, Any] = {"limit": 1, "per": HOUR}
 
 
 @pytest.fixture
-def face() -> str:
+def mode() -> str:
     return "asyncio"
 
 

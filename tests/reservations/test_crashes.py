@@ -61,7 +61,7 @@ def dying(store_url: str, clock: ManualClock) -> Iterator[Dying]:
 
 
 @pytest.fixture
-def face() -> str:
+def mode() -> str:
     return "blocking"
 
 

@@ -10,7 +10,7 @@ from solely import State
 from solely.errors import Unanswered
 from solely.ops import Hit, Op, Read, Unhit
 from solely.stores.memory import AsyncMemoryStore, Memory, MemoryStore
-from tests.both_faces import told
+from tests.client_modes import result_of
 
 HOUR = 3_600
 LIMITS: dict[str, Any] = {"limit": 1, "per": HOUR, "group": ("all", 5, HOUR)}
@@ -53,8 +53,8 @@ def memory() -> Memory:
 
 
 @pytest.fixture(params=range(1, MOST_REQUESTS))
-def losing(request: pytest.FixtureRequest, face: str, memory: Memory) -> Any:
-    store = LosingStore(memory) if face == "blocking" else AsyncLosingStore(memory)
+def losing(request: pytest.FixtureRequest, mode: str, memory: Memory) -> Any:
+    store = LosingStore(memory) if mode == "blocking" else AsyncLosingStore(memory)
     store.lose = request.param
     return store
 
@@ -72,26 +72,26 @@ def seen(memory: Memory) -> tuple[State, int, int]:
 @pytest.mark.parametrize("quiet", [300, 0])
 async def test_reserve_and_record(open_client: Callable[..., Any], losing: Any, memory: Memory, quiet: float) -> None:
     once = open_client(store=losing)
-    reservation = await told(once.reserve("cpu", quiet=quiet, **LIMITS))
+    reservation = await result_of(once.reserve("cpu", quiet=quiet, **LIMITS))
     assert reservation
-    await told(reservation.record())
+    await result_of(reservation.record())
     assert seen(memory) == (State.DONE if quiet else State.FREE, 1, 1)
-    await told(once.reserve("cpu"))
-    (info,) = await told(once.reservations())
+    await result_of(once.reserve("cpu"))
+    (info,) = await result_of(once.reservations())
     assert info.sent == 1
 
 
 async def test_reserve_and_release(open_client: Callable[..., Any], losing: Any, memory: Memory) -> None:
     once = open_client(store=losing)
-    reservation = await told(once.reserve("cpu", **LIMITS))
-    assert await told(reservation.release()) is True
+    reservation = await result_of(once.reserve("cpu", **LIMITS))
+    assert await result_of(reservation.release()) is True
     assert seen(memory) == (State.FREE, 0, 0)
 
 
 async def test_one_that_is_limited(open_client: Callable[..., Any], losing: Any, memory: Memory) -> None:
     memory.perform([Hit("hits/cpu", "another", 1, HOUR)])
     once = open_client(store=losing)
-    refused = await told(once.reserve("cpu", **LIMITS))
+    refused = await result_of(once.reserve("cpu", **LIMITS))
     assert refused.reason == "limited"
     assert refused.count in (1, 2)  # a refusal that was repeated may count twice
     assert seen(memory) == (State.FREE, 1, 0)
@@ -99,16 +99,16 @@ async def test_one_that_is_limited(open_client: Callable[..., Any], losing: Any,
 
 async def test_one_that_is_suppressed(open_client: Callable[..., Any], losing: Any, memory: Memory) -> None:
     other = open_client(store=MemoryStore(memory) if isinstance(losing, MemoryStore) else AsyncMemoryStore(memory))
-    held = await told(other.reserve("cpu"))
+    held = await result_of(other.reserve("cpu"))
     once = open_client(store=losing)
-    assert (await told(once.reserve("cpu", **LIMITS))).reason == "reserved"
-    await told(held.release())
+    assert (await result_of(once.reserve("cpu", **LIMITS))).reason == "reserved"
+    await result_of(held.release())
     assert seen(memory) == (State.FREE, 0, 0)
 
 
 async def test_limit(open_client: Callable[..., Any], losing: Any) -> None:
     once = open_client(store=losing)
-    first = await told(once.limit("api", limit=1, per=HOUR))
+    first = await result_of(once.limit("api", limit=1, per=HOUR))
     assert first
     assert first.hits == 1
-    assert not await told(once.limit("api", limit=1, per=HOUR))
+    assert not await result_of(once.limit("api", limit=1, per=HOUR))

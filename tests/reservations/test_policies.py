@@ -7,17 +7,17 @@ import pytest
 
 import solely
 from solely import PolicyTable, ReservationPolicy
-from tests.both_faces import told
+from tests.client_modes import result_of
 
 
 async def test_a_reservation_on_the_terms_of_its_severity(once: Any) -> None:
     table = PolicyTable({"critical": {"hold": 10, "quiet": 60, "limit": 1, "per": 3_600}})
-    first = await told(once.reserve("cpu", **table["critical"].terms))
+    first = await result_of(once.reserve("cpu", **table["critical"].terms))
     assert 8 < first.remaining() < 10
-    await told(first.record())
-    assert abs((await told(once.reserve("cpu"))).retry_after - 60) < 0.01
-    await told(once.expire_reservation("cpu", reason="test"))
-    assert (await told(once.reserve("cpu", **table["CRITICAL"].terms))).reason == "limited"
+    await result_of(first.record())
+    assert abs((await result_of(once.reserve("cpu"))).retry_after - 60) < 0.01
+    await result_of(once.expire_reservation("cpu", reason="test"))
+    assert (await result_of(once.reserve("cpu", **table["CRITICAL"].terms))).reason == "limited"
 
 
 def test_the_defaults() -> None:

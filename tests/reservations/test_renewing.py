@@ -7,58 +7,60 @@ import pytest
 
 import solely
 from solely.testing.clock import ManualClock
-from tests.both_faces import told
+from tests.client_modes import result_of
 
 
 async def test_it_is_held_for_longer_in_another_process(once: Any, other: Any, clock: ManualClock) -> None:
-    id = (await told(once.reserve("cpu", hold=30))).hand_over()
+    id = (await result_of(once.reserve("cpu", hold=30))).hand_over()
     clock.advance(29)
-    assert await told(other.renew_reservation(id)) == pytest.approx(30.0), "as long as it was reserved for"
+    assert await result_of(other.renew_reservation(id)) == pytest.approx(30.0), "as long as it was reserved for"
     clock.advance(29)
-    assert (await told(other.reserve("cpu"))).reason == "reserved"
-    assert await told(other.renew_reservation(id, hold=timedelta(minutes=2))) == pytest.approx(120.0)
-    assert await told(other.renew_reservation(id, hold=1)) == pytest.approx(120.0), "never shortened"
+    assert (await result_of(other.reserve("cpu"))).reason == "reserved"
+    assert await result_of(other.renew_reservation(id, hold=timedelta(minutes=2))) == pytest.approx(120.0)
+    assert await result_of(other.renew_reservation(id, hold=1)) == pytest.approx(120.0), "never shortened"
     clock.advance(119)
-    assert (await told(other.reserve("cpu"))).reason == "reserved"
-    await told(other.record_reservation(id))
-    assert (await told(once.reserve("cpu"))).reason == "quiet"
+    assert (await result_of(other.reserve("cpu"))).reason == "reserved"
+    await result_of(other.record_reservation(id))
+    assert (await result_of(once.reserve("cpu"))).reason == "quiet"
 
 
 async def test_what_ran_out_is_not_revived(once: Any, other: Any, clock: ManualClock) -> None:
-    id = (await told(once.reserve("cpu", hold=30))).hand_over()
+    id = (await result_of(once.reserve("cpu", hold=30))).hand_over()
     clock.advance(31)
     with pytest.raises(solely.UnknownReservation, match="expired"):
-        await told(once.renew_reservation(id))
-    assert await told(other.reserve("cpu"))
+        await result_of(once.renew_reservation(id))
+    assert await result_of(other.reserve("cpu"))
     with pytest.raises(solely.ReservationMismatch):
-        await told(once.renew_reservation(id))
+        await result_of(once.renew_reservation(id))
 
 
 async def test_what_is_over_is_not_renewed(once: Any) -> None:
-    recorded = await told(once.reserve("recorded", quiet=60))
-    await told(recorded.record())
+    recorded = await result_of(once.reserve("recorded", quiet=60))
+    await result_of(recorded.record())
     with pytest.raises(solely.UnknownReservation, match="was recorded"):
-        await told(once.renew_reservation(recorded.id, hold=3600))
-    assert (await told(once.reserve("recorded"))).retry_after == pytest.approx(60.0), "the quiet window is as it was"
-    released = await told(once.reserve("released"))
-    await told(released.release())
+        await result_of(once.renew_reservation(recorded.id, hold=3600))
+    assert (await result_of(once.reserve("recorded"))).retry_after == pytest.approx(60.0), (
+        "the quiet window is as it was"
+    )
+    released = await result_of(once.reserve("released"))
+    await result_of(released.release())
     with pytest.raises(solely.UnknownReservation):
-        await told(once.renew_reservation(released.id))
-    cleared = await told(once.reserve("cleared"))
-    await told(once.expire_reservation("cleared", reason="it hangs"))
+        await result_of(once.renew_reservation(released.id))
+    cleared = await result_of(once.reserve("cleared"))
+    await result_of(once.expire_reservation("cleared", reason="it hangs"))
     with pytest.raises(solely.UnknownReservation, match="cleared"):
-        await told(once.renew_reservation(cleared.id))
+        await result_of(once.renew_reservation(cleared.id))
 
 
 @pytest.mark.parametrize("hold", [0, -1, float("nan"), "30", True])
 async def test_a_hold_that_cannot_be(once: Any, hold: Any) -> None:
-    held = await told(once.reserve("cpu"))
+    held = await result_of(once.reserve("cpu"))
     with pytest.raises(solely.InvalidInput, match="hold"):
-        await told(once.renew_reservation(held.id, hold=hold))
+        await result_of(once.renew_reservation(held.id, hold=hold))
     assert held.remaining() > 0
 
 
 @pytest.mark.parametrize("id", ["", "made-up", "e30=", 5, None])
 async def test_an_id_that_is_none(once: Any, id: Any) -> None:
     with pytest.raises((solely.UnknownReservation, solely.InvalidInput), match="reservation"):
-        await told(once.renew_reservation(id))
+        await result_of(once.renew_reservation(id))

@@ -11,9 +11,9 @@ import solely
 from solely import State, events
 from solely.ops import Hit, Read, Unhit
 from solely.testing.clock import ManualClock
-from tests.both_faces import told
 from tests.client.away import switched
-from tests.client.faces import Observer
+from tests.client.modes import Observer
+from tests.client_modes import result_of
 from tests.reservations.conftest import Guarded
 
 HOUR = 3_600
@@ -30,9 +30,9 @@ def hits(observer: Observer, key: str) -> int:
 
 
 async def test_a_block_records_on_success(once: Any, guarded: Guarded) -> None:
-    reservation = await told(once.reserve("cpu"))
+    reservation = await result_of(once.reserve("cpu"))
     await guarded(reservation, lambda: None)
-    assert (await told(once.reserve("cpu"))).reason == "quiet"
+    assert (await result_of(once.reserve("cpu"))).reason == "quiet"
     assert not reservation.lost
     assert reservation.remaining() == 0
 
@@ -44,33 +44,33 @@ async def test_a_block_releases_on_error_and_gives_the_hits_back(
         raise OSError("the pager is away")
 
     with pytest.raises(OSError, match="pager"):
-        await guarded(await told(once.reserve("cpu", **LIMITS)), fails)
+        await guarded(await result_of(once.reserve("cpu", **LIMITS)), fails)
     assert hits(observer, "hits/cpu") == 0
-    assert await told(other.reserve("cpu"))
+    assert await result_of(other.reserve("cpu"))
 
 
 async def test_a_block_that_ended_it_itself_is_left_alone(once: Any, guarded: Guarded, observer: Observer) -> None:
-    recorded = await told(once.reserve("a"))
+    recorded = await result_of(once.reserve("a"))
     await guarded(recorded, recorded.record)
-    released = await told(once.reserve("b"))
+    released = await result_of(once.reserve("b"))
     await guarded(released, released.release)
     states = [entry.state for entry in observer.perform(Read("reservation/a"), Read("reservation/b"))]
     assert states == [State.DONE, State.FREE]
 
 
 async def test_a_block_whose_reservation_is_suppressed_is_not_entered(once: Any, guarded: Guarded) -> None:
-    await told((await told(once.reserve("cpu", quiet=300, **LIMITS))).record())
+    await result_of((await result_of(once.reserve("cpu", quiet=300, **LIMITS))).record())
     entered: list[int] = []
     with pytest.raises(solely.Busy, match=r"'cpu' is suppressed \(quiet\); try again in 300.0 s") as busy:
-        await guarded(await told(once.reserve("cpu")), lambda: entered.append(1))
+        await guarded(await result_of(once.reserve("cpu")), lambda: entered.append(1))
     assert busy.value.left == pytest.approx(300, abs=0.01)
-    await told(once.expire_reservation("cpu", reason="test"))
-    limited = await told(once.reserve("cpu", **LIMITS))
+    await result_of(once.expire_reservation("cpu", reason="test"))
+    limited = await result_of(once.reserve("cpu", **LIMITS))
     with pytest.raises(solely.Limited):
         await guarded(limited, lambda: entered.append(1))
     with pytest.raises(solely.Limited):
-        await told(limited.record())
-    assert await told(limited.release()) is False
+        await result_of(limited.record())
+    assert await result_of(limited.release()) is False
     assert limited.remaining() == 0
     assert not limited.lost
     assert entered == []
@@ -80,25 +80,25 @@ async def test_a_block_whose_reservation_is_suppressed_is_not_entered(once: Any,
 
 
 async def test_without_a_quiet_window_the_next_may_send_at_once(once: Any, other: Any) -> None:
-    first = await told(once.reserve("cpu", quiet=0))
-    await told(first.record())
-    second = await told(other.reserve("cpu", quiet=0))
+    first = await result_of(once.reserve("cpu", quiet=0))
+    await result_of(first.record())
+    second = await result_of(other.reserve("cpu", quiet=0))
     assert second
-    await told(other.record_reservation(first.id))  # known to be recorded, although no window tells of it
+    await result_of(other.record_reservation(first.id))  # known to be recorded, although no window tells of it
 
 
 async def test_the_count_goes_on_from_the_hold_into_the_quiet_window_and_starts_anew_after_it(
     once: Any, other: Any, clock: ManualClock
 ) -> None:
-    first = await told(once.reserve("cpu", quiet=60))
-    assert [(await told(other.reserve("cpu"))).count for _ in range(2)] == [1, 2]
-    await told(first.record())
-    refused = [await told(other.reserve("cpu")) for _ in range(2)]
+    first = await result_of(once.reserve("cpu", quiet=60))
+    assert [(await result_of(other.reserve("cpu"))).count for _ in range(2)] == [1, 2]
+    await result_of(first.record())
+    refused = [await result_of(other.reserve("cpu")) for _ in range(2)]
     assert [(answer.reason, answer.count) for answer in refused] == [("quiet", 3), ("quiet", 4)]
     clock.advance(60)
-    again = await told(other.reserve("cpu"))
+    again = await result_of(other.reserve("cpu"))
     assert again.count == 0
-    assert (await told(once.reserve("cpu"))).count == 1
+    assert (await result_of(once.reserve("cpu"))).count == 1
 
 
 # -- limits
@@ -107,108 +107,110 @@ async def test_the_count_goes_on_from_the_hold_into_the_quiet_window_and_starts_
 async def test_release_gives_back_the_hits_of_the_key_and_of_its_group(
     once: Any, other: Any, observer: Observer
 ) -> None:
-    first = await told(once.reserve("a", **LIMITS))
-    second = await told(other.reserve("b", **LIMITS))
+    first = await result_of(once.reserve("a", **LIMITS))
+    second = await result_of(other.reserve("b", **LIMITS))
     assert second
-    third = await told(other.reserve("c", **LIMITS))
+    third = await result_of(other.reserve("c", **LIMITS))
     assert (third.reason, third.count) == ("limited", 1)
     assert hits(observer, "hits/c") == 0  # what the group refused, the key's own limit got back
-    assert await told(first.release()) is True
+    assert await result_of(first.release()) is True
     assert hits(observer, "hits/a") == 0
-    assert await told(other.reserve("c", **LIMITS))
+    assert await result_of(other.reserve("c", **LIMITS))
 
 
 async def test_limits_are_of_their_key_and_groups_of_their_name(once: Any) -> None:
     for key, group in (("a", "x"), ("b", "y")):
-        await told((await told(once.reserve(key, quiet=0, limit=1, per=HOUR, group=(group, 1, HOUR)))).record())
-    assert await told(once.reserve("c", group=("z", 1, HOUR)))
-    assert (await told(once.reserve("d", group=("x", 1, HOUR)))).reason == "limited"
+        await result_of(
+            (await result_of(once.reserve(key, quiet=0, limit=1, per=HOUR, group=(group, 1, HOUR)))).record()
+        )
+    assert await result_of(once.reserve("c", group=("z", 1, HOUR)))
+    assert (await result_of(once.reserve("d", group=("x", 1, HOUR)))).reason == "limited"
 
 
 async def test_a_hold_that_expires_unrecorded_keeps_its_hit(
     once: Any, other: Any, observer: Observer, clock: ManualClock
 ) -> None:
-    first = await told(once.reserve("cpu", hold=30, renew=False, **LIMITS))
+    first = await result_of(once.reserve("cpu", hold=30, renew=False, **LIMITS))
     clock.advance(30)
-    assert await told(first.release()) is False  # it may have been sent
+    assert await result_of(first.release()) is False  # it may have been sent
     assert hits(observer, "hits/cpu") == 1
-    refused = await told(other.reserve("cpu", **LIMITS))
+    refused = await result_of(other.reserve("cpu", **LIMITS))
     assert refused.reason == "limited"
     clock.advance(HOUR - 30)
-    assert await told(other.reserve("cpu", **LIMITS))
+    assert await result_of(other.reserve("cpu", **LIMITS))
 
 
 async def test_what_was_recorded_keeps_its_hit_whoever_releases_it_later(
     once: Any, other: Any, observer: Observer, clock: ManualClock
 ) -> None:
-    first = await told(once.reserve("cpu", quiet=10, **LIMITS))
-    await told(first.record())
+    first = await result_of(once.reserve("cpu", quiet=10, **LIMITS))
+    await result_of(first.record())
     for _ in range(2):
-        assert await told(first.release()) is False
-        assert await told(other.release_reservation(first.id)) is False
+        assert await result_of(first.release()) is False
+        assert await result_of(other.release_reservation(first.id)) is False
         clock.advance(10)
     assert hits(observer, "hits/cpu") == 1
 
 
 async def test_a_limited_one_leaves_the_key_open_to_those_without_that_limit(once: Any, other: Any) -> None:
-    await told((await told(once.reserve("cpu", quiet=0, limit=1, per=HOUR))).record())
-    assert (await told(once.reserve("cpu", limit=1, per=HOUR))).reason == "limited"
-    assert await told(other.reserve("cpu"))
+    await result_of((await result_of(once.reserve("cpu", quiet=0, limit=1, per=HOUR))).record())
+    assert (await result_of(once.reserve("cpu", limit=1, per=HOUR))).reason == "limited"
+    assert await result_of(other.reserve("cpu"))
 
 
 # -- by id, from another process
 
 
 async def test_an_id_records_and_releases_from_another_client(once: Any, other: Any, observer: Observer) -> None:
-    first = await told(once.reserve("a", renew=False, **LIMITS))
-    await told(other.record_reservation(first.id))
+    first = await result_of(once.reserve("a", renew=False, **LIMITS))
+    await result_of(other.record_reservation(first.id))
     assert observer.perform(Read("reservation/a"))[0].state is State.DONE
-    second = await told(once.reserve("b", renew=False, **LIMITS))
-    assert await told(other.release_reservation(second.id)) is True
+    second = await result_of(once.reserve("b", renew=False, **LIMITS))
+    assert await result_of(other.release_reservation(second.id)) is True
     assert hits(observer, "hits/b") == 0
-    assert await told(other.release_reservation(second.id)) is False
+    assert await result_of(other.release_reservation(second.id)) is False
 
 
 async def test_recording_after_the_hold_ran_out_counts_if_nobody_took_the_key(
     once: Any, other: Any, clock: ManualClock
 ) -> None:
-    first = await told(once.reserve("cpu", hold=30, quiet=300, renew=False))
+    first = await result_of(once.reserve("cpu", hold=30, quiet=300, renew=False))
     clock.advance(31)
-    await told(first.record())
-    assert (await told(other.reserve("cpu"))).reason == "quiet"
+    await result_of(first.record())
+    assert (await result_of(other.reserve("cpu"))).reason == "quiet"
 
 
 async def test_recording_what_another_has_taken_over_is_a_mismatch(
     once: Any, other: Any, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = await told(once.reserve("cpu", hold=30, renew=False))
+    first = await result_of(once.reserve("cpu", hold=30, renew=False))
     clock.advance(30)
-    second = await told(other.reserve("cpu"))
+    second = await result_of(other.reserve("cpu"))
     with caplog.at_level(logging.WARNING, "solely"), pytest.raises(solely.ReservationMismatch) as mismatch:
-        await told(first.record())
+        await result_of(first.record())
     assert (mismatch.value.expected, mismatch.value.got, mismatch.value.key) == (second.fence, first.fence, "cpu")
     (line,) = [record.getMessage() for record in caplog.records]
     assert line == f"Reservation ID mismatch: expected {second.fence}, got {first.fence} of 'cpu'"
-    await told(second.record())
+    await result_of(second.record())
     with pytest.raises(solely.ReservationMismatch):
-        await told(other.record_reservation(first.id))
-    (seen,) = await told(once.reservations())
+        await result_of(other.record_reservation(first.id))
+    (seen,) = await result_of(once.reservations())
     assert (seen.sent, seen.fence) == (1, second.fence)
 
 
 async def test_recording_what_is_not_known_is_an_error(
     once: Any, other: Any, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    released = await told(once.reserve("a"))
-    await told(released.release())
-    expired = await told(once.reserve("b", hold=30, renew=False))
-    cleared = await told(once.reserve("c"))
-    await told(other.expire_reservation("c", reason="test"))
+    released = await result_of(once.reserve("a"))
+    await result_of(released.release())
+    expired = await result_of(once.reserve("b", hold=30, renew=False))
+    cleared = await result_of(once.reserve("c"))
+    await result_of(other.expire_reservation("c", reason="test"))
     clock.advance(30 + 61)
     for gone in (released, expired, cleared):
         caplog.clear()
         with caplog.at_level(logging.WARNING, "solely"), pytest.raises(solely.UnknownReservation, match="is unknown"):
-            await told(gone.record())
+            await result_of(gone.record())
         lines = [record.getMessage() for record in caplog.records if "unknown" in record.getMessage()]
         assert lines == [f"Attempted to record with unknown reservation ID: {gone.fence} of {gone.key!r}"]
 
@@ -219,44 +221,44 @@ async def test_recording_what_is_not_known_is_an_error(
 async def test_the_hold_is_renewed_while_sending_takes_longer(open_client: Callable[..., Any], store_url: str) -> None:
     renewals: list[events.Event] = []
     once, other = open_client(store_url, hooks=[renewals.append]), open_client(store_url)
-    reservation = await told(once.reserve("cpu", hold=1.0))
-    async with asyncio.timeout(10):
+    reservation = await result_of(once.reserve("cpu", hold=1.0))
+    async with asyncio.timeout(30):
         while sum(isinstance(event, events.Renewed) for event in renewals) < 3:
             await asyncio.sleep(0.02)
-    assert (await told(other.reserve("cpu"))).reason == "reserved"
+    assert (await result_of(other.reserve("cpu"))).reason == "reserved"
     assert not reservation.lost
-    await told(reservation.record())
-    assert (await told(other.reserve("cpu"))).reason == "quiet"
+    await result_of(reservation.record())
+    assert (await result_of(other.reserve("cpu"))).reason == "quiet"
 
 
 async def test_a_hold_that_was_cleared_is_lost_and_said_so(open_client: Callable[..., Any], store_url: str) -> None:
     once, other = open_client(store_url), open_client(store_url)
-    reservation = await told(once.reserve("cpu", hold=1.0))
-    await told(other.expire_reservation("cpu", reason="test"))
-    async with asyncio.timeout(10):
+    reservation = await result_of(once.reserve("cpu", hold=1.0))
+    await result_of(other.expire_reservation("cpu", reason="test"))
+    async with asyncio.timeout(30):
         while not reservation.lost:
             await asyncio.sleep(0.02)
     assert reservation.remaining() == 0
     with pytest.raises(solely.UnknownReservation, match="cleared"):
-        await told(reservation.record())
+        await result_of(reservation.record())
 
 
 async def test_a_sender_that_hangs_holds_nobody_up_for_longer_than_max_hold(
     open_client: Callable[..., Any], store_url: str
 ) -> None:
     once, other = open_client(store_url), open_client(store_url)
-    reservation = await told(once.reserve("cpu", hold=0.2, max_hold=0.3))
-    async with asyncio.timeout(10):
-        while not (taken_over := await told(other.reserve("cpu"))):
+    reservation = await result_of(once.reserve("cpu", hold=1.0, max_hold=1.5))
+    async with asyncio.timeout(30):
+        while not (taken_over := await result_of(other.reserve("cpu"))):
             await asyncio.sleep(taken_over.retry_after)
     assert reservation.lost
     assert taken_over.fence > reservation.fence
 
 
 async def test_closing_the_client_lets_go(once: Any, other: Any) -> None:
-    await told(once.reserve("cpu"))
-    await told(once.close())
-    assert await told(other.reserve("cpu"))
+    await result_of(once.reserve("cpu"))
+    await result_of(once.close())
+    assert await result_of(other.reserve("cpu"))
 
 
 # -- events and outages
@@ -265,13 +267,13 @@ async def test_closing_the_client_lets_go(once: Any, other: Any) -> None:
 async def test_events(open_client: Callable[..., Any], store_url: str) -> None:
     heard: list[Any] = []
     once = open_client(store_url, hooks=[heard.append])
-    first = await told(once.reserve("cpu", limit=1, per=HOUR, quiet=60))
-    await told(once.reserve("cpu"))
-    await told(first.record())
-    await told(first.record())
-    await told(once.reserve("cpu"))
-    await told(once.expire_reservation("cpu", reason="test"))
-    await told(once.reserve("cpu", limit=1, per=HOUR))
+    first = await result_of(once.reserve("cpu", limit=1, per=HOUR, quiet=60))
+    await result_of(once.reserve("cpu"))
+    await result_of(first.record())
+    await result_of(first.record())
+    await result_of(once.reserve("cpu"))
+    await result_of(once.expire_reservation("cpu", reason="test"))
+    await result_of(once.reserve("cpu", limit=1, per=HOUR))
     assert heard[0] == events.Reserved("reservation/cpu", first.fence, 0)
     (recorded,) = [event for event in heard if isinstance(event, events.Recorded)]
     assert recorded.fence == first.fence
@@ -284,9 +286,9 @@ async def test_suppressed_and_released_are_logged_for_those_who_debug(
     once: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG, "solely"):
-        first = await told(once.reserve("cpu", hold=30))
-        await told(once.reserve("cpu"))
-        await told(first.release())
+        first = await result_of(once.reserve("cpu", hold=30))
+        await result_of(once.reserve("cpu"))
+        await result_of(first.release())
     lines = [record.getMessage() for record in caplog.records if record.name == "solely"]
     assert lines == [
         "Suppressed due to active reservation: cpu, reservation expires in 30.00s.",
@@ -294,43 +296,43 @@ async def test_suppressed_and_released_are_logged_for_those_who_debug(
     ]
 
 
-async def test_a_client_that_proceeds_sends_without_its_store(face: str, open_client: Callable[..., Any]) -> None:
-    store = switched(face, "memory://")
+async def test_a_client_that_proceeds_sends_without_its_store(mode: str, open_client: Callable[..., Any]) -> None:
+    store = switched(mode, "memory://")
     once = open_client(store=store, on_outage="proceed", timeout=0.05)
     store.away = True
-    reservation = await told(once.reserve("cpu", **LIMITS))
+    reservation = await result_of(once.reserve("cpu", **LIMITS))
     assert reservation
     assert reservation.unguarded
     assert (reservation.id, reservation.fence) == ("", 0)
-    await told(reservation.record())
-    assert await told((await told(once.reserve("cpu"))).release()) is False
+    await result_of(reservation.record())
+    assert await result_of((await result_of(once.reserve("cpu"))).release()) is False
     assert once.failed_open == 2
     store.away = False
-    guarded = await told(once.reserve("cpu"))
+    guarded = await result_of(once.reserve("cpu"))
     assert not guarded.unguarded
     store.away = True
-    await told(guarded.record())  # sent; that it could not be recorded is counted
+    await result_of(guarded.record())  # sent; that it could not be recorded is counted
     assert once.failed_open == 3
 
 
 async def test_a_client_that_does_not_proceed_says_that_the_store_is_away(
-    face: str, open_client: Callable[..., Any]
+    mode: str, open_client: Callable[..., Any]
 ) -> None:
-    store = switched(face, "memory://")
+    store = switched(mode, "memory://")
     once = open_client(store=store, timeout=0.05)
-    reservation = await told(once.reserve("cpu"))
+    reservation = await result_of(once.reserve("cpu"))
     store.away = True
     for call in (lambda: once.reserve("b"), reservation.record, reservation.release):
         with pytest.raises(solely.StoreUnavailable):
-            await told(call())
+            await result_of(call())
     store.away = False
-    await told(reservation.record())
+    await result_of(reservation.record())
 
 
-async def test_what_is_suppressed_costs_one_round_trip(face: str, open_client: Callable[..., Any]) -> None:
-    store = switched(face, "memory://")
+async def test_what_is_suppressed_costs_one_round_trip(mode: str, open_client: Callable[..., Any]) -> None:
+    store = switched(mode, "memory://")
     once = open_client(store=store)
-    await told(once.reserve("cpu"))
+    await result_of(once.reserve("cpu"))
     store.asked.clear()
-    assert not await told(once.reserve("cpu", limit=5, per=60, group=("all", 5, 60)))
+    assert not await result_of(once.reserve("cpu", limit=5, per=60, group=("all", 5, 60)))
     assert [type(op).__name__ for op in store.asked] == ["Acquire"]

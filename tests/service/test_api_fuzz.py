@@ -1,31 +1,30 @@
-"""schemathesis over the whole API, as its own document describes it: no failure in two minutes."""
+"""schemathesis over the whole API, as its own document describes it: no failure, with `--all` for two minutes."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import IN_CI
 from tests.service.serving import LINES, TOKENS, running
 
-# What CI does is what is promised; at one's desk a shorter look may do.
-SECONDS = 120 if IN_CI else int(os.environ.get("SOLELY_TEST_FUZZ_SECONDS", "120"))
+LONGEST = 120  # seconds, with `--all`
+SECONDS = 25  # seconds otherwise, so that a run of all tests stays short
 STARTING = 100  # seconds beyond that, for schemathesis to begin and end on a machine that is busy
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 
-@pytest.mark.timeout(SECONDS + STARTING + 20)
-def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
+@pytest.mark.timeout(LONGEST + STARTING + 20)
+def test_schemathesis_finds_nothing(tmp_path: Path, thorough: bool) -> None:
+    seconds = LONGEST if thorough else SECONDS
     with running(tokens=LINES, max_wait=0.2, url="memory://?max_size=200000") as service:
         found = subprocess.run(
             [
                 sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIG),
                 "run", f"{service.address}/openapi.json", "--header", f"Authorization: Bearer {TOKENS['admin']}",
-                "--max-time", str(SECONDS),
+                "--max-time", str(seconds),
             ],
-            cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS + STARTING, check=False,
+            cwd=tmp_path, capture_output=True, text=True, timeout=seconds + STARTING, check=False,
         )  # fmt: skip
         told = "\n".join(line[:400] for line in (found.stdout + found.stderr).splitlines())
         assert found.returncode == 0, told[-20_000:]

@@ -14,7 +14,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from solely.service import health
+from solely.service import readiness
 from solely.service.problems import Problem
 from solely.service.quotas import AT_ONCE, Slots
 from solely.stores.sqlite.session import Session
@@ -80,7 +80,7 @@ def test_leases_are_renewed_while_no_list_comes_to_an_end(tmp_path: Path, monkey
 
 
 def test_unready_while_ops_wait_longer_than_the_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "FRESH", 0.0)
+    monkeypatch.setattr(readiness, "FRESH", 0.0)
     with running(url=_url(tmp_path), store_timeout=1) as it:
         assert it.get("/readyz").status_code == 200
         ops = Shut(monkeypatch, "perform")

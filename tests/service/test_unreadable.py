@@ -18,7 +18,7 @@ from solely.model import item_key
 from solely.ops import OPS
 from solely.queues.flow import queue_of
 from solely.service.routes import Route
-from tests.poison import write_raw
+from tests.corrupt_entries import write_raw
 from tests.service.serving import Running, running
 
 VALUES = (

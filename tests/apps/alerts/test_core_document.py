@@ -10,12 +10,12 @@ from solely.apps.alerts.api.windows import SENDING
 from solely.apps.alerts.model import AlertOutcome, key_of
 from solely.apps.alerts.publishers import PublishFailed
 from tests.apps.alerts.working import Open, Worker, alert, working
-from tests.conftest import SECOND_SERVERS, STORES
+from tests.conftest import STORES
 
-ONE_OF_EACH = [name for name in STORES if name not in SECOND_SERVERS]
+NOT_OVER_HTTP = [name for name in STORES if name != "http"]
 
 
-@pytest.fixture(params=ONE_OF_EACH)
+@pytest.fixture(params=NOT_OVER_HTTP)
 def url(request: pytest.FixtureRequest) -> str:
     """A fresh store, one of each kind."""
     return STORES[request.param](request)

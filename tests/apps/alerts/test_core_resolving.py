@@ -10,10 +10,10 @@ from solely.apps.alerts.model import RESOLVED, Alert, key_of, open_mark, resolve
 from solely.apps.alerts.notifications.outbox import QUEUE
 from solely.apps.alerts.publishers import PublishFailed
 from tests.apps.alerts.working import Open, Worker, alert, until, working
-from tests.conftest import SECOND_SERVERS, STORES
+from tests.conftest import STORES
 
 
-@pytest.fixture(params=[name for name in STORES if name not in SECOND_SERVERS])
+@pytest.fixture(params=[name for name in STORES if name != "http"])
 def every_url(request: pytest.FixtureRequest) -> str:
     return STORES[request.param](request)
 

@@ -18,7 +18,7 @@ from solely.queues.flow import queue_of
 from solely.testing.harness import fresh
 from tests.apps.alerts.operator import BECAUSE, LOG, Operator, operating
 from tests.apps.alerts.working import FakePublisher, alert, working
-from tests.poison import write_raw
+from tests.corrupt_entries import write_raw
 from tests.service.serving import TOKENS, bearer, until
 
 YEAR = 300 * 86_400.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...formats import write_watermark
 from ...kinds import allowed
 from ...model import Entry, Finding, State
@@ -91,7 +93,7 @@ class ReadingPromises:
             Acquire(f"claim/{part}", "o", 10), Finish(f"claim/{part}", "o", b"b42", 10), Push(part, "job", b"p"),
         )  # fmt: skip
         clock.advance(1)
-        shown = {e.key: (e.state, e.value) for kind in ("", "item/") for e in store.scan(kind) if part in e.key}
+        shown = {e.key: (e.state, e.value) for kind in ("", "item/") for e in _all_pages(store, kind) if part in e.key}
         assert shown == {
             f"lock/{part}/held": (State.HELD, None),
             f"lock/{part}/closed": (State.CLOSED, None),
@@ -142,3 +144,11 @@ class ReadingPromises:
         store.one(Read(fresh("lock/close")))
         store.close()
         store.close()
+
+
+def _all_pages(store: Face, prefix: str) -> Iterator[Entry]:
+    """All entries with this prefix: of a shared server they may be many."""
+    after = ""
+    while page := store.scan(prefix, after):
+        yield from page
+        after = page[-1].key

@@ -15,7 +15,7 @@ from solely.model import HELD, Entry
 from solely.ops import Op, Renew
 from solely.stores import open_async_store, open_store
 from solely.testing.clock import ManualClock
-from tests.both_faces import told
+from tests.client_modes import result_of
 
 TTL = 0.5  # seconds
 PATIENCE = 20.0  # seconds for what takes half of one
@@ -85,25 +85,25 @@ async def until(condition: Callable[[], Any]) -> None:
 async def test_a_renewal_whose_answer_comes_after_the_loss_is_not_told(holding: Callable[..., Any]) -> None:
     heard: list[events.Event] = []
     once, store = holding(heard)
-    lease = await told(once.lock("a", ttl=TTL, on_lost="flag"))
+    lease = await result_of(once.lock("a", ttl=TTL, on_lost="flag"))
     await until(lambda: store.answered)
     assert store.answered[0].owner, "the store did renew it"
     assert lease.lost
-    await told(lease.release())
-    await told(once.close())
+    await result_of(lease.release())
+    await result_of(once.close())
     assert [type(event) for event in heard] == [events.Acquired, events.Lost, events.ReleasedLease]
 
 
 async def test_a_call_of_renew_that_is_answered_after_the_loss_raises(holding: Callable[..., Any]) -> None:
     heard: list[events.Event] = []
     once, store = holding(heard)
-    lease = await told(once.lock("a", ttl=TTL, on_lost="flag", renew=False))
+    lease = await result_of(once.lock("a", ttl=TTL, on_lost="flag", renew=False))
     with pytest.raises(solely.LeaseLost):
-        await told(lease.renew())
+        await result_of(lease.renew())
     assert store.answered[0].owner, "the store did renew it"
     assert lease.lost
-    await told(lease.release())
-    await told(once.close())
+    await result_of(lease.release())
+    await result_of(once.close())
     assert [type(event) for event in heard] == [events.Acquired, events.Lost, events.ReleasedLease]
 
 

@@ -10,14 +10,15 @@ from solely.stores import open_store
 from solely.stores.memory import Memory, MemoryStore
 from solely.testing.clock import ManualClock
 from solely.testing.machine import run_machine
+from tests.conftest import PATIENT
 
 
-@pytest.mark.timeout(180)  # 6,000 steps on two stores, on a machine that may be busy
-def test_the_store_answers_as_the_model(store_url: str) -> None:
+@pytest.mark.timeout(600)  # up to 6,000 steps on two stores, on a machine that may be busy
+def test_the_store_answers_as_the_model(store_url: str, model_examples: int) -> None:
     clock = ManualClock()
-    store = open_store(store_url, clock=clock)
+    store = open_store(store_url, clock=clock, timeout=PATIENT)
     try:
-        run_machine(store, clock)
+        run_machine(store, clock, examples=model_examples)
     finally:
         store.close()
 

@@ -9,17 +9,17 @@ from solely.stores import Store
 from solely.stores import listener as loop
 from solely.stores import postgres as postgres_store
 from solely.testing.harness import HintRecorder, fresh
-from tests.both_faces import FACES
-from tests.both_stores import opening_stores, underlying
 from tests.client.wire import before, through
+from tests.client_modes import MODES
 from tests.conftest import in_schema
 from tests.postgres_server import Postgres
 from tests.servers import until
+from tests.store_modes import opening_stores, underlying
 
 TIMEOUT = 2.0  # seconds for one try
 
 
-@pytest.fixture(params=FACES)
+@pytest.fixture(params=MODES)
 def open_store(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Store]]:
     with opening_stores(request.param, postgres_store, timeout=TIMEOUT) as opener:
         yield opener

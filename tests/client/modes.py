@@ -13,9 +13,10 @@ from solely.locks.handle import LeaseSet, Pending
 from solely.model import Entry
 from solely.ops import Op, Read
 from solely.stores import open_store
+from tests.conftest import PATIENT
 
 _NOT_AWAITED = frozenset({"remaining", "hand_over"})  # answer at once, in asyncio too
-_THREADS = ThreadPoolExecutor(64, thread_name_prefix="blocking-face")  # asyncio's own pool has fewer than some tests
+_THREADS = ThreadPoolExecutor(256, thread_name_prefix="blocking")  # asyncio's own pool has fewer than some tests need
 
 
 async def in_thread(work: Callable[..., Any], *args: Any, **options: Any) -> Any:
@@ -63,7 +64,8 @@ class Observer:
     """Reads a store directly, as nobody's client."""
 
     def __init__(self, url: str, **options: Any) -> None:
-        self._store = open_store(url, **options)
+        self._store = open_store(url, **{"timeout": PATIENT, **options})
+        self.perform(Read("lock/any"))
 
     def perform(self, *ops: Op) -> list[Any]:
         """The replies to ops that no client sent."""

@@ -1,4 +1,4 @@
-"""Both faces of a store, closed when the test ends: a test is written once and runs twice."""
+"""Both modes of a store, closed when the test ends: a test is written once and runs twice."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -14,10 +14,10 @@ from solely.ops import Acquire, Release
 from solely.stores import Store
 from solely.stores import listener as loop
 from solely.testing.harness import HintRecorder, fresh
-from tests.both_faces import FACES
-from tests.both_stores import opening_stores, underlying
+from tests.client_modes import MODES
 from tests.conftest import in_collection, in_schema, isolated
 from tests.servers import until
+from tests.store_modes import opening_stores, underlying
 
 TIMEOUT = 10.0  # seconds for one try: a busy test machine is no outage
 NEVER = 3_600.0
@@ -70,7 +70,7 @@ def server(scheme: str, request: pytest.FixtureRequest) -> Server:
     return Server(scheme, request)
 
 
-@pytest.fixture(params=FACES)
+@pytest.fixture(params=MODES)
 def open_store(scheme: str, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Store]]:
     with ExitStack() as stack:
         module = import_module(f"solely.stores.{scheme}")

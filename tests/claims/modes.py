@@ -11,14 +11,15 @@ from typing import Any, Self
 from solely import AsyncClient, Claim, Client, Entry
 from solely.ops import Clear, Op, Read
 from solely.stores import Clock, open_store
-from tests.client.faces import InThread, in_thread
+from tests.client.modes import InThread, in_thread
+from tests.conftest import PATIENT
 
-PROMPT = 5.0  # seconds: far above any push, far below the ttl that a missed one would cost
+PROMPT = 15.0  # seconds: far above any push, half of the wait that a missed one would cost
 
 
-def inner(face: Any) -> Any:
+def inner(mode: Any) -> Any:
     """The client or claim itself."""
-    return getattr(face, "it", face)
+    return getattr(mode, "it", mode)
 
 
 async def in_line(client: Any, key: str, number: int) -> None:
@@ -67,7 +68,7 @@ class Peek:
     """Reads claims directly, as nobody's client."""
 
     def __init__(self, url: str, clock: Clock | None = None) -> None:
-        self._store = open_store(url, clock=clock)
+        self._store = open_store(url, clock=clock, timeout=PATIENT)
 
     def __call__(self, key: str) -> Entry:
         """The entry of a claim."""

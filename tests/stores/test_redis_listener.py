@@ -14,16 +14,16 @@ from solely.stores import redis as redis_store
 from solely.stores.redis.listener import RedisSubscription
 from solely.stores.redis.settings import ServerAddress
 from solely.testing.harness import HintRecorder, fresh
-from tests.both_faces import FACES
-from tests.both_stores import opening_stores, underlying
+from tests.client_modes import MODES
 from tests.servers import Valkey, ValkeySentinel, until
+from tests.store_modes import opening_stores, underlying
 
 TIMEOUT = 2.0  # seconds for one try: as long as a request needs to leave a primary that hangs
 PATIENCE = 60.0  # seconds until the Sentinels have agreed on another primary, on a busy machine
 NEVER = 3_600.0
 
 
-@pytest.fixture(params=FACES)
+@pytest.fixture(params=MODES)
 def open_store(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Store]]:
     with opening_stores(request.param, redis_store, timeout=TIMEOUT) as opener:
         yield opener

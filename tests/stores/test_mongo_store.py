@@ -78,11 +78,11 @@ def documents(server: Mongod, url: str) -> Any:
 
 
 @pytest.mark.timeout(300)
-def test_the_asyncio_store_answers_as_the_model(url: str) -> None:
+def test_the_asyncio_store_answers_as_the_model(url: str, model_examples: int) -> None:
     clock = ManualClock()
     looped = BlockingAdapter(lambda: open_async(url, clock=clock, timeout=TIMEOUT))
     try:
-        run_machine(looped, clock)
+        run_machine(looped, clock, examples=model_examples)
     finally:
         looped.close()
         looped.stop()

@@ -10,28 +10,28 @@ from typing import Any
 from solely import AsyncClient, Client
 from tests.client.refusing import AsyncRefusingStore, RefusingStore
 
-FACES: dict[str, type[Any]] = {"blocking": Client, "asyncio": AsyncClient}
+MODES: dict[str, type[Any]] = {"blocking": Client, "asyncio": AsyncClient}
 
 
-async def told(answer: Any) -> Any:
+async def result_of(answer: Any) -> Any:
     """What the call answers: at once, or when awaited."""
     return await answer if isawaitable(answer) else answer
 
 
 @asynccontextmanager
-async def opening(face: str) -> AsyncIterator[Callable[..., Any]]:
+async def opened_clients(mode: str) -> AsyncIterator[Callable[..., Any]]:
     """Opens clients: `open_client(url, **options)`."""
     opened: list[Any] = []
 
     def open_client(url: str | None = None, **options: Any) -> Any:
-        opened.append(FACES[face](url, **options))
+        opened.append(MODES[mode](url, **options))
         return opened[-1]
 
     yield open_client
     for client in opened:
-        await told(client.close())
+        await result_of(client.close())
 
 
-def untouchable(face: str) -> Any:
+def refusing_client(mode: str) -> Any:
     """A client whose store may not be called."""
-    return Client(store=RefusingStore()) if face == "blocking" else AsyncClient(store=AsyncRefusingStore())
+    return Client(store=RefusingStore()) if mode == "blocking" else AsyncClient(store=AsyncRefusingStore())

@@ -20,11 +20,11 @@ from solely.stores.mongo import open_async, open_blocking
 from solely.testing.harness import fresh
 from solely.testing.promises.reading import cut_text
 from solely.testing.proxy import FaultProxy
-from tests.both_faces import FACES
-from tests.both_stores import opening_stores, underlying
 from tests.client.wire import about, before, through
+from tests.client_modes import MODES
 from tests.conftest import in_collection
 from tests.mongo_server import Mongod
+from tests.store_modes import opening_stores, underlying
 
 TIMEOUT = 10.0  # seconds: a busy test machine is no outage
 
@@ -34,7 +34,7 @@ def set_url(replica_set: Mongod) -> str:
     return in_collection(replica_set.url_of("solely"))
 
 
-@pytest.fixture(params=FACES)
+@pytest.fixture(params=MODES)
 def open_store(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Store]]:
     with opening_stores(request.param, mongo_store, timeout=TIMEOUT) as opener:
         yield opener
@@ -209,7 +209,7 @@ def run_repeatedly(url: str, server: Mongod, face: str, work: Callable[[Any], An
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("face", MODES)
 @pytest.mark.parametrize("fault", ABORTS)
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
 def test_with_transaction_runs_again_what_was_aborted(
@@ -233,7 +233,7 @@ def test_with_transaction_runs_again_what_was_aborted(
         assert once.seen("b") is many
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("face", MODES)
 def test_with_transaction_runs_again_who_met_another_transaction(replica_set: Mongod, set_url: str, face: str) -> None:
     with (
         Client(set_url, timeout=TIMEOUT) as once,
@@ -255,7 +255,7 @@ def test_with_transaction_runs_again_who_met_another_transaction(replica_set: Mo
         assert once.seen("a")
 
 
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("face", MODES)
 def test_with_transaction_does_not_run_again_what_cannot_succeed(replica_set: Mongod, set_url: str, face: str) -> None:
     runs: list[str] = []
 
