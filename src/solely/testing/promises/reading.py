@@ -146,7 +146,7 @@ class ReadingPromises:
         store.close()
 
 
-def _all_pages(store: Face, prefix: str) -> Iterator[Entry]:
+def _all_pages(store: Harness, prefix: str) -> Iterator[Entry]:
     """All entries with this prefix: of a shared server they may be many."""
     after = ""
     while page := store.scan(prefix, after):
