@@ -96,7 +96,7 @@ def test_an_admin_ends_a_window_and_the_next_alert_is_sent(enter: Enter, service
     expect(dialog).to_contain_text("End this window?")
     dialog.get_by_label("Reason").fill(BECAUSE)
     dialog.get_by_role("button", name="End").click()
-    expect(page.get_by_role("status")).to_contain_text("Done, and in the audit log.")
+    expect(page.get_by_role("status")).to_contain_text("Done. This is recorded in the audit log.")
     expect(page.locator(".verdict")).to_contain_text("Nothing suppresses it now")
     assert send(service, "to-end") == "published"
     expect(page.locator(".verdict")).to_contain_text("is quiet for 5 min more")

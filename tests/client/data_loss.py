@@ -26,7 +26,7 @@ def lose(url: str, key: str) -> None:
             file.execute("DELETE FROM solely_entries WHERE key = ?", (key,))
     elif scheme == "redis":
         with _redis(url) as server:
-            server.delete(_query(url, "prefix") + key)
+            server.delete(f"{_query(url, 'namespace')}:{key}")
     elif scheme == "postgresql":
         with psycopg.connect(url.partition("?")[0], autocommit=True) as server:
             server.execute(f"DELETE FROM {parse(url).names['entries']} WHERE key = %s".encode(), (key,))
@@ -55,7 +55,9 @@ def _remove(url: str) -> None:
 
 def _flush(url: str) -> None:
     with _redis(url) as server:
-        server.delete(*server.keys(_query(url, "prefix") + "*"))  # as FLUSHALL, but for what others keep on this server
+        server.delete(
+            *server.keys(f"{_query(url, 'namespace')}:*")
+        )  # as FLUSHALL, but for what others keep on this server
 
 
 def _truncate(url: str) -> None:

@@ -107,7 +107,7 @@ async def test_waiters_of_one_process_are_served_in_the_order_of_arrival(once: A
         workers = []
         for number in range(8):
             workers.append(asyncio.ensure_future(worker(number)))
-            while once._driver.lines.waiting("lock/a") <= number:
+            while once._driver.waiters.waiting("lock/a") <= number:
                 await asyncio.sleep(0.005)
     await asyncio.wait_for(asyncio.gather(*workers), PROMPT)
     assert served == list(range(8))

@@ -58,8 +58,8 @@ def test_who_wants_the_connection_closed_is_told_so(open_service: Running) -> No
 
 def test_who_asks_for_the_head_gets_no_body(open_service: Running) -> None:
     with open_service.connect() as connection, connection.makefile("rb") as answers:
-        connection.sendall(b"HEAD /version HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        connection.sendall(b"GET /version HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        connection.sendall(b"HEAD /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         first = b"".join(iter(answers.readline, b"\r\n"))
         second, body = _answer(answers)
     assert first.partition(b"\r\n")[0] == second.partition(b"\r\n")[0] == b"HTTP/1.1 200 OK"

@@ -152,7 +152,7 @@ def test_dedup_says_why_a_key_is_suppressed(filled: Running) -> None:
     why = {side["kind"]: side["why"] for side in told["explained"]["sides"]}
     assert "seen" in why["mark"]
     assert "quiet" in why["reservation"]
-    assert "has it" in why["lock"]
+    assert "holds it" in why["lock"]
     assert {event["event"] for event in told["events"]} >= {"acquired", "marked", "published", "recorded"}
     assert "reserve() is suppressed (quiet)" in get(filled, "/dedup?key=some-key").text
 

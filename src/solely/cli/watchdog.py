@@ -1,8 +1,8 @@
 """Watchdog: a small process that ends a command when its lease ends, even if the lease's holder is stopped or killed.
 
 It leads the process group of the command, so the command's children are ended with it. The holder sends it the
-deadline at every renewal. When only the grace is left until the deadline, or the holder exits, or reports the lease as
-lost, the group gets SIGTERM, and SIGKILL after the grace: so at the deadline nothing runs.
+deadline at every renewal. Shortly before only the grace is left until the deadline, or when the holder exits or reports
+the lease as lost, the group gets SIGTERM, and SIGKILL after the grace: so at the deadline nothing runs.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 
 from ..rules import local_clock
 
+_MARGIN = 0.25  # of the grace, left between SIGKILL and the deadline: a busy machine is late to run the watchdog
 _CHECK = 1.0  # seconds between clock checks: select() does not count the time that a laptop sleeps
 _DONE, _LOST = b"done", b"lost"
 # Signals that terminals and we send to the group for the command. SIGKILL ends the watchdog with the group.
@@ -100,9 +101,9 @@ class _Watch:
     def run(self) -> None:
         """Returns when it is dismissed; otherwise it is killed with the group."""
         _detach(self._line.fileno())
-        deadline = math.inf
-        while deadline - self._grace > local_clock():
-            word = self._receive(deadline - self._grace)
+        deadline, needed = math.inf, self._grace * (1 + _MARGIN)
+        while deadline - needed > local_clock():
+            word = self._receive(deadline - needed)
             if word == _DONE or (word == b"" and deadline == math.inf):  # the command has ended, or never started
                 return
             if word is not None:

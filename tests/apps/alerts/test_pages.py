@@ -152,7 +152,7 @@ def test_an_admin_makes_and_ends_a_silence_on_the_page(desk: Operator) -> None:
     ("wrong", "says"),
     [
         ({"lasts": "soon"}, "not a duration"),
-        ({"matchers": "name=~["}, "cannot be"),
+        ({"matchers": "name=~["}, "the pattern"),
         ({"lasts": "999d"}, "within 366 days"),
     ],
 )

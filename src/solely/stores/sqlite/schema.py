@@ -42,7 +42,7 @@ def create(execute: Execute, readings: Readings, shared: bool) -> None:
     for statement in SCHEMA.split(";\n"):
         execute(statement)
     born = readings.wall()
-    execute(SQL["first_boot"], (VERSION, readings.boot_id, born - _since_boot(readings), born))
+    execute(SQL["first_boot"], (VERSION, readings.boot_id, born - _since_boot(readings), born, born))
     if not shared:
         execute(f"PRAGMA application_id = {APPLICATION}")
         execute(f"PRAGMA user_version = {VERSION}")
@@ -75,6 +75,6 @@ def _void(execute: Execute) -> None:
     """Leases do not outlive a boot; marks, results, watermarks and items do."""
     (last,) = execute(SQL["last_item"]).fetchone()
     if last is not None:
-        execute(SQL["void_items"], (last,))
+        execute(SQL["void_items"], (last, last))
     for name in ("void_free", "void_held", "void_done"):
         execute(SQL[name])

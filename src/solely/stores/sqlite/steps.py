@@ -173,7 +173,7 @@ def _advance(rows: RowView, op: Advance) -> Entry:
 def _hit(rows: RowView, op: Hit) -> Allowance:
     per, wall = t.us(op.per), rows.now.wall
     rows.execute(SQL["forget_hits"], (op.key, wall - per))
-    hits, mine = rows.execute(SQL["count_hits"], (op.key, op.owner)).fetchone()
+    hits, mine = rows.execute(SQL["count_hits"], (op.owner, op.key)).fetchone()
     if mine:
         return Allowance(True, hits)
     if hits < op.limit:

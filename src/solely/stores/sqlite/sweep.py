@@ -25,7 +25,7 @@ class Sweep:
         """Looks at the next stretch; takes the write lock only if there is something to forget."""
         end = execute(SQL["sweep_end"], (self._after, ROWS - 1)).fetchone()
         last = end[0] if end else None
-        stretch = (self._after, last, now.lease, now.wall, t.us(REMEMBER))
+        stretch = (self._after, last, now.lease, now.lease - t.us(REMEMBER), now.wall)
         if execute(SQL["sweep_look"], stretch).fetchone() is not None:
             execute("BEGIN IMMEDIATE")
             for key, *row in execute(SQL["sweep_look"], stretch).fetchall():
