@@ -21,7 +21,7 @@ from solely.errors import InvalidInput, StoreError, StoreFailed, StoreUnavailabl
 from solely.fencing import FencedFile
 from solely.formats import write_watermark
 from solely.holder import Signature
-from solely.model import Entry, Item, State, item_key
+from solely.model import Entry, LeasedItem, State, item_key
 from solely.ops import Acquire, Advance, Finish, Mark, Op, Push, Read, Release, Reply, Return, Take
 from solely.stores import Store, open_store
 from solely.testing import ManualClock
@@ -196,9 +196,9 @@ def test_items_are_queued_in_their_order_with_their_delay(opened: MakeStore, clo
     tell_all(source, [Take("jobs", SECRET, 5), Return("jobs", "z", SECRET)])
     assert counts(copy_stores(source, target, clock=clock)) == (4, 0, 0, 0, 0)
 
-    def take(owner: str) -> Item | None:
+    def take(owner: str) -> LeasedItem | None:
         (item,) = target.perform([Take("jobs", owner, 600)])
-        assert item is None or isinstance(item, Item)
+        assert item is None or isinstance(item, LeasedItem)
         return item
 
     assert [(item.id, item.payload, item.attempts) for item in map(take, "123") if item] == [

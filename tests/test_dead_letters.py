@@ -238,7 +238,7 @@ async def test_the_letter_of_a_replayer_that_died_comes_back(
     for key in ("k", ""):
         letter = await result_of(box.push([key], error="e", key=key))
         taken = await result_of(dying._run(replay.take("g", letter.id, "dies")))
-        assert isinstance(taken, replay.TakenLetter)
+        assert isinstance(taken, replay.LetterHold)
         clock.advance(replay.TTL - 0.01)
         assert (await result_of(box.replay(letter.id, handler))).outcome is LetterOutcome.BUSY
         clock.advance(0.02)

@@ -80,7 +80,7 @@ class Allowance(NamedTuple):
     retry_after: float = 0.0
 
 
-class Item(NamedTuple):
+class LeasedItem(NamedTuple):
     """A taken queue item, leased for `left` more seconds."""
 
     id: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .model import Allowance, Entry, Item, Released
+from .model import Allowance, Entry, LeasedItem, Released
 
 
 class Acquire(NamedTuple):
@@ -114,8 +114,8 @@ class Push(NamedTuple):
 
 
 class Take(NamedTuple):
-    """→ Item or None: the item that has waited longest, or the one of this id, leased for `ttl`; a repeat by the same
-    owner returns the same item."""
+    """→ LeasedItem or None: the item that has waited longest, or the one of this id, leased for `ttl`; a repeat by the
+    same owner gets the same item."""
 
     queue: str
     owner: str
@@ -144,7 +144,7 @@ class Return(NamedTuple):
 
 EntryOp = Acquire | Renew | Finish | Release | Mark | Read | Clear | Advance
 Op = EntryOp | Hit | Unhit | Push | Take | Ack | Return
-Reply = Entry | Released | Allowance | Item | bool | None
+Reply = Entry | Released | Allowance | LeasedItem | bool | None
 
 OPS: tuple[type, ...] = (
     Acquire, Release, Mark, Renew, Read, Finish, Clear, Hit, Unhit, Advance, Push, Take, Ack, Return,

@@ -55,9 +55,7 @@ def _remove(url: str) -> None:
 
 def _flush(url: str) -> None:
     with _redis(url) as server:
-        server.delete(
-            *server.keys(f"{_query(url, 'namespace')}:*")
-        )  # as FLUSHALL, but for what others keep on this server
+        server.delete(*server.keys(f"{_query(url, 'namespace')}:*"))  # as FLUSHALL, but only in this namespace
 
 
 def _truncate(url: str) -> None:

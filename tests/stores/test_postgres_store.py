@@ -27,7 +27,7 @@ from solely.errors import (
     Unanswered,
 )
 from solely.formats import write_watermark
-from solely.model import Entry, Item, Released, State
+from solely.model import Entry, LeasedItem, Released, State
 from solely.ops import Acquire, Advance, Clear, Finish, Hit, Mark, Op, Push, Read, Release, Renew, Take
 from solely.stores import AsyncStore, Store
 from solely.stores.memory import Memory, MemoryStore
@@ -623,7 +623,7 @@ def test_items_alone_are_put_into_a_queue_and_taken_in_the_callers_transaction(
         assert within.perform(connection, [Push(queue, "1", b"a"), Push(queue, "2", b"b")]) == [True, True]
     with psycopg.connect(server.conninfo()) as connection:
         items = within.perform(connection, [Take(queue, "me", 10), Take(queue, "you", 10)])
-    assert [item.id for item in items if isinstance(item, Item)] == ["1", "2"]
+    assert [item.id for item in items if isinstance(item, LeasedItem)] == ["1", "2"]
 
 
 def test_marks_that_are_not_all_answered_are_a_failure(server: Postgres) -> None:

@@ -18,7 +18,7 @@ import redis
 
 from solely.errors import InvalidInput, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
 from solely.formats import write_watermark
-from solely.model import Allowance, Entry, Item, Released, State, item_key
+from solely.model import Allowance, Entry, LeasedItem, Released, State, item_key
 from solely.ops import (
     Ack,
     Acquire,
@@ -77,7 +77,7 @@ class Twins:
         return self.fences.setdefault(ours, theirs) == theirs
 
     def same(self, ours: Any, theirs: Any) -> bool:
-        if isinstance(ours, Entry | Item):
+        if isinstance(ours, Entry | LeasedItem):
             return (
                 type(ours) is type(theirs)
                 and self.paired(ours[0], ours.fence, theirs.fence)

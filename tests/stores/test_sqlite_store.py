@@ -20,7 +20,7 @@ import pytest
 
 from solely.errors import InvalidInput, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
 from solely.formats import write_watermark
-from solely.model import Entry, Item, Released, State
+from solely.model import Entry, LeasedItem, Released, State
 from solely.ops import (
     Ack,
     Acquire,
@@ -200,7 +200,7 @@ class Twins:
         got = self.store.perform([self.translated(op) for op in batch])
         assert self.bare(got) == self.bare(expected), batch
         for ours, theirs in zip(expected, got, strict=True):
-            if isinstance(ours, Entry | Item) and isinstance(theirs, Entry | Item):
+            if isinstance(ours, Entry | LeasedItem) and isinstance(theirs, Entry | LeasedItem):
                 self.same_fence(ours.fence, theirs.fence)
         assert self.told[0] == self.told[1]
 
@@ -213,7 +213,7 @@ class Twins:
             assert expected == got == 0
 
     def bare(self, replies: list[Any]) -> list[Any]:
-        return [r._replace(fence=0) if isinstance(r, Entry | Item) else r for r in replies]
+        return [r._replace(fence=0) if isinstance(r, Entry | LeasedItem) else r for r in replies]
 
 
 @pytest.mark.parametrize("seed", range(12))

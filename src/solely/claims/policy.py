@@ -15,7 +15,7 @@ from ..rules import DAY, HOUR, Seconds, seconds, ttl_seconds
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseClaim:
+class ReleasePolicy:
     """Releases the claim at once: the first waiter, or the next caller, runs the work again."""
 
 
@@ -63,8 +63,8 @@ class Park:
         ttl_seconds(self.keep, "keep")
 
 
-Outcome = ReleaseClaim | Replay | RetryAfter | Park
-RELEASE = ReleaseClaim()
+Outcome = ReleasePolicy | Replay | RetryAfter | Park
+RELEASE = ReleasePolicy()
 
 
 class Failing(StrEnum):
@@ -105,7 +105,7 @@ class Policy:
 
 
 def _checked(outcome: Outcome) -> Outcome:
-    if not isinstance(outcome, ReleaseClaim | Replay | RetryAfter | Park):
+    if not isinstance(outcome, ReleasePolicy | Replay | RetryAfter | Park):
         raise InvalidInput(f"an outcome must be RELEASE, Replay(…), RetryAfter(…) or Park(…), not {outcome!r}")
     return outcome
 

@@ -68,7 +68,7 @@ class PostgresDatabase(BaseDatabase):
         self._check_owner()
         task = asyncio.current_task()
         async with self._pool.connection() as connection:
-            inside = PostgresTransaction(connection, self._pool.where, timeout or self._timeout)
+            inside = PostgresDataTransaction(connection, self._pool.where, timeout or self._timeout)
             self._owners.add(task)
             try:
                 await inside.begin(longer=timeout is not None)
@@ -107,7 +107,7 @@ class PostgresDatabase(BaseDatabase):
             raise InvalidInput(NESTED)
 
 
-class PostgresTransaction(Transaction):
+class PostgresDataTransaction(Transaction):
     """The database inside a transaction."""
 
     dialect = "postgresql"

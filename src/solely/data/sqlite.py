@@ -78,7 +78,7 @@ class SqliteDatabase(BaseDatabase):
         await self._acquire(seconds)
         try:
             self._owner = asyncio.current_task()
-            inside = SqliteTransaction(self, seconds)
+            inside = SqliteDataTransaction(self, seconds)
             try:
                 await self.submit(_begin, "BEGIN", seconds)
                 yield inside
@@ -178,7 +178,7 @@ class SqliteDatabase(BaseDatabase):
             connection.close()
 
 
-class SqliteTransaction(Transaction):
+class SqliteDataTransaction(Transaction):
     """The database inside a transaction."""
 
     dialect = "sqlite"

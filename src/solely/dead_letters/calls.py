@@ -20,7 +20,7 @@ from . import flow as deadletter
 from . import replay as replays
 from .flow import Letter, Where
 from .hand_over import LetterInHand, hand_over, read_hand_over
-from .replay import LetterOutcome, TakenLetter
+from .replay import LetterHold, LetterOutcome
 
 log = logging.getLogger("solely")
 
@@ -123,15 +123,15 @@ class DeadLettersBase:
 
     # -- replay
 
-    def _taking(self, id: str, listed: Letter | None) -> Flow[TakenLetter | LetterOutcome]:
+    def _taking(self, id: str, listed: Letter | None) -> Flow[LetterHold | LetterOutcome]:
         info = self._context.info(f"replays a dead letter of {self.group}")
         taken = yield from replays.take(self.group, checked_name("id", id), info, listed)
-        if isinstance(taken, TakenLetter):
+        if isinstance(taken, LetterHold):
             taken.hold.keep(True, math.inf)
             self._context.keep(taken.hold)
         return taken
 
-    def _succeeding(self, taken: TakenLetter, value: Any) -> Flow[LetterReplay]:
+    def _succeeding(self, taken: LetterHold, value: Any) -> Flow[LetterReplay]:
         self._context.keeper.remove(taken.hold)
         self._context.forget_cached(taken.hold.key)  # the cache of claims may have the failure
         if not (yield from replays.succeeded(taken, value)):
@@ -143,13 +143,13 @@ class DeadLettersBase:
             )
         return LetterReplay(taken.letter.id, LetterOutcome.REPLAYED, value)
 
-    def _failing(self, taken: TakenLetter, error: Exception | str) -> Flow[LetterReplay]:
+    def _failing(self, taken: LetterHold, error: Exception | str) -> Flow[LetterReplay]:
         self._context.keeper.remove(taken.hold)
         yield from replays.failed(taken, error, datetime.now(UTC))
         raised = None if isinstance(error, str) else error
         return LetterReplay(taken.letter.id, LetterOutcome.FAILED, error=raised)
 
-    def _giving_back(self, taken: TakenLetter) -> Flow[None]:
+    def _giving_back(self, taken: LetterHold) -> Flow[None]:
         self._context.keeper.remove(taken.hold)
         return replays.give_back(taken)
 
@@ -158,7 +158,7 @@ class DeadLettersBase:
     def _handing_over(self, id: str) -> Flow[LetterInHand | LetterOutcome]:
         info = self._context.info(f"replays a dead letter of {self.group}")
         taken = yield from replays.take(self.group, checked_name("id", id), info)
-        return hand_over(taken) if isinstance(taken, TakenLetter) else taken
+        return hand_over(taken) if isinstance(taken, LetterHold) else taken
 
     def _acking_by_token(self, token: str, value: Any) -> Flow[LetterOutcome]:
         taken = yield from read_hand_over(self.group, token)

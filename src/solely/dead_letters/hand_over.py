@@ -14,7 +14,7 @@ from ..leases.token import Token, read_token, write_token
 from ..model import Entry, State
 from ..rules import local_clock
 from .flow import Letter, inspect
-from .replay import TTL, TakenLetter
+from .replay import TTL, LetterHold
 
 MAX_TOKEN = 32 * 1024  # characters: a lease's token, two names of 512 bytes, and a failure of 2,000 characters, escaped
 
@@ -28,7 +28,7 @@ class LetterInHand(NamedTuple):
     lease: str
 
 
-def hand_over(taken: TakenLetter) -> LetterInHand:
+def hand_over(taken: LetterHold) -> LetterInHand:
     """The taken letter, for another process to go on with."""
     letter, hold, before = taken
     lease = write_token(Token(hold.key, hold.owner, TTL, hold.fence, round(time(), 3), hold.fingerprint))
@@ -37,7 +37,7 @@ def hand_over(taken: TakenLetter) -> LetterInHand:
     return LetterInHand(letter, base64.urlsafe_b64encode(text.encode()).decode(), lease)
 
 
-def read_hand_over(group: str, token: str) -> Flow[TakenLetter | None]:
+def read_hand_over(group: str, token: str) -> Flow[LetterHold | None]:
     """The taken letter of the token; None if it is gone. Raises InvalidInput at once if the token is invalid."""
     try:
         lease, id, fence, kept = json.loads(base64.urlsafe_b64decode(token[:MAX_TOKEN]))
@@ -51,6 +51,6 @@ def read_hand_over(group: str, token: str) -> Flow[TakenLetter | None]:
     return _found(group, str(id), wanted, hold, before)
 
 
-def _found(group: str, id: str, fence: int, hold: Hold, before: Entry | None) -> Flow[TakenLetter | None]:
+def _found(group: str, id: str, fence: int, hold: Hold, before: Entry | None) -> Flow[LetterHold | None]:
     letter = yield from inspect(group, id)
-    return TakenLetter(letter, hold, before) if letter is not None and letter.fence == fence else None
+    return LetterHold(letter, hold, before) if letter is not None and letter.fence == fence else None

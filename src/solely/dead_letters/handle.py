@@ -13,7 +13,7 @@ from . import flow as deadletter
 from .calls import DeadLettersBase, Handler, LetterReplay, Letters, Progress
 from .flow import Letter, Where
 from .hand_over import LetterInHand
-from .replay import LetterOutcome, TakenLetter
+from .replay import LetterHold, LetterOutcome
 
 
 class DeadLetters(DeadLettersBase):
@@ -94,7 +94,7 @@ class DeadLetters(DeadLettersBase):
 
     def _replay(self, id: str, handler: Handler, listed: Letter | None) -> LetterReplay:
         taken = self._run(self._taking(id, listed))
-        if not isinstance(taken, TakenLetter):
+        if not isinstance(taken, LetterHold):
             return LetterReplay(id, taken)
         try:
             value = handler(taken.letter.payload)
@@ -189,7 +189,7 @@ class AsyncDeadLetters(DeadLettersBase):
 
     async def _replay(self, id: str, handler: Handler, listed: Letter | None) -> LetterReplay:
         taken = await self._run(self._taking(id, listed))
-        if not isinstance(taken, TakenLetter):
+        if not isinstance(taken, LetterHold):
             return LetterReplay(id, taken)
         try:
             value = handler(taken.letter.payload)

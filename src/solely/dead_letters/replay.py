@@ -34,7 +34,7 @@ class LetterOutcome(StrEnum):
     UNREADABLE = "unreadable"  # it, or the outcome of its claim, is unreadable: nothing was run, the letter stays
 
 
-class TakenLetter(NamedTuple):
+class LetterHold(NamedTuple):
     """A letter taken for replay, and the earlier failure of its claim, which is restored if the replay fails."""
 
     letter: Letter
@@ -42,7 +42,7 @@ class TakenLetter(NamedTuple):
     before: Entry | None
 
 
-def take(group: str, id: str, info: str, listed: Letter | None = None) -> Flow[TakenLetter | LetterOutcome]:
+def take(group: str, id: str, info: str, listed: Letter | None = None) -> Flow[LetterHold | LetterOutcome]:
     """Takes the letter, or returns why it is not to be run now. `listed` is the letter as the caller saw it: if it has
     changed since, another caller has run it."""
     first = yield from inspect(group, id)
@@ -96,12 +96,12 @@ def _acquire(key: str, owner: str, info: str, fingerprint: str) -> Flow[Hold | E
     return entry
 
 
-def _look(first: Letter, hold: Hold, before: Entry | None, listed: Letter | None) -> Flow[TakenLetter | LetterOutcome]:
+def _look(first: Letter, hold: Hold, before: Entry | None, listed: Letter | None) -> Flow[LetterHold | LetterOutcome]:
     """Checks, now that no other caller runs it, that the letter still exists, is as listed, and was not done."""
     marks = [Read(stored_key("mark", first.key))] if first.key else []
     item, failure, *seen = entries((yield [*reads(first.group, [first.id]), *marks]))
     letter = letter_of(item, failure)
-    taken = TakenLetter(letter or first, hold, before)
+    taken = LetterHold(letter or first, hold, before)
     if letter is None:
         yield from give_back(taken)
         return LetterOutcome.GONE
@@ -115,7 +115,7 @@ def _look(first: Letter, hold: Hold, before: Entry | None, listed: Letter | None
     return taken
 
 
-def succeeded(taken: TakenLetter, result: Any) -> Flow[bool]:
+def succeeded(taken: LetterHold, result: Any) -> Flow[bool]:
     """Removes the letter and marks its key as done: claims of it return the result, marks are seen.
 
     False if the hold was lost, so that another caller may have run it too. The success is stored before the letter is
@@ -134,13 +134,13 @@ def succeeded(taken: TakenLetter, result: Any) -> Flow[bool]:
     return mine
 
 
-def failed(taken: TakenLetter, error: BaseException | str, at: datetime) -> Flow[None]:
+def failed(taken: LetterHold, error: BaseException | str, at: datetime) -> Flow[None]:
     """Adds a failure to the letter, and restores the earlier outcome of its key."""
     yield from _surely([failed_again(taken.letter, error, at, 1, taken.letter.mark)])
     yield from give_back(taken)
 
 
-def give_back(taken: TakenLetter) -> Flow[None]:
+def give_back(taken: LetterHold) -> Flow[None]:
     """Releases the letter, as if it had not been taken."""
     hold, before = taken.hold, taken.before
     if before is not None:

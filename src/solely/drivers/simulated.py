@@ -54,7 +54,7 @@ class Timeline:
         return False
 
 
-class Network(Protocol):
+class Transport(Protocol):
     """The network between a client and the store."""
 
     def send(self, run: SimulatedRun, turn: int, ops: Sequence[Op]) -> None:
@@ -69,7 +69,7 @@ class SimulatedDriver:
         self,
         name: str,
         timeline: Timeline,
-        wire: Network,
+        wire: Transport,
         chance: Random,
         *,
         owners: dict[str, SimulatedRun],

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..errors import Interrupted, InvalidInput, StoreError, StoreUnavailable, Unreadable
 from ..flow import RUN, Ask, Flow, Run, Scan, replies_or_raise, undo
 from ..formats import read_item
-from ..model import Entry, Item, State, item_key
+from ..model import Entry, LeasedItem, State, item_key
 from ..ops import Ack, Push, Read, Return, Take
 from ..rules import MAX_TTL, bounded_value, deadline
 
@@ -21,7 +21,7 @@ _PAGE = 100  # items per scan: at 256 KiB each, 25 MiB in memory at worst
 
 
 # The op that parks an unreadable item as a dead letter; None if it is too large for that.
-Park = Callable[[Item, Unreadable], Push | None]
+Park = Callable[[LeasedItem, Unreadable], Push | None]
 _PARKED = object()  # result of a take that found an unreadable item and parked it
 
 
@@ -141,7 +141,7 @@ def _push_held(op: Take, put: Push, park: Park) -> Flow[object]:
     return (yield from _taken(op, item, park))
 
 
-def _taken(op: Take, item: Item | None, park: Park) -> Flow[object]:
+def _taken(op: Take, item: LeasedItem | None, park: Park) -> Flow[object]:
     """The taken item; None, and the item is returned, if the reply came too late. _PARKED if it is unreadable."""
     if item is None:
         return None
@@ -158,7 +158,7 @@ def _taken(op: Take, item: Item | None, park: Park) -> Flow[object]:
     return TakenItem(item.id, payload, item.attempts, item.fence, op.owner, ends, _is_of(item.payload, op.owner))
 
 
-def _remove_unreadable(op: Take, item: Item, parked: Push | None) -> Flow[None]:
+def _remove_unreadable(op: Take, item: LeasedItem, parked: Push | None) -> Flow[None]:
     """Parks the item and removes it from the queue. An item that is too large to park stays in the queue, delayed as
     long as possible: nothing is lost, and it is still listed."""
     if parked is None:
@@ -191,7 +191,7 @@ def _undo(op: Take) -> Flow[None]:
         yield from undo([Return(op.queue, op.id, op.owner)])
         return
     item = yield op._replace(id=op.owner)  # no item has the owner's id: replies with the owner's item, and takes none
-    if isinstance(item, Item):
+    if isinstance(item, LeasedItem):
         yield from undo([Return(op.queue, item.id, op.owner)])
 
 

@@ -11,8 +11,7 @@ from ..errors import InvalidInput, Unreadable
 from ..events import DeadLettered
 from ..flow import Flow
 from ..leases.context import AsyncRunFlow, Context, RunFlow
-from ..model import Item as Leased
-from ..model import item_key
+from ..model import LeasedItem, item_key
 from ..ops import Push
 from ..resilience.guard import guarded
 from ..rules import Seconds, checked_name, page_size, ttl_seconds
@@ -54,7 +53,7 @@ class QueueBase:
     def _reading(self, id: str) -> Flow[ItemInfo | None]:
         return self._guarded(flows.read(self._queue, checked_name("id", id)))
 
-    def _park(self, item: Leased, why: Unreadable) -> Push | None:
+    def _park(self, item: LeasedItem, why: Unreadable) -> Push | None:
         """The op that parks the item as a dead letter, in the group with the name of this queue; None if too large."""
         facts = {"queue": self.name, "id": item.id, "error": str(why)}
         log.warning("item_unreadable: item %(id)r of %(queue)r becomes a dead letter: %(error)s", facts, extra=facts)

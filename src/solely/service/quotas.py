@@ -45,7 +45,7 @@ class Slots:
             self._free.release()
 
 
-class Waiters:
+class WaitQuota:
     """Bounds how many requests of each client wait in this worker."""
 
     def __init__(self, most: int) -> None:

@@ -29,7 +29,7 @@ from .dashboard.state import DashboardState
 from .feed import Feed
 from .figures import Figure
 from .metrics import Metrics, timed
-from .quotas import Holds, Slots, Waiters
+from .quotas import Holds, Slots, WaitQuota
 from .readiness import Readiness, data_level, store_level
 from .reserved_names import SERVICE, clearing, general, only
 from .security import Hosts, Tokens
@@ -90,7 +90,7 @@ class Service:
         self.readiness = Readiness()
         self.hooks: list[Hook] = [self.metrics, self.feed]  # called with every event
         self.telemetry: Telemetry | None = None
-        self.waiters = Waiters(settings.max_waiters)
+        self.waiters = WaitQuota(settings.max_waiters)
         self.holds = Holds(settings.max_holds)
         self.slots = Slots(wait=settings.store_timeout, work=settings.store_timeout)
         self.stopping = asyncio.Event()

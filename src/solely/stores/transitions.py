@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Entry, Gone, Item, Released, State
+from ..model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Entry, Gone, LeasedItem, Released, State
 from ..ops import Acquire, Advance, Clear, Finish, Mark, Push, Release, Renew, Return, Take
 from ..rules import MAX_GONE, MAX_WAITERS, OFFER, REMEMBER
 
@@ -331,9 +331,9 @@ def take(record: StoredRecord, op: Take, now: Now) -> None:
         record.attempts += 1
 
 
-def taken(id: str, record: StoredRecord, now: Now) -> Item:
+def taken(id: str, record: StoredRecord, now: Now) -> LeasedItem:
     """The item as its taker sees it."""
-    return Item(id, record.value or b"", record.attempts, max(0, record.until - now.lease) / US, record.fence)
+    return LeasedItem(id, record.value or b"", record.attempts, max(0, record.until - now.lease) / US, record.fence)
 
 
 def has(record: StoredRecord, owner: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar, overload
 
 from ..errors import StoreError
-from ..model import Allowance, Entry, Finding, Item, Released
+from ..model import Allowance, Entry, Finding, LeasedItem, Released
 from ..ops import (
     Ack,
     Acquire,
@@ -62,7 +62,7 @@ class Harness:
     @overload
     def one(self, op: Hit) -> Allowance: ...
     @overload
-    def one(self, op: Take) -> Item | None: ...
+    def one(self, op: Take) -> LeasedItem | None: ...
     def one(self, op: Op) -> Reply:
         """Sends one op alone and returns its reply; raises the error if the reply is one."""
         (reply,) = self._store.perform([op])

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from ..errors import StoreError
 from ..formats import write_watermark
-from ..model import Allowance, Entry, Item, item_key
+from ..model import Allowance, Entry, LeasedItem, item_key
 from ..ops import (
     Ack,
     Acquire,
@@ -206,7 +206,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self._same_fence(expected.key, expected.fence, got.fence, message)
                 assert abs(expected.left - got.left) <= _TOLERANCE or expected.left == got.left, message
                 assert expected._replace(fence=0, left=0.0) == got._replace(fence=0, left=0.0), message
-            case Item(), Item():
+            case LeasedItem(), LeasedItem():
                 assert isinstance(op, Take)
                 self._same_fence(item_key(op.queue, got.id), expected.fence, got.fence, message)
                 assert abs(expected.left - got.left) <= _TOLERANCE, message

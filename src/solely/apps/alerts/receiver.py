@@ -38,7 +38,7 @@ from .settings import table
 from .suppression.rules import GROUPED, NOT_FIRING, Approved, SuppressionRules
 from .suppression.silences import Silences
 from .tracing import id_of, purpose_of, trace_of
-from .worker import LIMITED, QUIET, RESERVED, Dependencies, Part, Refusal, finish_or_cancel
+from .worker import LIMITED, QUIET, RESERVED, AlertsPart, Dependencies, Refusal, finish_or_cancel
 
 log = structlog.get_logger("solely.alerts")
 
@@ -53,7 +53,7 @@ class Granted(NamedTuple):
     since: float
 
 
-class Receiver(Part):
+class Receiver(AlertsPart):
     """Decides on alerts, and delivers those that are due."""
 
     def __init__(

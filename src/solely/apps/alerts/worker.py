@@ -146,7 +146,7 @@ class Dependencies(NamedTuple):
     tracing: Tracing
 
 
-class Part:
+class AlertsPart:
     """A part of the alert receiver, with what all parts share."""
 
     def __init__(self, given: Dependencies) -> None:

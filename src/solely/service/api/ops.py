@@ -12,7 +12,7 @@ import msgspec
 
 from ...errors import InvalidInput, StoreError
 from ...kinds import OF_THE_SERVICE, check_ops, kind_of
-from ...model import HELD, RELEASED, Entry, Item, Released, item_key
+from ...model import HELD, RELEASED, Entry, LeasedItem, Released, item_key
 from ...names import owner_of_op
 from ...ops import Ack, Acquire, Clear, Finish, Hit, Op, Push, Read, Release, Renew, Reply, Return, Take
 from ...owner import fresh_owner
@@ -94,7 +94,7 @@ def _count(call: Call[Batch, None], op: Op, reply: Reply | StoreError) -> None:
     """Updates the count of what the caller holds or keeps closed; an op without a reply changes nothing."""
     holds, who = call.service.holds, call.principal.name
     if isinstance(op, Take):
-        if isinstance(reply, Item):
+        if isinstance(reply, LeasedItem):
             holds.add(who, f"{op.owner} {item_key(op.queue, reply.id)}", reply.left)
     elif isinstance(op, Ack | Return):
         if reply is True:

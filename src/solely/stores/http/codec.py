@@ -13,7 +13,7 @@ import msgspec
 
 from ... import ops
 from ...errors import InvalidInput, StoreError, StoreFailed, StoreFull, StoreUnavailable, Unanswered
-from ...model import Allowance, Entry, Item, Released, State
+from ...model import Allowance, Entry, LeasedItem, Released, State
 from ...ops import MAX_BATCH, MAX_LIMIT, OPS, Op, Reply
 from ...rules import MAX_INFO_BYTES, MAX_KEPT, MAX_TTL
 
@@ -224,7 +224,7 @@ def reply_of(reply: Reply | StoreError, detail: str = "") -> AnyReply:
         return ReleasedReply(reply)
     if isinstance(reply, Allowance):
         return AllowanceReply(*reply)
-    if isinstance(reply, Item):
+    if isinstance(reply, LeasedItem):
         return ItemReply(*reply)
     if reply is None:
         return NoItemReply()
@@ -261,7 +261,7 @@ def _read(reply: AnyReply) -> Reply | StoreError:
     if isinstance(reply, AllowanceReply):
         return Allowance(reply.allowed, reply.hits, reply.retry_after)
     if isinstance(reply, ItemReply):
-        return Item(reply.id, reply.payload, reply.attempts, reply.left, reply.fence)
+        return LeasedItem(reply.id, reply.payload, reply.attempts, reply.left, reply.fence)
     if isinstance(reply, NoItemReply):
         return None
     return _RAISED.get(reply.problem, StoreFailed)(reply.detail or reply.problem)

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from ... import ops as op_types
 from ...errors import StoreError, StoreFull
 from ...kinds import check_ops
-from ...model import DONE, FREE, Allowance, Entry, Item, item_key
+from ...model import DONE, FREE, Allowance, Entry, LeasedItem, item_key
 from ...ops import Op, Reply
 from ...rules import local_clock
 from .. import Clock, OnHint
@@ -247,7 +247,7 @@ class Memory:
             self._queues.setdefault(op.queue, {})[op.id] = record
         return pushed
 
-    def _take(self, op: op_types.Take, now: t.Now, hints: list[tuple[str, str]]) -> Item | None:
+    def _take(self, op: op_types.Take, now: t.Now, hints: list[tuple[str, str]]) -> LeasedItem | None:
         queue = self._queues.get(op.queue, {})
         for id, record in queue.items():
             if t.has(record, op.owner) and now.lease < record.until:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...model import DONE, FREE, LOST, RELEASED, Allowance, Entry, Gone, Item, Released, State
+from ...model import DONE, FREE, LOST, RELEASED, Allowance, Entry, Gone, LeasedItem, Released, State
 from ...ops import Ack, Acquire, Clear, Finish, Hit, Mark, Push, Release, Renew, Return, Take, Unhit
 from .. import transitions as t
 from ..batches import queue_of
@@ -113,7 +113,7 @@ def pushed(op: Push, document: Document | None, by: str) -> bool:
     return document is not None and document.get("pusher") == by
 
 
-def taken(op: Take, document: Document | None, by: str) -> Item | None:
+def taken(op: Take, document: Document | None, by: str) -> LeasedItem | None:
     if document is None:
         return None
     return t.taken(document["_id"][len(queue_of(op)) :], _record(document), _now(document))

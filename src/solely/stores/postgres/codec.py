@@ -8,7 +8,7 @@ from struct import Struct, unpack_from
 from typing import Any
 from urllib.parse import quote
 
-from ...model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, Item, Released, item_key
+from ...model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, LeasedItem, Released, item_key
 from ...ops import (
     Ack,
     Acquire,
@@ -156,9 +156,9 @@ def entry(key: str, asker: str, row: ReplyRow) -> Entry:
     )  # fmt: skip
 
 
-def _item(op: Take, row: ReplyRow) -> Item | None:
+def _item(op: Take, row: ReplyRow) -> LeasedItem | None:
     state, fence, remaining, _, attempts, _, _, _, id, payload, _ = row
-    return None if state is None else Item(id, payload, attempts, remaining / 1_000_000, fence)
+    return None if state is None else LeasedItem(id, payload, attempts, remaining / 1_000_000, fence)
 
 
 def _yes(op: Op, row: ReplyRow) -> bool:

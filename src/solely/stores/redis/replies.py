@@ -8,7 +8,7 @@ from typing import Any
 from hiredis import ReplyError
 
 from ...errors import StoreError, StoreFailed
-from ...model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, Item, Released
+from ...model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, LeasedItem, Released
 from ...ops import (
     Ack,
     Acquire,
@@ -77,11 +77,11 @@ def _finished(op: Finish, raw: Any) -> Entry:
     return make(Entry, fields)
 
 
-def _item(op: Take, raw: Any) -> Item | None:
+def _item(op: Take, raw: Any) -> LeasedItem | None:
     if raw is None:
         return None
     id, payload, attempts, left, fence = raw
-    return Item(id.decode(), payload, attempts, left / 1_000_000, fence)
+    return LeasedItem(id.decode(), payload, attempts, left / 1_000_000, fence)
 
 
 def _yes(op: Op, raw: Any) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...model import HELD, RELEASED, Allowance, Entry, Item, Released, State, item_key
+from ...model import HELD, RELEASED, Allowance, Entry, LeasedItem, Released, State, item_key
 from ...ops import (
     Ack,
     Acquire,
@@ -198,7 +198,7 @@ def _push(rows: RowView, op: Push) -> bool:
     return pushed
 
 
-def _take(rows: RowView, op: Take) -> Item | None:
+def _take(rows: RowView, op: Take) -> LeasedItem | None:
     found = rows.execute(SQL["item_of_owner"], (op.queue, op.owner, rows.now.lease)).fetchone()
     repeat = found is not None
     if not repeat and op.id:

@@ -13,7 +13,7 @@ from ..model import FIRING, Notification, own
 from ..publishers import PublishFailed
 from ..records.history import OK
 from ..suppression.open_alerts import OpenAlerts
-from ..worker import Dependencies, Part
+from ..worker import AlertsPart, Dependencies
 from .fanout import Fanout
 
 log = structlog.get_logger("solely.alerts")
@@ -33,7 +33,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.notification.id}/{self.publisher}"
 
 
-class NotificationDeadLetters(Part):
+class NotificationDeadLetters(AlertsPart):
     """The dead letters of the alert receiver."""
 
     def __init__(self, given: Dependencies, fanout: Fanout, open_alerts: OpenAlerts) -> None:

@@ -13,7 +13,7 @@ from ..figures import PUBLISH_SECONDS, PUBLISHER_FAILURES
 from ..model import Alert, Notification
 from ..publishers import Publisher, PublishFailed
 from ..records.history import OK
-from ..worker import Dependencies, Part
+from ..worker import AlertsPart, Dependencies
 
 log = structlog.get_logger("solely.alerts")
 
@@ -40,7 +40,7 @@ class PublishResults(NamedTuple):
         return {name: OK if failure is None else str(failure) for name, failure in self.failures.items()}
 
 
-class Fanout(Part):
+class Fanout(AlertsPart):
     """All configured publishers."""
 
     def __init__(self, publishers: Sequence[Publisher], given: Dependencies) -> None:

@@ -31,7 +31,7 @@ from ..model import (
 )
 from ..suppression.groups import AlertGroups
 from ..suppression.open_alerts import OpenAlerts
-from ..worker import QUIET, Dependencies, Part, Refusal
+from ..worker import QUIET, AlertsPart, Dependencies, Refusal
 from .dead_letters import NotificationDeadLetters, Retry
 from .fanout import Fanout, PublishResults
 
@@ -68,7 +68,7 @@ class OutboxEntry(NamedTuple):
     named: str
 
 
-class Outbox(Part):
+class Outbox(AlertsPart):
     """Queues notifications, publishes them, and removes them again."""
 
     def __init__(

@@ -18,7 +18,7 @@ from ..figures import HOLD_SECONDS
 from ..model import FIRING, Notification, key_of
 from ..suppression.rules import ACKNOWLEDGED, NOT_FIRING, SuppressionRules
 from ..tracing import purpose_of
-from ..worker import QUIET, Dependencies, Part, finish_or_cancel
+from ..worker import QUIET, AlertsPart, Dependencies, finish_or_cancel
 from .dead_letters import NotificationDeadLetters, Retry
 from .outbox import QUEUE, RETRIES, Outbox, OutboxEntry, WindowTerms
 
@@ -36,7 +36,7 @@ Work = Callable[[AsyncItem], Awaitable[object]]
 TermsOf = Callable[[Notification], WindowTerms]
 
 
-class Sweeper(Part):
+class Sweeper(AlertsPart):
     """Publishes the backlog of the outbox and of retries."""
 
     def __init__(

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 
 from ..model import MAX_OPEN, Alert, fingerprint_prefix, open_mark, resolved_key, subject_of
-from ..worker import Dependencies, Part
+from ..worker import AlertsPart, Dependencies
 from .acknowledgements import Acknowledgements
 from .reminders import Reminders
 
 
-class OpenAlerts(Part):
+class OpenAlerts(AlertsPart):
     """Alerts, or groups of them, for which a firing notification was sent and no resolved one yet."""
 
     def __init__(self, given: Dependencies, acknowledgements: Acknowledgements, reminders: Reminders) -> None:

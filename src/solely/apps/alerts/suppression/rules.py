@@ -14,7 +14,7 @@ import msgspec
 
 from .... import AsyncAdmission
 from ..model import FIRING, Alert, Notification, own, part_of, subject_of
-from ..worker import Part, Refusal
+from ..worker import AlertsPart, Refusal
 from .acknowledgements import Acknowledgements
 from .groups import AlertGroups
 from .open_alerts import OpenAlerts
@@ -24,7 +24,7 @@ from .reminders import Reminders
 ACKNOWLEDGED, FLAPPING, GROUPED, NOT_FIRING = "acknowledged", "flapping", "grouped", "not_firing"
 
 
-class Flapping(Part):
+class Flapping(AlertsPart):
     """Counts openings: an alert opens when it fires for the first time, or again after it was notified as resolved.
     Beyond `flap_limit` per `flap_per` openings are suppressed; the last one that is sent says so."""
 
