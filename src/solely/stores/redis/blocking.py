@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
-from hiredis import HiredisError, ReplyError
+from hiredis import HiredisError
 
 from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...kinds import check_ops
@@ -25,7 +25,7 @@ from .connection import RedisConnection
 from .health import admit, read_info
 from .listener import FAILURES, RedisSubscription
 from .queries import Query, Routes, check, find_keys, find_routes, page
-from .replies import DECODE, UNREADABLE, decode
+from .replies import decode
 from .settings import RedisSettings, ServerAddress
 
 T = TypeVar("T")
@@ -45,7 +45,6 @@ class RedisStore:
         self._cluster = settings.cluster
         self._timeout = timeout
         self._codec = Codec(settings.prefix, clock, cluster=settings.cluster)
-        self._quick = self._codec.quick
         self._routes: Routes | None = None
         self._idle: dict[ServerAddress, list[RedisConnection]] = {}
         self._listener = self._new_listener()
@@ -62,18 +61,9 @@ class RedisStore:
         if not self._listener.ready and waits(ops):
             self._give(self._take(self._home()))  # fails soon if the server is unreachable
             self._listener.prepare()
-        if len(ops) == 1 and (write := self._quick.get(type(op := ops[0]))) and (command := write(op)):
-            routes = self._routes  # the usual case, in as few steps as there can be
-            raw = self._use_connection((routes and routes[0]) or self._home(), RedisConnection.call, command)
-            if type(raw) is list and type(answer := raw[0]) is not ReplyError:
-                try:
-                    return [DECODE[type(op)](op, answer)]
-                except UNREADABLE:
-                    pass  # decoded, or reported, below
-        elif self._cluster or len(ops) > MAX_BATCH:
+        if self._cluster or len(ops) > MAX_BATCH:
             return self._in_parts(ops)
-        else:
-            raw = self._use_connection(self._home(), RedisConnection.call, self._codec.command(ops))
+        raw = self._use_connection(self._home(), RedisConnection.call, self._codec.command(ops))
         failures: list[StoreError] = []
         answers = decode(ops, raw, failures)
         if failures:

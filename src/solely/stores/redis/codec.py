@@ -131,10 +131,10 @@ class Codec:
         self._plain = "c" if cluster else ""
         self.bases = [f"{prefix}{{b{number}}}" for number in range(BUCKETS)] if cluster else [prefix]
         self._counters = [base + "#fence" for base in self.bases]
-        self.quick: dict[type, Callable[[Any], bytes | None]] = {}  # what writes such an op; None if it is not plain
+        self._quick: dict[type, Callable[[Any], bytes | None]] = {}  # what writes such an op; None if it is not plain
         self._spans: dict[float, str] = {}
         if clock is None and not cluster and prefix.isascii():
-            self.quick = {Acquire: self._quick_acquire, Release: self._quick_release, Finish: self._quick_finish}
+            self._quick = {Acquire: self._quick_acquire, Release: self._quick_release, Finish: self._quick_finish}
             words = packed("EVALSHA", SHA, "2", self._counters[0]).decode().partition("\r\n")[2] + "$"
             self._heads = {count: f"*{count}\r\n{words}" for count in (9, 10, 11, 14)}
 
@@ -181,7 +181,7 @@ class Codec:
     def command(self, ops: Sequence[Op], bucket: int = 0) -> bytes:
         """One call of the script that performs `ops`, all of this bucket."""
         if len(ops) == 1:
-            write = self.quick.get(type(ops[0]))
+            write = self._quick.get(type(ops[0]))
             text = None if write is None else write(ops[0])
             if text is not None:
                 return text
