@@ -200,6 +200,16 @@ class Interrupted(BaseException):
         self.unanswered = unanswered
 
 
+# What ends a flow before its time. A signal handler may raise inside the flow's own code, where the driver cannot turn
+# that into Interrupted: a flow that undoes catches all of these. Not GeneratorExit: nobody would perform the undo.
+INTERRUPTIONS = (Interrupted, KeyboardInterrupt, SystemExit, Exception)
+
+
+def is_unanswered(why: BaseException) -> bool:
+    """True if a try may still be in flight after this interruption."""
+    return not isinstance(why, Interrupted) or why.unanswered
+
+
 def not_ours(error: Exception) -> str:
     """Why stored bytes are unreadable, as a phrase for an error text."""
     return f"a newer version or another program wrote it ({type(error).__name__}: {error!s:.200})"

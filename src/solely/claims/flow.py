@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ..errors import Interrupted, Mismatch, SolelyError
+from ..errors import INTERRUPTIONS, Mismatch, SolelyError, is_unanswered
 from ..flow import RUN, Ask, Flow, Join, Run, Wait, WakeAll, replies_or_raise, undo
 from ..leases.flow import Here, LeaseTerms, identity, look_again, wait_for_local_holder
 from ..leases.hold import Hold
@@ -80,14 +80,14 @@ def claim(
         requested = False
         refuse_other(key, fingerprint, flight.done.fingerprint)
         return flight.done, run.now() - start
-    except Interrupted as why:
-        if requested and (answered or why.unanswered):
-            yield Release(key, owner, why.unanswered)
-        raise
     except SolelyError:
         if requested:
             yield from undo([Release(key, owner, run.doubtful)])
             yield WakeAll(key)  # if that left the entry's queue, the next waiter must join it again
+        raise
+    except INTERRUPTIONS as why:
+        if requested and (answered or is_unanswered(why)):
+            yield Release(key, owner, is_unanswered(why))
         raise
     finally:
         if wait:
@@ -164,8 +164,8 @@ def claim_many(keys: Sequence[str], ttl: float, fingerprints: Sequence[str], inf
         useless = [key for key in lost if run.doubtful or entries[key].owner]
         if useless:  # the reply came too late, or a copy of an unanswered try may still acquire it
             yield from undo([Release(key, owner, True) for key in useless])
-    except (Interrupted, SolelyError) as why:
-        if answered or not isinstance(why, Interrupted) or why.unanswered:  # else nothing was sent
+    except INTERRUPTIONS as why:
+        if answered or is_unanswered(why):  # else nothing was sent
             yield from undo([Release(key, owner, True) for key in distinct])
         raise
     return [_first(results, entries, key) for key in keys]

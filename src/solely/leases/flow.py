@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ..errors import Busy, Interrupted, SolelyError
+from ..errors import INTERRUPTIONS, Busy, Interrupted, SolelyError, is_unanswered
 from ..flow import RUN, Ask, Flow, Join, Run, Wait, replies_or_raise, undo
 from ..holder import describe
 from ..model import ABSENT, CLOSED, DONE, FREE, HELD, Entry, Released
@@ -89,13 +89,13 @@ def acquire(
             looks += 1
             if held:
                 yield from renew_due(held)
-    except Interrupted as why:
-        if requested and (answered or why.unanswered):  # else nothing was sent
-            yield Release(key, owner, why.unanswered)
-        raise
     except SolelyError:  # from the store, or because one of `held` was lost
         if requested:
             yield from undo([Release(key, owner, run.doubtful)])  # type: ignore[union-attr] # set before `requested`
+        raise
+    except INTERRUPTIONS as why:
+        if requested and (answered or is_unanswered(why)):  # else nothing was sent
+            yield Release(key, owner, is_unanswered(why))
         raise
 
 

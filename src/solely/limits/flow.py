@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import Interrupted, StoreError
+from ..errors import INTERRUPTIONS, is_unanswered
 from ..flow import Ask, Flow, undo
 from ..model import Allowance
 from ..ops import Hit, Unhit
@@ -16,8 +16,8 @@ def hit(key: str, limit: int, per: float) -> Flow[tuple[str, Allowance]]:
     owner: str = yield Ask.OWNER
     try:
         allowance: Allowance = yield Hit(key, owner, limit, per)
-    except (Interrupted, StoreError) as why:
-        if not isinstance(why, Interrupted) or why.unanswered:  # else nothing was sent
+    except INTERRUPTIONS as why:
+        if is_unanswered(why):  # else nothing was sent
             yield from undo([Unhit(key, owner)])
         raise
     return owner, allowance

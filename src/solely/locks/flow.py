@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..errors import Interrupted, SolelyError
+from ..errors import INTERRUPTIONS, Interrupted, SolelyError, is_unanswered
 from ..flow import RUN, Ask, Flow, Run, replies_or_raise, undo
 from ..leases.flow import LeaseTerms, acquire, busy, renew_due
 from ..leases.hold import ELSEWHERE, Hold
@@ -32,7 +32,7 @@ def acquire_all(keys: Iterable[str], terms: LeaseTerms, *, info: str = "") -> Fl
                 raise busy(refusal, terms.wait)
             held.append((yield from acquire(key, terms._replace(wait=left), info=info, held=held)))
         yield from renew_due(held)
-    except (Interrupted, SolelyError):
+    except INTERRUPTIONS:
         if held:
             yield from undo([Release(g.key, g.owner, g.doubtful) for g in held])
         raise
@@ -51,9 +51,11 @@ def _all_at_once(keys: list[str], terms: LeaseTerms, info: str) -> Flow[tuple[li
         mine = [isinstance(r, Entry) and r.owner == owner and now < deadline(sent, r.left) for r in replies]
         if all(mine):
             return [Hold(e.key, owner, terms.ttl, e, sent, doubtful, run.now) for e in replies], replies[0]
-    except Interrupted as why:
-        if answered or why.unanswered:  # else nothing was sent
-            yield [Release(key, owner, revoke=why.unanswered) for key in keys]
+    except SolelyError:
+        raise
+    except INTERRUPTIONS as why:
+        if answered or is_unanswered(why):  # else nothing was sent
+            yield [Release(key, owner, revoke=is_unanswered(why)) for key in keys]
         raise
     yield from undo([Release(key, owner, revoke=doubtful) for key in keys])
     entries: list[Entry] = replies_or_raise(replies)

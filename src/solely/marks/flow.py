@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import Interrupted, StoreError
+from ..errors import INTERRUPTIONS, is_unanswered
 from ..flow import RUN, Ask, Flow, Run, replies_or_raise, undo
 from ..model import DONE, Entry
 from ..ops import Clear, Mark, Read, Release, make
@@ -19,8 +19,8 @@ def first(key: str, ttl: float, extend: bool = False) -> Flow[bool]:
     owner: str = yield Ask.OWNER
     try:
         fresh: bool = yield Mark(key, owner, ttl, extend)
-    except (Interrupted, StoreError) as why:
-        if not isinstance(why, Interrupted) or why.unanswered:  # else nothing was sent
+    except INTERRUPTIONS as why:
+        if is_unanswered(why):  # else nothing was sent
             yield from undo([Release(key, owner, True)])
         raise
     if not fresh:
@@ -45,8 +45,8 @@ def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tup
         replies: list[Any] = replies_or_raise(answers)
         stale = [key for key, fresh in zip(distinct, replies, strict=not learn) if not fresh]
         revoked = yield from _revoke_if_doubtful(stale, owner)
-    except (Interrupted, StoreError) as why:
-        if answered or not isinstance(why, Interrupted) or why.unanswered:
+    except INTERRUPTIONS as why:
+        if answered or is_unanswered(why):
             yield from undo([Release(key, owner, True) for key in distinct])
         raise
     entries = replies[len(distinct) :] if not revoked else []  # entries read before that are too old to cache

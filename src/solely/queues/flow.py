@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..errors import Interrupted, InvalidInput, StoreError, StoreUnavailable, Unreadable
+from ..errors import INTERRUPTIONS, Interrupted, InvalidInput, StoreUnavailable, Unreadable, is_unanswered
 from ..flow import RUN, Ask, Flow, Run, Scan, replies_or_raise, undo
 from ..formats import read_item
 from ..model import Entry, LeasedItem, State, item_key
@@ -172,12 +172,9 @@ def _compensated(op: Take, flow: Flow[object]) -> Flow[object]:
     """The flow's result; if it is interrupted or fails, returns the item that it may have taken."""
     try:
         return (yield from flow)
-    except Interrupted as why:
-        if why.unanswered or not isinstance(why.cause, StoreUnavailable):  # else nothing was sent
+    except INTERRUPTIONS as why:
+        if is_unanswered(why) or not isinstance(getattr(why, "cause", None), StoreUnavailable):  # else nothing was sent
             yield from _undo(op)
-        raise
-    except StoreError:
-        yield from _undo(op)
         raise
 
 

@@ -10,7 +10,16 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-from ..errors import Interrupted, ReservationMismatch, StoreError, UnknownReservation, Unreadable, not_ours
+from ..errors import (
+    INTERRUPTIONS,
+    Interrupted,
+    ReservationMismatch,
+    StoreError,
+    UnknownReservation,
+    Unreadable,
+    is_unanswered,
+    not_ours,
+)
 from ..flow import RUN, Ask, Flow, Run, Scan, replies_or_raise, undo
 from ..formats import read_sent
 from ..leases.hold import Hold
@@ -107,13 +116,13 @@ def _reserve(key: str, terms: ReservationTerms, info: str) -> Flow[ReserveReply 
         if run.now() >= hold.deadline:
             yield _undoing(key, owners, hits, True)
             return None
-    except Interrupted as why:
-        if why.unanswered or hits:  # else nothing was sent
-            yield _undoing(key, owners, hits, why.unanswered)
-        raise
     except StoreError:
         run = yield RUN
         yield from undo(_undoing(key, owners, hits, run.doubtful))
+        raise
+    except INTERRUPTIONS as why:
+        if is_unanswered(why) or hits:  # else nothing was sent
+            yield _undoing(key, owners, hits, is_unanswered(why))
         raise
     ticket = ReservationTicket(key, owner, hold.fence, terms.quiet, tuple(hit.key for hit in hits), terms.hold)
     return ReserveReply(hold, ticket, suppressed=entry.refused)
