@@ -96,7 +96,7 @@ async def _timed(call: Callable[[Any], Any], once: Any) -> tuple[Any, float]:
 async def test_one_unanswered_try_among_refused_ones_is_told_as_unknown(
     proxied_url: str, proxy: FaultProxy, open_client: Callable[..., Any]
 ) -> None:
-    once = open_client(proxied_url, timeout=TIMEOUT)
+    once = open_client(proxied_url, timeout=4 * TIMEOUT)  # a try that is cut off while it connects is unknown, too
     await once.seen("warm")
     proxy.drop_replies(answering=about("mark/a"), then="reset")
     proxy.refuse()

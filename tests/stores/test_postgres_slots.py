@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import count
 
 import psycopg
 import pytest
@@ -23,6 +24,7 @@ from tests.postgres_server import Postgres
 from tests.servers import until
 
 MANY = 40  # threads: more than twice the connections
+TURNS = 50  # of each, on average: enough to tell a fair share from chance
 
 
 @pytest.fixture(scope="module")
@@ -105,13 +107,13 @@ def test_more_threads_than_connections_have_their_turns_alike(server: Postgres, 
     store = open_blocking(server.url, clock=None, timeout=30.0)
     names = [fresh("lock/turns") for _ in range(1 if shared else MANY)]
     store.perform([Read(names[0])])
-    begin, ends = threading.Barrier(MANY), [0.0]
+    begin, turns, ends = threading.Barrier(MANY), count(), time.monotonic() + 120
 
     def work(number: int) -> int:
         key, owner, done = names[number % len(names)], f"o{number}", 0
-        begin.wait(30)
-        ends[0] = ends[0] or time.monotonic() + 2
-        while time.monotonic() < ends[0]:
+        store.perform([Read(key)])  # so that all connections are made before the turns are counted
+        begin.wait(60)
+        while next(turns) < MANY * TURNS and time.monotonic() < ends:
             store.perform([Acquire(key, owner, 100)])
             store.perform([Release(key, owner)])
             done += 1

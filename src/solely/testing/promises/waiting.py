@@ -104,8 +104,8 @@ class WaitingPromises:
 
     def test_the_queue_of_waiters_is_bounded(self, store: Harness) -> None:
         key = fresh("lock/crowd")
-        crowd = [Acquire(key, f"owner-{n}", 10, client=f"client-{n}") for n in range(MAX_WAITERS + 5)]
-        replies = store.perform(Acquire(key, "holder", 10), *crowd)
+        crowd = [Acquire(key, f"owner-{n}", 300, client=f"client-{n}") for n in range(MAX_WAITERS + 5)]
+        replies = store.perform(Acquire(key, "holder", 300), *crowd)
         assert len(replies) == len(crowd) + 1
         assert store.one(Read(key)).waiters == MAX_WAITERS
 
