@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import uvicorn
@@ -77,7 +77,8 @@ def wsgi_server(service: Service, rules: Rules, url: str, **options: Any) -> Ite
         try:
             yield f"http://127.0.0.1:{server.effective_port}"
         finally:
-            server.trigger.pull_trigger(end)  # on the server's own thread
+            with suppress(OSError):  # the server's own thread, if awake, may run `end` before it is woken for that
+                server.trigger.pull_trigger(end)
             thread.join(_END)
             server.task_dispatcher.shutdown()
             assert not thread.is_alive()
