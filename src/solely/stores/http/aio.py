@@ -62,8 +62,8 @@ class AsyncHttpStore:
         found: list[Entry] = []
         going: str | None = after
         while going is not None and len(found) < limit:
-            asked = {"prefix": prefix, "after": going, "limit": min(PAGE, limit - len(found)), "values": "true"}
-            page, going = codec.decode_page(await self._request("GET", "/v1/entries", params=asked))
+            params = {"prefix": prefix, "after": going, "limit": min(PAGE, limit - len(found)), "values": "true"}
+            page, going = codec.decode_page(await self._request("GET", "/v1/entries", params=params))
             found += page
         return found
 

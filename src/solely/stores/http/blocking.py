@@ -69,8 +69,8 @@ class HttpStore:
         found: list[Entry] = []
         going: str | None = after
         while going is not None and len(found) < limit:
-            asked = {"prefix": prefix, "after": going, "limit": min(PAGE, limit - len(found)), "values": "true"}
-            page, going = codec.decode_page(self._request("GET", "/v1/entries", params=asked))
+            params = {"prefix": prefix, "after": going, "limit": min(PAGE, limit - len(found)), "values": "true"}
+            page, going = codec.decode_page(self._request("GET", "/v1/entries", params=params))
             found += page
         return found
 

@@ -182,14 +182,14 @@ class AsyncRedisStore:
             return [error] * len(parts)
         return answers[-len(parts) :]
 
-    def _check_failures(self, failures: list[StoreError], asked: int) -> StoreError | None:
+    def _check_failures(self, failures: list[StoreError], sent: int) -> StoreError | None:
         """Leaves a server that may not write; answers the error of the whole batch if nothing at all was performed."""
         if any(isinstance(failure, NotPrimary) for failure in failures):
             self._routes = None
             self._listener.reconnect()
             for connection in list(self._connections.values()):
                 connection.abort("another server is the primary now")
-        if len(failures) == asked and all(isinstance(failure, StoreUnavailable) for failure in failures):
+        if len(failures) == sent and all(isinstance(failure, StoreUnavailable) for failure in failures):
             return failures[0]
         return None
 

@@ -124,11 +124,11 @@ class RedisStore:
             self._check_failures(failures, len(ops))
         return batch.answers
 
-    def _check_failures(self, failures: list[StoreError], asked: int) -> None:
+    def _check_failures(self, failures: list[StoreError], sent: int) -> None:
         """Leaves a server that may not write; raises if nothing at all was performed."""
         if any(isinstance(failure, NotPrimary) for failure in failures):
             self._leave()
-        if len(failures) == asked and all(isinstance(failure, StoreUnavailable) for failure in failures):
+        if len(failures) == sent and all(isinstance(failure, StoreUnavailable) for failure in failures):
             raise failures[0]
 
     # -- conversations
