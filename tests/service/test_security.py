@@ -499,8 +499,9 @@ def test_no_text_of_a_caller_forges_a_line_of_the_log(form: str, capfd: pytest.C
 @pytest.mark.parametrize("form", ["json", "console"])
 async def test_calls_to_others_show_no_secrets_at_debug_level(form: str, capfd: pytest.CaptureFixture[str]) -> None:
     """The libraries below log the headers of receivers and whole URLs, whoever uses them."""
-    logging.getLogger("httpcore2").setLevel(logging.NOTSET)
     async with receivers.hooks() as receiver, Caller("test") as caller:
+        for library in ("httpcore2", "httpx2"):
+            logging.getLogger(library).setLevel(logging.NOTSET)
         logs.configure(settings(log_format=form, log_level="debug"))
         logging.getLogger("test").debug("lines at debug level are written")
         receiver.answers.append(receivers.Answer(headers=(("Set-Cookie", "sid=swordfish"), ("X-Token", "swordfish"))))
@@ -512,6 +513,7 @@ async def test_calls_to_others_show_no_secrets_at_debug_level(form: str, capfd: 
     assert "lines at debug level are written" in written
     assert "swordfish" not in written
     assert "httpcore2" not in written
+    assert "httpx2" not in written
 
 
 async def breaks(call: Call[None, None]) -> Done:
