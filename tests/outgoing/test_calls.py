@@ -167,7 +167,7 @@ async def test_a_try_that_hangs_leaves_time_for_the_next(make: Making, receiver:
 async def test_a_failure_says_how_far_the_call_got(make: Making, receiver: Hooks) -> None:
     async with hooks() as gone:
         url = gone.url
-    with pytest.raises(CallFailed, match=r"cannot connect to 127\.0\.0\.1") as raised:
+    with pytest.raises(CallFailed, match=r"cannot connect to 127\.0\.0\.1: Connection refused$") as raised:
         await make(retries=0).call(Request("GET", url))
     assert raised.value.phase == "connect"
     receiver.answers.extend([HANG, DROP])
@@ -228,6 +228,18 @@ async def test_what_must_not_be_done_twice_is_not_sent_twice(make: Making, recei
 async def test_what_was_not_sent_is_tried_again(make: Making, receiver: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", Resolver(("127.0.0.9",), ("127.0.0.1",)))  # nobody listens at the first
     assert (await make().call(Request("POST", f"http://hooks.example:{receiver.port}/"))).ok
+    assert len(receiver.received) == 1
+
+
+async def test_what_a_redirect_has_answered_was_sent(
+    make: Making, receiver: Hooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form was taken, and only the page behind it cannot be reached."""
+    monkeypatch.setattr(socket, "getaddrinfo", Resolver(("127.0.0.9",)))  # nobody listens there
+    receiver.answers.append(Answer(303, (("Location", f"http://hooks.example:{receiver.port}/"),)))
+    with pytest.raises(CallFailed, match=r"cannot connect to hooks\.example: Connection refused") as raised:
+        await make().call(Request("POST", receiver.url))
+    assert raised.value.phase == "connect"
     assert len(receiver.received) == 1
 
 

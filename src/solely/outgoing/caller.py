@@ -17,7 +17,7 @@ from .attempts import Attempts
 from .checks import trusted, unverified
 from .guard import AddressGuard
 from .message import CallFailed, Request, Response
-from .network import UNSENT, WATCH, Stopwatch, connection_pool, peer_of
+from .network import WATCH, Stopwatch, connection_pool, peer_of, reason_of
 from .pages import MAX_PAGES, NextPage
 from .redirects import leads_elsewhere, origin, redirected
 from .sanitizing import sanitized
@@ -76,7 +76,7 @@ class Caller:
         watch = Stopwatch()
         try:
             return await self._attempts.run(
-                lambda: self._attempt(request, watch), lambda: request.may_repeat or watch.phase in UNSENT
+                lambda: self._attempt(request, watch), lambda: request.may_repeat or watch.unsent
             )
         except CallFailed as failure:
             failure.phase = watch.phase
@@ -143,7 +143,7 @@ class Caller:
             finally:
                 await answer.aclose()
         except httpcore2.ConnectError as error:
-            text = f"{self.name}: cannot connect to {sent.url.host}: {sanitized(str(error), secrets)}"
+            text = f"{self.name}: cannot connect to {sent.url.host}: {sanitized(reason_of(error), secrets)}"
             raise CallFailed(text) from None
         except _BROKEN as error:  # its text may contain what was sent
             raise CallFailed(f"{self.name}: {sent.url.host} did not answer: {type(error).__name__}") from None

@@ -25,6 +25,7 @@ _REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})  #
 # Headers without credentials, which another origin may get as well. Every other header counts as a secret.
 SAFE_HEADERS = frozenset({"accept", "accept-language", "content-type", "traceparent", "tracestate", "user-agent"})
 _FRAMING = frozenset({"connection", "content-length", "transfer-encoding"})  # receivers disagree on which of two counts
+_PLAIN = frozenset({"accept-encoding", "content-length", "host"})  # made of what is no secret
 _SECRET_WORD = 8  # characters: a shorter word of a header, such as `Bearer` or `true`, is no secret
 
 
@@ -109,7 +110,7 @@ class Request:
 
     def hidden(self, headers: Mapping[str, str]) -> tuple[str, ...]:
         """The texts that no error may show if it was sent with these headers."""
-        values = [value for name, value in headers.items() if name.lower() not in SAFE_HEADERS]
+        values = [value for name, value in headers.items() if name.lower() not in SAFE_HEADERS | _PLAIN]
         words = [word for value in values for word in (value, *value.split()) if len(word) >= _SECRET_WORD]
         return (*self.secrets, *words)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 import time
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from .guard import AddressGuard
 from .message import Timings
 
 IDLE = 30.0  # seconds that an idle connection is kept: most servers close theirs after 60 or more
-UNSENT = ("resolve", "connect", "tls")  # phases in which the receiver has got nothing yet
+_UNSENT = ("resolve", "connect", "tls")  # phases in which the receiver has got nothing yet
 
 
 class Stopwatch:
@@ -27,12 +28,13 @@ class Stopwatch:
     def __init__(self) -> None:
         self.phase = ""
         self.until = 0.0  # when the try ends, by the loop's clock
+        self._answered = False
         self._spent: dict[str, float] = {}
         self._since = 0.0
 
     def start(self, until: float) -> None:
         """Starts a try, which has until then."""
-        self._spent, self.until = {}, until
+        self._spent, self._answered, self.until = {}, False, until
         self.enter("first_byte")
 
     def enter(self, phase: str) -> None:
@@ -40,6 +42,12 @@ class Stopwatch:
         now = time.perf_counter()
         self._spent[self.phase] = self._spent.get(self.phase, 0.0) + now - self._since
         self.phase, self._since = phase, now
+        self._answered |= phase == "transfer"
+
+    @property
+    def unsent(self) -> bool:
+        """True if nothing was sent in this try: not even the request that a redirect has answered."""
+        return self.phase in _UNSENT and not self._answered
 
     def timings(self) -> Timings:
         """The time of each phase so far."""
@@ -124,6 +132,15 @@ class _TimedStream(httpcore2.AsyncNetworkStream):
         stream = await self._stream.start_tls(ssl_context, name, timeout)
         watch.enter("first_byte")
         return stream
+
+
+def reason_of(error: Exception) -> str:
+    """Why a connection failed, in the words of the system or of TLS."""
+    cause = next((each for each in error.args if isinstance(each, Exception)), error)  # httpcore2 wraps errors
+    while isinstance(cause.__cause__, Exception):
+        cause = cause.__cause__
+    plain = isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) and cause.errno
+    return os.strerror(plain) if plain else str(cause)
 
 
 def peer_of(stream: Any) -> tuple[str, datetime | None]:
