@@ -250,6 +250,12 @@ async def test_fresh_headers_are_made_at_each_try(make: Making, receiver: Hooks)
     assert [came.headers["x-try"] for came in receiver.received] == ["0", "1"]
 
 
+async def test_fresh_headers_are_checked_too(make: Making, receiver: Hooks) -> None:
+    with pytest.raises(solely.InvalidInput, match="header 'a' must be printable"):
+        await make().call(Request("GET", receiver.url, fresh_headers=lambda: {"a": "b\r\nc: d"}))
+    assert receiver.received == []
+
+
 def test_what_retry_after_may_say() -> None:
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
     assert retry_after("7") == 7

@@ -42,3 +42,20 @@ async def test_a_cookie_expires(make: Making, receiver: Hooks) -> None:
     for _ in range(3):
         await session.call_ok(Request("GET", receiver.url))
     assert [came.headers.get("cookie") for came in receiver.received] == [None, "sid=1", None]
+
+
+async def test_a_cookie_that_cannot_be_sent_is_ignored(make: Making, receiver: Hooks) -> None:
+    session = make(retries=0).session()
+    strange = ("a=\u00fc\u20ac", "b=\x01", "c=" + "y" * 5000, "=; =", ";" * 99, "d=1; Path=/; Expires=never")
+    receiver.answers.append(setting(*strange))
+    for _ in range(2):
+        await session.call_ok(Request("GET", receiver.url))
+    assert [came.headers.get("cookie") for came in receiver.received] == [None, "d=1"]
+
+
+async def test_a_session_keeps_no_more_cookies_than_its_bound(make: Making, receiver: Hooks) -> None:
+    session = make(retries=0).session()
+    receiver.answers.extend(setting(*(f"c{page}-{number}=1; Path=/" for number in range(100))) for page in range(4))
+    for _ in range(5):
+        await session.call_ok(Request("GET", receiver.url))
+    assert receiver.received[-1].headers["cookie"].count("=") == 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from copy import copy
 from typing import Self
 
@@ -14,16 +14,18 @@ import httpx2
 from ..client import AsyncClient
 from ..errors import InvalidInput
 from .attempts import Attempts
-from .checks import trusted, unverified
+from .checks import parsed, trusted, unverified
+from .cookies import CookieJar
 from .guard import AddressGuard
 from .message import CallFailed, Request, Response
-from .network import WATCH, Stopwatch, connection_pool, peer_of, reason_of
+from .network import PEER, WATCH, Stopwatch, connection_pool, reason_of
 from .pages import MAX_PAGES, NextPage
 from .redirects import leads_elsewhere, origin, redirected
 from .sanitizing import sanitized
 from .settings import OutgoingSettings
 
 TEMPORARY = frozenset({408, 425, 429})  # and all from 500: statuses after which a retry may succeed
+_WITH_BODY = frozenset({"PATCH", "POST", "PUT"})  # methods whose receivers expect a length, also of no body
 _BROKEN = (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException, OSError)
 
 
@@ -51,12 +53,12 @@ class Caller:
         guard = AddressGuard(name, given.guard_allow, check=given.guard)
         tls = trusted(f"{name}:", given.ca_file) if given.verify else unverified()
         self._pool = connection_pool(guard, tls, given.at_once)
-        self._cookies: httpx2.Cookies | None = None
+        self._cookies: CookieJar | None = None
 
     def session(self) -> Caller:
         """The same caller with cookies of its own: what a response sets is sent by later calls of the session."""
         session = copy(self)
-        session._cookies = httpx2.Cookies()
+        session._cookies = CookieJar()
         return session
 
     async def call(self, request: Request) -> Response:
@@ -131,39 +133,39 @@ class Caller:
 
     async def _sent(self, request: Request, watch: Stopwatch) -> Response:
         """The response to this request alone."""
-        sent = self._prepared(request)
-        secrets = request.hidden(sent.headers)
+        url, headers = parsed(request.url), self._headers(request)
+        secrets = request.hidden(headers)
         watch.enter("first_byte")
         try:
-            answer = await self._pool.handle_async_request(_raw(sent))
+            answer = await self._pool.handle_async_request(_raw(request, headers))
             try:
                 watch.enter("transfer")
-                address, expires = peer_of(answer.extensions["network_stream"])
+                address, expires = answer.extensions["network_stream"].get_extra_info(PEER)
                 body, complete = await self._body(answer)
             finally:
                 await answer.aclose()
         except httpcore2.ConnectError as error:
-            text = f"{self.name}: cannot connect to {sent.url.host}: {sanitized(reason_of(error), secrets)}"
+            text = f"{self.name}: cannot connect to {url.host}: {sanitized(reason_of(error), secrets)}"
             raise CallFailed(text) from None
         except _BROKEN as error:  # its text may contain what was sent
-            raise CallFailed(f"{self.name}: {sent.url.host} did not answer: {type(error).__name__}") from None
-        headers = httpx2.Headers(answer.headers)
+            raise CallFailed(f"{self.name}: {url.host} did not answer: {type(error).__name__}") from None
+        received = httpx2.Headers(answer.headers)
         if self._cookies is not None:
-            self._cookies.extract_cookies(httpx2.Response(answer.status, headers=headers, request=sent))
+            self._cookies.keep(request, received)
         watch.enter("")
-        return Response(answer.status, headers, body, request.url, watch.timings(), complete, address, expires, secrets)
+        return Response(
+            answer.status, received, body, request.url, watch.timings(), complete, address, expires, secrets
+        )
 
-    def _prepared(self, request: Request) -> httpx2.Request:
-        """The request with all its headers."""
-        fresh = request.fresh_headers() if request.fresh_headers else {}
-        ours = {"accept-encoding": "identity"}  # what is compressed could grow beyond all bounds
-        headers = httpx2.Headers({"user-agent": "solely"})
-        for some in (request.headers, fresh, ours):
-            headers.update(some)  # whatever the case of their letters
-        prepared = httpx2.Request(request.method, request.url, headers=headers, content=request.body)
-        if self._cookies is not None:
-            self._cookies.set_cookie_header(prepared)
-        return prepared
+    def _headers(self, request: Request) -> dict[str, str]:
+        """All headers of the request, with lower-case names."""
+        headers = {"host": parsed(request.url).netloc.decode(), "user-agent": "solely"}
+        fresh = request.checked_fresh_headers()
+        headers |= {name.lower(): value for some in (request.headers, fresh) for name, value in some.items()}
+        headers["accept-encoding"] = "identity"  # what is compressed could grow beyond all bounds
+        if request.body or request.method in _WITH_BODY:
+            headers["content-length"] = str(len(request.body))
+        return headers if self._cookies is None else headers | self._cookies.header(request)
 
     async def _body(self, answer: httpcore2.Response) -> tuple[bytes, bool]:
         """The body, or its beginning and False, as the settings say."""
@@ -204,8 +206,8 @@ class Caller:
         return following
 
 
-def _raw(request: httpx2.Request) -> httpcore2.Request:
+def _raw(request: Request, headers: Mapping[str, str]) -> httpcore2.Request:
     """The request as the connection pool takes it."""
-    url = request.url
+    url = parsed(request.url)
     place = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
-    return httpcore2.Request(request.method, place, headers=request.headers.raw, content=request.content)
+    return httpcore2.Request(request.method, place, headers=[*headers.items()], content=request.body)

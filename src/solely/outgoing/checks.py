@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from functools import cache
+from functools import cache, lru_cache
 from ipaddress import ip_network
 from urllib.parse import urlsplit
 
@@ -16,38 +16,41 @@ from ..errors import InvalidInput
 
 MAX_URL = 2048  # characters: all servers and proxies accept that many
 MAX_HEADER = 8190  # characters of a value: the limit of most servers for a line
+_REMEMBERED = 256  # URLs: a caller has few, and parsing one takes as long as to sign a request
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
 
 
 def check_url(what: str, url: str, most: int = MAX_URL) -> None:
     """Raises InvalidInput, which shows no more of the URL than its scheme, unless it can be called."""
-    try:
-        parts = urlsplit(url)
-        place = (parts.hostname, parts.port)
-    except ValueError as error:
-        raise InvalidInput(f"{what} is invalid: {error}") from None
-    wrong = ""
-    if parts.scheme not in ("http", "https"):
-        wrong = f"must begin with https:// or http://, not {parts.scheme or 'nothing'!r:.40}"
-    elif not place[0] or place[1] == 0:
-        wrong = "names no host that can be called"
-    elif parts.username is not None or parts.password is not None:
-        wrong = "has a user or password in it; give them as a header instead"
-    elif len(url) > most or not url.isascii() or not url.isprintable() or " " in url or parts.fragment:
-        wrong = f"must be up to {most} ASCII characters without spaces and without a #fragment"
-    elif not _readable(url):
-        wrong = "names a host that cannot be"
-    if wrong:
+    if wrong := _wrong(url, most):
         raise InvalidInput(f"{what} {wrong}")
 
 
-def _readable(url: str) -> bool:
-    """True if the parser that is used for the call reads it as well: the two differ in strange cases."""
+@lru_cache(_REMEMBERED)
+def parsed(url: str) -> httpx2.URL:
+    """The URL as it is called; httpx2.InvalidURL if it is none."""
+    return httpx2.URL(url)
+
+
+@lru_cache(_REMEMBERED)
+def _wrong(url: str, most: int) -> str:
+    """What is wrong with the URL, "" if it can be called."""
     try:
-        return bool(httpx2.URL(url).host)
-    except httpx2.InvalidURL:
-        return False
+        parts = urlsplit(url)
+        place = (parts.hostname, parts.port)
+        parsed(url)
+    except (ValueError, httpx2.InvalidURL) as error:
+        return f"is invalid: {error}" if isinstance(error, ValueError) else "names a host that cannot be"
+    if parts.scheme not in ("http", "https"):
+        return f"must begin with https:// or http://, not {parts.scheme or 'nothing'!r:.40}"
+    if not place[0] or place[1] == 0:
+        return "names no host that can be called"
+    if parts.username is not None or parts.password is not None:
+        return "has a user or password in it; give them as a header instead"
+    if len(url) > most or not url.isascii() or not url.isprintable() or " " in url or parts.fragment:
+        return f"must be up to {most} ASCII characters without spaces and without a #fragment"
+    return ""
 
 
 def check_header(what: str, name: str, value: str, most: int = MAX_HEADER) -> None:

@@ -13,7 +13,7 @@ import httpx2
 import msgspec
 
 from ..errors import InvalidInput
-from .checks import check_header, check_url
+from .checks import check_header, check_url, parsed
 
 T = TypeVar("T")
 
@@ -90,10 +90,7 @@ class Request:
         if not _METHOD.fullmatch(self.method):
             raise InvalidInput(f"method {self.method!r:.40} must be upper-case letters, such as GET")
         check_url("url", self.url, LONGEST_URL)
-        for name, value in self.headers.items():
-            check_header("a request's", name, value)
-            if name.lower() in _FRAMING:
-                raise InvalidInput(f"a request's header {name!r} is set by the call itself; remove it")
+        _check_headers(self.headers)
         if self.max_redirects is not None and not 0 <= self.max_redirects <= MAX_REDIRECTS:
             raise InvalidInput(f"max_redirects={self.max_redirects} is out of bounds: 0 to {MAX_REDIRECTS}")
 
@@ -107,6 +104,12 @@ class Request:
     def may_repeat(self) -> bool:
         """True if the receiver may get it twice."""
         return self.method in _REPEATABLE if self.repeatable is None else self.repeatable
+
+    def checked_fresh_headers(self) -> Mapping[str, str]:
+        """The headers of this try; InvalidInput if they cannot be sent."""
+        fresh = self.fresh_headers() if self.fresh_headers else {}
+        _check_headers(fresh)
+        return fresh
 
     def hidden(self, headers: Mapping[str, str]) -> tuple[str, ...]:
         """The texts that no error may show if it was sent with these headers."""
@@ -142,7 +145,7 @@ class Response:
     @property
     def host(self) -> str:
         """The host that answered."""
-        return httpx2.URL(self.url).host
+        return parsed(self.url).host
 
     @property
     def text(self) -> str:
@@ -175,6 +178,13 @@ class Response:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             text = f"{self.host} sent JSON that was not expected: {error}"
             raise CallFailed(text, permanent=True, response=self) from None
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        check_header("a request's", name, value)
+        if name.lower() in _FRAMING:
+            raise InvalidInput(f"a request's header {name!r} is set by the call itself; remove it")
 
 
 def retry_after(text: str) -> float | None:

@@ -7,7 +7,7 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ from .guard import AddressGuard
 from .message import Timings
 
 IDLE = 30.0  # seconds that an idle connection is kept: most servers close theirs after 60 or more
+PEER = "peer"  # asks a connection who is at its other end
 _UNSENT = ("resolve", "connect", "tls")  # phases in which the receiver has got nothing yet
 
 
@@ -92,24 +93,30 @@ class _GuardedNetwork(httpcore2.AsyncNetworkBackend):
         watch.enter("connect")
         stream = await self._connected(addresses, port, watch.until)
         watch.enter("first_byte")
-        return _TimedStream(stream)
+        return stream
 
-    async def _connected(self, addresses: Sequence[str], port: int, until: float) -> httpcore2.AsyncNetworkStream:
+    async def _connected(self, addresses: Sequence[str], port: int, until: float) -> _TimedStream:
         """A connection to the first address that answers. Each gets its share of the time that is left."""
         loop = asyncio.get_running_loop()
         *others, last = addresses
         for number, address in enumerate(others):
             share = (until - loop.time()) / (len(addresses) - number)
             with suppress(httpcore2.ConnectError, httpcore2.ConnectTimeout):
-                return await self._network.connect_tcp(address, port, timeout=max(0.0, share))
-        return await self._network.connect_tcp(last, port)
+                return _TimedStream(await self._network.connect_tcp(address, port, timeout=max(0.0, share)), address)
+        return _TimedStream(await self._network.connect_tcp(last, port), last)
 
 
 class _TimedStream(httpcore2.AsyncNetworkStream):
-    """A connection that measures its TLS handshake."""
+    """A connection that measures its TLS handshake, and knows who is at the other end: `get_extra_info(PEER)` is the
+    address, and when the certificate expires."""
 
-    def __init__(self, stream: httpcore2.AsyncNetworkStream) -> None:
+    def __init__(
+        self, stream: httpcore2.AsyncNetworkStream, address: str, certificate: Mapping[str, Any] | None = None
+    ) -> None:
         self._stream = stream
+        self._address = address
+        expires = ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
+        self._peer = address, None if expires is None else datetime.fromtimestamp(expires, UTC)
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         return await self._stream.read(max_bytes, timeout)
@@ -121,7 +128,7 @@ class _TimedStream(httpcore2.AsyncNetworkStream):
         await self._stream.aclose()
 
     def get_extra_info(self, info: str) -> Any:
-        return self._stream.get_extra_info(info)
+        return self._peer if info == PEER else self._stream.get_extra_info(info)
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
@@ -131,7 +138,7 @@ class _TimedStream(httpcore2.AsyncNetworkStream):
         name = (server_hostname or "").removesuffix(".")  # certificates name hosts without the dot of the root
         stream = await self._stream.start_tls(ssl_context, name, timeout)
         watch.enter("first_byte")
-        return stream
+        return _TimedStream(stream, self._address, stream.get_extra_info("ssl_object").getpeercert())
 
 
 def reason_of(error: Exception) -> str:
@@ -141,12 +148,3 @@ def reason_of(error: Exception) -> str:
         cause = cause.__cause__
     plain = isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) and cause.errno
     return os.strerror(plain) if plain else str(cause)
-
-
-def peer_of(stream: Any) -> tuple[str, datetime | None]:
-    """The address at the other end, and when its certificate expires."""
-    place = stream.get_extra_info("server_addr")
-    secure = stream.get_extra_info("ssl_object")
-    certificate = secure.getpeercert() if secure is not None else None
-    expires = ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
-    return (str(place[0]) if place else ""), None if expires is None else datetime.fromtimestamp(expires, UTC)

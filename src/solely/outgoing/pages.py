@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import httpx2
-
+from .checks import parsed
 from .message import Request, Response
 
 NextPage = Callable[[Request, Response], Request | None]  # None: that was the last page
@@ -23,7 +22,7 @@ def by_link(request: Request, response: Response) -> Request | None:
     for target, parameters in _LINK.findall(response.headers.get("link", "")):
         rel = _REL.search(parameters)
         if rel and "next" in (rel[1] or rel[2]).lower().split():
-            return replace(request, url=str(httpx2.URL(response.url).join(target)))
+            return replace(request, url=str(parsed(response.url).join(target)))
     return None
 
 
@@ -44,7 +43,7 @@ def by_offset(items: str, parameter: str = "startAt", total: str = "total") -> N
 
     def following(request: Request, response: Response) -> Request | None:
         count = len(_field(response, items) or ())
-        after = int(httpx2.URL(request.url).params.get(parameter, "0")) + count
+        after = int(parsed(request.url).params.get(parameter, "0")) + count
         return _with(request, parameter, str(after)) if count and after < int(_field(response, total) or 0) else None
 
     return following
@@ -52,7 +51,7 @@ def by_offset(items: str, parameter: str = "startAt", total: str = "total") -> N
 
 def _with(request: Request, parameter: str, value: str) -> Request | None:
     """The request with this query parameter; None without a value."""
-    return replace(request, url=str(httpx2.URL(request.url).copy_set_param(parameter, value))) if value else None
+    return replace(request, url=str(parsed(request.url).copy_set_param(parameter, value))) if value else None
 
 
 def _field(response: Response, path: str) -> Any:

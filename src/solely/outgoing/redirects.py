@@ -7,6 +7,7 @@ from dataclasses import replace
 import httpx2
 
 from ..errors import InvalidInput
+from .checks import parsed
 from .message import SAFE_HEADERS, CallFailed, Request, Response
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -25,7 +26,7 @@ def redirected(name: str, request: Request, response: Response) -> Request:
     Raises CallFailed, permanent, if it leads to no URL that can be called, or from https to http.
     """
     try:
-        url = httpx2.URL(response.url).join(response.headers["location"]).copy_with(fragment=None)
+        url = parsed(response.url).join(response.headers["location"]).copy_with(fragment=None)
         follow = replace(request, url=str(url))
     except (httpx2.InvalidURL, InvalidInput):
         raise CallFailed(f"{name}: {response.host} redirects to an invalid URL", permanent=True) from None
@@ -42,7 +43,7 @@ def redirected(name: str, request: Request, response: Response) -> Request:
 
 def origin(url: str) -> tuple[str, str, int | None]:
     """Scheme, host and port, which together decide who gets credentials."""
-    read = httpx2.URL(url)
+    read = parsed(url)
     return read.scheme, read.host, read.port or _DEFAULT_PORTS.get(read.scheme)
 
 
