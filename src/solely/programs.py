@@ -44,11 +44,11 @@ class Program:
     argv: tuple[str, ...]
     stdin: bytes = field(default=b"", repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    inherit: Collection[str] = field(default=SAFE_VARIABLES, repr=False)
     timeout: float | None = 60.0
     max_output: int = MAX_OUTPUT
-    discard_stdout: bool = False
     cwd: str | None = None
+    inherit: Collection[str] = field(default=SAFE_VARIABLES, repr=False)
+    discard_stdout: bool = False
 
     def __post_init__(self) -> None:
         if not self.argv or not self.argv[0]:

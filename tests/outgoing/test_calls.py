@@ -93,6 +93,7 @@ async def test_the_clock_of_the_receiver(make: Making, receiver: Hooks) -> None:
         ({"url": "https://user:hidden-1@a.example"}, "url has a user or password in it"),
         ({"url": "https://a.example/hidden-1 x"}, "without spaces"),
         ({"url": "https://999.1.1.1/hidden-1"}, "names a host that cannot be"),
+        ({"url": "https://user:hidden-1\u2100@a.example/"}, "is invalid: it must be ASCII"),
         ({"headers": {"a b": "hidden-1"}}, "header 'a b' must be printable"),
         ({"headers": {"a": "hidden-1\r\nb: c"}}, "header 'a' must be printable"),
         ({"headers": {"Content-Length": "1"}}, "'Content-Length' is set by the call itself"),

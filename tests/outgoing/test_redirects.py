@@ -110,7 +110,17 @@ async def test_none_leads_from_https_to_http(
         assert (await caller.call(Request("GET", receiver.url))).certificate_days
 
 
-@pytest.mark.parametrize("location", ["http://[::1", "mailto:a@b.example", "http://a:b@c.example/", "http://x:y/"])
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://[::1",
+        "mailto:a@b.example",
+        "http://a:b@c.example/",
+        "http://x:y/",
+        "//xn--a\u2460/",
+        f"//xn--{'x' * 300}/",
+    ],
+)
 async def test_one_that_leads_nowhere_is_a_failure(make: Making, receiver: Hooks, location: str) -> None:
     receiver.answers.append(to(location))
     with pytest.raises(CallFailed, match=r"^api: 127\.0\.0\.1 redirects to an invalid URL$") as raised:

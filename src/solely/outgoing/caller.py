@@ -12,7 +12,6 @@ import httpcore2
 import httpx2
 
 from ..client import AsyncClient
-from ..errors import InvalidInput
 from .attempts import Attempts
 from .checks import parsed, trusted, unverified
 from .cookies import CookieJar
@@ -196,7 +195,7 @@ class Caller:
         """The request for the next page, None after the last."""
         try:
             following = next(request, response)
-        except (InvalidInput, httpx2.InvalidURL, ValueError, TypeError):
+        except (httpx2.InvalidURL, ValueError, TypeError):  # of which InvalidInput is one
             raise CallFailed(f"{self.name}: {response.host} names an invalid next page", permanent=True) from None
         if following is not None and origin(following.url) != origin(request.url):
             text = f"{self.name}: {response.host} names a next page at another scheme, host or port: not called"

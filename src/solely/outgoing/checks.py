@@ -39,9 +39,8 @@ def _wrong(url: str, most: int) -> str:
     try:
         parts = urlsplit(url)
         place = (parts.hostname, parts.port)
-        parsed(url)
-    except (ValueError, httpx2.InvalidURL) as error:
-        return f"is invalid: {error}" if isinstance(error, ValueError) else "names a host that cannot be"
+    except ValueError as error:  # with a text that shows user and password if they are not ASCII
+        return f"is invalid: {error}" if url.isascii() else "is invalid: it must be ASCII"
     if parts.scheme not in ("http", "https"):
         return f"must begin with https:// or http://, not {parts.scheme or 'nothing'!r:.40}"
     if not place[0] or place[1] == 0:
@@ -50,7 +49,15 @@ def _wrong(url: str, most: int) -> str:
         return "has a user or password in it; give them as a header instead"
     if len(url) > most or not url.isascii() or not url.isprintable() or " " in url or parts.fragment:
         return f"must be up to {most} ASCII characters without spaces and without a #fragment"
-    return ""
+    return "" if _readable(url) else "names a host that cannot be"
+
+
+def _readable(url: str) -> bool:
+    """True if the parser that is used for the call reads it as well: the two differ in strange cases."""
+    try:
+        return bool(parsed(url).host)
+    except (httpx2.InvalidURL, UnicodeError):
+        return False
 
 
 def check_header(what: str, name: str, value: str, most: int = MAX_HEADER) -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import httpx2
 
-from ..errors import InvalidInput
 from .checks import parsed
 from .message import SAFE_HEADERS, CallFailed, Request, Response
 
@@ -28,7 +27,7 @@ def redirected(name: str, request: Request, response: Response) -> Request:
     try:
         url = parsed(response.url).join(response.headers["location"]).copy_with(fragment=None)
         follow = replace(request, url=str(url))
-    except (httpx2.InvalidURL, InvalidInput):
+    except (httpx2.InvalidURL, ValueError):  # of which InvalidInput is one
         raise CallFailed(f"{name}: {response.host} redirects to an invalid URL", permanent=True) from None
     if response.url.startswith("https:") and url.scheme != "https":
         raise CallFailed(f"{name}: {response.host} redirects from https to {url.scheme}: refused", permanent=True)
