@@ -60,6 +60,7 @@ def test_examples_of_the_testing_page(number: int, valkey: Valkey) -> None:
         "docs/watermarks.md",
         "docs/http-idempotency.md",
         "docs/integrations.md",
+        "docs/outgoing.md",
         "docs/reservations.md",
         "docs/resilience.md",
     ],

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import structlog
 
 from solely import InvalidInput
 from solely.cli.program import perform
+from solely.outgoing import Caller, Request
 from solely.service import audit, logs
 from solely.service.mount import all_routes, mount
 from solely.service.routes import (
@@ -36,6 +38,7 @@ from solely.service.security import Hosts, Scope, Tokens, is_loopback, mint, sam
 from solely.service.service import Service
 from solely.service.sessions import Sessions
 from solely.stores import open_async_store
+from tests.apps.alerts import hooks as receivers
 from tests.service.serving import LINES, TOKENS, Running, bearer, running, settings
 
 # -- tokens
@@ -490,6 +493,27 @@ def test_no_text_of_a_caller_forges_a_line_of_the_log(form: str, capfd: pytest.C
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == 2
     assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.usefixtures("logging_as_before")
+@pytest.mark.parametrize("form", ["json", "console"])
+async def test_calls_to_others_show_no_secrets_at_debug_level(form: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """The libraries below log the headers of receivers and whole URLs, whoever uses them."""
+    async with receivers.hooks() as receiver, Caller("test") as caller:
+        for library in ("httpcore2", "httpx2"):
+            logging.getLogger(library).setLevel(logging.NOTSET)
+        logs.configure(settings(log_format=form, log_level="debug"))
+        logging.getLogger("test").debug("lines at debug level are written")
+        receiver.answers.append(receivers.Answer(headers=(("Set-Cookie", "sid=swordfish"), ("X-Token", "swordfish"))))
+        url = f"{receiver.url}?key=swordfish"
+        assert (await caller.call(Request("POST", url, {"Authorization": "Bearer swordfish"}))).ok
+        async with httpx2.AsyncClient() as client:
+            assert (await client.get(url, headers={"X-Key": "swordfish"})).is_success
+    written = capfd.readouterr().err
+    assert "lines at debug level are written" in written
+    assert "swordfish" not in written
+    assert "httpcore2" not in written
+    assert "httpx2" not in written
 
 
 async def breaks(call: Call[None, None]) -> Done:

@@ -15,6 +15,7 @@ from .settings import Settings
 _SECRET = re.compile(r"token|secret|password|authorization|cookie|owner", re.IGNORECASE)
 _IN_TEXT = re.compile(r"(?i)(bearer\s+|://[^/\s:@]*:)[^\s@\"']+")
 _NAMED = re.compile(r"([a-z][a-z_]*): (.+)", re.DOTALL)  # a record of the library: its name, and a sentence
+_REVEALING = ("httpcore2", "httpx2")  # libraries whose lines show URLs and headers of other systems, secrets included
 _KNOWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
@@ -52,6 +53,8 @@ def configure(settings: Settings) -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=settings.log_level.upper(), force=True)
+    for library in _REVEALING:
+        logging.getLogger(library).setLevel(max(logging.WARNING, logging.getLogger().level))
 
 
 def _extra(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -19,6 +19,7 @@ class Received(NamedTuple):
     path: str
     headers: dict[str, str]
     body: bytes
+    method: str = "POST"
 
 
 class Answer(NamedTuple):
@@ -54,7 +55,7 @@ class Hooks:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         try:
-            while await self._one(reader, writer):
+            while await self._one(reader, writer) and not self._ended.is_set():  # Python 3.11 may lose a cancellation
                 pass
         except (ConnectionError, asyncio.IncompleteReadError):
             self.broken += 1
@@ -70,15 +71,16 @@ class Hooks:
             return False
         first, *lines = head.strip().split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        body = await reader.readexactly(int(headers["content-length"]))
-        self.received.append(Received(first.split()[1], headers, body))
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        method, path, _ = first.split()
+        self.received.append(Received(path, headers, body, method))
         answer = self.answers.popleft() if self.answers else Answer()
         if answer.how == "drop":
             return False
         if answer.how == "hang":
             await self._ended_or_left(reader)
             return False
-        await self._answered(answer, writer)
+        await self._answered(answer, writer, bodiless=method == "HEAD")
         return True
 
     async def _ended_or_left(self, reader: asyncio.StreamReader) -> None:
@@ -87,12 +89,13 @@ class Hooks:
         for each in both:
             each.cancel()
 
-    async def _answered(self, answer: Answer, writer: asyncio.StreamWriter) -> None:
+    async def _answered(self, answer: Answer, writer: asyncio.StreamWriter, bodiless: bool) -> None:
         lines = [f"HTTP/1.1 {answer.status} Scripted", f"Content-Length: {len(answer.body)}"]
         lines += [f"{name}: {value}" for name, value in answer.headers]
         head = ("\r\n".join(lines) + "\r\n\r\n").encode()
         await self._write(writer, head, slowly=answer.how == "slow head")
-        await self._write(writer, answer.body, slowly=answer.how == "slow body")
+        if not bodiless:
+            await self._write(writer, answer.body, slowly=answer.how == "slow body")
 
     async def _write(self, writer: asyncio.StreamWriter, data: bytes, slowly: bool) -> None:
         """All at once, or a byte every 50 ms: always within what a timeout per read would bear."""

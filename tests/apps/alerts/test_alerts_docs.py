@@ -17,9 +17,9 @@ from solely.apps.alerts.figures import FIGURES
 from solely.apps.alerts.inputs import alertmanager, labels, pagerduty
 from solely.apps.alerts.model import MAX_FINGERPRINT
 from solely.apps.alerts.publishers import MAX_PUBLISHERS, PublisherSettings
-from solely.apps.alerts.publishers.webhook import signed
 from solely.apps.alerts.settings import AlertsSettings, table
 from solely.apps.alerts.suppression.silences import MOST
+from solely.outgoing.signing import sign
 from solely.service.service import Service
 from solely.service.settings import load
 from tests.service.serving import settings
@@ -80,13 +80,13 @@ def test_receivers_can_check_signatures_as_is_shown() -> None:
     keys = [secrets.token_bytes(32), secrets.token_bytes(24)]
     old, new = (f"whsec_{base64.b64encode(key).decode()}" for key in keys)
     other = f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
-    headers = signed("msg_1", int(time.time()), b"{}", keys)
+    headers = sign("msg_1", int(time.time()), b"{}", keys)
     assert is_genuine(headers, b"{}", old)
     assert is_genuine(headers, b"{}", new)
     assert not is_genuine(headers, b"{}", other)
     assert not is_genuine(headers, b"{ }", old)
     assert not is_genuine(headers | {"webhook-id": "msg_2"}, b"{}", old)
-    assert not is_genuine(signed("msg_1", int(time.time()) - 600, b"{}", keys), b"{}", old)
+    assert not is_genuine(sign("msg_1", int(time.time()) - 600, b"{}", keys), b"{}", old)
 
 
 def test_every_figure_is_documented() -> None:

@@ -10,8 +10,6 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -19,7 +17,6 @@ import pytest
 import solely
 from solely.apps.alerts.model import Alert, Member, Notification
 from solely.apps.alerts.publishers import Publisher, PublishFailed, SlackSettings, WebhookSettings, build
-from solely.apps.alerts.publishers.http_post import retry_after
 from solely.apps.alerts.publishers.slack import COLORS, RESOLVED_COLOR
 from tests.apps.alerts.hooks import DROP, FLOOD, HANG, SLOW_BODY, SLOW_HEAD, Answer, Hooks, hooks
 
@@ -224,6 +221,17 @@ async def test_a_redirect_is_not_followed(webhook: Making, receiver: Hooks) -> N
         assert (len(receiver.received), len(other.received)) == (1, 0)
 
 
+@pytest.mark.parametrize("kind", [WebhookSettings, SlackSettings])
+async def test_with_the_guard_only_what_is_allowed_is_called(webhook: Making, receiver: Hooks, kind: Any) -> None:
+    """Which addresses are refused is in tests/outgoing/test_guard.py."""
+    with pytest.raises(PublishFailed, match=r"not a public address: not called; .* guard_allow") as raised:
+        await webhook(kind, guard=True).publish(NOTIFICATION)
+    assert raised.value.permanent
+    assert receiver.connections == 0
+    await webhook(kind, name="allowed", guard=True, guard_allow=("127.0.0.0/8",)).publish(NOTIFICATION)
+    assert len(receiver.received) == 1
+
+
 async def test_a_short_retry_after_is_waited_for(webhook: Making, receiver: Hooks) -> None:
     receiver.answers.append(Answer(429, (("Retry-After", "1"),)))
     began = time.monotonic()
@@ -238,16 +246,6 @@ async def test_a_long_retry_after_is_for_the_queue(webhook: Making, receiver: Ho
         await webhook().publish(NOTIFICATION)
     assert (raised.value.permanent, raised.value.retry_after) == (False, 120.0)
     assert len(receiver.received) == 1
-
-
-def test_what_retry_after_may_say() -> None:
-    soon = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
-    assert retry_after("7") == 7
-    assert 95 < (retry_after(soon) or 0) <= 100
-    assert retry_after("Wed, 21 Oct 2015 07:28:00 GMT") == 0
-    assert retry_after("9" * 5000) == 3600
-    assert retry_after("Wed, 21 Oct 2215 07:28:00 GMT") == 3600
-    assert [retry_after(text) for text in ("", "-1", "soon", "1.5", "Wed, 99 Oct 2015 07:28:00 GMT")] == [None] * 5
 
 
 async def test_nobody_listens(webhook: Making, receiver: Hooks) -> None:

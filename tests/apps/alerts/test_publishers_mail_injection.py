@@ -9,7 +9,7 @@ import pytest
 
 from solely.apps.alerts.model import Alert, Member, Notification
 from solely.apps.alerts.publishers import PublisherSettings
-from solely.apps.alerts.publishers.failure import sanitized
+from solely.outgoing import sanitized
 from tests.apps.alerts.mails import mails
 from tests.apps.alerts.test_publishers_mail import TO, mailing
 

@@ -11,11 +11,11 @@ import msgspec
 from ....client import AsyncClient
 from ....errors import InvalidInput
 from ..model import Alert, Notification
-from .command import CommandSender
-from .failure import PublishFailed
+from . import slack, webhook
+from .command import CommandPublisher
 from .log import LogPublisher
-from .mail import EmailSender
-from .resilient import ResilientPublisher
+from .mail import EmailPublisher
+from .publisher import PostPublisher, PublishFailed
 from .settings import (
     CommandSettings,
     EmailSettings,
@@ -25,8 +25,6 @@ from .settings import (
     SlackSettings,
     WebhookSettings,
 )
-from .slack import SlackSender
-from .webhook import WebhookSender
 
 __all__ = [
     "CommandSettings",
@@ -84,12 +82,12 @@ def _checked(settings: PublisherSettings) -> PublisherSettings:
 def _publisher(settings: PublisherSettings, once: AsyncClient) -> Publisher:
     match settings:
         case WebhookSettings():
-            return ResilientPublisher(settings, WebhookSender(settings), once)
+            return PostPublisher(settings, once, webhook.request)
         case SlackSettings():
-            return ResilientPublisher(settings, SlackSender(settings), once)
+            return PostPublisher(settings, once, slack.request)
         case CommandSettings():
-            return ResilientPublisher(settings, CommandSender(settings), once)
+            return CommandPublisher(settings, once)
         case EmailSettings():
-            return ResilientPublisher(settings, EmailSender(settings), once)
+            return EmailPublisher(settings, once)
         case LogSettings():
             return LogPublisher(settings)

@@ -7,23 +7,16 @@ from datetime import UTC, datetime
 
 import structlog
 
-from ..model import RESOLVED, Alert, Notification
+from ..model import RESOLVED, Notification
+from .publisher import MatchingPublisher
 from .settings import LogSettings
 
 log = structlog.get_logger("solely.alerts")
 _LEVELS = {"critical": logging.ERROR, "info": logging.INFO}  # other firing alerts are warnings
 
 
-class LogPublisher:
+class LogPublisher(MatchingPublisher[LogSettings]):
     """Writes a line per notification; it cannot fail."""
-
-    def __init__(self, settings: LogSettings) -> None:
-        self.name = settings.name
-        self._match = settings.match
-
-    def wants(self, alert: Alert) -> bool:
-        """True if its `match` selects this alert."""
-        return self._match.fits(alert)
 
     async def publish(self, notification: Notification) -> None:
         """Writes the line, at a level by severity; a resolved alert is logged as info."""
@@ -43,6 +36,3 @@ class LogPublisher:
             at=datetime.fromtimestamp(notification.at, UTC).isoformat(),
             **({"remarks": notification.remarks} if notification.remarks else {}),
         )
-
-    async def close(self) -> None:
-        """Does nothing: the log stays open."""

@@ -2,128 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
-import smtplib
-import socket
-import ssl
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from email.header import Header
 from email.message import EmailMessage
 from email.policy import SMTP, Policy
 from email.utils import format_datetime
 from itertools import islice
-from typing import Any
 
 import structlog
 
+from ....client import AsyncClient
+from ....outgoing import sanitized
+from ....outgoing.smtp import Mailer
 from ..model import Notification
-from .failure import PublishFailed, sanitized
-from .settings import EmailSettings, trusted
+from .publisher import MatchingPublisher, attempts_of
+from .settings import EmailSettings
 
 log = structlog.get_logger("solely.alerts")
 
 MAX_LINES = 100  # labels and annotations each: beyond that nobody reads
 
 
-class EmailSender:
-    """Sends mails on its own threads, since smtplib blocks."""
+class EmailPublisher(MatchingPublisher[EmailSettings]):
+    """Sends each notification as a mail."""
 
-    def __init__(self, settings: EmailSettings) -> None:
-        self._settings = settings
-        self._tls = trusted(settings.name, settings.ca_file)
-        self._threads = ThreadPoolExecutor(settings.at_once, thread_name_prefix=f"mail-{settings.name}")
+    def __init__(self, settings: EmailSettings, once: AsyncClient) -> None:
+        super().__init__(settings)
+        self._attempts = attempts_of(settings, once)
+        self._mailer = Mailer(settings.name, settings.server(), settings.at_once)
 
-    async def send(self, notification: Notification, attempt: int) -> None:
+    async def publish(self, notification: Notification) -> None:
         """Returns when the server has it; else raises PublishFailed. If the server refuses only some recipients, these
         are logged and not retried, since the others would get the mail twice."""
-        delivery = _Delivery(self._settings, self._tls, message(notification, self._settings))
-        try:
-            refused = await asyncio.get_running_loop().run_in_executor(self._threads, delivery.run)
-        except asyncio.CancelledError:
-            delivery.abort()
-            raise
-        except smtplib.SMTPNotSupportedError as error:
-            raise self._failed(f"lacks a required feature: {error}", permanent=True) from None
-        except smtplib.SMTPRecipientsRefused as error:
-            answers = list(error.recipients.values())
-            raise self._failed(f"refused all recipients: {_texts(answers)}", permanent=_permanent(answers)) from None
-        except smtplib.SMTPResponseException as error:
-            answer = (error.smtp_code, error.smtp_error)
-            raise self._failed(f"answered {_texts([answer])}", permanent=_permanent([answer])) from None
-        except (smtplib.SMTPException, OSError) as error:
-            raise self._failed(f"did not answer: {str(error) or type(error).__name__}") from None
+        mail, settings = message(notification, self._settings), self._settings
+        refused = await self._attempts.run(lambda: self._mailer.send(mail, settings.sender, settings.to))
         if refused:
-            log.warning("mail_recipients_refused", publisher=self._settings.name, recipients=sorted(refused))
+            log.warning("mail_recipients_refused", publisher=self.name, recipients=refused)
 
     async def close(self) -> None:
-        """Shuts the threads down; safe to call twice."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _failed(self, how: str, permanent: bool = False) -> PublishFailed:
-        settings = self._settings
-        text = f"{settings.name}: {settings.host} {sanitized(how, settings.secret_texts())}"
-        return PublishFailed(text, permanent=permanent)
-
-
-class _Delivery:
-    """One SMTP session on a thread, which another thread can abort."""
-
-    def __init__(self, settings: EmailSettings, tls: ssl.SSLContext, mail: EmailMessage) -> None:
-        self._settings = settings
-        self._tls = tls
-        self._mail = mail
-        self._server: smtplib.SMTP | None = None
-
-    def run(self) -> dict[str, tuple[int, bytes]]:
-        """Sends the mail; returns the recipients that the server refused while it accepted others."""
-        settings = self._settings
-        server = self._connected()
-        try:
-            if settings.security == "starttls":
-                server.starttls(context=self._tls)
-            if settings.username:
-                server.login(settings.username, settings.password)
-            refused = server.send_message(self._mail, settings.sender, list(settings.to))
-            with suppress(OSError, smtplib.SMTPException):  # it has the mail even if this fails
-                server.putcmd("quit")
-            return refused
-        finally:
-            server.close()
-
-    def connecting(self, server: smtplib.SMTP) -> None:
-        """Remembers the server before its connection is made, so that `abort` can close it at any point."""
-        self._server = server
-
-    def abort(self) -> None:
-        """Breaks the connection at whatever point it is: a server that sends a byte per second would never end."""
-        if self._server is not None and self._server.sock is not None:
-            with suppress(OSError):
-                self._server.sock.shutdown(socket.SHUT_RDWR)
-
-    def _connected(self) -> smtplib.SMTP:
-        where, here = (self._settings.host, self._settings.port), socket.gethostname()
-        if self._settings.security == "tls":
-            return _SecureServer(self.connecting, *where, here, timeout=self._settings.timeout, context=self._tls)
-        return _Server(self.connecting, *where, here, timeout=self._settings.timeout)
-
-
-class _Server(smtplib.SMTP):
-    """Calls `connecting` with itself before it connects."""
-
-    def __init__(self, connecting: Callable[[smtplib.SMTP], None], *where: Any, **options: Any) -> None:
-        connecting(self)
-        super().__init__(*where, **options)
-
-
-class _SecureServer(smtplib.SMTP_SSL):
-    """The same, with TLS from the start."""
-
-    def __init__(self, connecting: Callable[[smtplib.SMTP], None], *where: Any, **options: Any) -> None:
-        connecting(self)
-        super().__init__(*where, **options)
+        """Shuts its threads down; safe to call twice."""
+        self._mailer.close()
 
 
 def message(notification: Notification, settings: EmailSettings) -> EmailMessage:
@@ -162,13 +81,3 @@ class _Subject(str):
 
 def _lines(facts: Iterable[tuple[str, str]]) -> str:
     return "".join(f"{sanitized(name)}: {sanitized(value)}\n" for name, value in islice(facts, MAX_LINES))
-
-
-def _texts(answers: Iterable[tuple[int, bytes | str]]) -> str:
-    texts = (f"{code} {text.decode(errors='replace') if isinstance(text, bytes) else text}" for code, text in answers)
-    return "; ".join(dict.fromkeys(texts))
-
-
-def _permanent(answers: Sequence[tuple[int, bytes | str]]) -> bool:
-    """True if all answers are permanent refusals: 5xx. smtplib reports -1 for a server that does not speak SMTP."""
-    return bool(answers) and all(code >= 500 for code, _ in answers)

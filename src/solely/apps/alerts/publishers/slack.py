@@ -7,11 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
+from ....outgoing import Request, sanitized
 from ..model import RESOLVED, Notification
-from .failure import sanitized
-from .http_post import Poster
+from .settings import SlackSettings
 
 COLORS = {"critical": "#d32f2f", "error": "#f57c00", "warning": "#fbc02d", "info": "#1976d2"}
 OTHER_COLOR = "#757575"
@@ -26,12 +24,10 @@ _TO_ALL = re.compile(r"@(?=(?:all|channel|everyone|here)(?![^\W_]))", re.IGNOREC
 _APART = "@\u200b"  # with a zero-width space: reads the same, and mentions nobody
 
 
-class SlackSender(Poster):
-    """Posts the notification as a message."""
-
-    async def send(self, notification: Notification, attempt: int) -> None:
-        """Returns when the receiver has it; else raises PublishFailed."""
-        await self.post(msgspec.json.encode(message(notification)), {}, attempt)
+def request(notification: Notification, settings: SlackSettings) -> Request:
+    """The notification as a message."""
+    url, secrets = settings.url, settings.secret_texts()
+    return Request.json("POST", url, message(notification), secrets=secrets, repeatable=True)
 
 
 def message(notification: Notification) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The failure of a publish, with a text that people can act on and that contains no secrets."""
+"""Foreign text in errors and messages: on one line, without secrets."""
 
 from __future__ import annotations
 
@@ -6,18 +6,6 @@ from collections.abc import Iterable
 
 MAX_TEXT = 400  # characters of foreign text in an error: enough to read, too little to flood a log
 _SHORT = 4  # characters: replacing a shorter secret would garble every text, and protects nothing
-
-
-class PublishFailed(Exception):
-    """The receiver does not have the notification, as far as is known.
-
-    `permanent` if a retry cannot help; `retry_after` is the number of seconds to wait, if the receiver asked for it.
-    """
-
-    def __init__(self, message: str, *, permanent: bool = False, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.permanent = permanent
-        self.retry_after = retry_after
 
 
 def sanitized(text: str, secrets: Iterable[str] = (), *, end: bool = False) -> str:

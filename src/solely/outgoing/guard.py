@@ -8,7 +8,8 @@ import socket
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
-from .failure import PublishFailed, sanitized
+from .message import CallFailed
+from .sanitizing import sanitized
 
 Address = IPv4Address | IPv6Address
 
@@ -53,24 +54,25 @@ def is_public(address: Address) -> bool:
 
 
 class AddressGuard:
-    """Permits public addresses, and those of the allowed networks."""
+    """Permits public addresses, and those of the allowed networks; without `check`, all addresses."""
 
-    def __init__(self, name: str, allow: Iterable[str] = ()) -> None:
+    def __init__(self, name: str, allow: Iterable[str] = (), *, check: bool = True) -> None:
         self._name = name
         self._allow = [ip_network(network) for network in allow]
+        self._check = check
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """All addresses of the host; PublishFailed if it cannot be resolved, or if any of its addresses is not
-        permitted: an honest host has none of those."""
+        """All addresses of the host; CallFailed if it cannot be resolved, or if any of its addresses is not permitted:
+        an honest host has none of those."""
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            raise PublishFailed(f"{self._name}: {host} cannot be resolved: {sanitized(str(error))}") from None
+            raise CallFailed(f"{self._name}: {host} cannot be resolved: {sanitized(str(error))}") from None
         addresses = list(dict.fromkeys(str(place[0]) for *_, place in found))
         for address in addresses:
-            if not self._permits(ip_address(address)):
+            if self._check and not self._permits(ip_address(address)):
                 text = f"{self._name}: {host} is at {address}, which is not a public address: not called"
-                raise PublishFailed(f"{text}; if this is intended, add its network to guard_allow", permanent=True)
+                raise CallFailed(f"{text}; if this is intended, add its network to guard_allow", permanent=True)
         return addresses
 
     def _permits(self, address: Address) -> bool:
