@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from solely.outgoing import Caller, OutgoingSettings
-from tests.apps.alerts.hooks import Hooks, hooks
+from tests.apps.hooks import Hooks, hooks
 
 Making = Callable[..., Caller]
 

@@ -16,8 +16,8 @@ from solely.client import restricted
 from solely.errors import NameReserved
 from solely.outgoing import Caller, CallFailed, OutgoingSettings, Request, Response, Timings
 from solely.outgoing.message import retry_after
-from tests.apps.alerts.certificates import make_certificate, server_side
-from tests.apps.alerts.hooks import DROP, FLOOD, HANG, SLOW_BODY, Answer, Hooks, hooks
+from tests.apps.hooks import DROP, FLOOD, HANG, SLOW_BODY, Answer, Hooks, hooks
+from tests.certificates import make_certificate, server_side
 from tests.outgoing.conftest import Making
 from tests.outgoing.resolver import Resolver
 

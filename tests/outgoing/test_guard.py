@@ -13,8 +13,8 @@ import uvloop
 from solely import InvalidInput
 from solely.outgoing import Caller, CallFailed, OutgoingSettings, Request
 from solely.outgoing.guard import is_public
-from tests.apps.alerts.certificates import make_certificate, server_side
-from tests.apps.alerts.hooks import DROP, Answer, hooks
+from tests.apps.hooks import DROP, Answer, hooks
+from tests.certificates import make_certificate, server_side
 from tests.outgoing.resolver import Resolver
 
 LOOPBACK = ("127.0.0.0/8",)

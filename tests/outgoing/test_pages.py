@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from solely.outgoing import CallFailed, NextPage, Request, Response, Timings, by_header, by_link, by_offset, by_token
-from tests.apps.alerts.hooks import Answer, Hooks, hooks
+from tests.apps.hooks import Answer, Hooks, hooks
 from tests.outgoing.conftest import Making
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from solely.outgoing import CallFailed, Request
-from tests.apps.alerts.certificates import make_certificate, server_side
-from tests.apps.alerts.hooks import Answer, Hooks, hooks
+from tests.apps.hooks import Answer, Hooks, hooks
+from tests.certificates import make_certificate, server_side
 from tests.outgoing.conftest import Making
 from tests.outgoing.resolver import Resolver
 

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from solely.outgoing import CallFailed, Request
-from tests.apps.alerts.hooks import Answer, Hooks
+from tests.apps.hooks import Answer, Hooks
 from tests.outgoing.conftest import Making
 
 HEADERS = {"Authorization": "Bearer hidden-1-of-ours", "Private-Token": "hidden-2-of-ours"}

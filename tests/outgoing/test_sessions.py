@@ -1,7 +1,7 @@
 """Sessions: cookies of their own."""
 
 from solely.outgoing import Request
-from tests.apps.alerts.hooks import Answer, Hooks, hooks
+from tests.apps.hooks import Answer, Hooks, hooks
 from tests.outgoing.conftest import Making
 
 

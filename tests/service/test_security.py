@@ -38,7 +38,7 @@ from solely.service.security import Hosts, Scope, Tokens, is_loopback, mint, sam
 from solely.service.service import Service
 from solely.service.sessions import Sessions
 from solely.stores import open_async_store
-from tests.apps.alerts import hooks as receivers
+from tests.apps import hooks as receivers
 from tests.service.serving import LINES, TOKENS, Running, bearer, running, settings
 
 # -- tokens

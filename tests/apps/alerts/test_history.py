@@ -11,9 +11,9 @@ import pytest
 from solely.apps.alerts.model import Alert, Notification
 from solely.apps.alerts.records import history as module
 from solely.apps.alerts.records.history import AlertHistory
-from solely.apps.alerts.records.history_queries import HOUR
-from solely.data import Database, open_database
+from solely.data import HOUR, Database, journal, open_database
 from solely.errors import DataError, InvalidInput
+from tests.apps.alerts.operator import operating
 
 LATER = 3 * HOUR
 
@@ -146,7 +146,7 @@ async def test_names_that_are_too_long_for_an_index_are_cut(data: Database) -> N
 
 
 async def test_only_what_is_old_is_forgotten(data: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PAGE", 10)
+    monkeypatch.setattr(journal, "PAGE", 10)
     history, now = AlertHistory(data), time.time()
     for number in range(35):
         history.published(notification(f"n-{number:02}", at=now - 40 + number), {}, 0.1)
@@ -213,3 +213,11 @@ async def test_texts_that_a_database_cannot_keep_lose_nothing(data: Database) ->
     assert [each.count for each in await history.suppressed_counts(fingerprint=odd)] == [1]
     assert await history.suppressed_of([odd, "cpu"], since=0.0) == {(kept, kept): 1}
     assert await history.recent(after="1.0/\0") == []
+
+
+def test_what_the_history_drops_is_a_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_NOTIFICATIONS", 0)
+    with operating() as it:
+        it.send("a")
+        it.send("b")
+        assert 'solely_journal_dropped_total{app="alerts"} 2.0' in it.get("/metrics").text
