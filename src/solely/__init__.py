@@ -8,6 +8,7 @@ from .claims.handle import AsyncClaim, Claim
 from .claims.listing import ClaimInfo
 from .claims.policy import RELEASE, Failing, Park, Policy, Replay, RetryAfter
 from .client import AsyncClient, Client
+from .credentials import Login
 from .dead_letters.calls import LetterReplay
 from .dead_letters.flow import Letter
 from .dead_letters.hand_over import LetterInHand
@@ -105,6 +106,7 @@ __all__ = [
     "LimitInfo",
     "Limited",
     "LockInfo",
+    "Login",
     "MarkInfo",
     "Mismatch",
     "MissingExtra",

@@ -40,6 +40,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How the service runs. Durations are seconds, or text such as "30s", "5m", "1h30m"."""
 
     url: Annotated[str, _described("the store; without one, an embedded SQLite file")] = ""
+    credentials: Annotated[str, _described("of the store, if they change: entra, command: …, or module:name")] = ""
     data_url: Annotated[str, _described("the SQL database of applications: sqlite or postgresql")] = ""
     apps: Annotated[tuple[str, ...], _described("applications to mount: all, unless some are named, or none")] = (
         msgspec.field(default_factory=lambda: tuple(APPS))
