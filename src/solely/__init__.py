@@ -5,8 +5,10 @@ from .cache import Cache
 from .claims.claim import ClaimOutcome, Publication
 from .claims.fingerprint import Fingerprint, fingerprint
 from .claims.handle import AsyncClaim, Claim
+from .claims.listing import ClaimInfo
 from .claims.policy import RELEASE, Failing, Park, Policy, Replay, RetryAfter
 from .client import AsyncClient, Client
+from .credentials import Login
 from .dead_letters.calls import LetterReplay
 from .dead_letters.flow import Letter
 from .dead_letters.hand_over import LetterInHand
@@ -44,14 +46,17 @@ from .errors import (
 from .events import Event, Hook
 from .explanations.flow import Explanation
 from .leases.lease import AsyncLease, Lease
+from .limits.flow import LimitInfo
 from .limits.handle import Admission, AsyncAdmission
-from .locks.handle import AsyncLeaseSet, LeaseSet
+from .locks.handle import AsyncLeaseSet, LeaseSet, LockInfo
+from .marks.calls import MarkInfo
 from .model import Entry, Finding, Released, State
 from .queues.flow import ItemInfo
 from .queues.handle import AsyncQueue, Queue
 from .queues.item import AsyncItem, Item
 from .reservations.handle import AsyncReservation, Reservation, ReservationInfo
 from .reservations.policies import PolicyTable, ReservationPolicy
+from .watermarks.flow import WatermarkInfo
 from .watermarks.handle import AsyncWatermark, Watermark
 
 __version__ = "0.1.0"
@@ -74,6 +79,7 @@ __all__ = [
     "Busy",
     "Cache",
     "Claim",
+    "ClaimInfo",
     "ClaimOutcome",
     "Client",
     "ClientClosed",
@@ -97,7 +103,11 @@ __all__ = [
     "LetterInHand",
     "LetterOutcome",
     "LetterReplay",
+    "LimitInfo",
     "Limited",
+    "LockInfo",
+    "Login",
+    "MarkInfo",
     "Mismatch",
     "MissingExtra",
     "NameReserved",
@@ -130,6 +140,7 @@ __all__ = [
     "UnknownScheme",
     "Unreadable",
     "Watermark",
+    "WatermarkInfo",
     "WorkFailed",
     "fingerprint",
 ]

@@ -55,6 +55,7 @@ KINDS: dict[str, Kind] = {
     "reservation": Kind((*_LEASE, Finish, *_BASE), formats.read_nothing, _NOTHING),
     "sent": Kind((Acquire, Finish, *_BASE), formats.read_sent, 'JSON of {"sent": int, "last": ISO 8601, "fence": int}'),
     "limit": Kind(_COUNT),
+    "limited": Kind((*_LEASE, *_BASE)),  # held while a limit refuses calls: a note for people
     "hits": Kind(_COUNT),  # of a reservation's own limit
     "group": Kind(_COUNT),  # of a limit that several reservations share
     "failures": Kind(_COUNT),  # of what a breaker guards

@@ -44,6 +44,11 @@ class HttpLocks(_Noun):
         """released, expired, cleared, lost or unknown."""
         return self._post("/v1/locks/release", locks.ReleaseBody(token=token), locks.ReleasedLock).outcome
 
+    def list(self, prefix: str = "") -> Iterator[locks.ListedLock]:
+        """Locks that are held or closed, in key order, page by page."""
+        for page in self._pages("/v1/locks", locks.ListedLocks, prefix=prefix, limit=PAGE):
+            yield from page.locks
+
 
 class HttpMarks(_Noun):
     """Which keys are new, and which were seen before."""
@@ -64,6 +69,11 @@ class HttpMarks(_Noun):
     def forget(self, keys: Sequence[str]) -> list[bool]:
         """Removes the marks. For each key: true if there was one."""
         return self._post("/v1/marks/forget", marks.ForgetBody(keys=list(keys)), marks.Forgotten).forgotten
+
+    def list(self, prefix: str = "") -> Iterator[marks.ListedMark]:
+        """Marks in key order, page by page."""
+        for page in self._pages("/v1/marks", marks.ListedMarks, prefix=prefix, limit=PAGE):
+            yield from page.marks
 
 
 class HttpClaims(_Noun):
@@ -97,6 +107,11 @@ class HttpClaims(_Noun):
         """True if the finished claim had the expected result, and was removed."""
         body = claims.ResetClaim(key=key, expected=expected, reason=reason)
         return self._post("/v1/claims/reset", body, claims.ResetAnswer).reset
+
+    def list(self, prefix: str = "") -> Iterator[claims.ListedClaim]:
+        """Claims in key order, page by page, without their results."""
+        for page in self._pages("/v1/claims", claims.ListedClaims, prefix=prefix, limit=PAGE):
+            yield from page.claims
 
 
 class HttpReservations(_Noun):
@@ -149,6 +164,11 @@ class HttpLimits(_Noun):
         """The hits in the window, with this one; raises Limited, which says when to retry, if that is over the
         limit."""
         return self._post("/v1/limits/hit", limits.HitLimit(key=key, limit=limit, per=per), limits.Admitted).hits
+
+    def list(self, prefix: str = "") -> Iterator[limits.ListedLimit]:
+        """Limits that refuse calls now, in key order, page by page."""
+        for page in self._pages("/v1/limits", limits.ListedLimits, prefix=prefix, limit=PAGE):
+            yield from page.limits
 
 
 class HttpWatermarks(_Noun):

@@ -68,7 +68,9 @@ class AsgiApp:
     async def open(self) -> None:
         """Opens the service."""
         await self.service.open()
-        self._idempotent = IdempotentRequests(self._without_key, self.service.own, self.service.settings)
+        self._idempotent = IdempotentRequests(
+            self._without_key, self.service.own, self.service.settings, (each for each in self.routes if each.keyed)
+        )
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         call: Call[Any, Any] = Call(self.service, scope, receive)

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import reduce
 from operator import or_
 from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from starlette.responses import Response
@@ -66,12 +66,23 @@ class Answer(msgspec.Struct, kw_only=True):
     """A response body."""
 
 
+class Named(Protocol):
+    """A row of a list."""
+
+    @property
+    def key(self) -> str: ...
+
+
 class PrefixQuery(Body):
     """A page of what begins with `prefix` and comes after `after`, in key order."""
 
     prefix: Prefix = ""
     after: Prefix = ""
     limit: PageSize = 100
+
+    def following(self, page: Sequence[Named]) -> str | None:
+        """The key after which the next page begins; None if this one was the last."""
+        return page[-1].key if len(page) == self.limit else None
 
 
 def finite(seconds: float) -> float | None:
