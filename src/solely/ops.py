@@ -142,12 +142,24 @@ class Return(NamedTuple):
     delay: float = 0.0
 
 
+class Amend(NamedTuple):
+    """→ bool: True if the item's bytes were `expected` and are `value` now (also when repeated), else False and nothing
+    changed. The item keeps its place, its taker and its attempts. None as the value removes it, unless it is taken."""
+
+    queue: str
+    id: str
+    value: bytes | None
+    expected: bytes
+
+
 EntryOp = Acquire | Renew | Finish | Release | Mark | Read | Clear | Advance
-Op = EntryOp | Hit | Unhit | Push | Take | Ack | Return
+QueueOp = Push | Take | Ack | Return | Amend
+Op = EntryOp | Hit | Unhit | QueueOp
 Reply = Entry | Released | Allowance | LeasedItem | bool | None
 
 OPS: tuple[type, ...] = (
     Acquire, Release, Mark, Renew, Read, Finish, Clear, Hit, Unhit, Advance, Push, Take, Ack, Return,
+    Amend,
 )  # fmt: skip
 
 # make(Acquire, (key, …)), with all fields, saves a hot flow the call frame of the NamedTuple's constructor.

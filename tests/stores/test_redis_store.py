@@ -23,6 +23,7 @@ from solely.ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
     Finish,
     Hit,
@@ -128,6 +129,7 @@ class Twins:
             Take(queue, owner, ttl, draw(["", "", id])),
             Ack(queue, id, owner),
             Return(queue, id, owner, delay),
+            Amend(queue, id, draw([None, b"payload"]), draw([b"", b"payload"])),
         ]
         return draw(ops)
 

@@ -25,6 +25,7 @@ from solely.ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
     Finish,
     Hit,
@@ -150,6 +151,7 @@ def random_op(chance: random.Random, fences: list[int]) -> Op:
         Take(queue, owner, ttl),
         Ack(queue, id, owner),
         Return(queue, id, owner, later),
+        Amend(queue, id, chance.choice([None, b"amended"]), chance.choice([some, b"amended"])),
     ]  # fmt: skip
     return chance.choice(ops)
 
@@ -533,6 +535,7 @@ def test_the_setting_in_effect_at_each_commit(path: str, host: Host) -> None:
         Mark("mark/a", "o", 9.0), Finish("claim/a", "o", b"b", 9.0), Push("q", "i", b""),
         Advance("watermark/a", write_watermark(1)), Hit("hits/a", "o", 1, 1.0), Unhit("hits/a", "o"),
         Clear("lock/a", 1, ""), Return("q", "i", "o"), Ack("q", "j", "o"),
+        Amend("q", "i", b"", b"p"),
     ):  # fmt: skip
         assert level_after(op, Acquire("lock/b", "o", 9.0)) == full, op
         assert level_after(Take("q", "o", 9.0), Acquire("lock/b", "p", 9.0)) == normal

@@ -14,7 +14,7 @@ from ..errors import INTERRUPTIONS, Interrupted, InvalidInput, StoreUnavailable,
 from ..flow import RUN, Ask, Flow, Run, Scan, replies_or_raise, undo
 from ..formats import read_item
 from ..model import Entry, LeasedItem, State, item_key
-from ..ops import Ack, Push, Read, Return, Take
+from ..ops import Ack, Amend, Push, Read, Return, Take
 from ..rules import MAX_TTL, bounded_value, deadline
 
 _PAGE = 100  # items per scan: at 256 KiB each, 25 MiB in memory at worst
@@ -35,6 +35,7 @@ class TakenItem(NamedTuple):
     owner: str
     deadline: float
     fresh: bool
+    stored: bytes = b""
 
 
 class ItemInfo(NamedTuple):
@@ -42,7 +43,7 @@ class ItemInfo(NamedTuple):
 
     It is held or closed for `left` more seconds, and was taken `attempts` times. `fence` is that of its push: a later
     item under the same id has a greater one. `unreadable` is why its payload is unreadable, and then None; it is empty
-    for every item that Solely pushed.
+    for every item that Solely pushed. `stored` is its bytes in the store, by which `amend` and `remove` recognize it.
     """
 
     id: str
@@ -52,6 +53,11 @@ class ItemInfo(NamedTuple):
     attempts: int
     fence: int
     unreadable: str = ""
+    stored: bytes = b""
+
+    def __repr__(self) -> str:  # without the bytes, which contain the owner of the push: a secret
+        shown = zip(self._fields[:-1], self[:-1], strict=True)
+        return f"ItemInfo({', '.join(f'{name}={value!r}' for name, value in shown)})"
 
 
 def queue_of(name: str) -> str:
@@ -155,7 +161,8 @@ def _taken(op: Take, item: LeasedItem | None, park: Park) -> Flow[object]:
     except Unreadable as why:
         yield from _remove_unreadable(op, item, park(item, why))
         return _PARKED
-    return TakenItem(item.id, payload, item.attempts, item.fence, op.owner, ends, _is_of(item.payload, op.owner))
+    fresh = _is_of(item.payload, op.owner)
+    return TakenItem(item.id, payload, item.attempts, item.fence, op.owner, ends, fresh, item.payload)
 
 
 def _remove_unreadable(op: Take, item: LeasedItem, parked: Push | None) -> Flow[None]:
@@ -217,6 +224,27 @@ def give_back(queue: str, id: str, owner: str, delay: float) -> Flow[bool]:
     return known is not None and known.state is not State.HELD
 
 
+def amend(queue: str, id: str, body: bytes, expected: bytes) -> Flow[bool]:
+    """True if the item had the expected bytes, and has this payload now; False, with no change, in any other case.
+
+    Each change is stored under an owner of its own, as each push is: a repeat recognizes its own change, and no other
+    change leaves the bytes that a caller has seen before.
+    """
+    owner: str = yield Ask.OWNER
+    return bool((yield Amend(queue, id, owner.encode() + body, expected)))
+
+
+def remove(queue: str, id: str, expected: bytes, fence: int) -> Flow[bool]:
+    """True if the item had the expected bytes and is gone now; False, with no change, if it is taken, or was changed or
+    removed before."""
+    removed: bool = yield Amend(queue, id, None, expected)
+    run: Run = yield RUN
+    if removed or not run.doubtful:
+        return removed
+    entry: Entry = yield Read(item_key(queue, id))  # an unanswered try may have removed it
+    return entry.value is None or entry.fence > fence
+
+
 def read(queue: str, id: str) -> Flow[ItemInfo | None]:
     """The item of this id; None if there is none."""
     entry: Entry = yield Read(item_key(queue, id))
@@ -245,4 +273,4 @@ def _info(queue: str, entry: Entry) -> ItemInfo | None:
         payload = _payload(entry.value, queue, id)
     except Unreadable as unreadable:
         why = str(unreadable)
-    return ItemInfo(id, payload, entry.state, entry.left, entry.attempts, entry.fence, why)
+    return ItemInfo(id, payload, entry.state, entry.left, entry.attempts, entry.fence, why, entry.value)

@@ -17,12 +17,13 @@ from ..resilience.guard import guarded
 from ..rules import Seconds, checked_name, page_size, ttl_seconds
 from . import flow as flows
 from .flow import ItemInfo, TakenItem
-from .item import AsyncItem, Item, delay_seconds
+from .item import AsyncItem, Item, ItemBase, delay_seconds
 
 log = logging.getLogger("solely")
 
 T = TypeVar("T")
 ItemInfos = list[ItemInfo]
+Seen = ItemInfo | ItemBase  # an item as the caller saw it
 
 
 class QueueBase:
@@ -53,6 +54,14 @@ class QueueBase:
     def _reading(self, id: str) -> Flow[ItemInfo | None]:
         return self._guarded(flows.read(self._queue, checked_name("id", id)))
 
+    def _amending(self, id: str, payload: Any, expected: Seen) -> Flow[bool]:
+        named, body = checked_name("id", id), flows.body_of(payload)
+        return self._guarded(flows.amend(self._queue, named, body, _seen(id, expected).stored))
+
+    def _removing(self, id: str, expected: Seen) -> Flow[bool]:
+        seen = _seen(checked_name("id", id), expected)
+        return self._guarded(flows.remove(self._queue, id, seen.stored, seen.fence))
+
     def _park(self, item: LeasedItem, why: Unreadable) -> Push | None:
         """The op that parks the item as a dead letter, in the group with the name of this queue; None if too large."""
         facts = {"queue": self.name, "id": item.id, "error": str(why)}
@@ -72,6 +81,15 @@ class QueueBase:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+
+def _seen(id: str, expected: Seen) -> Seen:
+    """The item as the caller saw it; raises InvalidInput if that is none, or another one."""
+    if not isinstance(expected, ItemInfo | ItemBase):
+        raise InvalidInput(f"expected must be an ItemInfo or an Item, as read or take returns it, not {expected!r:.80}")
+    if expected.id != id:
+        raise InvalidInput(f"expected is item {expected.id!r:.80}, but the call is for {id!r:.80}; give the same item")
+    return expected
 
 
 class Queue(QueueBase):
@@ -99,6 +117,16 @@ class Queue(QueueBase):
         """
         taken = self._run(self._taking(ttl, id))
         return None if taken is None else Item(self.name, taken, self._run)
+
+    def amend(self, id: str, payload: Any, *, expected: Seen) -> bool:
+        """Replaces the payload if the item is still as the caller saw it; it keeps its place, state and attempts.
+        False, with no change, if it has changed since or is gone."""
+        return self._run(self._amending(id, payload, expected))
+
+    def remove(self, id: str, *, expected: Seen) -> bool:
+        """Removes the item if it is still as the caller saw it. False, with no change, if it has changed since, is
+        gone, or a caller has it taken."""
+        return self._run(self._removing(id, expected))
 
     def list(self, *, after: str = "", limit: int = 100) -> ItemInfos:
         """The items with an id greater than `after`, in id order, taken or not."""
@@ -134,6 +162,16 @@ class AsyncQueue(QueueBase):
         """
         taken = await self._run(self._taking(ttl, id))
         return None if taken is None else AsyncItem(self.name, taken, self._run)
+
+    async def amend(self, id: str, payload: Any, *, expected: Seen) -> bool:
+        """Replaces the payload if the item is still as the caller saw it; it keeps its place, state and attempts.
+        False, with no change, if it has changed since or is gone."""
+        return await self._run(self._amending(id, payload, expected))
+
+    async def remove(self, id: str, *, expected: Seen) -> bool:
+        """Removes the item if it is still as the caller saw it. False, with no change, if it has changed since, is
+        gone, or a caller has it taken."""
+        return await self._run(self._removing(id, expected))
 
     async def list(self, *, after: str = "", limit: int = 100) -> ItemInfos:
         """The items with an id greater than `after`, in id order, taken or not."""

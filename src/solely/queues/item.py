@@ -25,7 +25,8 @@ class ItemBase:
     """An item that this caller has until its lease expires; then another caller may take it.
 
     It was taken `attempts` times, this time included. `fence` is that of its push, so it is the same for every taker.
-    `fresh`: pushed by the call that returned it (`push_held`), and not by an earlier one.
+    `fresh`: pushed by the call that returned it (`push_held`), and not by an earlier one. `stored` is its bytes in the
+    store, as of an `ItemInfo`.
     """
 
     def __init__(self, queue: str, taken: TakenItem) -> None:
@@ -35,6 +36,7 @@ class ItemBase:
         self.attempts = taken.attempts
         self.fence = taken.fence
         self.fresh = taken.fresh
+        self.stored = taken.stored
         self._owner = taken.owner
         self._deadline = taken.deadline
         self._process = os.getpid()

@@ -14,6 +14,7 @@ from ..ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
     Finish,
     Hit,
@@ -58,7 +59,7 @@ class Harness:
     @overload
     def one(self, op: Release) -> Released: ...
     @overload
-    def one(self, op: Mark | Clear | Unhit | Push | Ack | Return) -> bool: ...
+    def one(self, op: Mark | Clear | Unhit | Push | Ack | Return | Amend) -> bool: ...
     @overload
     def one(self, op: Hit) -> Allowance: ...
     @overload

@@ -22,6 +22,7 @@ from ..ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
     Finish,
     Hit,
@@ -109,6 +110,7 @@ _QUEUE_OPS: st.SearchStrategy[Op] = st.one_of(
     st.builds(Take, _queues, _owners, _ttls, st.one_of(st.just(""), _ids)),
     st.builds(Ack, _queues, _ids, _owners, st.just(0)),
     st.builds(Return, _queues, _ids, _owners, _delays),
+    st.builds(Amend, _queues, _ids, st.one_of(st.none(), _payloads), _payloads),
     st.builds(Read, _items),
     st.builds(Clear, _items, _seen, _why),
 )

@@ -14,7 +14,7 @@ from ...errors import InvalidInput, StoreError
 from ...kinds import OF_THE_SERVICE, check_ops, kind_of
 from ...model import HELD, RELEASED, Entry, LeasedItem, Released, item_key
 from ...names import owner_of_op
-from ...ops import Ack, Acquire, Clear, Finish, Hit, Op, Push, Read, Release, Renew, Reply, Return, Take
+from ...ops import Ack, Acquire, Clear, Finish, Hit, Op, Push, QueueOp, Read, Release, Renew, Reply, Return, Take
 from ...owner import fresh_owner
 from ...stores import AsyncStore
 from ...stores.http.codec import GRANTING, MAX_STORED_KEY, Batch, Replies, WireEntries, op_of, reply_of, wire_entry
@@ -67,7 +67,7 @@ def _check(call: Call[Batch, None], op: Op) -> None:
     if call.principal.scope < needed:
         raise Problem(SCOPE, f"the op {name} needs the scope {needed.name.lower()}")
     clearing(op)
-    if not isinstance(op, Push | Take | Ack | Return | Read | Clear) and kind_of(op.key) in OF_THE_SERVICE:
+    if not isinstance(op, QueueOp | Read | Clear) and kind_of(op.key) in OF_THE_SERVICE:
         raise InvalidInput(f"{op.key!r:.80} is written only by the service")
     for field, lasts in _durations(op):
         if lasts > (most := call.service.settings.max_ttl):

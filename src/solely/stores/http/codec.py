@@ -46,6 +46,7 @@ _TYPES: dict[Any, Any] = {
     bytes: Annotated[bytes, msgspec.Meta(max_length=MAX_KEPT)],
     bool: bool,
 }
+_TYPES[bytes | None] = _TYPES[bytes] | None
 
 
 def _struct(op: Any) -> type[msgspec.Struct]:

@@ -3,7 +3,7 @@
 An op alone is one findAndModify. Many go as one update command, which performs each in a step of its own on the
 server's clock and waits for journal and majority once for all; one find then reads what they left. That look may come
 a moment after the step, so only ops go that way whose reply it cannot make wrong: what is mine is still mine, and who
-is gone is remembered. Take, Ack, Return and Unhit always go alone.
+is gone is remembered. Take, Ack, Return, Amend and Unhit always go alone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from ...ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Finish,
     Hit,
     Mark,
@@ -52,7 +53,7 @@ MOST_RACES = 5  # times that others can make, and the TTL index remove, a docume
 MAX_COMMAND = 8 * 1024 * 1024  # bytes: half of what MongoDB takes as one command
 WHOLE_BATCH = 4 * 1024 * 1024  # bytes of values: a find that answers less was not cut off at 16 MiB by the server
 
-_ALONE = frozenset((Take, Ack, Return, Unhit))
+_ALONE = frozenset((Take, Ack, Return, Amend, Unhit))
 _STATEMENT = 8 * 1024  # bytes of an op without its value: twice the longest pipeline
 
 

@@ -13,6 +13,7 @@ from ...ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
     Finish,
     Hit,
@@ -64,6 +65,7 @@ _LONE: dict[type, tuple[str, Callable[[Any], Values]]] = {
     Take: ("take", lambda op: (_queue(op), op.owner, us(op.ttl), op.id)),
     Ack: ("ack", lambda op: (item_key(op.queue, op.id), op.owner, op.fence)),
     Return: ("give_back", lambda op: (item_key(op.queue, op.id), op.owner, us(op.delay))),
+    Amend: ("amend", lambda op: (item_key(op.queue, op.id), op.value, op.expected)),
 }  # fmt: skip
 
 _NOTHING = (None, None, None, None)
@@ -93,6 +95,10 @@ _BATCH: dict[type, Callable[[Any], Values]] = {
     Ack: lambda op: ("k", item_key(op.queue, op.id), op.owner, None, None, op.fence or None, *_NOTHING),
     Return: lambda op: (
         "b", item_key(op.queue, op.id), op.owner, None, us(op.delay) or None, None, *_NOTHING,
+    ),
+    Amend: lambda op: (  # both values in one body, and the length of the first; without it: none
+        "e", item_key(op.queue, op.id), None, None, None, None if op.value is None else len(op.value),
+        None, None, None, (op.value or b"") + op.expected,
     ),
 }  # fmt: skip
 
@@ -217,7 +223,7 @@ _REPLIES: dict[type, Callable[[Any, ReplyRow], Reply]] = {
     Advance: lambda op, row: entry(op.key, "", row),
     Hit: lambda op, row: Allowance(row[1] == 1, row[4], (row[2] or 0) / 1_000_000),
     Take: _item,
-    **dict.fromkeys((Mark, Clear, Unhit, Push, Ack, Return), _yes),
+    **dict.fromkeys((Mark, Clear, Unhit, Push, Ack, Return, Amend), _yes),
 }
 
 
@@ -236,7 +242,7 @@ _HEADER, _ONE = 20, 12  # bytes of an array before its items, and of a bigint in
 _TEXT, _BIGINTS, _BYTEA = 25, 20, 17  # type oids
 
 # The statements that take values in binary form.
-_BINARY = frozenset(("finish", "advance", "push", "perform", "exchange", "mark_many"))
+_BINARY = frozenset(("finish", "advance", "push", "amend", "perform", "exchange", "mark_many"))
 
 
 def pack(name: str, values: Values) -> Packed:

@@ -56,6 +56,9 @@ SELECT ({ack}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fence
 -- name: give_back
 SELECT ({give_back}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fence
 
+-- name: amend
+SELECT ({amend}($1::bigint, $2::integer, $3::text, $4::bytea, $5::bytea)).fence
+
 -- name: perform
 SELECT * FROM {perform}($1::bigint, $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],
     $8::text[], $9::text[], $10::text[], $11::bytea[])

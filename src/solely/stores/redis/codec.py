@@ -18,12 +18,14 @@ from ...ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
     Finish,
     Hit,
     Mark,
     Op,
     Push,
+    QueueOp,
     Read,
     Release,
     Renew,
@@ -95,7 +97,12 @@ def _hits(op: Hit | Unhit, base: str) -> str:
     return f"{base}#hits:{op.key}"
 
 
-def _item_name(op: Push | Ack | Return, base: str) -> str:
+def _amend(op: Amend, base: str) -> Words:
+    words = (op.expected,) if op.value is None else (op.expected, op.value)
+    return _item_name(op, base), ("amend", len(words), *words)
+
+
+def _item_name(op: Push | Ack | Return | Amend, base: str) -> str:
     return base + item_key(op.queue, op.id)
 
 
@@ -114,6 +121,7 @@ _ENCODE: dict[type, Callable[[Any, str], Words]] = {
     Take: _take,
     Ack: lambda op, base: (_item_name(op, base), ("ack", 2, op.owner, op.fence)),
     Return: lambda op, base: (_item_name(op, base), ("give_back", 2, op.owner, us(op.delay))),
+    Amend: _amend,
 }
 
 
@@ -218,7 +226,7 @@ class Codec:
 
     def bucket(self, op: Op) -> int:
         """Where in a cluster the op belongs: a queue and its items together, everything else by its key."""
-        if isinstance(op, Push | Take | Ack | Return):
+        if isinstance(op, QueueOp):
             name = "item/" + quote(op.queue, safe="")
         elif op.key.startswith("item/"):
             name = op.key[: op.key.find("/", 5)]

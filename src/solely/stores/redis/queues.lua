@@ -87,3 +87,15 @@ function ops.give_back(name, owner, delay)
   save(name, r, true)
   return 1
 end
+
+-- Without a value: removes the item.
+function ops.amend(name, expected, value)
+  local r = load(name)
+  if not r.was_item then return 0 end
+  if r.value == value then return 1 end
+  if r.value ~= expected or not (value or over(r)) then return 0 end
+  r.value = value or false
+  if not value then r.state, r.owner, r.ends, r.opens, r.attempts = 'f', '', 0, 0, 0 end
+  save(name, r, not value)
+  return 1
+end

@@ -13,6 +13,7 @@ from ...ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
     Finish,
     Hit,
@@ -103,6 +104,7 @@ DECODE: dict[type, Callable[[Any, Any], Reply]] = {
     Take: _item,
     Ack: _yes,
     Return: _yes,
+    Amend: _yes,
 }
 
 

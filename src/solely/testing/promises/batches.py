@@ -9,6 +9,7 @@ from ...ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
     Finish,
     Hit,
@@ -55,6 +56,8 @@ class BatchPromises:
             (Push(part, "job", b"q"), False),
             (Return(part, "job", "t"), False),
             (Ack(part, "job", "t"), False),
+            (Amend(part, "job", b"q", b"p"), True),
+            (Amend(part, "job", None, b"p"), False),
         ]
         assert {type(op) for op, _ in expected} == set(OPS)
         replies = store.perform(*(op for op, _ in expected))
