@@ -19,6 +19,7 @@ from .ops import (
     Advance,
     Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -64,7 +65,7 @@ KINDS: dict[str, Kind] = {
     "trial": Kind((*_LEASE, Finish, *_BASE), formats.read_nothing, _NOTHING),  # of a breaker that is open
     "watermark": Kind((Advance, *_BASE), formats.read_watermark, "i and 20 digits, or t and a time in UTC"),
     "fence": Kind((Advance, *_BASE), formats.read_fence, "19 digits"),
-    "item": Kind(_BASE),  # of a queue: its other ops are in QUEUES
+    "item": Kind((Renew, *_BASE)),  # of a queue: its other ops are in QUEUES
     "letter": Kind((Advance, *_BASE), formats.read_failure, "fence, attempts and JSON of a letter's last failure"),
     "replay": Kind((*_LEASE, *_BASE)),  # held while a letter without a key is replayed
     "rerun": Kind((Advance, *_BASE), formats.read_note, "10 digits, a space, a JSON object"),
@@ -75,12 +76,12 @@ OF_THE_SERVICE = frozenset(("rerun",))  # kinds that only the service itself may
 
 # The part of a queue's name before the colon selects its kind; any other queue is plain and keeps any bytes.
 QUEUES: dict[str, Kind] = {
-    "queue": Kind((*_WORK, Amend), formats.read_item, "an owner, then b and bytes, or j and JSON"),
-    "dead": Kind((Push,), formats.read_letter, "JSON of a dead letter of this group"),
-    "audit": Kind((Push, Amend), formats.read_record, "JSON of a record"),
+    "queue": Kind((*_WORK, Amend, Count), formats.read_item, "an owner, then b and bytes, or j and JSON"),
+    "dead": Kind((Push, Count), formats.read_letter, "JSON of a dead letter of this group"),
+    "audit": Kind((Push, Amend, Count), formats.read_record, "JSON of a record"),
 }
 _UNKNOWN = Kind(_BASE)  # an earlier version may have written it: it can be read and removed
-_PLAIN_QUEUE = Kind((*_WORK, Amend))
+_PLAIN_QUEUE = Kind((*_WORK, Amend, Count))
 _QUEUE_OPS = frozenset(_PLAIN_QUEUE.ops)
 # Ops that write bytes, and the field.
 _WRITING: dict[type, str] = {Finish: "value", Advance: "value", Push: "payload", Amend: "value"}

@@ -25,6 +25,7 @@ from solely.ops import (
     Advance,
     Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -128,7 +129,9 @@ class Twins:
             Push(queue, id, draw([b"", b"payload"]), delay),
             Take(queue, owner, ttl, draw(["", "", id])),
             Ack(queue, id, owner),
-            Return(queue, id, owner, delay),
+            Return(queue, id, owner, delay, value),
+            Renew(item_key(queue, id), owner, ttl),
+            Count(queue),
             Amend(queue, id, draw([None, b"payload"]), draw([b"", b"payload"])),
         ]
         return draw(ops)

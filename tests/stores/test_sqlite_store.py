@@ -20,13 +20,14 @@ import pytest
 
 from solely.errors import InvalidInput, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
 from solely.formats import write_watermark
-from solely.model import Entry, LeasedItem, Released, State
+from solely.model import Entry, LeasedItem, Released, State, item_key
 from solely.ops import (
     Ack,
     Acquire,
     Advance,
     Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -150,7 +151,9 @@ def random_op(chance: random.Random, fences: list[int]) -> Op:
         Take(queue, owner, ttl, chance.choice(["", "", id])),
         Take(queue, owner, ttl),
         Ack(queue, id, owner),
-        Return(queue, id, owner, later),
+        Return(queue, id, owner, later, flag),
+        Renew(item_key(queue, id), owner, ttl),
+        Count(queue),
         Amend(queue, id, chance.choice([None, b"amended"]), chance.choice([some, b"amended"])),
     ]  # fmt: skip
     return chance.choice(ops)

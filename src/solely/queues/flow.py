@@ -10,19 +10,19 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..errors import INTERRUPTIONS, Interrupted, InvalidInput, StoreUnavailable, Unreadable, is_unanswered
+from ..errors import INTERRUPTIONS, Busy, Interrupted, InvalidInput, StoreUnavailable, Unreadable, is_unanswered
 from ..flow import RUN, Ask, Flow, Run, Scan, replies_or_raise, undo
 from ..formats import read_item
 from ..model import Entry, LeasedItem, State, item_key
-from ..ops import Ack, Amend, Push, Read, Return, Take
+from ..ops import Ack, Amend, Count, Push, Read, Renew, Return, Take
 from ..rules import MAX_TTL, bounded_value, deadline
 
 _PAGE = 100  # items per scan: at 256 KiB each, 25 MiB in memory at worst
 
 
-# The op that parks an unreadable item as a dead letter; None if it is too large for that.
-Park = Callable[[LeasedItem, Unreadable], Push | None]
-_PARKED = object()  # result of a take that found an unreadable item and parked it
+# The op that parks an item as a dead letter with this payload, and why; None if it is too large for that.
+Park = Callable[[LeasedItem, Any, Unreadable | str], Push | None]
+_PARKED = object()  # result of a take that parked the item it found
 
 
 class TakenItem(NamedTuple):
@@ -36,6 +36,7 @@ class TakenItem(NamedTuple):
     deadline: float
     fresh: bool
     stored: bytes = b""
+    ttl: float = 0.0
 
 
 class ItemInfo(NamedTuple):
@@ -109,15 +110,15 @@ def push(queue: str, id: str, body: bytes, delay: float) -> Flow[bool]:
     return _is_of(entry.value, owner)
 
 
-def take(queue: str, ttl: float, park: Park, id: str = "") -> Flow[TakenItem | None]:
+def take(queue: str, ttl: float, park: Park, id: str = "", max_attempts: int = 0) -> Flow[TakenItem | None]:
     """Takes the item that has waited longest, or the one of this id; None if none is available now.
 
-    Parks unreadable items, so that they do not block the queue.
+    Parks unreadable items, so that they do not block the queue, and those that were taken `max_attempts` times before.
     """
     while True:
         owner: str = yield Ask.OWNER
         op = Take(queue, owner, ttl, id)
-        taken = yield from _compensated(op, _take(op, park))
+        taken = yield from _compensated(op, _take(op, park, max_attempts))
         if taken is not _PARKED:
             return taken  # type: ignore[return-value]
 
@@ -135,8 +136,8 @@ def push_held(queue: str, id: str, body: bytes, ttl: float, park: Park) -> Flow[
             return taken  # type: ignore[return-value]
 
 
-def _take(op: Take, park: Park) -> Flow[object]:
-    return (yield from _taken(op, (yield op), park))
+def _take(op: Take, park: Park, max_attempts: int) -> Flow[object]:
+    return (yield from _taken(op, (yield op), park, max_attempts))
 
 
 def _push_held(op: Take, put: Push, park: Park) -> Flow[object]:
@@ -147,8 +148,9 @@ def _push_held(op: Take, put: Push, park: Park) -> Flow[object]:
     return (yield from _taken(op, item, park))
 
 
-def _taken(op: Take, item: LeasedItem | None, park: Park) -> Flow[object]:
-    """The taken item; None, and the item is returned, if the reply came too late. _PARKED if it is unreadable."""
+def _taken(op: Take, item: LeasedItem | None, park: Park, max_attempts: int = 0) -> Flow[object]:
+    """The taken item; None, and the item is returned, if the reply came too late. _PARKED if it is unreadable, or was
+    taken too often."""
     if item is None:
         return None
     run: Run = yield RUN
@@ -159,14 +161,18 @@ def _taken(op: Take, item: LeasedItem | None, park: Park) -> Flow[object]:
     try:
         payload = _payload(item.payload, op.queue, item.id)
     except Unreadable as why:
-        yield from _remove_unreadable(op, item, park(item, why))
+        yield from _remove_parked(op, item, park(item, item.payload, why))
+        return _PARKED
+    if 0 < max_attempts < item.attempts:
+        text = f"it was taken {item.attempts - 1} times and never acknowledged (max_attempts={max_attempts})"
+        yield from _remove_parked(op, item, park(item, payload, text))
         return _PARKED
     fresh = _is_of(item.payload, op.owner)
-    return TakenItem(item.id, payload, item.attempts, item.fence, op.owner, ends, fresh, item.payload)
+    return TakenItem(item.id, payload, item.attempts, item.fence, op.owner, ends, fresh, item.payload, op.ttl)
 
 
-def _remove_unreadable(op: Take, item: LeasedItem, parked: Push | None) -> Flow[None]:
-    """Parks the item and removes it from the queue. An item that is too large to park stays in the queue, delayed as
+def _remove_parked(op: Take, item: LeasedItem, parked: Push | None) -> Flow[None]:
+    """Parks the item, then removes it from the queue. An item that is too large to park stays in the queue, delayed as
     long as possible: nothing is lost, and it is still listed."""
     if parked is None:
         yield Return(op.queue, item.id, op.owner, MAX_TTL)
@@ -209,9 +215,35 @@ def ack(queue: str, id: str, owner: str, fence: int) -> Flow[bool]:
         raise
 
 
-def give_back(queue: str, id: str, owner: str, delay: float) -> Flow[bool]:
+def renew(queue: str, id: str, owner: str, ttl: float) -> Flow[float | None]:
+    """Extends the lease, and never shortens it; returns its local deadline, or None if this owner lost the item."""
+    entry: Entry = yield Renew(item_key(queue, id), owner, ttl)
+    run: Run = yield RUN
+    ends = deadline(run.sent, entry.left)
+    return ends if entry.owner == owner and run.now() < ends else None
+
+
+def resume(queue: str, id: str, owner: str, ttl: float) -> Flow[TakenItem]:
+    """The item that another process took under this owner, with its lease extended; raises Busy if it was lost."""
+    key = item_key(queue, id)
+    entry, read = replies_or_raise((yield [Renew(key, owner, ttl), Read(key)]))
+    run: Run = yield RUN
+    ends = deadline(run.sent, entry.left)
+    if entry.owner != owner or read.value is None or run.now() >= ends:
+        text = f"item {id!r} is no longer taken under this token: it was settled, or its lease expired"
+        raise Busy(text, key=id, left=entry.left)
+    payload = _payload(read.value, queue, id)
+    return TakenItem(id, payload, entry.attempts, entry.fence, owner, ends, False, read.value, ttl)
+
+
+def count(queue: str) -> Flow[int]:
+    """The items in the queue, taken or not."""
+    return int((yield Count(queue)))
+
+
+def give_back(queue: str, id: str, owner: str, delay: float, uncounted: bool = False) -> Flow[bool]:
     """True if the item waits in the queue again, False if this owner no longer had it."""
-    op = Return(queue, id, owner, delay)
+    op = Return(queue, id, owner, delay, uncounted)
     try:
         returned: bool = yield op
     except Interrupted:

@@ -342,8 +342,9 @@ def has(record: StoredRecord, owner: str) -> bool:
 
 
 def give_back(record: StoredRecord, op: Return, now: Now) -> None:
-    """Puts the item back for anyone, from op.delay on."""
+    """Puts the item back for anyone, from op.delay on; an uncounted take is no attempt."""
     record.state, record.owner, record.until, record.opens = FREE, "", NEVER, now.lease + us(op.delay)
+    record.attempts -= op.uncounted
 
 
 def amend(record: StoredRecord, op: Amend, now: Now) -> bool:

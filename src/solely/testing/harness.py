@@ -16,6 +16,7 @@ from ..ops import (
     Advance,
     Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -60,6 +61,8 @@ class Harness:
     def one(self, op: Release) -> Released: ...
     @overload
     def one(self, op: Mark | Clear | Unhit | Push | Ack | Return | Amend) -> bool: ...
+    @overload
+    def one(self, op: Count) -> int: ...
     @overload
     def one(self, op: Hit) -> Allowance: ...
     @overload

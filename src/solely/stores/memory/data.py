@@ -59,6 +59,7 @@ class Memory:
             op_types.Ack: self._ack,
             op_types.Return: self._return,
             op_types.Amend: self._amend,
+            op_types.Count: self._count,
         }
 
     def now(self) -> t.Now:
@@ -286,6 +287,9 @@ class Memory:
             self._drop_item(key)
             self._keep(key, record, now)
         return amended
+
+    def _count(self, op: op_types.Count, now: t.Now, hints: list[tuple[str, str]]) -> int:
+        return len(self._queues.get(op.queue, ()))
 
     def _drop_item(self, key: str) -> None:
         prefix, _, id = key.partition("/")[2].partition("/")

@@ -227,7 +227,8 @@ def _ack() -> Pipeline:
 def _return() -> Pipeline:
     """Puts the item back for anyone, from the delay on."""
     opens = {"$add": ["$$now", "$$delay"]}
-    back = changed(state=State.FREE.value, owner="", until=NEVER, opens=opens)
+    attempts = {"$subtract": ["$attempts", either("$$uncounted", 1, 0)]}
+    back = changed(state=State.FREE.value, owner="", until=NEVER, opens=opens, attempts=attempts)
     return [become((_LAST_TAKEN_BY_ME, back)), *KEEP]
 
 

@@ -95,7 +95,7 @@ def _push(op: Push) -> Variables:
 
 
 def _return(op: Return) -> Variables:
-    return {"owner": op.owner, "delay": us(op.delay)}
+    return {"owner": op.owner, "delay": us(op.delay), "uncounted": op.uncounted}
 
 
 def _amend(op: Amend) -> Variables:

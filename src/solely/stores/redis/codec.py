@@ -20,6 +20,7 @@ from ...ops import (
     Advance,
     Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -90,7 +91,11 @@ def _mark(op: Mark, base: str) -> Words:
 
 
 def _take(op: Take, base: str) -> Words:
-    return f"{base}#queue:{quote(op.queue, safe='')}", ("take", 3, op.owner, us(op.ttl), op.id)
+    return _queue_name(op, base), ("take", 3, op.owner, us(op.ttl), op.id)
+
+
+def _queue_name(op: Take | Count, base: str) -> str:
+    return f"{base}#queue:{quote(op.queue, safe='')}"
 
 
 def _hits(op: Hit | Unhit, base: str) -> str:
@@ -120,8 +125,12 @@ _ENCODE: dict[type, Callable[[Any, str], Words]] = {
     Push: lambda op, base: (_item_name(op, base), ("push", 2, op.payload, us(op.delay))),
     Take: _take,
     Ack: lambda op, base: (_item_name(op, base), ("ack", 2, op.owner, op.fence)),
-    Return: lambda op, base: (_item_name(op, base), ("give_back", 2, op.owner, us(op.delay))),
+    Return: lambda op, base: (
+        _item_name(op, base),
+        ("give_back", 3, op.owner, us(op.delay), "1" if op.uncounted else ""),
+    ),
     Amend: _amend,
+    Count: lambda op, base: (_queue_name(op, base), ("count", 0)),
 }
 
 

@@ -80,9 +80,10 @@ function ops.ack(name, owner, pushed)
   return 1
 end
 
-function ops.give_back(name, owner, delay)
+function ops.give_back(name, owner, delay, uncounted)
   local r = load(name)
   if not (r.was_item and r.state == 'h' and r.owner == owner) then return 0 end
+  if uncounted == '1' then r.attempts = r.attempts - 1 end
   r.state, r.owner, r.ends, r.opens = 'f', '', 0, now + delay
   save(name, r, true)
   return 1
@@ -98,4 +99,8 @@ function ops.amend(name, expected, value)
   if not value then r.state, r.owner, r.ends, r.opens, r.attempts = 'f', '', 0, 0, 0 end
   save(name, r, not value)
   return 1
+end
+
+function ops.count(name)
+  return call('ZCARD', name)
 end

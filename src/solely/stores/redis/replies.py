@@ -15,6 +15,7 @@ from ...ops import (
     Advance,
     Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -105,6 +106,7 @@ DECODE: dict[type, Callable[[Any, Any], Reply]] = {
     Ack: _yes,
     Return: _yes,
     Amend: _yes,
+    Count: lambda op, raw: int(raw),
 }
 
 

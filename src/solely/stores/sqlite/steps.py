@@ -13,6 +13,7 @@ from ...ops import (
     Advance,
     Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -247,6 +248,10 @@ def _amend(rows: RowView, op: Amend) -> bool:
     return amended
 
 
+def _count(rows: RowView, op: Count) -> int:
+    return int(rows.execute(SQL["count_items"], (op.queue,)).fetchone()[0])
+
+
 STEPS: dict[type, Callable[[Any, Any], Reply]] = {
     Acquire: _acquire,
     Renew: _renew,
@@ -263,6 +268,7 @@ STEPS: dict[type, Callable[[Any, Any], Reply]] = {
     Ack: _ack,
     Return: _return,
     Amend: _amend,
+    Count: _count,
 }
 SHORTCUTS: dict[type, Callable[[Any, Any], Reply | _Miss]] = {
     Acquire: take_absent,

@@ -11,6 +11,7 @@ from ...ops import (
     Advance,
     Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -58,6 +59,9 @@ class BatchPromises:
             (Ack(part, "job", "t"), False),
             (Amend(part, "job", b"q", b"p"), True),
             (Amend(part, "job", None, b"p"), False),
+            (Count(part), 1),
+            (Amend(part, "job", None, b"q"), True),
+            (Count(part), 0),
         ]
         assert {type(op) for op, _ in expected} == set(OPS)
         replies = store.perform(*(op for op, _ in expected))

@@ -1,4 +1,4 @@
--- Queues: an item is amended in one step.
+-- Queues: an item is amended in one step, given back without an attempt, and counted.
 
 -- Replaces the item's bytes if they are `expected`, and nothing else of it; a body that is NULL removes the item, unless
 -- it is taken. A repeat finds the new bytes, and changes nothing.
@@ -35,6 +35,46 @@ BEGIN
         r.attempts := 0;
     END IF;
     PERFORM {save}(r, moment);
+    RETURN a;
+END
+$$;
+
+-- `uncounted`: the take that ends so is no attempt.
+-- fence: 1 back in the queue, 0 this owner does not have it
+CREATE FUNCTION {give_back}(clock bigint, patience integer, k text, who text, closing bigint, uncounted boolean)
+RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    a      {reply};
+    moment bigint;
+BEGIN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
+        a.state := 'b';
+        RETURN a;
+    END IF;
+    moment := {moment}(clock);
+    UPDATE {entries} e
+    SET state = 'f', owner = '', until = 0, taker = NULL, opens = moment + closing, available = moment + closing,
+        attempts = e.attempts - uncounted::integer
+    WHERE e.key = k AND e.queue IS NOT NULL AND e.taker = who;
+    a.fence := FOUND::integer;
+    RETURN a;
+END
+$$;
+
+-- For clients of an earlier version.
+CREATE OR REPLACE FUNCTION {give_back}(clock bigint, patience integer, k text, who text, closing bigint)
+RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN {give_back}(clock, patience, k, who, closing, false);
+END
+$$;
+
+-- fence: the items of the queue, taken or not
+CREATE FUNCTION {count}(clock bigint, patience integer, q text) RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    a {reply};
+BEGIN
+    SELECT count(*) INTO a.fence FROM {entries} e WHERE e.queue = q;
     RETURN a;
 END
 $$;
@@ -84,7 +124,8 @@ BEGIN
             WHEN 'p' THEN a := {push}(clock, NULL, op.k, op.body, coalesce(op.delay, 0));
             WHEN 't' THEN a := {take}(clock, NULL, op.k, op.who, op.span, coalesce(op.txt, ''));
             WHEN 'k' THEN a := {ack}(clock, NULL, op.k, op.who, coalesce(op.num, 0));
-            WHEN 'b' THEN a := {give_back}(clock, NULL, op.k, op.who, coalesce(op.delay, 0));
+            WHEN 'b' THEN a := {give_back}(clock, NULL, op.k, op.who, coalesce(op.delay, 0), op.num IS NOT NULL);
+            WHEN 'o' THEN a := {count}(clock, NULL, op.k);
             WHEN 'e' THEN
                 a := {amend}(clock, NULL, op.k, substr(op.body, 1, op.num::integer),
                     substr(op.body, coalesce(op.num, 0)::integer + 1));
