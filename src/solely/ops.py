@@ -140,19 +140,39 @@ class Return(NamedTuple):
     id: str
     owner: str
     delay: float = 0.0
+    uncounted: bool = False  # this take does not count as an attempt
+
+
+class Amend(NamedTuple):
+    """→ bool: True if the item's bytes were `expected` and are `value` now (also when repeated), else False and nothing
+    changed. The item keeps its place, its taker and its attempts. None as the value removes it, unless it is taken."""
+
+    queue: str
+    id: str
+    value: bytes | None
+    expected: bytes
+
+
+class Count(NamedTuple):
+    """→ int: the items in the queue, whether they wait, are delayed, or are taken."""
+
+    queue: str
 
 
 EntryOp = Acquire | Renew | Finish | Release | Mark | Read | Clear | Advance
-Op = EntryOp | Hit | Unhit | Push | Take | Ack | Return
-Reply = Entry | Released | Allowance | LeasedItem | bool | None
+QueueOp = Push | Take | Ack | Return | Amend | Count
+Op = EntryOp | Hit | Unhit | QueueOp
+Reply = Entry | Released | Allowance | LeasedItem | bool | int | None
 
 OPS: tuple[type, ...] = (
     Acquire, Release, Mark, Renew, Read, Finish, Clear, Hit, Unhit, Advance, Push, Take, Ack, Return,
+    Amend, Count,
 )  # fmt: skip
 
 # make(Acquire, (key, …)), with all fields, saves a hot flow the call frame of the NamedTuple's constructor.
 make = tuple.__new__
 
+READS = frozenset((Read, Count))  # change nothing
 URGENT = frozenset((Renew, Release))  # sent before other pending ops: they keep or free what others wait for
 MAX_BATCH = 128  # ops: keeps one batch under about a millisecond of the server's time
 MAX_LIMIT = 10_000  # of a Hit: a store keeps that many times and owners, about 1 MB; larger limits need not be exact

@@ -70,6 +70,6 @@ def queue_of(op: Any) -> str:
 
 
 def key_of(op: Any) -> str:
-    """The one key that the op works on. A Take that names no item has none yet."""
-    key: str = item_key(op.queue, op.id) if hasattr(op, "queue") else op.key
+    """The one key that the op works on. A Take that names no item has none yet, and a Count has none."""
+    key: str = item_key(op.queue, getattr(op, "id", "")) if hasattr(op, "queue") else op.key
     return key

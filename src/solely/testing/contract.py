@@ -19,6 +19,7 @@ import pytest
 from ..stores import AsyncStore, Clock, Store
 from .clock import ManualClock
 from .harness import BlockingAdapter, Harness
+from .promises.amends import AmendPromises
 from .promises.batches import BatchPromises
 from .promises.clearing import ClearingPromises
 from .promises.fences import FencePromises
@@ -42,6 +43,7 @@ class StoreContract(
     ClearingPromises,
     LimitPromises,
     QueuePromises,
+    AmendPromises,
     ReadingPromises,
     BatchPromises,
     KindPromises,

@@ -46,6 +46,7 @@ _TYPES: dict[Any, Any] = {
     bytes: Annotated[bytes, msgspec.Meta(max_length=MAX_KEPT)],
     bool: bool,
 }
+_TYPES[bytes | None] = _TYPES[bytes] | None
 
 
 def _struct(op: Any) -> type[msgspec.Struct]:
@@ -133,6 +134,12 @@ class YesNoReply(msgspec.Struct, tag_field="reply", tag="yes_no"):
     yes: bool
 
 
+class CountReply(msgspec.Struct, tag_field="reply", tag="count"):
+    """How many there are."""
+
+    count: int
+
+
 class FailedReply(msgspec.Struct, tag_field="reply", tag="failed"):
     """This op failed, and its neighbours did not: `problem` is named on the policy page."""
 
@@ -140,7 +147,7 @@ class FailedReply(msgspec.Struct, tag_field="reply", tag="failed"):
     detail: str
 
 
-AnyReply = EntryReply | ReleasedReply | AllowanceReply | ItemReply | NoItemReply | YesNoReply | FailedReply
+AnyReply = EntryReply | ReleasedReply | AllowanceReply | ItemReply | NoItemReply | YesNoReply | CountReply | FailedReply
 
 
 class Replies(msgspec.Struct):
@@ -220,6 +227,8 @@ def reply_of(reply: Reply | StoreError, detail: str = "") -> AnyReply:
         return entry_reply(reply)
     if isinstance(reply, bool):
         return YesNoReply(reply)
+    if isinstance(reply, int):
+        return CountReply(reply)
     if isinstance(reply, Released):
         return ReleasedReply(reply)
     if isinstance(reply, Allowance):
@@ -256,6 +265,8 @@ def _read(reply: AnyReply) -> Reply | StoreError:
         return _entry(reply)
     if isinstance(reply, YesNoReply):
         return reply.yes
+    if isinstance(reply, CountReply):
+        return reply.count
     if isinstance(reply, ReleasedReply):
         return reply.outcome
     if isinstance(reply, AllowanceReply):

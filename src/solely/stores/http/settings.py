@@ -24,7 +24,7 @@ from ...errors import (
     Unanswered,
 )
 from ...model import Finding
-from ...ops import MAX_BATCH, MAX_BATCH_BYTES, Acquire, Advance, Finish, Op, Push
+from ...ops import MAX_BATCH, MAX_BATCH_BYTES, Acquire, Op
 from .. import Clock
 from . import codec
 
@@ -119,7 +119,7 @@ def portions(ops: Sequence[Op], client: str, listens_as: str) -> list[codec.Enco
 
 def _weight(op: Op) -> int:
     """About how many bytes the op takes; the service takes four times of what a batch may have."""
-    return len(op.value if isinstance(op, Finish | Advance) else op.payload if isinstance(op, Push) else b"")
+    return sum(len(field) for field in op if type(field) is bytes)
 
 
 # -- answers

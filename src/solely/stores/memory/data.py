@@ -58,6 +58,8 @@ class Memory:
             op_types.Take: self._take,
             op_types.Ack: self._ack,
             op_types.Return: self._return,
+            op_types.Amend: self._amend,
+            op_types.Count: self._count,
         }
 
     def now(self) -> t.Now:
@@ -276,6 +278,18 @@ class Memory:
             return False
         t.give_back(record, op, now)
         return True
+
+    def _amend(self, op: op_types.Amend, now: t.Now, hints: list[tuple[str, str]]) -> bool:
+        key = item_key(op.queue, op.id)
+        record = self._get(key, now)
+        amended = t.amend(record, op, now)
+        if amended and not record.is_item:
+            self._drop_item(key)
+            self._keep(key, record, now)
+        return amended
+
+    def _count(self, op: op_types.Count, now: t.Now, hints: list[tuple[str, str]]) -> int:
+        return len(self._queues.get(op.queue, ()))
 
     def _drop_item(self, key: str) -> None:
         prefix, _, id = key.partition("/")[2].partition("/")

@@ -3,7 +3,7 @@
 An op alone is one findAndModify. Many go as one update command, which performs each in a step of its own on the
 server's clock and waits for journal and majority once for all; one find then reads what they left. That look may come
 a moment after the step, so only ops go that way whose reply it cannot make wrong: what is mine is still mine, and who
-is gone is remembered. Take, Ack, Return and Unhit always go alone.
+is gone is remembered. Take, Ack, Return, Amend, Count and Unhit always go alone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from ...ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -52,7 +54,7 @@ MOST_RACES = 5  # times that others can make, and the TTL index remove, a docume
 MAX_COMMAND = 8 * 1024 * 1024  # bytes: half of what MongoDB takes as one command
 WHOLE_BATCH = 4 * 1024 * 1024  # bytes of values: a find that answers less was not cut off at 16 MiB by the server
 
-_ALONE = frozenset((Take, Ack, Return, Unhit))
+_ALONE = frozenset((Take, Ack, Return, Amend, Count, Unhit))
 _STATEMENT = 8 * 1024  # bytes of an op without its value: twice the longest pipeline
 
 
@@ -96,6 +98,9 @@ class MongoBatch:
             if type(op) is Read:
                 documents = yield from self._documents([op])
                 return plan_of(op).reply(op, documents.get(op.key), "")
+            if type(op) is Count:
+                (counted,) = yield from self._send([self._commands.count(op)])
+                return sum(int(found["items"]) for found in counted["cursor"]["firstBatch"])
             if type(op) is Take:
                 (mine,) = yield from self._send([self._commands.taken_by(op)])
                 if mine["cursor"]["firstBatch"]:
@@ -215,17 +220,17 @@ def _passed_by(op: Op, reply: Reply) -> bool:
 def levels(ops: Sequence[Op]) -> list[list[int]]:
     """The places of the ops that can be performed side by side, level by level: each op sees what went before it.
 
-    Ops on one key come one after the other; a Take comes after, and before, all others that touch its queue; no Push
-    comes before an earlier one to its queue, whose item has to be taken first.
+    Ops on one key come one after the other; a Take or a Count comes after, and before, all others that touch its queue;
+    no Push comes before an earlier one to its queue, whose item has to be taken first.
     """
     found: list[list[int]] = []
     by_key: dict[str, int] = {}  # the last level that works on this key …
     by_queue: dict[str, int] = {}  # … on any item of this queue …
-    takes: dict[str, int] = {}  # … the last that takes from it …
+    takes: dict[str, int] = {}  # … the last that takes from it, or counts it …
     pushes: dict[str, int] = {}  # … and the last that pushes to it
     for place, op in enumerate(ops):
         queue = queue_of(op)
-        if type(op) is Take:
+        if type(op) is Take or type(op) is Count:
             level = takes[queue] = by_queue.get(queue, -1) + 1
         else:
             key = key_of(op)

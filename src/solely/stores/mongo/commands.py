@@ -9,7 +9,7 @@ from typing import Any
 from bson.int64 import Int64
 
 from ...model import State
-from ...ops import Acquire, Mark, Op, Push, Release, Take
+from ...ops import Acquire, Count, Mark, Op, Push, Release, Take
 from .. import Clock
 from ..batches import key_of, queue_of
 from ..transitions import US
@@ -106,6 +106,11 @@ class Commands:
         """The find for the item that this owner has already."""
         mine = {"queue": queue_of(op), "owner": op.owner, "state": State.HELD.value}
         return self._find(mine | {"$expr": {"$gt": ["$until", "$$now"]}}, ENTRY) | {"limit": 1}
+
+    def count(self, op: Count) -> Command:
+        """The aggregate that counts the items of this queue."""
+        pipeline = [{"$match": {"queue": queue_of(op)}}, {"$count": "items"}]
+        return {"aggregate": self.collection, "pipeline": pipeline, "cursor": {}} | self._reading
 
     def page(self, prefix: str, after: str, limit: int) -> Command:
         """The find for documents that may be worth showing, in the order of their keys, from the prefix on."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...model import DONE, FREE, LOST, RELEASED, Allowance, Entry, Gone, LeasedItem, Released, State
-from ...ops import Ack, Acquire, Clear, Finish, Hit, Mark, Push, Release, Renew, Return, Take, Unhit
+from ...ops import Ack, Acquire, Amend, Clear, Finish, Hit, Mark, Push, Release, Renew, Return, Take, Unhit
 from .. import transitions as t
 from ..batches import queue_of
 
@@ -125,6 +125,10 @@ def acked(op: Ack, document: Document | None, by: str) -> bool:
 
 def returned(op: Return, before: Document | None, by: str) -> bool:
     return before is not None and bool(before.get("queue")) and t.has(_record(before), op.owner)
+
+
+def amended(op: Amend, before: Document | None, by: str) -> bool:
+    return before is not None and "state" in before and t.amend(_record(before), op, _now(before))
 
 
 def notified(document: Document | None, by: str) -> list[str]:

@@ -80,10 +80,27 @@ function ops.ack(name, owner, pushed)
   return 1
 end
 
-function ops.give_back(name, owner, delay)
+function ops.give_back(name, owner, delay, uncounted)
   local r = load(name)
   if not (r.was_item and r.state == 'h' and r.owner == owner) then return 0 end
+  if uncounted == '1' then r.attempts = r.attempts - 1 end
   r.state, r.owner, r.ends, r.opens = 'f', '', 0, now + delay
   save(name, r, true)
   return 1
+end
+
+-- Without a value: removes the item.
+function ops.amend(name, expected, value)
+  local r = load(name)
+  if not r.was_item then return 0 end
+  if r.value == value then return 1 end
+  if r.value ~= expected or not (value or over(r)) then return 0 end
+  r.value = value or false
+  if not value then r.state, r.owner, r.ends, r.opens, r.attempts = 'f', '', 0, 0, 0 end
+  save(name, r, not value)
+  return 1
+end
+
+function ops.count(name)
+  return call('ZCARD', name)
 end

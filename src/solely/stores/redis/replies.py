@@ -13,7 +13,9 @@ from ...ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -103,6 +105,8 @@ DECODE: dict[type, Callable[[Any, Any], Reply]] = {
     Take: _item,
     Ack: _yes,
     Return: _yes,
+    Amend: _yes,
+    Count: lambda op, raw: int(raw),
 }
 
 

@@ -11,7 +11,9 @@ from ...ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -32,7 +34,7 @@ from .statements import SQL
 
 # Ops whose effect must survive the loss of power: their transaction waits for the disk. The others are leases, which
 # a reboot voids anyway.
-DURABLE = frozenset({Mark, Finish, Advance, Push, Ack, Return, Clear, Hit, Unhit})
+DURABLE = frozenset({Mark, Finish, Advance, Push, Ack, Return, Amend, Clear, Hit, Unhit})
 
 
 class MustSurvive(Exception):
@@ -238,6 +240,18 @@ def _return(rows: RowView, op: Return) -> bool:
     return True
 
 
+def _amend(rows: RowView, op: Amend) -> bool:
+    key = item_key(op.queue, op.id)
+    row, record = rows.load(key)
+    amended = t.amend(record, op, rows.now)
+    rows.save(key, row, record)
+    return amended
+
+
+def _count(rows: RowView, op: Count) -> int:
+    return int(rows.execute(SQL["count_items"], (op.queue,)).fetchone()[0])
+
+
 STEPS: dict[type, Callable[[Any, Any], Reply]] = {
     Acquire: _acquire,
     Renew: _renew,
@@ -253,6 +267,8 @@ STEPS: dict[type, Callable[[Any, Any], Reply]] = {
     Take: _take,
     Ack: _ack,
     Return: _return,
+    Amend: _amend,
+    Count: _count,
 }
 SHORTCUTS: dict[type, Callable[[Any, Any], Reply | _Miss]] = {
     Acquire: take_absent,
