@@ -67,6 +67,7 @@ KINDS: dict[str, Kind] = {
     "watermark": Kind((Advance, *_BASE), formats.read_watermark, "i and 20 digits, or t and a time in UTC"),
     "fence": Kind((Advance, *_BASE), formats.read_fence, "19 digits"),
     "item": Kind((Renew, *_BASE)),  # of a queue: its other ops are in QUEUES
+    "line": Kind((Release, *_BASE)),  # of clients that wait for an item of a queue: a Take joins it
     "letter": Kind((Advance, *_BASE), formats.read_failure, "fence, attempts and JSON of a letter's last failure"),
     "replay": Kind((*_LEASE, *_BASE)),  # held while a letter without a key is replayed
     "rerun": Kind((Advance, *_BASE), formats.read_note, "10 digits, a space, a JSON object"),

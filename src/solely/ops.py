@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .model import Allowance, Entry, LeasedItem, Released
+from .model import Allowance, Entry, LeasedItem, NoItem, Released
 
 
 class Acquire(NamedTuple):
@@ -115,12 +115,14 @@ class Push(NamedTuple):
 
 class Take(NamedTuple):
     """→ LeasedItem or None: the item that has waited longest, or the one of this id, leased for `ttl`; a repeat by the
-    same owner gets the same item."""
+    same owner gets the same item. With a `client`, NoItem instead of None; its hint names the queue's `line_key`, and a
+    Release of that key by this owner leaves the line."""
 
     queue: str
     owner: str
     ttl: float
     id: str = ""
+    client: str = ""  # if there is nothing to take, this client waits in line for a Push or a Return
 
 
 class Ack(NamedTuple):
@@ -162,7 +164,7 @@ class Count(NamedTuple):
 EntryOp = Acquire | Renew | Finish | Release | Mark | Read | Clear | Advance
 QueueOp = Push | Take | Ack | Return | Amend | Count
 Op = EntryOp | Hit | Unhit | QueueOp
-Reply = Entry | Released | Allowance | LeasedItem | bool | int | None
+Reply = Entry | Released | Allowance | LeasedItem | NoItem | bool | int | None
 
 OPS: tuple[type, ...] = (
     Acquire, Release, Mark, Renew, Read, Finish, Clear, Hit, Unhit, Advance, Push, Take, Ack, Return,

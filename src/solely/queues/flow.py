@@ -10,19 +10,26 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..errors import INTERRUPTIONS, Busy, Interrupted, InvalidInput, StoreUnavailable, Unreadable, is_unanswered
+from ..errors import (
+    INTERRUPTIONS,
+    Busy,
+    Interrupted,
+    InvalidInput,
+    StoreUnavailable,
+    Unreadable,
+    is_unanswered,
+)
 from ..flow import RUN, Ask, Flow, Run, Scan, replies_or_raise, undo
 from ..formats import read_item
-from ..model import Entry, LeasedItem, State, item_key
+from ..model import Entry, LeasedItem, NoItem, State, item_key
 from ..ops import Ack, Amend, Count, Push, Read, Renew, Return, Take
 from ..rules import MAX_TTL, bounded_value, deadline
 
 _PAGE = 100  # items per scan: at 256 KiB each, 25 MiB in memory at worst
 
-
 # The op that parks an item as a dead letter with this payload, and why; None if it is too large for that.
 Park = Callable[[LeasedItem, Any, Unreadable | str], Push | None]
-_PARKED = object()  # result of a take that parked the item it found
+PARKED = object()  # result of a take that parked the item it found
 
 
 class TakenItem(NamedTuple):
@@ -110,17 +117,9 @@ def push(queue: str, id: str, body: bytes, delay: float) -> Flow[bool]:
     return _is_of(entry.value, owner)
 
 
-def take(queue: str, ttl: float, park: Park, id: str = "", max_attempts: int = 0) -> Flow[TakenItem | None]:
-    """Takes the item that has waited longest, or the one of this id; None if none is available now.
-
-    Parks unreadable items, so that they do not block the queue, and those that were taken `max_attempts` times before.
-    """
-    while True:
-        owner: str = yield Ask.OWNER
-        op = Take(queue, owner, ttl, id)
-        taken = yield from _compensated(op, _take(op, park, max_attempts))
-        if taken is not _PARKED:
-            return taken  # type: ignore[return-value]
+def take_now(op: Take, park: Park, max_attempts: int = 0) -> Flow[object]:
+    """A TakenItem; PARKED if the item that was found became a dead letter; NoItem or None if none is available now."""
+    return _compensated(op, _take(op, park, max_attempts))
 
 
 def push_held(queue: str, id: str, body: bytes, ttl: float, park: Park) -> Flow[TakenItem | None]:
@@ -132,7 +131,7 @@ def push_held(queue: str, id: str, body: bytes, ttl: float, park: Park) -> Flow[
         owner: str = yield Ask.OWNER
         op = Take(queue, owner, ttl, id)
         taken = yield from _compensated(op, _push_held(op, Push(queue, id, owner.encode() + body), park))
-        if taken is not _PARKED:
+        if taken is not PARKED:
             return taken  # type: ignore[return-value]
 
 
@@ -148,11 +147,11 @@ def _push_held(op: Take, put: Push, park: Park) -> Flow[object]:
     return (yield from _taken(op, item, park))
 
 
-def _taken(op: Take, item: LeasedItem | None, park: Park, max_attempts: int = 0) -> Flow[object]:
-    """The taken item; None, and the item is returned, if the reply came too late. _PARKED if it is unreadable, or was
+def _taken(op: Take, item: LeasedItem | NoItem | None, park: Park, max_attempts: int = 0) -> Flow[object]:
+    """The taken item; None, and the item is returned, if the reply came too late. PARKED if it is unreadable, or was
     taken too often."""
-    if item is None:
-        return None
+    if not isinstance(item, LeasedItem):
+        return item
     run: Run = yield RUN
     ends = deadline(run.sent, item.left)
     if run.now() >= ends:
@@ -162,11 +161,11 @@ def _taken(op: Take, item: LeasedItem | None, park: Park, max_attempts: int = 0)
         payload = _payload(item.payload, op.queue, item.id)
     except Unreadable as why:
         yield from _remove_parked(op, item, park(item, item.payload, why))
-        return _PARKED
+        return PARKED
     if 0 < max_attempts < item.attempts:
         text = f"it was taken {item.attempts - 1} times and never acknowledged (max_attempts={max_attempts})"
         yield from _remove_parked(op, item, park(item, payload, text))
-        return _PARKED
+        return PARKED
     fresh = _is_of(item.payload, op.owner)
     return TakenItem(item.id, payload, item.attempts, item.fence, op.owner, ends, fresh, item.payload, op.ttl)
 
@@ -200,7 +199,9 @@ def _undo(op: Take) -> Flow[None]:
     if op.id:
         yield from undo([Return(op.queue, op.id, op.owner)])
         return
-    item = yield op._replace(id=op.owner)  # no item has the owner's id: replies with the owner's item, and takes none
+    item = yield op._replace(
+        id=op.owner, client=""
+    )  # no item has the owner's id: replies with the owner's item, and takes none
     if isinstance(item, LeasedItem):
         yield from undo([Return(op.queue, item.id, op.owner)])
 

@@ -15,10 +15,11 @@ from ..leases.token import read_token
 from ..model import LeasedItem, item_key
 from ..ops import Push
 from ..resilience.guard import guarded
-from ..rules import Seconds, checked_name, page_size, ttl_seconds
+from ..rules import Seconds, checked_name, page_size, ttl_seconds, wait_seconds
 from . import flow as flows
 from .flow import ItemInfo, TakenItem
 from .item import AsyncItem, Item, ItemBase, delay_seconds
+from .waiting import TakeTerms, take
 
 log = logging.getLogger("solely")
 
@@ -44,9 +45,10 @@ class QueueBase:
         named, body = checked_name("id", id), flows.body_of(payload)
         return self._guarded(flows.push_held(self._queue, named, body, ttl_seconds(ttl), self._park))
 
-    def _taking(self, ttl: Seconds, id: str, max_attempts: int) -> Flow[TakenItem | None]:
-        named, most = "" if id == "" else checked_name("id", id), _checked_attempts(max_attempts)
-        return self._guarded(flows.take(self._queue, ttl_seconds(ttl), self._park, named, most))
+    def _taking(self, ttl: Seconds, wait: Seconds, id: str, max_attempts: int) -> Flow[TakenItem | None]:
+        named, most, store = "" if id == "" else checked_name("id", id), _attempts(max_attempts), self._context.store
+        terms = TakeTerms(ttl_seconds(ttl), wait_seconds(wait), most, store.client, store.polls)
+        return self._guarded(take(self._queue, terms, self._park, named))
 
     def _resuming(self, token: str) -> Flow[TakenItem]:
         given = read_token(token)
@@ -95,7 +97,7 @@ class QueueBase:
         return f"<{type(self).__name__} {self.name!r}>"
 
 
-def _checked_attempts(max_attempts: Any) -> int:
+def _attempts(max_attempts: Any) -> int:
     if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or max_attempts < 0:
         raise InvalidInput(f"max_attempts must be an int from 1 on, or 0 for no limit, not {max_attempts!r:.80}")
     return max_attempts
@@ -128,13 +130,14 @@ class Queue(QueueBase):
         taken = self._run(self._pushing_held(id, payload, ttl))
         return None if taken is None else Item(self.name, taken, self._run)
 
-    def take(self, *, ttl: Seconds, id: str = "", max_attempts: int = 0) -> Item | None:
-        """Takes the item that has waited longest, or the one of this id, for `ttl` seconds; None if none is available.
+    def take(self, *, ttl: Seconds, wait: Seconds = 0.0, id: str = "", max_attempts: int = 0) -> Item | None:
+        """Takes the item that has waited longest, or the one of this id, for `ttl` seconds; None if none becomes
+        available within `wait` seconds.
 
         If it is neither acked nor given back by then, another caller can take it. An item that was taken `max_attempts`
         times before becomes a dead letter of the group with this queue's name, and the next one is tried; 0: no limit.
         """
-        taken = self._run(self._taking(ttl, id, max_attempts))
+        taken = self._run(self._taking(ttl, wait, id, max_attempts))
         return None if taken is None else Item(self.name, taken, self._run)
 
     def resume(self, token: str) -> Item:
@@ -183,13 +186,14 @@ class AsyncQueue(QueueBase):
         taken = await self._run(self._pushing_held(id, payload, ttl))
         return None if taken is None else AsyncItem(self.name, taken, self._run)
 
-    async def take(self, *, ttl: Seconds, id: str = "", max_attempts: int = 0) -> AsyncItem | None:
-        """Takes the item that has waited longest, or the one of this id, for `ttl` seconds; None if none is available.
+    async def take(self, *, ttl: Seconds, wait: Seconds = 0.0, id: str = "", max_attempts: int = 0) -> AsyncItem | None:
+        """Takes the item that has waited longest, or the one of this id, for `ttl` seconds; None if none becomes
+        available within `wait` seconds.
 
         If it is neither acked nor given back by then, another caller can take it. An item that was taken `max_attempts`
         times before becomes a dead letter of the group with this queue's name, and the next one is tried; 0: no limit.
         """
-        taken = await self._run(self._taking(ttl, id, max_attempts))
+        taken = await self._run(self._taking(ttl, wait, id, max_attempts))
         return None if taken is None else AsyncItem(self.name, taken, self._run)
 
     async def resume(self, token: str) -> AsyncItem:

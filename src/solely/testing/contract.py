@@ -26,6 +26,7 @@ from .promises.fences import FencePromises
 from .promises.holds import HoldPromises
 from .promises.kinds import KindPromises
 from .promises.limits import LimitPromises
+from .promises.lines import LinePromises
 from .promises.losses import LossPromises
 from .promises.marks import MarkPromises
 from .promises.queues import QueuePromises
@@ -44,6 +45,7 @@ class StoreContract(
     LimitPromises,
     QueuePromises,
     AmendPromises,
+    LinePromises,
     ReadingPromises,
     BatchPromises,
     KindPromises,

@@ -13,7 +13,7 @@ import msgspec
 
 from ... import ops
 from ...errors import InvalidInput, StoreError, StoreFailed, StoreFull, StoreUnavailable, Unanswered
-from ...model import Allowance, Entry, LeasedItem, Released, State
+from ...model import Allowance, Entry, LeasedItem, NoItem, Released, State
 from ...ops import MAX_BATCH, MAX_LIMIT, OPS, Op, Reply
 from ...rules import MAX_INFO_BYTES, MAX_KEPT, MAX_TTL
 
@@ -128,6 +128,13 @@ class NoItemReply(msgspec.Struct, tag_field="reply", tag="none"):
     """There is no item to take."""
 
 
+class WaitReply(msgspec.Struct, tag_field="reply", tag="wait"):
+    """There is no item to take, and the client waits in line. The next becomes available in `left` seconds; null: there
+    is none."""
+
+    left: float | None
+
+
 class YesNoReply(msgspec.Struct, tag_field="reply", tag="yes_no"):
     """Whether it was so."""
 
@@ -147,7 +154,17 @@ class FailedReply(msgspec.Struct, tag_field="reply", tag="failed"):
     detail: str
 
 
-AnyReply = EntryReply | ReleasedReply | AllowanceReply | ItemReply | NoItemReply | YesNoReply | CountReply | FailedReply
+AnyReply = (
+    EntryReply
+    | ReleasedReply
+    | AllowanceReply
+    | ItemReply
+    | NoItemReply
+    | WaitReply
+    | YesNoReply
+    | CountReply
+    | FailedReply
+)
 
 
 class Replies(msgspec.Struct):
@@ -235,6 +252,8 @@ def reply_of(reply: Reply | StoreError, detail: str = "") -> AnyReply:
         return AllowanceReply(*reply)
     if isinstance(reply, LeasedItem):
         return ItemReply(*reply)
+    if isinstance(reply, NoItem):
+        return WaitReply(reply.left if math.isfinite(reply.left) else None)
     if reply is None:
         return NoItemReply()
     return FailedReply(next(name for error, name in FAILURES if isinstance(reply, error)), detail)
@@ -273,6 +292,8 @@ def _read(reply: AnyReply) -> Reply | StoreError:
         return Allowance(reply.allowed, reply.hits, reply.retry_after)
     if isinstance(reply, ItemReply):
         return LeasedItem(reply.id, reply.payload, reply.attempts, reply.left, reply.fence)
+    if isinstance(reply, WaitReply):
+        return NoItem(math.inf if reply.left is None else reply.left)
     if isinstance(reply, NoItemReply):
         return None
     return _RAISED.get(reply.problem, StoreFailed)(reply.detail or reply.problem)

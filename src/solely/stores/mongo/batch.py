@@ -8,7 +8,9 @@ is gone is remembered. Take, Ack, Return, Amend, Count and Unhit always go alone
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from bson.errors import BSONError
@@ -16,7 +18,7 @@ from pymongo.errors import PyMongoError
 
 from ...errors import SolelyError, StoreError, StoreFailed, StoreUnavailable, Unanswered
 from ...kinds import check_ops
-from ...model import Entry, Released, State
+from ...model import Entry, Released, State, line_key
 from ...ops import (
     MAX_BATCH,
     Ack,
@@ -102,16 +104,45 @@ class MongoBatch:
                 (counted,) = yield from self._send([self._commands.count(op)])
                 return sum(int(found["items"]) for found in counted["cursor"]["firstBatch"])
             if type(op) is Take:
-                (mine,) = yield from self._send([self._commands.taken_by(op)])
-                if mine["cursor"]["firstBatch"]:
-                    return replies.taken(op, mine["cursor"]["firstBatch"][0], "")
+                return (yield from self._take(op))
             if type(op) is Acquire or type(op) is Release:
                 return (yield from self._quickly(op))
-            return (yield from self._modify(op))
+            reply = yield from self._modify(op)
+            yield from self._call_first([op], [reply])
+            return reply
         except StoreUnavailable:
             raise
         except StoreError as error:
             return error
+
+    def _take(self, op: Take) -> CommandSteps[Reply]:
+        (mine,) = yield from self._send([self._commands.taken_by(op)])
+        if mine["cursor"]["firstBatch"]:
+            return replies.taken(op, mine["cursor"]["firstBatch"][0], "")
+        item = yield from self._modify(op)
+        if item is not None or not op.client:
+            return item
+        with suppress(KeyRace):  # another made the line at this instant: the next look joins it
+            yield from self._send([self._commands.join_line(op)])
+        (found,) = yield from self._send([self._commands.next_item(op)])
+        return replies.no_item(found["cursor"]["firstBatch"])
+
+    def _call_first(self, ops: Sequence[Op], answers: Answers) -> CommandSteps[None]:
+        """Notifies the first in the line of each queue that got items. Not in a transaction, which a change of the line
+        by others would abort; and no failure of it is one of the ops."""
+        queues = Counter(
+            op.queue
+            for op, reply in zip(ops, answers, strict=True)
+            if (type(op) is Push or type(op) is Return) and reply is True and not op.delay
+        )
+        if not queues or self._commands.transaction:
+            return
+        calls = [self._commands.call_first(queue, items) for queue, items in queues.items()]
+        with suppress(StoreError):
+            results = yield from self._send([command for command, _ in calls])
+            for queue, (_, name), result in zip(queues, calls, results, strict=True):
+                if self._on_hint is not None and self._commands.client in replies.notified(result["value"], name):
+                    self._on_hint(line_key(queue))
 
     def _quickly(self, op: Acquire | Release) -> CommandSteps[Reply]:
         """The cheap command, where it is likely to do; else, or if it did nothing, the one that decides everything."""
@@ -173,6 +204,7 @@ class MongoBatch:
             else:
                 reply = self._reply(op, documents.get(key_of(op)), name)
                 answers.append(reply if not _passed_by(op, reply) else (yield from self._one(op)))
+        yield from self._call_first(ops, answers)
         return answers
 
     def _failed(self, op: Op, error: dict[str, Any]) -> CommandSteps[Reply | StoreError]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...model import DONE, FREE, LOST, RELEASED, Allowance, Entry, Gone, LeasedItem, Released, State
+from ...model import DONE, FREE, LOST, RELEASED, Allowance, Entry, Gone, LeasedItem, NoItem, Released, State
 from ...ops import Ack, Acquire, Amend, Clear, Finish, Hit, Mark, Push, Release, Renew, Return, Take, Unhit
 from .. import transitions as t
 from ..batches import queue_of
@@ -117,6 +117,11 @@ def taken(op: Take, document: Document | None, by: str) -> LeasedItem | None:
     if document is None:
         return None
     return t.taken(document["_id"][len(queue_of(op)) :], _record(document), _now(document))
+
+
+def no_item(found: list[Document]) -> NoItem:
+    """The reply to a client that waits; `found` is the item that becomes available next, if there is one."""
+    return t.no_item(found[0]["available"], _now(found[0])) if found else NoItem(float("inf"))
 
 
 def acked(op: Ack, document: Document | None, by: str) -> bool:

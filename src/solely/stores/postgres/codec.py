@@ -8,7 +8,21 @@ from struct import Struct, unpack_from
 from typing import Any
 from urllib.parse import quote
 
-from ...model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, LeasedItem, Released, item_key
+from ...model import (
+    ABSENT,
+    CLOSED,
+    DONE,
+    FREE,
+    HELD,
+    LOST,
+    RELEASED,
+    Allowance,
+    Entry,
+    LeasedItem,
+    NoItem,
+    Released,
+    item_key,
+)
 from ...ops import (
     Ack,
     Acquire,
@@ -93,7 +107,7 @@ _BATCH: dict[type, Callable[[Any], Values]] = {
     Push: lambda op: (
         "p", item_key(op.queue, op.id), None, None, us(op.delay) or None, None, None, None, None, op.payload,
     ),
-    Take: lambda op: ("t", _queue(op), op.owner, us(op.ttl), None, None, op.id or None, None, None, None),
+    Take: lambda op: ("t", _queue(op), op.owner, us(op.ttl), None, None, op.id or None, op.client or None, None, None),
     Ack: lambda op: ("k", item_key(op.queue, op.id), op.owner, None, None, op.fence or None, *_NOTHING),
     Return: lambda op: (
         "b", item_key(op.queue, op.id), op.owner, None, us(op.delay) or None, 1 if op.uncounted else None, *_NOTHING,
@@ -115,6 +129,8 @@ def lone(op: Op, clock: int | None, patience: int | None) -> tuple[str, Values]:
     name, values = _LONE[type(op)]
     if type(op) is Mark and op.extend:
         name = "mark_longer"
+    elif type(op) is Take and op.client:
+        return "take_or_wait", (clock, patience, *values(op), op.client)
     return name, (clock, patience, *values(op))
 
 
@@ -165,8 +181,10 @@ def entry(key: str, asker: str, row: ReplyRow) -> Entry:
     )  # fmt: skip
 
 
-def _item(op: Take, row: ReplyRow) -> LeasedItem | None:
+def _item(op: Take, row: ReplyRow) -> LeasedItem | NoItem | None:
     state, fence, remaining, _, attempts, _, _, _, id, payload, _ = row
+    if state is None and op.client:
+        return NoItem(float("inf") if remaining is None else remaining / 1_000_000)
     return None if state is None else LeasedItem(id, payload, attempts, remaining / 1_000_000, fence)
 
 

@@ -50,6 +50,9 @@ SELECT ({push}($1::bigint, $2::integer, $3::text, $4::bytea, $5::bigint)).fence
 -- name: take
 SELECT * FROM {take}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint, $6::text)
 
+-- name: take_or_wait
+SELECT * FROM {take_or_wait}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint, $6::text, $7::text)
+
 -- name: ack
 SELECT ({ack}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fence
 

@@ -91,7 +91,8 @@ def _mark(op: Mark, base: str) -> Words:
 
 
 def _take(op: Take, base: str) -> Words:
-    return _queue_name(op, base), ("take", 3, op.owner, us(op.ttl), op.id)
+    waiter = (op.client,) if op.client else ()
+    return _queue_name(op, base), ("take", 3 + len(waiter), op.owner, us(op.ttl), op.id, *waiter)
 
 
 def _queue_name(op: Take | Count, base: str) -> str:
@@ -234,11 +235,13 @@ class Codec:
         return keys, args
 
     def bucket(self, op: Op) -> int:
-        """Where in a cluster the op belongs: a queue and its items together, everything else by its key."""
+        """Where in a cluster the op belongs: a queue, its items and its line together, everything else by its key."""
         if isinstance(op, QueueOp):
             name = "item/" + quote(op.queue, safe="")
         elif op.key.startswith("item/"):
             name = op.key[: op.key.find("/", 5)]
+        elif op.key.startswith("line/"):
+            name = "item" + op.key[4:]
         else:
             name = op.key
         return crc32(name.encode()) % BUCKETS

@@ -8,7 +8,7 @@ from typing import Any
 from hiredis import ReplyError
 
 from ...errors import StoreError, StoreFailed
-from ...model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, LeasedItem, Released
+from ...model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, LeasedItem, NoItem, Released
 from ...ops import (
     Ack,
     Acquire,
@@ -79,9 +79,11 @@ def _finished(op: Finish, raw: Any) -> Entry:
     return make(Entry, fields)
 
 
-def _item(op: Take, raw: Any) -> LeasedItem | None:
+def _item(op: Take, raw: Any) -> LeasedItem | NoItem | None:
     if raw is None:
         return None
+    if len(raw) == 1:
+        return NoItem(raw[0] / 1_000_000 if raw[0] >= 0 else float("inf"))
     id, payload, attempts, left, fence = raw
     return LeasedItem(id.decode(), payload, attempts, left / 1_000_000, fence)
 

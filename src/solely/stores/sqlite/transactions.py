@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import StoreUnavailable
 from ...model import Entry
-from ...ops import Acquire, Advance, Count, Mark, Op, Read
+from ...ops import Acquire, Advance, Count, Mark, Op, Read, Take
 from .. import transitions as t
 from ..batches import exchange
 from .clock import Readings
@@ -102,7 +102,7 @@ class FileTransactions(RowView):
 
     def _lone(self, op: Any) -> Any:
         kind = type(op)
-        if kind is Acquire or kind in _LOOK_FIRST:
+        if kind is Acquire or kind in _LOOK_FIRST or (kind is Take and op.client):  # who waits looks often
             try:
                 return self._look([op])[0]
             except MustWrite:
