@@ -54,6 +54,8 @@ from .model import Entry, Finding, Released, State
 from .queues.flow import ItemInfo
 from .queues.handle import AsyncQueue, Queue
 from .queues.item import AsyncItem, Item
+from .queues.performing import PermanentFailure, Postpone, Retry
+from .queues.worker import QueueWorker, WorkerHealth
 from .reservations.handle import AsyncReservation, Reservation, ReservationInfo
 from .reservations.policies import PolicyTable, ReservationPolicy
 from .watermarks.flow import WatermarkInfo
@@ -113,10 +115,13 @@ __all__ = [
     "NameReserved",
     "NotKept",
     "Park",
+    "PermanentFailure",
     "Policy",
     "PolicyTable",
+    "Postpone",
     "Publication",
     "Queue",
+    "QueueWorker",
     "Refused",
     "Released",
     "Replay",
@@ -124,6 +129,7 @@ __all__ = [
     "ReservationInfo",
     "ReservationMismatch",
     "ReservationPolicy",
+    "Retry",
     "RetryAfter",
     "SharedBreaker",
     "SolelyError",
@@ -142,5 +148,6 @@ __all__ = [
     "Watermark",
     "WatermarkInfo",
     "WorkFailed",
+    "WorkerHealth",
     "fingerprint",
 ]

@@ -60,6 +60,15 @@ def test_every_op_of_the_library_has_its_json_and_its_schema(guarded: Running) -
         ("admin", {"op": "clear", "key": f"item/{AUDIT}/x", "fence": 1, "reason": "to hide it"}, 403),
         ("admin", {"op": "push", "queue": AUDIT, "id": "x", "payload": ""}, 403),
         ("admin", {"op": "take", "queue": AUDIT, "owner": "me", "ttl": 1}, 403),
+        ("admin", {"op": "amend", "queue": AUDIT, "id": "x", "value": None, "expected": ""}, 403),
+        ("read", {"op": "count", "queue": AUDIT}, 200),
+        ("read", {"op": "amend", "queue": "q", "id": "x", "value": "", "expected": ""}, 403),
+        ("write", {"op": "amend", "queue": "q", "id": "x", "value": None, "expected": ""}, 200),
+        ("write", {"op": "amend", "queue": "q", "id": "x", "value": ""}, 400),
+        ("write", {"op": "take", "queue": "q", "owner": "me", "ttl": 1, "client": "c"}, 200),
+        ("write", {"op": "release", "key": "line/q", "owner": "me"}, 200),
+        ("admin", {"op": "release", "key": "line/queue%3A~alerts%2Foutbox", "owner": "me"}, 403),
+        ("write", acquire("line/q"), 400),
         ("admin", acquire("item/queue/x"), 400),
         ("write", acquire("lock/long", ttl=86_401), 400),
         ("write", acquire("nokind"), 400),
@@ -130,5 +139,5 @@ def test_what_both_ends_of_the_wire_say_is_the_same() -> None:
     assert [codec.op_of(each) for each in batch.ops] == ops
 
 
-def _sample(kind: type) -> Any:
-    return {str: "lock/é", float: 1.5, bytes: b"\x00\xff", bool: True, int: 7}[kind]
+def _sample(kind: Any) -> Any:
+    return {str: "lock/é", float: 1.5, bytes: b"\x00\xff", bytes | None: None, bool: True, int: 7}[kind]
