@@ -26,8 +26,8 @@ class Signature:
         self._head = f'{{"host":{json.dumps(socket.gethostname()[:64])},"pid":{os.getpid()},"since":'
 
     def info(self, purpose: str = "", details: Mapping[str, str] | None = None) -> str:
-        """The info of a hold requested now. A purpose that does not fit into MAX_INFO_BYTES is left out: it is for people.
-        Raises InvalidInput if the details do not fit, or if either has a wrong type."""
+        """The info of a hold requested now; a purpose that does not fit into MAX_INFO_BYTES is left out, as it is for
+        people. Raises InvalidInput if the details do not fit, or if either has a wrong type."""
         if purpose == "" and (details is None or details == {}):
             now = int(time())
             if now != self._second:
