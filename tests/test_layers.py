@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,71 @@ def test_no_two_modules_import_each_other_not_even_for_types() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" → ".join(error.args[1]))
+
+
+# -- what an application imports
+
+KIT = ("solely", "solely.kit", "solely.kit.commands")
+# Modules of applications that still import others: take a line out when its module imports the kit alone.
+NOT_YET = {
+    "solely.apps.alerts.api.acknowledgements",
+    "solely.apps.alerts.api.admin",
+    "solely.apps.alerts.api.explanation",
+    "solely.apps.alerts.api.silences",
+    "solely.apps.alerts.api.why",
+    "solely.apps.alerts.api.windows",
+    "solely.apps.alerts.app",
+    "solely.apps.alerts.cli",
+    "solely.apps.alerts.cli_options",
+    "solely.apps.alerts.cli_suppression",
+    "solely.apps.alerts.figures",
+    "solely.apps.alerts.inputs.alertmanager",
+    "solely.apps.alerts.inputs.announced",
+    "solely.apps.alerts.inputs.own_json",
+    "solely.apps.alerts.inputs.pagerduty",
+    "solely.apps.alerts.model",
+    "solely.apps.alerts.notifications.outbox",
+    "solely.apps.alerts.pages.acknowledge_forms",
+    "solely.apps.alerts.pages.admin_forms",
+    "solely.apps.alerts.pages.views",
+    "solely.apps.alerts.publishers",
+    "solely.apps.alerts.publishers.resilient",
+    "solely.apps.alerts.publishers.settings",
+    "solely.apps.alerts.records.notes",
+    "solely.apps.alerts.runtime",
+    "solely.apps.alerts.settings",
+    "solely.apps.alerts.suppression.matchers",
+    "solely.apps.alerts.suppression.silences",
+    "solely.apps.alerts.tracing",
+    "solely.apps.alerts.worker",
+}
+
+
+def _beside_the_kit(module: str) -> list[str]:
+    """What this module of an application imports beside the kit and its own package."""
+    app = ".".join(module.split(".")[:3])
+    return sorted({name for name in _imports(module) if name not in KIT and not f"{name}.".startswith(f"{app}.")})
+
+
+def test_an_application_imports_the_library_the_kit_and_itself() -> None:
+    wrong = {module: _beside_the_kit(module) for module in MODULES if module.startswith("solely.apps.")}
+    found = {module: names for module, names in wrong.items() if names}
+    assert not found.keys() - NOT_YET, {module: found[module] for module in found.keys() - NOT_YET}
+    assert not NOT_YET - found.keys(), "these import the kit alone now: take them out of NOT_YET"
+
+
+@pytest.mark.parametrize("module", ["exports", "commands"])
+def test_every_name_of_the_kit_is_listed_once_and_there(module: str) -> None:
+    exported = import_module(f"solely.kit.{module}")
+    assert len(set(exported.__all__)) == len(exported.__all__)
+    for name in exported.__all__:
+        assert hasattr(exported, name)
+
+
+def test_the_kit_lists_what_it_has_by_purpose() -> None:
+    kit = import_module("solely.kit")
+    listed = set(re.findall(r"\w+", kit.__doc__ or ""))
+    assert not set(import_module("solely.kit.exports").__all__) - listed
+    assert kit.Journal is import_module("solely.data").Journal
+    with pytest.raises(AttributeError, match=r"solely\.kit has no 'Nothing'"):
+        _ = kit.Nothing

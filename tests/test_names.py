@@ -7,7 +7,7 @@ import pytest
 from solely.dead_letters.flow import queue_of as letters_of
 from solely.dead_letters.flow import reads
 from solely.model import item_key
-from solely.names import AUDIT, owner_of, owner_of_op, owner_of_queue, reserved
+from solely.names import AUDIT, owner_of, owner_of_op, owner_of_queue, part_of, reserved
 from solely.ops import Push, Read, Take
 from solely.queues.flow import queue_of
 
@@ -58,3 +58,10 @@ def test_an_op_is_about_its_key_or_its_queue() -> None:
 def test_a_tilde_alone_is_reserved_too() -> None:
     assert owner_of("lock/~") == "~"
     assert owner_of("lock/~x") == "x"
+
+
+def test_no_two_lists_of_parts_share_a_key() -> None:
+    texts = ("a/b", "a", "b", "a%2Fb", "~", "%7E", "", "ä" * 300, "ä" * 301, "x" * 200, "x" * 201)
+    assert len({part_of(text) for text in texts}) == len(texts)
+    assert all("/" not in part_of(text) and len(part_of(text)) <= 200 for text in texts)
+    assert part_of("cpu_usage-1.5") == "cpu_usage-1.5"

@@ -6,18 +6,27 @@ The service permits only the application to write its names, under any kind of k
 
 from __future__ import annotations
 
-from urllib.parse import unquote
+import hashlib
+from urllib.parse import quote, unquote
 
 from . import audit
 from .ops import Op
 
 AUDIT = audit.QUEUE  # the owner of the audit log
+LONGEST_PART = 200  # bytes of an encoded part of a key: two parts and the prefix fit into the 512 of a key
 RESERVED = "~"  # unchanged when a queue's name is quoted for the keys of its items, so that they stay readable
 
 
 def reserved(application: str, name: str) -> str:
     """The name, reserved for this application."""
     return f"{RESERVED}{application}/{name}"
+
+
+def part_of(text: str) -> str:
+    """The text as a part of a key: percent-encoded, without slashes, so that no two lists of parts share a key. A text
+    that is too long becomes `~` and its digest."""
+    encoded = quote(text, safe="").replace("~", "%7E")
+    return encoded if len(encoded) <= LONGEST_PART else f"~{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def owner_of(key: str) -> str:

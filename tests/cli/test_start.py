@@ -48,6 +48,10 @@ def test_help_imports_nothing_that_it_does_not_use(words: tuple[str, ...]) -> No
     assert imported("redis://127.0.0.1", *words) == set()
 
 
+def test_a_command_of_an_application_starts_without_the_service() -> None:
+    assert imported("memory://", "alerts", "history", "--help") == {"msgspec"}
+
+
 def test_run_imports_the_driver_of_its_store_and_no_more(tmp_path: Path) -> None:
     assert imported(f"sqlite:///{tmp_path}/s.db", "run", "--lock", "a", "--", "true") == {"sqlite3"}
 

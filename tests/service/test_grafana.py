@@ -12,6 +12,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from solely.apps import APPS, find
+from solely.service.announce import ANNOUNCED
+from solely.service.application import JOURNAL_DROPPED
 from solely.service.figures import Figure
 from solely.service.metrics import KNOWN
 from solely.service.service import FAILURES
@@ -26,7 +28,7 @@ OF_PROMETHEUS = {"instance", "job", "le"}
 
 def figures() -> list[Figure]:
     """All that /metrics can tell: of the service, and of every application that there is."""
-    return [*KNOWN, FAILURES, *(figure for name in APPS for figure in find(name).figures)]
+    return [*KNOWN, ANNOUNCED, FAILURES, JOURNAL_DROPPED, *(figure for name in APPS for figure in find(name).figures)]
 
 
 def suffixes(figure: Figure) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ from solely.stores.memory import Memory, MemoryStore
 from solely.stores.redis import open_async, open_blocking
 from solely.stores.redis.settings import ServerAddress, parse
 from solely.testing.proxy import FaultProxy
-from tests.apps.alerts.certificates import make_certificate, server_side
+from tests.certificates import make_certificate, server_side
 from tests.conftest import isolated
 from tests.servers import Valkey, ValkeyCluster, ValkeySentinel, until
 

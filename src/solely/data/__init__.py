@@ -10,10 +10,31 @@ from ..errors import InvalidInput, missing_extra
 from ..stores import capabilities
 from ..urls import split_url
 from .database import Database, Row
+from .dialect import without_nul
+from .journal import DAY, HOUR, Journal, begin_of
 from .migrations import migrate, pending
+from .paging import Position, position_after
 from .place import beside
+from .statements import Queries, SqlStatement, Statements
 
-__all__ = ["Database", "Row", "beside", "migrate", "open_database", "pending"]
+__all__ = [
+    "DAY",
+    "HOUR",
+    "Database",
+    "Journal",
+    "Position",
+    "Queries",
+    "Row",
+    "SqlStatement",
+    "Statements",
+    "begin_of",
+    "beside",
+    "migrate",
+    "open_database",
+    "pending",
+    "position_after",
+    "without_nul",
+]
 
 TIMEOUT = 5.0  # seconds for a statement: as long as the service waits for its store
 

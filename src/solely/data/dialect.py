@@ -35,3 +35,8 @@ def for_psycopg(sql: str) -> Statement:
             end = match.end()
     parts.append(sql[end:].replace("%", "%%"))
     return Statement("".join(parts).encode(), names)
+
+
+def without_nul(text: str) -> str:
+    """The text with NUL replaced, which PostgreSQL cannot store."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in text else text

@@ -134,7 +134,7 @@ class AsgiApp:
         if endpoint.query is not None:
             call.query = endpoint.query(call.scope["query_string"])
         if endpoint.body is not None or endpoint.webhook is not None:
-            call.raw = await read_body(call, min(route.cap, service.settings.max_body))
+            call.raw = await read_body(call, route.cap_within(service.settings.max_body))
         if endpoint.webhook is not None:
             await verify(endpoint.webhook, call)
         if endpoint.body is not None:

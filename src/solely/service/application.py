@@ -6,21 +6,28 @@ starts), `templates/` (loaded as `name:file.html`) and `cli.py` (whose `command`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 
 from ..client import AsyncClient
+from ..data import Journal, SqlStatement
+from ..data.journal import MOST
 from ..names import reserved
+from .announce import Announcement
 from .dashboard.state import AppPage
 from .figures import Figure
 from .routes import Route
 from .service import Job, Service
+from .tracing import Tracing
 
 __all__ = ["AppPage", "Application", "Figure", "Job", "Route", "Service"]
 
 S = TypeVar("S", bound=msgspec.Struct)
+
+JOURNAL_DROPPED = Figure("solely_journal_dropped", "Rows that an application's full journal did not keep", ("app",))
 
 
 class Application(Generic[S]):
@@ -57,6 +64,35 @@ class Application(Generic[S]):
 
     async def stop(self) -> None:
         """Called once after the last request and job, if it was started: `once` and service.data are still open."""
+
+    async def announce(
+        self,
+        name: str,
+        *,
+        fingerprint: str,
+        severity: str = "warning",
+        summary: str = "",
+        labels: Mapping[str, str] | None = None,
+        status: Literal["firing", "resolved"] = "firing",
+    ) -> None:
+        """Raises or resolves an alert of this application, see `announce.Announcement`. Never raises: a failed delivery
+        is logged. The application's name is the source and the beginning of the fingerprint, so that two applications
+        never announce the same alert."""
+        mine = f"{self.name}/{fingerprint}"
+        await self.service.announce(Announcement(name, severity, self.name, mine, summary, dict(labels or {}), status))
+
+    def journal(self, record: SqlStatement, *, order: Sequence[str], most: int = MOST) -> Journal:
+        """A journal in service.data, from `start` on; see `data.Journal`. What it drops is counted in the metrics."""
+        return Journal(self.service.data, record, order=order, most=most, on_drop=self.count_dropped)
+
+    def count_dropped(self) -> None:
+        """Counts a row that a journal of this application dropped."""
+        self.service.metrics.count(JOURNAL_DROPPED, self.name)
+
+    @cached_property
+    def tracing(self) -> Tracing:
+        """Creates spans of this application, from `start` on; none without telemetry."""
+        return Tracing.on(f"solely.{self.name}") if self.service.telemetry is not None else Tracing()
 
     async def demo(self) -> None:
         """Generates sample traffic until it is cancelled."""

@@ -10,7 +10,7 @@ from ..apps import find, has, module_of
 from ..errors import InvalidInput
 from . import health, openapi, policy
 from .api import claims, dead_letters, entries, events, limits, locks, marks, ops, reservations, watermarks
-from .application import Application
+from .application import JOURNAL_DROPPED, Application
 from .dashboard import audit_log, dedup, letters, login, overview, rendering
 from .dashboard import entries as entry_pages
 from .dashboard import watermarks as watermark_pages
@@ -37,7 +37,7 @@ def mount(service: Service) -> list[Route]:
     """
     routes = all_routes()
     if service.settings.mounted:
-        service.metrics.add((FAILURES,))
+        service.metrics.add((FAILURES, JOURNAL_DROPPED))
     for name in service.settings.mounted:
         kind = find(name)
         if kind.name != name:

@@ -1,15 +1,16 @@
-"""Quotas of one worker: leases and waiting requests per client, and pages and lists that are read at the same time."""
+"""Quotas of one worker: requests, leases and waiting requests per client, and pages and lists that are read at the same
+time."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
 
-from .problems import AWAY, CROWDED, TOO_MANY, Problem
+from .problems import AWAY, CROWDED, LIMITED, TOO_MANY, Problem
 
 AT_ONCE = 4  # readers per worker: enough to keep the store busy; each blocks the event loop for some milliseconds
 
@@ -67,6 +68,26 @@ class WaitQuota:
         self.now[client] -= 1
         if not self.now[client]:
             del self.now[client]
+
+
+class RequestLimit:
+    """Bounds how many requests of each client this worker accepts: `limit` in any `per` seconds. `setting` is the name
+    under which the limit is configured."""
+
+    def __init__(self, limit: int, per: float, setting: str = "request_limit") -> None:
+        self._limit, self._per, self._setting = limit, per, setting
+        self._requests: dict[str, deque[float]] = {}  # per client, of which there are as many as tokens
+
+    def check(self, client: str) -> None:
+        """Counts a request of this client; raises Problem (429), with the time to wait, if there are too many."""
+        now = time.monotonic()
+        requests = self._requests.setdefault(client, deque())
+        while requests and requests[0] <= now - self._per:
+            requests.popleft()
+        if len(requests) >= self._limit:
+            detail = f"{self._limit} requests of this token came within {self._per:g} s ({self._setting})"
+            raise Problem(LIMITED, detail, again=requests[0] + self._per - now)
+        requests.append(now)
 
 
 class _Lease(NamedTuple):

@@ -223,10 +223,11 @@ class Route:
     `body`, `query` and `answer` are read from the handler's annotations: `async def handler(call: Call[Body, Query]) ->
     Answer`, with None where there is none. `summary` is by default the handler's docstring. `status` is that of a
     success, `others` are further statuses and their types, `refusals` the problems beside those that every route has.
-    `cap` bounds the body in bytes as it streams in. A route that `grants` is refused while the service stops. `again`
-    says what a repeat of the request does, for the policy page. With `keyed`, a repeat with the same Idempotency-Key
-    gets the first response, which must still be true. A form is urlencoded, and needs the CSRF token in its field
-    `csrf`. `tag` is the heading in the documents: by default part of the path, or the name of the application.
+    `cap` bounds the body in bytes as it streams in; so does the service's max_body, unless `over_max_body`. A route
+    that `grants` is refused while the service stops. `again` says what a repeat of the request does, for the policy
+    page. With `keyed`, a repeat with the same Idempotency-Key gets the first response, which must still be true. A form
+    is urlencoded, and needs the CSRF token in its field `csrf`. `tag` is the heading in the documents: by default part
+    of the path, or the name of the application.
     """
 
     method: str
@@ -240,6 +241,7 @@ class Route:
     media: str = "application/json"
     form: bool = False
     cap: int = SMALL
+    over_max_body: bool = False  # its own cap may exceed max_body
     grants: bool = False
     again: str = ""
     keyed: bool = False
@@ -257,6 +259,10 @@ class Route:
             _check(self)
         except InvalidInput as error:
             raise InvalidInput(f"route {self.method} {self.path}: {error}") from None
+
+    def cap_within(self, max_body: int) -> int:
+        """The most bytes of a body, where the service accepts `max_body` in general."""
+        return self.cap if self.over_max_body else min(self.cap, max_body)
 
     @property
     def is_admin_action(self) -> bool:
@@ -282,6 +288,8 @@ def _check(route: Route) -> None:
         raise InvalidInput("it declares no scheme; give it PUBLIC, READ, WRITE, ADMIN or a Webhook")
     if not route.summary and not route.hidden:
         raise InvalidInput("it has no summary; give it one, or its handler a docstring")
+    if route.keyed and route.over_max_body:
+        raise InvalidInput("it cannot be both keyed and over_max_body: max_body bounds what is compared for a repeat")
     fields = () if route.body is None else getattr(route.body, "__struct_fields__", ())
     if route.is_admin_action and "reason" not in fields:
         raise InvalidInput("an admin action needs a `reason` in its body, which the audit log keeps")

@@ -23,6 +23,7 @@ from ..names import owner_of_queue
 from ..ops import Op, Reply
 from ..stores import AsyncStore, capabilities, open_async_store
 from ..urls import split_url
+from .announce import Announcements
 from .audit import AuditLog
 from .connections import Connections
 from .dashboard.state import DashboardState
@@ -85,6 +86,7 @@ class Service:
         self.sessions = Sessions((settings.session_secret or secrets.token_hex(32)).encode(), self.tokens)
         self.hosts = Hosts([settings.host, *settings.allowed_hosts])
         self.metrics = Metrics(shared)
+        self.announce = Announcements(self.metrics)
         self.connections = Connections(settings, self.metrics)
         self.feed = Feed()
         self.readiness = Readiness()

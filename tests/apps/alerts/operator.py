@@ -1,4 +1,4 @@
-"""A running service with the alert receiver, as senders and operators ask it."""
+"""A running service with the alert receiver, as senders and operators call it."""
 
 from __future__ import annotations
 
@@ -6,32 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx2
+from tests.apps import operator as shared
+from tests.apps.operator import BECAUSE as BECAUSE
+from tests.service.serving import until
 
-from tests.service.serving import LINES, TOKENS, Running, bearer, running, until
-
-BECAUSE = "a test wants it"
 LOG = {"type": "log", "name": "log"}
 BROKEN = {"type": "command", "name": "broken", "argv": ["/bin/false"], "match": {"labels": {"to": "broken"}}}
 
 
-class Operator:
-    """Asks the service, as an admin unless it is said otherwise."""
-
-    def __init__(self, service: Running) -> None:
-        self.service = service
-
-    def post(self, path: str, body: dict[str, Any], scope: str = "admin") -> httpx2.Response:
-        return self.service.post(path, body, headers=bearer(TOKENS[scope]))
-
-    def get(self, path: str, scope: str = "admin", **query: Any) -> httpx2.Response:
-        return self.service.get(path, params=query or None, headers=bearer(TOKENS[scope]))
-
-    def ask(self, path: str, **query: Any) -> Any:
-        """What is answered to somebody who may only look."""
-        answer = self.get(path, "read", **query)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+class Operator(shared.Operator):
+    """Sends alerts, and looks for what became of them."""
 
     def send(self, fingerprint: str, severity: str = "critical", **more: Any) -> dict[str, Any]:
         """What became of an alert."""
@@ -59,6 +43,5 @@ class Operator:
 @contextmanager
 def operating(publishers: Any = (LOG,), service: dict[str, Any] | None = None, **given: Any) -> Iterator[Operator]:
     """A service of its own, on the memory store unless `service` has another URL."""
-    alerts = {"publishers": list(publishers), **given}
-    with running(tokens=LINES, apps=("alerts",), alerts=alerts, **service or {}) as running_one:
-        yield Operator(running_one)
+    with shared.operating("alerts", {"publishers": list(publishers), **given}, **service or {}) as it:
+        yield Operator(it.service)

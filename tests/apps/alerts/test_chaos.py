@@ -22,8 +22,9 @@ import httpx2
 import pytest
 
 from solely.testing.proxy import FaultProxy
-from tests.apps.alerts.fleet import BEGINS, HOLD, POST, SOON, Fleet, Tried, alert, fleet, holding
-from tests.apps.alerts.inbox import Delivery, Meeting, connections, inbox
+from tests.apps.alerts.fleet import HOLD, POST, Fleet, alert, fleet, holding
+from tests.apps.fleet import BEGINS, SOON, Tried
+from tests.apps.inbox import Delivery, Meeting, connections, inbox
 from tests.conftest import in_schema
 from tests.postgres_server import PYPI_POSTGRES, Postgres
 from tests.servers import Valkey
@@ -273,7 +274,7 @@ def test_a_service_that_is_stopped_while_it_publishes_finishes_that_or_leaves_it
     # Eight seconds to stop: enough to finish a publish on a machine with a load of 20; the other one waits all of them.
     patience = {"stop_timeout": "8", "alerts_answer_within": "0.1", **holding(HOLD)}
     stopping, over = threading.Event(), threading.Event()
-    with inbox() as receiver:
+    with inbox("fingerprint") as receiver:
         with fleet(url, tmp_path, patience, workers=1, receiver=receiver) as it:
             for name, answered in (("finished", stopping), ("left-over", over)):
                 receiver.meet_next(waiting_for(answered), kept=True)

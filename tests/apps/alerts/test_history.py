@@ -11,8 +11,7 @@ import pytest
 from solely.apps.alerts.model import Alert, Notification
 from solely.apps.alerts.records import history as module
 from solely.apps.alerts.records.history import AlertHistory
-from solely.apps.alerts.records.history_queries import HOUR
-from solely.data import Database, open_database
+from solely.data import HOUR, Database, journal, open_database
 from solely.errors import DataError, InvalidInput
 
 LATER = 3 * HOUR
@@ -146,7 +145,7 @@ async def test_names_that_are_too_long_for_an_index_are_cut(data: Database) -> N
 
 
 async def test_only_what_is_old_is_forgotten(data: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PAGE", 10)
+    monkeypatch.setattr(journal, "PAGE", 10)
     history, now = AlertHistory(data), time.time()
     for number in range(35):
         history.published(notification(f"n-{number:02}", at=now - 40 + number), {}, 0.1)

@@ -15,8 +15,8 @@ import solely
 from solely.apps.alerts.model import Alert, Notification
 from solely.apps.alerts.publishers import Publisher, PublishFailed, WebhookSettings, build
 from solely.apps.alerts.publishers.address_guard import is_public
-from tests.apps.alerts.certificates import make_certificate, server_side
-from tests.apps.alerts.hooks import DROP, hooks
+from tests.apps.hooks import DROP, hooks
+from tests.certificates import make_certificate, server_side
 
 ALERT = Alert(name="n", severity="critical", source="s", fingerprint="f")
 NOTIFICATION = Notification(id="msg_1", alert=ALERT, at=0.0)

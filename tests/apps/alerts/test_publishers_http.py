@@ -21,7 +21,7 @@ from solely.apps.alerts.model import Alert, Member, Notification
 from solely.apps.alerts.publishers import Publisher, PublishFailed, SlackSettings, WebhookSettings, build
 from solely.apps.alerts.publishers.http_post import retry_after
 from solely.apps.alerts.publishers.slack import COLORS, RESOLVED_COLOR
-from tests.apps.alerts.hooks import DROP, FLOOD, HANG, SLOW_BODY, SLOW_HEAD, Answer, Hooks, hooks
+from tests.apps.hooks import DROP, FLOOD, HANG, SLOW_BODY, SLOW_HEAD, Answer, Hooks, hooks
 
 KEYS = [secrets.token_bytes(size) for size in (24, 32)]
 SECRETS = tuple(f"whsec_{base64.b64encode(key).decode()}" for key in KEYS)

@@ -15,8 +15,8 @@ import structlog
 import solely
 from solely.apps.alerts.model import Alert, Notification
 from solely.apps.alerts.publishers import EmailSettings, Publisher, PublisherSettings, PublishFailed, build
-from tests.apps.alerts.certificates import make_certificate, server_side
 from tests.apps.alerts.mails import Mails, mails
+from tests.certificates import make_certificate, server_side
 
 ALERT = Alert(
     name="Disk full\r\nBcc: all@example.org",

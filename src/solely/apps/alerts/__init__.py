@@ -6,6 +6,20 @@ operators. From the bottom up: model, publishers, settings, records, worker, sup
 runtime, api, inputs and pages, app; none imports a later one.
 """
 
-from .app import AlertsApp
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .app import AlertsApp
 
 __all__ = ["AlertsApp"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the application at its first use, so that its commands start without the service."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .app import AlertsApp
+
+    return AlertsApp

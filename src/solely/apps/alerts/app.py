@@ -9,7 +9,7 @@ from ...service.application import AppPage, Figure, Job, Route
 from .api import acknowledgements, admin
 from .demo import demo
 from .figures import FIGURES
-from .inputs import alertmanager, own_json, pagerduty
+from .inputs import alertmanager, announced, own_json, pagerduty
 from .notifications.sweeper import EVERY
 from .pages import views
 from .publishers import LogSettings
@@ -36,6 +36,16 @@ class AlertsApp(AlertsRuntime):
         """The endpoints of senders and operators, and the pages."""
         modules = (own_json, alertmanager, pagerduty, acknowledgements, admin, views)
         return [route for module in modules for route in module.routes(self)]
+
+    async def start(self) -> None:
+        """Starts the parts; announcements of other applications are received like alerts of any sender."""
+        await super().start()
+        self.service.announce.register(lambda each: self.receiver.receive(announced.alert_of(each)))
+
+    async def stop(self) -> None:
+        """Announcements are logged again; see AlertsRuntime.stop for the rest."""
+        self.service.announce.register(None)
+        await super().stop()
 
     def jobs(self) -> Sequence[Job]:
         """Publishes the backlog, writes the history, refreshes silences, and deletes what is too old."""

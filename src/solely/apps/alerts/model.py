@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from ...names import part_of as part_of  # also for the other modules of this application
 from ...names import reserved
 
 own = partial(reserved, "alerts")  # a name (of a key, a queue, …) that only this application may write
@@ -19,7 +20,6 @@ MAX_FINGERPRINT = 255  # characters: the bound of PagerDuty's dedup_key
 OF_GROUP = "group:"  # the prefix of a group's name where a fingerprint is expected
 MAX_GROUP = MAX_FINGERPRINT - len(OF_GROUP)
 MAX_OPEN = 30 * 86_400.0  # seconds: an alert that has not fired for a month counts as gone
-_LONGEST_PART = 200  # bytes of an encoded part of a key: two parts and the prefix fit into the 512 of a key
 _SEPARATOR = "\x1f"  # between the fields of a fingerprint: the encoding of the fields escapes it
 
 Status = Literal["firing", "resolved"]
@@ -144,12 +144,6 @@ def cache_key(alert: Alert) -> str:
 def open_mark(fingerprint: str) -> str:
     """The key of the mark that is set while an alert is open: notified, and not yet notified as resolved."""
     return own(f"open/{part_of(fingerprint)}")
-
-
-def part_of(text: str) -> str:
-    """The text percent-encoded, without slashes; a text that is too long becomes `~` and its digest."""
-    encoded = quote(text, safe="").replace("~", "%7E")
-    return encoded if len(encoded) <= _LONGEST_PART else f"~{hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def fingerprint_of(fields: Iterable[tuple[str, str]]) -> str:

@@ -65,7 +65,7 @@ class AlertsRuntime(Application[AlertsSettings]):
         """Assembles the parts, and loads the silences."""
         service, settings = self.service, self.settings
         self.publishers = build(settings.publishers, once=self.once)
-        self.history = AlertHistory(service.data)
+        self.history = AlertHistory(service.data, self.count_dropped)
         self.silences = Silences(service.data)
         given = Dependencies(
             self.once,

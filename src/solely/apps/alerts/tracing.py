@@ -1,17 +1,16 @@
-"""Spans of an alert: reserve, publish, record; a suppressed alert has a span that links to the published one. Without
-telemetry there are no spans, and OpenTelemetry is not imported."""
+"""Spans of an alert: reserve, publish, record; a suppressed alert has a span that links to the published one."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from ...service import tracing
 from .model import Alert
 
 if TYPE_CHECKING:
-    from opentelemetry import trace
+    from opentelemetry.trace import TracerProvider
 
 # Characters of an alert's name in the purpose of its reservation, which has 200: the id takes 37 and the trace 56.
 _NAME = 80
@@ -20,37 +19,21 @@ _ID = re.compile(r"msg_[0-9a-f]{32}")
 
 
 class Tracing:
-    """Creates spans with this tracer; none without one."""
+    """Creates the spans of alerts; none without telemetry."""
 
-    def __init__(self, tracer: trace.Tracer | None = None) -> None:
-        self._tracer = tracer
+    def __init__(self, spans: tracing.Tracing | None = None) -> None:
+        self._spans = spans or tracing.Tracing()
+        self.current = self._spans.current
 
     @classmethod
-    def on(cls, provider: trace.TracerProvider | None = None) -> Tracing:
+    def on(cls, provider: TracerProvider | None = None) -> Tracing:
         """Tracing through this provider, or through the one that OpenTelemetry's settings configure."""
-        from opentelemetry import trace  # an extra
+        return cls(tracing.Tracing.on("solely.alerts", provider))
 
-        return cls(trace.get_tracer("solely.alerts", tracer_provider=provider))
-
-    @contextmanager
-    def span(self, name: str, alert: Alert, link: str = "", **facts: str) -> Iterator[None]:
+    def span(self, name: str, alert: Alert, link: str = "", **facts: str) -> AbstractContextManager[None]:
         """A span of this alert, linked to the trace of `link` if that is a valid traceparent."""
-        if self._tracer is None:
-            yield
-            return
         attributes = {"solely.fingerprint": alert.fingerprint, "solely.severity": alert.severity, **facts}
-        with self._tracer.start_as_current_span(f"alerts.{name}", attributes=attributes, links=_links(link)):
-            yield
-
-    def current(self) -> str:
-        """The traceparent of the current span; "" without telemetry."""
-        if self._tracer is None:
-            return ""
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-        carrier: dict[str, str] = {}
-        TraceContextTextMapPropagator().inject(carrier)
-        return carrier.get("traceparent", "")
+        return self._spans.span(f"alerts.{name}", attributes, link)
 
 
 def purpose_of(alert: Alert, trace: str, id: str = "") -> str:
@@ -68,12 +51,3 @@ def id_of(purpose: str) -> str:
     """The notification's id in the purpose of a reservation; "" if there is none."""
     id = purpose.removesuffix(trace_of(purpose)).rstrip().rpartition(" ")[2]
     return id if _ID.fullmatch(id) else ""
-
-
-def _links(traceparent: str) -> list[trace.Link]:
-    from opentelemetry import trace
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-    context = TraceContextTextMapPropagator().extract({"traceparent": traceparent}) if traceparent else None
-    original = trace.get_current_span(context).get_span_context() if context else None
-    return [trace.Link(original)] if original is not None and original.is_valid else []

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, NamedTuple, TypeVar
 
 from ... import AsyncClient, Limited, SolelyError
 from ...service import problems
 from ...service.metrics import Metrics
+from ...service.quotas import RequestLimit
 from .records.history import AlertHistory
 from .settings import AlertsSettings
 from .tracing import Tracing
@@ -97,24 +97,15 @@ class Capacity:
     are refused, with the time after which to retry."""
 
     def __init__(self, request_limit: int, request_per: float, max_active: int) -> None:
-        self._limit = request_limit
-        self._per = request_per
+        self._requests = RequestLimit(request_limit, request_per)
         self._most = max_active
-        self._requests: dict[str, deque[float]] = {}  # per principal, of which there are as many as tokens
         self.active = 0
 
     def check(self, principal: str) -> None:
         """Counts a request; raises Problem (429) if this principal or this worker is over its bound."""
         if self.active >= self._most:
             raise problems.Problem(problems.TOO_MANY, self._full(), again=_SOON)
-        now = time.monotonic()
-        requests = self._requests.setdefault(principal, deque())
-        while requests and requests[0] <= now - self._per:
-            requests.popleft()
-        if len(requests) >= self._limit:
-            detail = f"{self._limit} requests of this token came within {self._per:g} s (request_limit)"
-            raise problems.Problem(problems.LIMITED, detail, again=requests[0] + self._per - now)
-        requests.append(now)
+        self._requests.check(principal)
 
     def enter(self) -> None:
         """Counts a reservation in flight; raises Limited if there are too many."""

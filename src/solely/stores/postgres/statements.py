@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from importlib.resources import files
 from typing import NamedTuple
 
 from psycopg.sql import Identifier, Literal
 
-_FOLDER = files(__package__)
-_NAMED = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
-_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
+from ...statements import read_statements
 
 
 class SchemaStep(NamedTuple):
@@ -22,17 +19,12 @@ class SchemaStep(NamedTuple):
     text: str
 
 
-def _queries() -> dict[str, str]:
-    _, *parts = _NAMED.split((_FOLDER / "queries.sql").read_text(encoding="utf-8"))
-    return {name: _COMMENT.sub("", body).strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
-
-
 def _migrations() -> tuple[SchemaStep, ...]:
-    found = sorted((_FOLDER / "migrations").iterdir(), key=lambda file: file.name)
+    found = sorted((files(__package__) / "migrations").iterdir(), key=lambda file: file.name)
     return tuple(SchemaStep(int(file.name[:4]), file.name[5:-4], file.read_text(encoding="utf-8")) for file in found)
 
 
-QUERIES = _queries()
+QUERIES = read_statements(__package__, "queries.sql")
 MIGRATIONS = _migrations()
 NEWEST = MIGRATIONS[-1].number
 

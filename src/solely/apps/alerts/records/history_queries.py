@@ -2,56 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
-from typing import Any
 
 import msgspec
 
-from ....data import Database, Row
-from ....errors import InvalidInput
+from ....kit import HOUR, Database, Position, Row, Statements, begin_of, from_row, position_after, without_nul
 from ..model import MAX_FINGERPRINT, Alert, Labels
 
-HOUR = 3_600  # seconds: suppressed alerts are counted per hour
-
-_OF_FINGERPRINT = "fingerprint = :fingerprint AND"  # the {of} of a statement about one fingerprint, which has an index
-_RECENT = """
-SELECT * FROM alerts_history
-WHERE {of} (at, id) < (:at, :id) AND at >= :since AND (severity = :severity OR :severity = '')
-ORDER BY at DESC, id DESC LIMIT :limit
-"""
-_LAST_NOTIFIED = "SELECT MAX(notified) AS notified FROM alerts_history WHERE fingerprint = :fingerprint"
-_COUNTS = """
-SELECT reason, SUM(count) AS count, MAX(last) AS last FROM alerts_suppressed WHERE {of} hour >= :hour
-GROUP BY reason ORDER BY count DESC, reason
-"""
-_MOST_SUPPRESSED = """
-SELECT fingerprint, severity, MAX(name) AS name, SUM(count) AS count, MAX(last) AS last FROM alerts_suppressed
-WHERE hour >= :hour GROUP BY fingerprint, severity ORDER BY count DESC, fingerprint, severity LIMIT :limit
-"""
-_OF_THESE = {
-    "sqlite": "SELECT value FROM json_each(:fingerprints)",
-    "postgresql": "SELECT value FROM jsonb_array_elements_text(:fingerprints::jsonb) AS given (value)",
-}
-_SUMS_OF_THESE = """
-SELECT fingerprint, severity, SUM(count) AS count FROM alerts_suppressed
-WHERE hour >= :hour AND fingerprint IN ({these}) GROUP BY fingerprint, severity
-"""
-# The last alert of each severity, sent or suppressed: what silences are matched with.
-_SAMPLES = """
-SELECT name, severity, source, labels, group_name, at AS seen FROM
-    (SELECT * FROM alerts_history WHERE fingerprint = :fingerprint ORDER BY at DESC LIMIT :limit) AS sent
-UNION ALL
-SELECT name, severity, source, labels, group_name, last AS seen FROM
-    (SELECT * FROM alerts_suppressed WHERE fingerprint = :fingerprint ORDER BY hour DESC LIMIT :limit) AS suppressed
-ORDER BY seen DESC
-"""
-_NOTIFIED_SINCE = """
-SELECT COUNT(*) AS count FROM alerts_history
-WHERE {of} severity = :severity AND status = 'firing' AND at >= :since AND notified IS NOT NULL
-"""
+STATEMENTS = Statements.of("solely.apps.alerts", "queries.sql")
 _SAMPLED = 20  # rows of either kind that are searched for the last alert of each severity
-_NEWEST = (1e18, "")  # a position after every notification
 
 
 class NotificationRecord(msgspec.Struct, kw_only=True):
@@ -78,7 +37,7 @@ class NotificationRecord(msgspec.Struct, kw_only=True):
     @property
     def place(self) -> str:
         """The position after this record, for the `after` of the next page."""
-        return f"{self.at!r}/{self.id}"
+        return str(Position(self.at, self.id))
 
 
 class ReasonCount(msgspec.Struct, kw_only=True):
@@ -100,107 +59,62 @@ class NoisyAlert(msgspec.Struct, kw_only=True):
 
 
 class HistoryQueries:
-    """Sent notifications and suppressed alerts, as far as they are written."""
+    """Sent notifications and suppressed alerts, as far as they are written. An empty `fingerprint` means all."""
 
     def __init__(self, data: Database) -> None:
-        self._data = data
+        self._queries = STATEMENTS.on(data)
 
     async def recent(
         self, *, fingerprint: str = "", severity: str = "", since: float = 0.0, after: str = "", limit: int = 50
     ) -> list[NotificationRecord]:
         """Notifications since that moment, the newest first; of this fingerprint and severity, or of all if these are
         empty. `after` is the `place` of the last record of the page before."""
-        at, id = _place(after)
-        statement, of = _about(_RECENT, fingerprint)
-        found = await self._data.rows(statement, at=at, id=id, since=since, severity=named(severity), limit=limit, **of)
-        return [_record(row) for row in found]
+        at, id = position_after(after)
+        values = {"at": at, "id": id, "since": since, "severity": named(severity), "limit": limit}
+        return [from_row(NotificationRecord, row) for row in await self._about("recent", fingerprint, **values)]
 
     async def last_notified(self, fingerprint: str) -> float | None:
         """When a notification of this fingerprint was last sent; None if the history has none."""
-        row = await self._data.row(_LAST_NOTIFIED, fingerprint=named(fingerprint))
+        row = await self._queries.row("last_notified", fingerprint=named(fingerprint))
         return row["notified"] if row is not None else None
 
     async def notified_since(self, since: float, *, severity: str, fingerprint: str = "") -> int:
         """How many firing alerts of this severity were sent since then; of this fingerprint or of all."""
-        statement, of = _about(_NOTIFIED_SINCE, fingerprint)
-        row = await self._data.row(statement, severity=named(severity), since=since, **of)
-        return int(row["count"]) if row is not None else 0
+        (row,) = await self._about("notified_since", fingerprint, severity=named(severity), since=since)
+        return int(row["count"])
 
     async def samples(self, fingerprint: str) -> list[Alert]:
         """The last alert of each severity of this fingerprint, sent or suppressed; the newest first."""
-        rows = await self._data.rows(_SAMPLES, fingerprint=named(fingerprint), limit=_SAMPLED)
-        last = {row["severity"]: row for row in reversed(rows)}
-        newest = sorted(last.values(), key=lambda row: float(row["seen"]), reverse=True)
-        return [
-            Alert(
-                name=row["name"],
-                severity=row["severity"],
-                source=row["source"],
-                fingerprint=fingerprint,
-                labels=msgspec.json.decode(row["labels"], type=Labels),
-                group=row["group_name"],
-            )
-            for row in newest
-        ]
+        rows = await self._queries.rows("samples", fingerprint=named(fingerprint), limit=_SAMPLED)
+        newest: dict[str, Row] = {}
+        for row in rows:
+            newest.setdefault(row["severity"], row)
+        return [from_row(Alert, row | {"fingerprint": fingerprint}) for row in newest.values()]
 
     async def suppressed_counts(self, *, fingerprint: str = "", since: float = 0.0) -> list[ReasonCount]:
         """How many alerts were suppressed, by reason, since the hour of that moment; of this fingerprint or of all."""
-        statement, of = _about(_COUNTS, fingerprint)
-        found = await self._data.rows(statement, hour=hour_of(since), **of)
-        return [ReasonCount(reason=row["reason"], count=int(row["count"]), last=row["last"]) for row in found]
+        found = await self._about("suppressed_counts", fingerprint, hour=begin_of(since, HOUR))
+        return [from_row(ReasonCount, row) for row in found]
 
     async def suppressed_of(self, fingerprints: Collection[str], *, since: float) -> dict[tuple[str, str], int]:
         """How many alerts of these fingerprints were suppressed since the hour of that moment, by fingerprint and
         severity."""
         given = msgspec.json.encode([named(each) for each in fingerprints]).decode()
-        statement = _SUMS_OF_THESE.format(these=_OF_THESE[self._data.dialect])
-        found = await self._data.rows(statement, fingerprints=given, hour=hour_of(since))
-        return {(row["fingerprint"], row["severity"]): int(row["count"]) for row in found}
+        found = await self._queries.rows("suppressed_of_these", fingerprints=given, hour=begin_of(since, HOUR))
+        return {(row["fingerprint"], row["severity"]): row["count"] for row in found}
 
     async def most_suppressed(self, *, since: float = 0.0, limit: int = 10) -> list[NoisyAlert]:
         """The fingerprints with the most suppressed alerts since the hour of that moment."""
-        found = await self._data.rows(_MOST_SUPPRESSED, hour=hour_of(since), limit=limit)
-        return [NoisyAlert(**row | {"count": int(row["count"])}) for row in found]
+        found = await self._queries.rows("most_suppressed", hour=begin_of(since, HOUR), limit=limit)
+        return [from_row(NoisyAlert, row) for row in found]
 
-
-def clean(text: str) -> str:
-    """The text without NUL, which PostgreSQL cannot store."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}") if "\0" in text else text
+    async def _about(self, statement: str, fingerprint: str, **values: object) -> list[Row]:
+        """The rows of this statement about all, or of its twin about one fingerprint, which uses an index."""
+        if not fingerprint:
+            return await self._queries.rows(statement, **values)
+        return await self._queries.rows(f"{statement}_of", fingerprint=named(fingerprint), **values)
 
 
 def named(text: str) -> str:
     """The text cut to what an index of every database can hold."""
-    return clean(text)[:MAX_FINGERPRINT]
-
-
-def _about(statement: str, fingerprint: str) -> tuple[str, dict[str, Any]]:
-    """The statement about this fingerprint, or about all if it is empty, and the value that it needs."""
-    if not fingerprint:
-        return statement.format(of=""), {}
-    return statement.format(of=_OF_FINGERPRINT), {"fingerprint": named(fingerprint)}
-
-
-def hour_of(moment: float) -> int:
-    """The beginning of the hour of this moment."""
-    return int(moment // HOUR) * HOUR
-
-
-def _place(after: str) -> tuple[float, str]:
-    """The moment and id in this position; InvalidInput if it is invalid."""
-    if not after:
-        return _NEWEST
-    at, _, id = after.partition("/")
-    try:
-        moment = float(at)
-    except ValueError:
-        moment = math.nan
-    if not math.isfinite(moment):
-        raise InvalidInput(f"{after!r:.80} is not a position in the history; give the `next` of the page before")
-    return moment, clean(id)
-
-
-def _record(row: Row) -> NotificationRecord:
-    labels, annotations, results = (
-        msgspec.json.decode(row[name], type=Labels) for name in ("labels", "annotations", "results")
-    )
-    return NotificationRecord(**row | {"labels": labels, "annotations": annotations, "results": results})
+    return without_nul(text)[:MAX_FINGERPRINT]

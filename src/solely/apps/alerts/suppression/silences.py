@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from ....data import Database, Row
+from ....data import Database, Row, without_nul
 from ....errors import InvalidInput
 from ..model import Alert
-from ..records.history_queries import clean
 from .matchers import Matcher, checked, parse, predicate
 
 MOST = 1_000  # current and future silences: each alert is matched with all of them
@@ -105,8 +104,8 @@ class Silences:
             starts=begins,
             ends=ends,
             made=now,
-            made_by=clean(by),
-            reason=clean(reason),
+            made_by=without_nul(by),
+            reason=without_nul(reason),
         )
         kept = msgspec.structs.asdict(silence) | {"matchers": msgspec.json.encode(silence.matchers).decode()}
         await self._data.run(_ADD, **{name: kept[name] for name in kept if not name.startswith("ended_")})
@@ -116,7 +115,9 @@ class Silences:
 
     async def expire(self, id: str, *, by: str, reason: str) -> bool:
         """Ends it now; False if no current or future silence has this id."""
-        ended = await self._data.run(_END, id=clean(id), now=time.time(), ended_by=clean(by), ended_why=clean(reason))
+        ended = await self._data.run(
+            _END, id=without_nul(id), now=time.time(), ended_by=without_nul(by), ended_why=without_nul(reason)
+        )
         await self.refresh()
         return ended == 1
 

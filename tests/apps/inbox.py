@@ -24,12 +24,12 @@ _ESTABLISHED = "01"  # a state in /proc/net/tcp
 
 
 class Delivery(NamedTuple):
-    """One notification as it came; `port` is the caller's, by which it can be found while it waits for its answer."""
+    """One webhook as it came, with what it is about; `port` is the caller's, by which it can be found while it waits
+    for its answer."""
 
     id: str
-    fingerprint: str
-    severity: str
-    status: str
+    subject: str
+    data: dict[str, Any]
     port: int
 
 
@@ -37,9 +37,11 @@ Meeting = Callable[[Delivery], bool]
 
 
 class Inbox:
-    """What came and was genuine, and what was answered of it."""
+    """What came and was genuine, and what was answered of it. `subject` is the field of the data that says what a
+    webhook is about."""
 
-    def __init__(self) -> None:
+    def __init__(self, subject: str) -> None:
+        self.subject = subject
         self.deliveries: list[Delivery] = []
         self.answered: list[Delivery] = []
         self.forged = 0  # deliveries whose signature is not by our secret
@@ -53,19 +55,19 @@ class Inbox:
         """The settings of a publisher that calls us."""
         return {"type": "webhook", "name": "inbox", "url": f"http://127.0.0.1:{self.port}/", "secrets": [SECRET]}
 
-    def of(self, fingerprint: str) -> list[Delivery]:
-        """What came of this fingerprint, in order."""
-        return [each for each in list(self.deliveries) if each.fingerprint == fingerprint]
+    def of(self, subject: str) -> list[Delivery]:
+        """What came of this subject, in order."""
+        return [each for each in list(self.deliveries) if each.subject == subject]
 
-    def ids(self, fingerprint: str) -> set[str]:
-        """The distinct ids under which this fingerprint was sent."""
-        return {each.id for each in self.of(fingerprint)}
+    def ids(self, subject: str) -> set[str]:
+        """The distinct ids under which this subject was sent."""
+        return {each.id for each in self.of(subject)}
 
-    def distinct(self) -> dict[tuple[str, str, str], set[str]]:
-        """The distinct ids, by fingerprint, severity and status."""
-        found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    def distinct(self, *fields: str) -> dict[tuple[str, ...], set[str]]:
+        """The distinct ids, by the values of these fields of the data."""
+        found: dict[tuple[str, ...], set[str]] = defaultdict(set)
         for each in list(self.deliveries):
-            found[each.fingerprint, each.severity, each.status].add(each.id)
+            found[tuple(str(each.data[field]) for field in fields)].add(each.id)
         return found
 
     def meet_next(self, meeting: Meeting, *, kept: bool) -> None:
@@ -121,16 +123,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.inbox.forged += 1
             self.send_error(401)
             return
-        alert = json.loads(body)["data"]
-        delivery = Delivery(
-            self.headers["webhook-id"], alert["fingerprint"], alert["severity"], alert["status"], self.client_address[1]
-        )
-        if not self.server.inbox.take(delivery):
+        inbox, data = self.server.inbox, json.loads(body)["data"]
+        delivery = Delivery(self.headers["webhook-id"], str(data[inbox.subject]), data, self.client_address[1])
+        if not inbox.take(delivery):
             self.close_connection = True
             return
         self.send_response(204)
         self.end_headers()
-        self.server.inbox.answered.append(delivery)
+        inbox.answered.append(delivery)
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing: what matters is kept."""
@@ -146,9 +146,9 @@ def is_genuine(headers: Any, body: bytes) -> bool:
 
 
 @contextmanager
-def inbox() -> Iterator[Inbox]:
-    """A receiver on loopback, until the test is over."""
-    it = Inbox()
+def inbox(subject: str) -> Iterator[Inbox]:
+    """A receiver on loopback, until the test is over; `subject` is the field that says what a webhook is about."""
+    it = Inbox(subject)
     thread = threading.Thread(target=it.serve)
     thread.start()
     try:

@@ -1,0 +1,33 @@
+"""The kit: all that an application imports beside the library (`solely`); its `cli.py` imports `solely.kit.commands`.
+
+- the application: Application, AppPage, Job, Service
+- endpoints: Route, Call, Answer, Body, JsonResponse, KIB; READ, WRITE, ADMIN, PUBLIC, Webhook; the types of their
+  fields (Key, Limit, PageSize, Prefix, Quiet, Reason, Ttl, Wait); timestamp
+- refusals: Problem, problem_of; AWAY, INVALID, LIMITED, TOO_MANY, UNKNOWN
+- callers: LOCAL, Principal, Scope; RequestLimit
+- pages: Page, View, show, acted; READ_PAGE, WRITE_PAGE, ADMIN_PAGE; at, span, total
+- explanations: Why, Explained
+- metrics and traces: Figure, Metrics, HOLD, LATENCY; Tracing
+- alerts of its own: `self.announce(…)`, Announcement
+- its tables: Database, Row; Statements, SqlStatement, Queries; Journal, begin_of, HOUR, DAY; Position, position_after;
+  from_row, json_texts, without_nul
+- its keys: reserved, part_of
+- durations and retries: MAX_TTL, duration, seconds, ttl_seconds; Backoff, RETRY
+
+Names are imported at their first use, so that a command starts without the service.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .exports import *  # noqa: F403 - type checkers see every name of its __all__
+
+
+def __getattr__(name: str) -> Any:
+    exports = import_module(f"{__name__}.exports")
+    if name not in exports.__all__:
+        raise AttributeError(f"solely.kit has no {name!r}; it has {', '.join(exports.__all__)}")
+    return getattr(exports, name)
