@@ -12,6 +12,7 @@ from solely import Client, State, StoreError, values
 from solely.ops import Acquire, Finish, Op, Release, Reply
 from solely.stores import open_store
 from solely.stores.memory import Memory, MemoryStore
+from solely.testing.clock import ManualClock
 from tests.client_modes import refusing_client, result_of
 
 DAY = 86_400.0
@@ -84,7 +85,7 @@ async def test_every_side_of_a_name_is_told(open_client: Callable[..., Any], sto
     states = {side.kind: side.state for side in found.sides}
     assert states == {
         "lock": State.CLOSED, "mark": State.DONE, "claim": State.HELD, "reservation": State.HELD,
-        "watermark": State.DONE, "breaker": State.FREE,
+        "watermark": State.DONE, "breaker": State.FREE, "limit": State.FREE, "queue": State.FREE,
     }  # fmt: skip
     assert found["claim"].holder == "web-3 pid 4711 (charge) since 08:00:00 UTC"
     assert found["claim"].since == datetime(2027, 1, 15, 8, tzinfo=UTC)
@@ -148,7 +149,63 @@ class Counting(MemoryStore):
         return super().perform(ops)
 
 
-def test_it_is_one_round_trip_and_changes_nothing() -> None:
+async def test_a_limit_that_refuses_calls_is_told_with_its_hits_and_the_time_of_the_next(
+    open_client: Callable[..., Any], store_url: str, clock: ManualClock
+) -> None:
+    once, other = open_client(store_url, clock=clock), open_client(store_url, clock=clock)
+    for _ in range(2):
+        assert await result_of(once.limit("api", limit=2, per=600))
+    assert (await result_of(once.explain("api"))).why == ()
+    refused = await result_of(once.limit("api", limit=2, per=600))
+    assert not refused
+    found = await result_of(other.explain("api"))
+    side = found["limit"]
+    assert side.left == pytest.approx(refused.retry_after, abs=0.01)
+    assert side.value == "2 hits, of at most 2 in any 10 min"
+    assert found.why == ("limit() refuses calls: the next one is allowed in 10 min",)
+    assert "limit        reached" in str(found)
+    clock.advance(601)
+    assert (await result_of(other.explain("api"))).why == ()
+
+
+async def test_a_limit_that_a_hit_was_given_back_to_is_free_again(
+    open_client: Callable[..., Any], store_url: str
+) -> None:
+    once = open_client(store_url)
+    allowed = await result_of(once.limit("api", limit=1, per=600))
+    assert not await result_of(once.limit("api", limit=1, per=600))
+    assert [info.key for info in await result_of(once.limits())] == ["api"]
+    assert await result_of(allowed.undo())
+    assert (await result_of(once.explain("api"))).why == ()
+    assert await result_of(once.limits()) == []
+
+
+async def test_a_queue_and_its_items_are_told(
+    open_client: Callable[..., Any], store_url: str, clock: ManualClock
+) -> None:
+    once = open_client(store_url, clock=clock)
+    queue = once.queue("mail")
+    for id in ("a", "b", "c"):
+        await result_of(queue.push(id, {"to": id}))
+    await result_of(queue.push("later", {}, delay=600))
+    assert (await result_of(queue.take(ttl=60))).id == "a"
+    found = await result_of(once.explain("mail"))
+    assert found["queue"].value == "4 items: 2 wait, 1 taken, 1 delayed"
+    assert found.why == ()
+    for id in ("b", "c"):
+        assert (await result_of(queue.take(ttl=60))).id == id
+    found = await result_of(once.explain("mail"))
+    assert (found["queue"].state, found["queue"].left) == (State.HELD, pytest.approx(60, abs=0.01))
+    assert found.why == ("take() returns None: the next item is available in 60.0 s",)
+    taken = (await result_of(once.explain("mail/a")))["item"]
+    assert (taken.state, taken.attempts) == (State.HELD, 1)
+    assert taken.why == "take() does not return it: another caller has it, for 60.0 s unless renewed"
+    later = (await result_of(once.explain("mail/later")))["item"]
+    assert later.why == "take() does not return it: it is delayed for another 10 min"
+    assert "item" not in str(await result_of(once.explain("mail/none")))
+
+
+def test_it_changes_nothing_and_reads_all_entries_in_one_round_trip() -> None:
     store = Counting(Memory())
     with Client(store=store) as once, once.lock("a"):
         before = store.trips

@@ -5,8 +5,10 @@ from .cache import Cache
 from .claims.claim import ClaimOutcome, Publication
 from .claims.fingerprint import Fingerprint, fingerprint
 from .claims.handle import AsyncClaim, Claim
+from .claims.listing import ClaimInfo
 from .claims.policy import RELEASE, Failing, Park, Policy, Replay, RetryAfter
 from .client import AsyncClient, Client
+from .credentials import Login
 from .dead_letters.calls import LetterReplay
 from .dead_letters.flow import Letter
 from .dead_letters.hand_over import LetterInHand
@@ -44,14 +46,19 @@ from .errors import (
 from .events import Event, Hook
 from .explanations.flow import Explanation
 from .leases.lease import AsyncLease, Lease
+from .limits.flow import LimitInfo
 from .limits.handle import Admission, AsyncAdmission
-from .locks.handle import AsyncLeaseSet, LeaseSet
+from .locks.handle import AsyncLeaseSet, LeaseSet, LockInfo
+from .marks.calls import MarkInfo
 from .model import Entry, Finding, Released, State
 from .queues.flow import ItemInfo
 from .queues.handle import AsyncQueue, Queue
 from .queues.item import AsyncItem, Item
+from .queues.performing import PermanentFailure, Postpone, Retry
+from .queues.worker import QueueWorker, WorkerHealth
 from .reservations.handle import AsyncReservation, Reservation, ReservationInfo
 from .reservations.policies import PolicyTable, ReservationPolicy
+from .watermarks.flow import WatermarkInfo
 from .watermarks.handle import AsyncWatermark, Watermark
 
 __version__ = "0.1.0"
@@ -74,6 +81,7 @@ __all__ = [
     "Busy",
     "Cache",
     "Claim",
+    "ClaimInfo",
     "ClaimOutcome",
     "Client",
     "ClientClosed",
@@ -97,16 +105,23 @@ __all__ = [
     "LetterInHand",
     "LetterOutcome",
     "LetterReplay",
+    "LimitInfo",
     "Limited",
+    "LockInfo",
+    "Login",
+    "MarkInfo",
     "Mismatch",
     "MissingExtra",
     "NameReserved",
     "NotKept",
     "Park",
+    "PermanentFailure",
     "Policy",
     "PolicyTable",
+    "Postpone",
     "Publication",
     "Queue",
+    "QueueWorker",
     "Refused",
     "Released",
     "Replay",
@@ -114,6 +129,7 @@ __all__ = [
     "ReservationInfo",
     "ReservationMismatch",
     "ReservationPolicy",
+    "Retry",
     "RetryAfter",
     "SharedBreaker",
     "SolelyError",
@@ -130,6 +146,8 @@ __all__ = [
     "UnknownScheme",
     "Unreadable",
     "Watermark",
+    "WatermarkInfo",
     "WorkFailed",
+    "WorkerHealth",
     "fingerprint",
 ]

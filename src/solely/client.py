@@ -14,6 +14,7 @@ from .breakers.methods import AsyncBreakers, Breakers
 from .cache import Cache
 from .claims.flights import Flights
 from .claims.methods import AsyncClaims, Claims
+from .credentials import Credentials
 from .dead_letters.methods import AsyncDeadLetterGroups, DeadLetterGroups
 from .drivers.aio import AsyncDriver, finished
 from .drivers.blocking import BlockingDriver
@@ -62,6 +63,13 @@ def default_url() -> str:
     return f"sqlite:///{data_folder() / 'solely.db'}"
 
 
+def _place(url: str | None, credentials: Credentials | None) -> dict[str, Any]:
+    """The store to open: as given, or else as SOLELY_URL and SOLELY_CREDENTIALS name it."""
+    if url is not None:
+        return {"url": url, "credentials": credentials}
+    return {"url": default_url(), "credentials": credentials or os.environ.get("SOLELY_CREDENTIALS")}
+
+
 def _timeout(timeout: Seconds) -> float:
     return seconds("timeout", timeout, least=0.01, most=3600.0)
 
@@ -85,7 +93,8 @@ class Client(
     `cache` remembers finished marks and claims locally; `hooks` receive every event. With `on_outage="proceed"`, calls
     proceed without an unreachable store, as if the caller were the first; each is counted in `failed_open`, logged and
     reported to the hooks. Queues never proceed, since their work would be lost. With a `breaker`, calls raise
-    StoreUnavailable at once, for a while, after the store was unreachable several times.
+    StoreUnavailable at once, for a while, after the store was unreachable several times. `credentials` provides logins
+    that change, for Redis, PostgreSQL and MongoDB.
     """
 
     def __init__(
@@ -97,11 +106,12 @@ class Client(
         hooks: Iterable[Hook] = (),
         on_outage: OnOutage = "raise",
         breaker: Breaker | None = None,
+        credentials: Credentials | None = None,
         clock: Clock | None = None,
         store: Store | None = None,
     ) -> None:
         limit = _timeout(timeout)
-        self._store = store or open_store(default_url() if url is None else url, clock=clock, timeout=limit * ONE_TRY)
+        self._store = store or open_store(**_place(url, credentials), clock=clock, timeout=limit * ONE_TRY)
         hook = combine(hooks)
         self._driver = BlockingDriver(self._store, timeout=limit, hook=hook)
         self._context = Context(
@@ -186,7 +196,8 @@ class AsyncClient(
     `cache` remembers finished marks and claims locally; `hooks` receive every event. With `on_outage="proceed"`, calls
     proceed without an unreachable store, as if the caller were the first; each is counted in `failed_open`, logged and
     reported to the hooks. Queues never proceed, since their work would be lost. With a `breaker`, calls raise
-    StoreUnavailable at once, for a while, after the store was unreachable several times.
+    StoreUnavailable at once, for a while, after the store was unreachable several times. `credentials` provides logins
+    that change, for Redis, PostgreSQL and MongoDB.
     """
 
     def __init__(
@@ -198,13 +209,12 @@ class AsyncClient(
         hooks: Iterable[Hook] = (),
         on_outage: OnOutage = "raise",
         breaker: Breaker | None = None,
+        credentials: Credentials | None = None,
         clock: Clock | None = None,
         store: AsyncStore | None = None,
     ) -> None:
         limit = _timeout(timeout)
-        self._store = store or open_async_store(
-            default_url() if url is None else url, clock=clock, timeout=limit * ONE_TRY
-        )
+        self._store = store or open_async_store(**_place(url, credentials), clock=clock, timeout=limit * ONE_TRY)
         hook = combine(hooks)
         self._driver = AsyncDriver(self._store, timeout=limit, hook=hook)
         self._context = Context(

@@ -17,7 +17,9 @@ from .ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -45,6 +47,7 @@ class Kind(NamedTuple):
 
 _LEASE = (Acquire, Renew, Release)
 _BASE = (Read, Clear)  # for every kind of entry: it can be read and, by an admin, removed
+_WORK = (Push, Take, Ack, Return)
 _COUNT = (Hit, Unhit)  # hits are not entries: a store counts them, and returns the count only to a Hit
 _NOTHING = "nothing (no bytes)"
 
@@ -55,6 +58,7 @@ KINDS: dict[str, Kind] = {
     "reservation": Kind((*_LEASE, Finish, *_BASE), formats.read_nothing, _NOTHING),
     "sent": Kind((Acquire, Finish, *_BASE), formats.read_sent, 'JSON of {"sent": int, "last": ISO 8601, "fence": int}'),
     "limit": Kind(_COUNT),
+    "limited": Kind((*_LEASE, *_BASE)),  # held while a limit refuses calls: a note for people
     "hits": Kind(_COUNT),  # of a reservation's own limit
     "group": Kind(_COUNT),  # of a limit that several reservations share
     "failures": Kind(_COUNT),  # of what a breaker guards
@@ -62,7 +66,8 @@ KINDS: dict[str, Kind] = {
     "trial": Kind((*_LEASE, Finish, *_BASE), formats.read_nothing, _NOTHING),  # of a breaker that is open
     "watermark": Kind((Advance, *_BASE), formats.read_watermark, "i and 20 digits, or t and a time in UTC"),
     "fence": Kind((Advance, *_BASE), formats.read_fence, "19 digits"),
-    "item": Kind(_BASE),  # of a queue: its other ops are in QUEUES
+    "item": Kind((Renew, *_BASE)),  # of a queue: its other ops are in QUEUES
+    "line": Kind((Release, *_BASE)),  # of clients that wait for an item of a queue: a Take joins it
     "letter": Kind((Advance, *_BASE), formats.read_failure, "fence, attempts and JSON of a letter's last failure"),
     "replay": Kind((*_LEASE, *_BASE)),  # held while a letter without a key is replayed
     "rerun": Kind((Advance, *_BASE), formats.read_note, "10 digits, a space, a JSON object"),
@@ -73,14 +78,15 @@ OF_THE_SERVICE = frozenset(("rerun",))  # kinds that only the service itself may
 
 # The part of a queue's name before the colon selects its kind; any other queue is plain and keeps any bytes.
 QUEUES: dict[str, Kind] = {
-    "queue": Kind((Push, Take, Ack, Return), formats.read_item, "an owner, then b and bytes, or j and JSON"),
-    "dead": Kind((Push,), formats.read_letter, "JSON of a dead letter of this group"),
-    "audit": Kind((Push,), formats.read_record, "JSON of a record"),
+    "queue": Kind((*_WORK, Amend, Count), formats.read_item, "an owner, then b and bytes, or j and JSON"),
+    "dead": Kind((Push, Count), formats.read_letter, "JSON of a dead letter of this group"),
+    "audit": Kind((Push, Amend, Count), formats.read_record, "JSON of a record"),
 }
 _UNKNOWN = Kind(_BASE)  # an earlier version may have written it: it can be read and removed
-_PLAIN_QUEUE = Kind((Push, Take, Ack, Return))
+_PLAIN_QUEUE = Kind((*_WORK, Amend, Count))
 _QUEUE_OPS = frozenset(_PLAIN_QUEUE.ops)
-_WRITING: dict[type, str] = {Finish: "value", Advance: "value", Push: "payload"}  # ops that write bytes, and the field
+# Ops that write bytes, and the field.
+_WRITING: dict[type, str] = {Finish: "value", Advance: "value", Push: "payload", Amend: "value"}
 
 
 def allowed(op: type, kind: str) -> bool:
@@ -119,8 +125,10 @@ def _check(op: Any) -> None:
             raise InvalidInput(f"the op {_word(name)} writes what the {where} cannot keep: {why}", key=op[0])
 
 
-def _unreadable(op: Any, known: Kind, given: bytes) -> str:
-    """Why these bytes must not be written, or ""."""
+def _unreadable(op: Any, known: Kind, given: bytes | None) -> str:
+    """Why these bytes must not be written, or ""; None removes what is there."""
+    if given is None:
+        return ""
     if len(given) > MAX_KEPT:
         return f"{len(given)} bytes; the maximum is {MAX_KEPT}"
     if known.read is None:

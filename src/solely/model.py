@@ -90,6 +90,13 @@ class LeasedItem(NamedTuple):
     fence: int = 0
 
 
+class NoItem(NamedTuple):
+    """No item can be taken now. The next one of the queue becomes available in `left` seconds: infinite if there is
+    none, 0 if another call decides on it at this moment."""
+
+    left: float
+
+
 class Finding(NamedTuple):
     """One result of a store's check(): `level` is "ok", "warning" or "error"; `text` has the finding and the remedy."""
 
@@ -101,3 +108,8 @@ class Finding(NamedTuple):
 def item_key(queue: str, id: str) -> str:
     """The stored key of a queue item, which can be read, listed and cleared like any entry."""
     return f"item/{quote(queue, safe='')}/{id}"  # quoted, so that no two queues' items share a key
+
+
+def line_key(queue: str) -> str:
+    """The stored key of the line of clients that wait for an item of this queue."""
+    return f"line/{quote(queue, safe='')}"

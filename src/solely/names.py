@@ -34,7 +34,7 @@ def owner_of(key: str) -> str:
     kind, _, name = key.partition("/")
     if kind == "replay":  # followed by the key of a dead letter
         return owner_of(name)
-    if kind in ("item", "letter"):
+    if kind in ("item", "line", "letter"):
         return owner_of_queue(unquote(name.partition("/")[0]))
     return _owner(name)
 

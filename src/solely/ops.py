@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .model import Allowance, Entry, LeasedItem, Released
+from .model import Allowance, Entry, LeasedItem, NoItem, Released
 
 
 class Acquire(NamedTuple):
@@ -115,12 +115,14 @@ class Push(NamedTuple):
 
 class Take(NamedTuple):
     """→ LeasedItem or None: the item that has waited longest, or the one of this id, leased for `ttl`; a repeat by the
-    same owner gets the same item."""
+    same owner gets the same item. With a `client`, NoItem instead of None; its hint names the queue's `line_key`, and a
+    Release of that key by this owner leaves the line."""
 
     queue: str
     owner: str
     ttl: float
     id: str = ""
+    client: str = ""  # if there is nothing to take, this client waits in line for a Push or a Return
 
 
 class Ack(NamedTuple):
@@ -140,19 +142,39 @@ class Return(NamedTuple):
     id: str
     owner: str
     delay: float = 0.0
+    uncounted: bool = False  # this take does not count as an attempt
+
+
+class Amend(NamedTuple):
+    """→ bool: True if the item's bytes were `expected` and are `value` now (also when repeated), else False and nothing
+    changed. The item keeps its place, its taker and its attempts. None as the value removes it, unless it is taken."""
+
+    queue: str
+    id: str
+    value: bytes | None
+    expected: bytes
+
+
+class Count(NamedTuple):
+    """→ int: the items in the queue, whether they wait, are delayed, or are taken."""
+
+    queue: str
 
 
 EntryOp = Acquire | Renew | Finish | Release | Mark | Read | Clear | Advance
-Op = EntryOp | Hit | Unhit | Push | Take | Ack | Return
-Reply = Entry | Released | Allowance | LeasedItem | bool | None
+QueueOp = Push | Take | Ack | Return | Amend | Count
+Op = EntryOp | Hit | Unhit | QueueOp
+Reply = Entry | Released | Allowance | LeasedItem | NoItem | bool | int | None
 
 OPS: tuple[type, ...] = (
     Acquire, Release, Mark, Renew, Read, Finish, Clear, Hit, Unhit, Advance, Push, Take, Ack, Return,
+    Amend, Count,
 )  # fmt: skip
 
 # make(Acquire, (key, …)), with all fields, saves a hot flow the call frame of the NamedTuple's constructor.
 make = tuple.__new__
 
+READS = frozenset((Read, Count))  # change nothing
 URGENT = frozenset((Renew, Release))  # sent before other pending ops: they keep or free what others wait for
 MAX_BATCH = 128  # ops: keeps one batch under about a millisecond of the server's time
 MAX_LIMIT = 10_000  # of a Hit: a store keeps that many times and owners, about 1 MB; larger limits need not be exact

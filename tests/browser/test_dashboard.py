@@ -28,6 +28,9 @@ PAGES = {
     "/reservations": "Reservations",
     "/dedup": "Dedup",
     "/dedup?key=order-1": "Dedup",
+    "/limits": "Limits",
+    "/queues": "Queues",
+    "/queues?queue=mails": "Queues",
     "/dead-letters": "Dead letters",
     "/dead-letters?group=signals": "Dead letters",
     "/watermarks": "Watermarks",
@@ -104,6 +107,14 @@ def filled(service: Running) -> None:
         await once.first("review:42:7:abc123", ttl=600)
         claim = await once.claim("order-1", ttl=60)
         await claim.publish({"charge": "ch_0017", "amount": "12.50"})
+        for _ in range(3):
+            await once.limit("api:tenant-7", limit=2, per=600)
+        mails = once.queue("mails")
+        for number in range(3):
+            await mails.push(f"mail:{number}", {"to": f"customer-{number}@example.org", "template": "welcome"})
+        await mails.push("mail:later", {"to": "all@example.org", "template": "newsletter"}, delay=600)
+        assert await mails.take(ttl=300, id="mail:1")
+        await once.queue("thumbnails").push("image:7", b"GIF89a")
         async with await once.reserve("cpu-high:critical", quiet=600):
             pass
         await once.reserve("cpu-high:critical", quiet=600)

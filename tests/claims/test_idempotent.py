@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import solely
-from solely import AsyncClient, Client, State
+from solely import AsyncClient, Client, State, events
 from tests.claims.modes import PROMPT, Peek, guarded
+from tests.conftest import PATIENT
 
 
 class Order(NamedTuple):
@@ -178,3 +179,25 @@ def test_the_function_keeps_its_name_and_signature() -> None:
 
         assert (charge.__name__, charge.__doc__) == ("charge", "Charges.")
         assert charge(1) == 1
+
+
+async def test_work_that_hangs_loses_its_claim_after_max_hold(open_client: Callable[..., Any], store_url: str) -> None:
+    lost: list[Any] = []
+    over = threading.Event()
+
+    def hook(event: Any) -> None:
+        if isinstance(event, events.Lost):
+            lost.append((event.key, event.how))
+            over.set()
+
+    once = open_client(store_url, hooks=[hook], timeout=PATIENT)
+
+    async def awaited(order: int) -> bool:
+        return await asyncio.to_thread(over.wait, PATIENT)
+
+    terms: dict[str, Any] = {"key": "charge:{order}", "ttl": 30, "max_hold": 0.2}
+    in_asyncio = isinstance(once, AsyncClient)
+    blocking = guarded(once, lambda order: over.wait(PATIENT), **terms)
+    charge: Callable[[int], Any] = once.idempotent(**terms)(awaited) if in_asyncio else blocking
+    assert await asyncio.wait_for(charge(1), PATIENT)
+    assert lost == [("claim/charge:1", "max_hold")]

@@ -39,6 +39,7 @@ def test_every_admin_action_leaves_a_record(url: str, solely: Run) -> None:
             once.claim(key).publish(7)
         once.reserve("cpu", quiet=60).record()
         once.watermark("polled").advance(5)
+        once.queue("jobs").push("a", 1)
         letters = once.dead_letters("mails")
         for id in ("a", "b", "c"):
             letters.push({}, error="away", id=id)
@@ -49,6 +50,7 @@ def test_every_admin_action_leaves_a_record(url: str, solely: Run) -> None:
             ("reservations", "clear", "cpu", *BECAUSE),
             ("watermarks", "rewind", "polled", "3", *BECAUSE),
             ("watermarks", "clear", "polled", *BECAUSE),
+            ("queues", "remove", "jobs", "a", *BECAUSE),
             ("dlq", "purge", "mails", "a", *BECAUSE),
             ("dlq", "replay", "mails", "b", "--handler", "true"),
             ("dlq", "replay", "mails", "--error", "away", "--handler", "true"),
@@ -69,6 +71,7 @@ def test_every_admin_action_leaves_a_record(url: str, solely: Run) -> None:
         ("reservations.clear", "cpu", "it hangs"),
         ("watermarks.rewind", "polled", "it hangs"),
         ("watermarks.clear", "polled", "it hangs"),
+        ("queues.remove", "jobs/a", "it hangs"),
         ("dead-letters.purge", "mails/a", "it hangs"),
         ("dead-letters.replay", "mails", "replay of b"),
         ("dead-letters.replay", "mails", "replay of those with 'away'"),

@@ -107,6 +107,8 @@ async def test_delays_and_max_holds_that_cannot_be(once: Any, seconds: Any) -> N
         assert "delay" in str(await refused(lambda m=method: m("a", delay=seconds)))  # type: ignore[misc]
         assert "max_hold" in str(await refused(lambda m=method: m("a", max_hold=seconds)))  # type: ignore[misc]
     assert "max_hold" in str(await refused(lambda: once.lock_all(["a"], max_hold=seconds)))
+    assert "max_hold" in str(await refused(lambda: once.claim("a", max_hold=seconds)))
+    assert "max_hold" in str(await refused(lambda: once.claim_many(["a"], max_hold=seconds)))
 
 
 async def test_a_max_hold_of_nothing_cannot_be(once: Any) -> None:

@@ -72,6 +72,18 @@ async def test_max_hold_bounds_a_lease_that_is_renewed(once: Any, other: Any) ->
 
 
 @concurrently()
+async def test_max_hold_bounds_a_claim_that_is_renewed(once: Any, other: Any) -> None:
+    start = time.monotonic()
+    claim = await once.claim("a", ttl=TTL, max_hold=TTL + 1)
+    later = await other.claim("a", ttl=30, wait=SOON)
+    assert time.monotonic() - start > TTL + 0.8
+    assert (later.won, later.attempt) == (True, 2)
+    assert claim.lost_how == "max_hold"
+    assert (await claim.publish("too late", wait=0)).pending
+    assert (await later.publish("in time")).published
+
+
+@concurrently()
 async def test_a_lease_that_an_admin_cleared_is_lost_at_the_next_renewal(once: Any, observer: Observer) -> None:
     lease = await once.lock("a", ttl=TTL, on_lost="flag")
     assert observer.perform(Clear("lock/a", lease.fence, "test")) == [True]

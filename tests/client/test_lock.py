@@ -3,6 +3,7 @@
 import asyncio
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -257,3 +258,41 @@ def test_who_never_came_to_stand_in_a_line_takes_nobodys_place() -> None:
     assert (first.woken, second.woken) == (0, 1)
     waiters.leave("a", second)
     assert len(waiters) == 0
+
+
+async def test_a_lock_that_this_process_holds_names_its_thread_or_task_and_no_stranger(once: Any, other: Any) -> None:
+    lease = await once.lock("a", ttl=30, wait=0)
+    where = "task" if isinstance(once, solely.AsyncClient) else "thread"
+    for waits in (0, 0.05):
+        for acquire, keys in ((once.lock, "a"), (once.lock_all, ["a"])):
+            with pytest.raises(solely.Busy, match=f"is held by this process, {where} ") as refusal:
+                await acquire(keys, wait=waits)
+            assert refusal.value.holder.startswith(f"this process, {where} ")
+            assert f"pid {os.getpid()}" not in str(refusal.value)
+    with pytest.raises(solely.Busy, match=f"pid {os.getpid()}"):  # another client does not know the thread
+        await other.lock("a", wait=0)
+    await lease.release()
+
+
+def test_the_thread_that_holds_a_lock_is_named() -> None:
+    with solely.Client("memory://") as once, once.lock("a"), pytest.raises(solely.Busy) as refusal:
+        once.lock("a", wait=0)
+    assert refusal.value.holder == f"this process, thread {threading.current_thread().name}"
+
+
+async def test_the_task_that_holds_a_lock_is_named() -> None:
+    held, ends = asyncio.Event(), asyncio.Event()
+    async with solely.AsyncClient("memory://") as once:
+
+        async def hold() -> None:
+            async with once.lock("a"):
+                held.set()
+                await ends.wait()
+
+        task = asyncio.create_task(hold(), name="nightly report")
+        await held.wait()
+        with pytest.raises(solely.Busy) as refusal:
+            await once.lock("a", wait=0)
+        ends.set()
+        await task
+    assert refusal.value.holder == "this process, task nightly report"

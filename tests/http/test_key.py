@@ -68,6 +68,27 @@ def test_anything_else_is_refused_and_named(line: bytes) -> None:
         parse_key([line])
 
 
+BARE = {
+    b"8e03978e-40d5-43e8-bc93-6894a57f9324": "8e03978e-40d5-43e8-bc93-6894a57f9324",
+    b"  order_42:retry  ": "order_42:retry",
+    b"42": "42",
+    b'"a"': "a",
+}
+
+
+@pytest.mark.parametrize("line", BARE, ids=repr)
+def test_a_key_without_quotes_is_read_where_that_is_allowed(line: bytes) -> None:
+    assert parse_key([line], bare=True) == BARE[line]
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"  ", b"a b", b"a, b", b"a,b", b'"a', b'a"', b"caf\xc3\xa9", b"a\x00", b'"a"b'], ids=repr
+)
+def test_what_is_no_single_key_is_refused_even_then(line: bytes) -> None:
+    with pytest.raises(InvalidInput, match="must be a Structured Field String"):
+        parse_key([line], bare=True)
+
+
 def test_two_lines_are_refused() -> None:
     with pytest.raises(InvalidInput, match="sent 2 times"):
         parse_key([b'"a"', b'"a"'])

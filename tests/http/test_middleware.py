@@ -45,6 +45,14 @@ async def test_a_bad_key_makes_no_store_call(kind: str, case: str) -> None:
     assert service.runs == []
 
 
+async def test_a_key_without_quotes_is_accepted_where_the_rules_allow_it(kind: str, store_url: str) -> None:
+    async with guarded(kind, store_url, Rules(scope=principal, bare_keys=True)) as (post, service, _):
+        first, second = await post(key="order-42"), await post(key='"order-42"')
+    assert (first.status, second.status, second.body) == (201, 201, first.body)
+    assert second.headers["idempotent-replayed"] == "true"
+    assert service.runs == ["/orders"]
+
+
 # -- bug 10 of the peers
 
 

@@ -257,3 +257,10 @@ def test_a_problem_points_at_the_page_wherever_the_application_is_mounted() -> N
         checker.admit(HttpRequest("GET", b"/v%201/idempotency-policy", [], {}, root="/v 1")), HttpResponse
     )
     assert dict(response.headers)[b"Link"].startswith(b"</v%201/idempotency-policy#key-missing>;")
+
+
+def test_the_policy_page_says_whether_a_key_may_come_without_quotes() -> None:
+    checkers = [KeyChecker(Rules(scope=ann, bare_keys=bare)) for bare in (False, True)]
+    pages = [checker.admit(ask("GET", b"/idempotency-policy")) for checker in checkers]
+    bodies = [page.body.decode() for page in pages if isinstance(page, HttpResponse)]
+    assert ["or without the quotes" in body for body in bodies] == [False, True]

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import pytest
 
 import solely
+from solely import events
 from solely.integrations.cron import one_host
 from solely.testing.clock import ManualClock
 from tests.client_modes import refusing_client, result_of
+from tests.conftest import PATIENT
 
 
 @pytest.fixture
@@ -114,15 +117,66 @@ async def test_a_job_that_outlives_its_time_is_told(hosts: list[Any], mode: str,
         await result_of(jobs.on[0]())
 
 
-async def test_an_asyncio_job_that_outlives_its_time_is_cancelled() -> None:
+async def test_an_asyncio_job_that_outlives_its_max_hold_is_cancelled(caplog: pytest.LogCaptureFixture) -> None:
     async with solely.AsyncClient("memory://") as once:
 
-        @one_host(once, "report", at_most_for=0.05)
+        @one_host(once, "report", at_most_for=0.05, max_hold=0.1)
         async def job() -> None:
             await asyncio.sleep(30)
 
         with pytest.raises(solely.LeaseLost):
             await asyncio.wait_for(job(), 10)
+    assert any(record.message.startswith("lease_lost: ") for record in caplog.records)
+
+
+async def test_a_job_may_run_longer_than_at_most_for(
+    open_client: Callable[..., Any], store_url: str, mode: str
+) -> None:
+    renewals: asyncio.Queue[Any] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def hook(event: Any) -> None:
+        if isinstance(event, events.Renewed):
+            loop.call_soon_threadsafe(renewals.put_nowait, event)
+
+    once, other = open_client(store_url, hooks=[hook], timeout=PATIENT), open_client(store_url, timeout=PATIENT)
+    done = threading.Event()
+    async with asyncio.timeout(PATIENT):
+        if mode == "blocking":
+            running = asyncio.to_thread(one_host(once, "report", at_most_for=2)(lambda: done.wait(PATIENT)))
+        else:
+            running = one_host(once, "report", at_most_for=2)(asyncio.Event().wait)()
+        task = asyncio.ensure_future(running)
+        for _ in range(3):  # each at half the time: the job has run for longer than at_most_for
+            assert (await renewals.get()).key == "lock/report"
+        assert await result_of(other.try_lock("report")) is None
+        done.set()
+        if mode == "asyncio":
+            task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_the_loss_of_the_lease_is_reported_while_the_job_runs(
+    open_client: Callable[..., Any], store_url: str, mode: str
+) -> None:
+    once, admin = open_client(store_url, timeout=PATIENT), open_client(store_url, timeout=PATIENT)
+    begun, lost = threading.Event(), threading.Event()
+    guard = one_host(once, "report", at_most_for=2, on_lost=lost.set)
+
+    def job() -> bool:
+        begun.set()
+        return lost.wait(PATIENT)
+
+    async def awaited() -> bool:
+        return await asyncio.to_thread(job)
+
+    running = asyncio.to_thread(guard(job)) if mode == "blocking" else guard(awaited)()
+    task = asyncio.ensure_future(running)
+    assert await asyncio.to_thread(begun.wait, PATIENT)
+    assert await result_of(admin.clear_lock("report", reason="test"))
+    with pytest.raises(solely.LeaseLost, match="cleared"):
+        await asyncio.wait_for(task, PATIENT)
+    assert lost.is_set()
 
 
 @pytest.mark.parametrize(
@@ -132,6 +186,7 @@ async def test_an_asyncio_job_that_outlives_its_time_is_cancelled() -> None:
         ({"at_most_for": 10, "at_least_for": 11}, "at_least_for=11 is out of bounds"),
         ({"at_most_for": 10, "at_least_for": -1}, "at_least_for=-1 is out of bounds"),
         ({"at_most_for": "10"}, "at_most_for must be seconds"),
+        ({"at_most_for": 10, "max_hold": 0}, "max_hold=0 is out of bounds"),
         ({"key": "", "at_most_for": 10}, "a key must not be empty"),
     ],
 )

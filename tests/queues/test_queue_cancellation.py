@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from solely import Entry, State
-from solely.model import item_key
+from solely.model import item_key, line_key
 from solely.ops import Read
 from solely.queues.flow import queue_of
+from solely.testing.clock import ManualClock
 from tests.client.modes import Observer
 from tests.client.stepping import WAYS
 from tests.client.test_cancellation import at_every_await, is_cancelled, plain
@@ -106,3 +107,25 @@ async def test_a_guarded_body(once: Any, observer: Observer, way: str) -> None:
         assert (item(observer, key).value is None) == (key in done)
 
     await at_every_await(way, plain(body), check)
+
+
+async def test_a_take_that_waits(once: Any, observer: Observer, way: str) -> None:
+    def check(key: str, outcome: Any) -> None:
+        assert observer.perform(Read(line_key(queue_of(key))))[0].waiters == 0
+        assert item(observer, key).value is None
+
+    await at_every_await(way, plain(lambda key: once.queue(key).take(ttl=1_000, wait=0.03)), check)
+
+
+async def test_a_take_that_is_woken(once: Any, other: Any, observer: Observer, way: str, clock: ManualClock) -> None:
+    def check(key: str, outcome: Any) -> None:
+        assert observer.perform(Read(line_key(queue_of(key))))[0].waiters == 0
+        assert (item(observer, key).state is State.HELD) is not is_cancelled(outcome)
+        assert item(observer, key).value is not None
+
+    async def prepare(key: str) -> Work:
+        await other.queue(key).push("a", key, delay=0.01)
+        asyncio.get_running_loop().call_later(0.005, clock.advance, 0.01)
+        return lambda: once.queue(key).take(ttl=1_000, wait=60)
+
+    await at_every_await(way, prepare, check)

@@ -6,6 +6,6 @@ from tests.test_docs import blocks
 
 
 def test_examples_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = blocks("docs/queues.md")
-    exec(example, {})
-    assert capsys.readouterr().out == "sending disk full\n"
+    for example in blocks("docs/queues.md"):
+        exec(example, {})
+    assert capsys.readouterr().out == "sending disk full\nsending hello\n"

@@ -1,6 +1,7 @@
 """Every noun of the JSON API, against a service with its real connections, by way of the typed client."""
 
 import base64
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -251,6 +252,37 @@ def test_limits(api: Client) -> None:
     with pytest.raises(solely.Limited) as limited:
         api.limits.hit(key, limit=2, per=60)
     assert 0 < (limited.value.left or 0) <= 60
+
+
+def test_a_refused_hit_says_one_time_and_explain_agrees(api: Client, guarded: Running) -> None:
+    key = fresh("tenant")
+    api.limits.hit(key, limit=1, per=600)
+    body = {"key": key, "limit": 1, "per": 600}
+    refused = guarded.post("/v1/limits/hit", body, headers=bearer(TOKENS["write"]))
+    told = refused.json()
+    assert (refused.status_code, 590 < told["left"] <= 600) == (429, True)
+    assert told["retry_after"] == int(refused.headers["retry-after"]) == math.ceil(told["left"])
+    side = {side.kind: side for side in api.entries.explain(key).sides}["limit"]
+    assert abs((side.left or 0) - told["left"]) < 10
+    assert "limit() refuses calls" in side.why
+    (listed,) = api.limits.list(key)
+    assert (listed.key, listed.limit, listed.per, listed.hits) == (key, 1, 600.0, 1)
+
+
+def test_locks_claims_and_marks_are_listed(api: Client) -> None:
+    prefix = fresh("list")
+    keys = [f"{prefix}/{number}" for number in range(3)]
+    for key in keys:
+        api.locks.acquire(key, purpose="deploy")
+        api.claims.claim(key)
+    api.marks.first(keys)
+    locks, claims, marks = list(api.locks.list(prefix)), list(api.claims.list(prefix)), list(api.marks.list(prefix))
+    assert [each.key for each in locks] == [each.key for each in claims] == [each.key for each in marks] == keys
+    assert {(each.state, each.purpose, 0 < each.left <= 30) for each in locks} == {
+        ("held", "deploy, for writeer", True)
+    }
+    assert {(each.state, each.attempts, each.outcome) for each in claims} == {("held", 1, "")}
+    assert all(each.left > 86_000 and each.fence for each in marks)
 
 
 def test_watermarks(api: Client, admin: Client) -> None:

@@ -130,5 +130,5 @@ def test_what_both_ends_of_the_wire_say_is_the_same() -> None:
     assert [codec.op_of(each) for each in batch.ops] == ops
 
 
-def _sample(kind: type) -> Any:
-    return {str: "lock/é", float: 1.5, bytes: b"\x00\xff", bool: True, int: 7}[kind]
+def _sample(kind: Any) -> Any:
+    return {str: "lock/é", float: 1.5, bytes: b"\x00\xff", bytes | None: None, bool: True, int: 7}[kind]

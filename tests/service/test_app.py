@@ -13,8 +13,9 @@ import pytest
 from solely.service.mount import mount
 from solely.service.openapi import openapi
 from solely.service.problems import KINDS
-from solely.service.routes import READ, Answer, Call, JsonResponse, PageSize, Prefix, Route
+from solely.service.routes import PUBLIC, READ, WRITE, Answer, Body, Call, JsonResponse, PageSize, Prefix, Route
 from solely.service.service import Service
+from solely.testing.harness import fresh
 from tests.servers import free_port
 from tests.service.serving import LINES, TOKENS, Running, bearer, running, settings, until
 
@@ -305,6 +306,55 @@ def test_waiters_and_holds_of_a_client_are_capped() -> None:
         for thread in waiting:
             thread.join(10)
         assert answers == [409, 409]
+
+
+class Upload(Body):
+    """Some text."""
+
+    text: str
+
+
+class Size(Answer):
+    """Its length."""
+
+    size: int
+
+
+async def upload(call: Call[Upload, None]) -> Size:
+    """Counts the text."""
+    return Size(size=len(call.body.text))
+
+
+@pytest.mark.parametrize(
+    ("route", "most"),
+    [
+        (Route("POST", "/v1/upload", PUBLIC, upload, cap=8192), 4096),
+        (Route("POST", "/v1/upload", PUBLIC, upload, cap=8192, over_max_body=True), 8192),
+        (Route("POST", "/v1/upload", WRITE, upload, cap=8192, over_max_body=True, keyed=True), 8192),
+        (Route("POST", "/v1/upload", PUBLIC, upload, cap=2048, over_max_body=True), 2048),
+    ],
+    ids=["general", "larger", "larger, with a key", "smaller"],
+)
+def test_a_route_may_allow_a_larger_body_than_the_service_does_in_general(route: Route, most: int) -> None:
+    headers = {"idempotency-key": f'"{fresh("upload")}"'} if route.keyed else {}
+    room = most - len('{"text":""}')
+    with running([route], max_body=4096) as it:
+        fits = it.post("/v1/upload", {"text": "x" * room}, headers=headers)
+        assert (fits.status_code, fits.json()) == (200, {"size": room})
+        refused = it.post("/v1/upload", {"text": "x" * (room + 1)}, headers={})
+        assert (refused.status_code, refused.json()["type"]) == (413, "/policy#too-large")
+        streamed = it.http.post("/v1/upload", content=iter([b"x" * most, b"x"]))
+        assert streamed.status_code == 413
+
+
+def test_a_key_without_quotes_is_accepted_where_the_settings_allow_it() -> None:
+    for allowed in (False, True):
+        with running(bare_keys=allowed) as it:
+            key, body = fresh("bare"), {"keys": [fresh("m")]}
+            first = it.post("/v1/marks", body, headers={"idempotency-key": key})
+            again = it.post("/v1/marks", body, headers={"idempotency-key": f'"{key}"'})
+        assert first.status_code == (200 if allowed else 400)
+        assert again.json() == {"first": [True]}
 
 
 def test_a_store_that_is_away_is_told_as_503_without_its_address() -> None:

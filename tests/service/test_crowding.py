@@ -22,7 +22,18 @@ from tests.service.serving import LINES, TOKENS, Running, bearer, running, until
 
 LONG = 30.0  # seconds: nothing here waits so long unless it fails
 READER, WRITER = bearer(TOKENS["read"]), bearer(TOKENS["write"])
-PAGES = ("/locks", "/claims", "/reservations", "/watermarks", "/v1/entries", "/v1/reservations", "/v1/watermarks")
+PAGES = (
+    "/locks",
+    "/claims",
+    "/reservations",
+    "/watermarks",
+    "/limits",
+    "/queues",
+    "/v1/entries",
+    "/v1/reservations",
+    "/v1/watermarks",
+    "/v1/queues",
+)
 
 
 class Shut:

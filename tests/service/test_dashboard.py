@@ -31,7 +31,8 @@ from tests.service.serving import LINES, TOKENS, Process, Running, bearer, runni
 
 VIEWS = (
     "/", "/locks", "/claims", "/reservations", "/dedup", "/dedup?key=some-key", "/dead-letters",
-    "/dead-letters?group=parked", "/watermarks", "/audit", "/applications",
+    "/dead-letters?group=parked", "/watermarks", "/limits", "/queues", "/queues?queue=some-queue",
+    "/queues/item?queue=some-queue&id=waiting", "/audit", "/applications",
 )  # fmt: skip
 NASTY = "<script>alert('x')</script>&\"/ü"
 
@@ -54,6 +55,13 @@ async def fill(once: AsyncClient) -> None:
     async with await once.reserve("some-key", quiet=600):
         pass
     await once.watermark("some-key").advance(41)
+    for _ in range(2):
+        await once.limit(NASTY, limit=1, per=600)
+    queue = once.queue("some-queue")
+    for id in ("waiting", "taken", NASTY):
+        await queue.push(id, {"order": NASTY})
+    await queue.push("delayed", b"12345", delay=600)
+    assert await queue.take(ttl=600, id="taken")
     await once.dead_letters("parked").push({"order": NASTY}, error=NASTY, key="some-key")
 
 
@@ -143,6 +151,18 @@ def test_what_is_shown_of_each_kind(filled: Running) -> None:
     assert mark["key"] == "some-key"
     (watermark,) = get(filled, "/watermarks?format=json").json()["watermarks"]
     assert (watermark["value"], watermark["lag"]) == (41, None)
+    (limit,) = get(filled, "/limits?format=json").json()["limits"]
+    assert (limit["key"], limit["limit"], limit["per"], limit["hits"]) == (NASTY, 1, 600, 1)
+    assert 0 < limit["left"] <= 600
+    (queue,) = get(filled, "/queues?format=json&prefix=some").json()["queues"]
+    assert (queue["items"], queue["waiting"], queue["delayed"], queue["taken"]) == (4, 2, 1, 1)
+    items = {each["id"]: each for each in get(filled, "/queues?format=json&queue=some-queue").json()["items"]}
+    assert {id: each["state"] for id, each in items.items()} == {
+        "waiting": "free", NASTY: "free", "taken": "held", "delayed": "closed",
+    }  # fmt: skip
+    assert json.loads(items["waiting"]["preview"]) == {"order": NASTY}
+    assert items["delayed"]["preview"] == "5 bytes"
+    assert (items["taken"]["attempts"], 0 < items["taken"]["left"] <= 600) == (1, True)
     (group,) = get(filled, "/dead-letters?format=json").json()["groups"]
     assert (group["group"], group["letters"], group["replayable"]) == ("parked", 1, False)
 
@@ -574,7 +594,7 @@ def test_the_demo_brings_every_page_to_life(tmp_path: Path) -> None:
     with Process(tmp_path, "--demo") as demo, httpx2.Client(base_url=demo.address(), timeout=20.0) as http:
         for path, what in (
             ("/locks", "rows"), ("/claims", "rows"), ("/reservations", "rows"), ("/watermarks", "watermarks"),
-            ("/", "events"),
+            ("/queues", "queues"), ("/limits", "limits"), ("/", "events"),
         ):  # fmt: skip
             assert until(lambda path=path, what=what: http.get(f"{path}?format=json").json()[what], 20.0)  # type: ignore[misc]
         assert until(lambda: http.get("/?format=json").json()["rates"]["spared"], 20.0) > 0

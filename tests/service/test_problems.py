@@ -26,6 +26,19 @@ def test_a_time_that_has_no_end_is_told_as_the_longest_retry_after(kind: type[er
     assert problem.document.retry_after == (LATEST if left == math.inf else AGAIN)
 
 
+@pytest.mark.parametrize("left", [0.2, 59.9, 599.9, 86_399.5])
+def test_a_limit_says_one_time_and_not_two(left: float) -> None:
+    problem = problem_of(errors.Limited("over the limit", key="a", left=left))
+    assert problem.document.left == left
+    assert problem.document.retry_after == math.ceil(left)
+    assert dict(problem.headers)[b"retry-after"] == b"%d" % math.ceil(left)
+
+
+def test_a_held_key_is_worth_another_try_before_its_hold_ends() -> None:
+    problem = problem_of(errors.Busy("held", key="a", left=599.9))
+    assert (problem.document.left, problem.document.retry_after) == (599.9, LATEST)
+
+
 def test_a_key_that_stays_for_ever_is_refused_by_a_problem_and_not_by_a_bare_500() -> None:
     async def refuse(call: Call[None, None]) -> None:
         raise solely.Busy("lock 'a' is finished", key="a", left=math.inf)

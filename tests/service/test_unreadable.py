@@ -66,9 +66,15 @@ QUEUES = (
 INFOS = ("[" * 1_000, '{"since": 1e300, "host": "h", "pid": 1}', '{"since": 1, "host": [], "pid": {}}', "\ud83d")
 NAME = "poisoned"
 DOCS = (  # what is asked of routes that must be told of what
-    {"key": f"{NAME}-1", "fence": 1, "group": "jobs", "id": f"{NAME}-1", "fingerprint": f"{NAME}-1", "next": "/"},
-    {"key": f"{NAME}-10", "fence": 1, "group": "~alerts/notifications", "id": f"{NAME}-10", "fingerprint": "a"},
-)
+    {
+        "key": f"{NAME}-1", "fence": 1, "group": "jobs", "queue": "jobs", "id": f"{NAME}-1",
+        "fingerprint": f"{NAME}-1", "next": "/",
+    },
+    {
+        "key": f"{NAME}-10", "fence": 1, "group": "~alerts/notifications", "queue": "~alerts/retries",
+        "id": f"{NAME}-10", "fingerprint": "a",
+    },
+)  # fmt: skip
 STREAMS = {"/v1/events", "/v1/ops/hints"}
 
 
@@ -130,7 +136,17 @@ def test_every_page_and_route_answers_over_records_that_cannot_be_read(poisoned:
 
 
 def test_pages_that_are_followed_live_show_them_too(poisoned: Running) -> None:
-    for path in ("/", "/claims", "/watermarks", "/dead-letters?group=jobs", "/audit", "/alerts", "/reservations"):
+    for path in (
+        "/",
+        "/claims",
+        "/watermarks",
+        "/dead-letters?group=jobs",
+        "/queues",
+        "/queues?queue=jobs",
+        "/audit",
+        "/alerts",
+        "/reservations",
+    ):
         address = f"{path}{'&' if '?' in path else '?'}format=live"
         with poisoned.http.stream("GET", address) as stream:
             told = next(line for line in stream.iter_lines() if line.startswith("event: "))
@@ -150,6 +166,10 @@ def test_pages_that_are_followed_live_show_them_too(poisoned: Running) -> None:
         "/v1/reservations?limit=1000",
         "/v1/entries/explain?key=poisoned-1",
         "/dead-letters/letter?group=jobs&id=poisoned-1",
+        "/queues?queue=jobs&limit=1000",
+        "/queues/item?queue=jobs&id=poisoned-1",
+        "/v1/queues/items?queue=jobs&limit=1000",
+        "/v1/queues/item?queue=jobs&id=poisoned-1",
     ],
 )
 def test_the_row_says_so(poisoned: Running, address: str) -> None:
@@ -287,6 +307,9 @@ def test_no_op_on_any_kind_breaks_a_page(kind: str) -> None:
         ["reservations", "list"],
         ["watermarks", "list"],
         ["watermarks", "show", f"{NAME}-1"],
+        ["queues", "list"],
+        ["queues", "list", "jobs"],
+        ["queues", "show", "jobs", f"{NAME}-1"],
         ["dlq", "list"],
         ["dlq", "list", "jobs"],
         ["dlq", "show", "jobs", f"{NAME}-1"],

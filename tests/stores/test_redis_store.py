@@ -23,7 +23,9 @@ from solely.ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -127,7 +129,10 @@ class Twins:
             Push(queue, id, draw([b"", b"payload"]), delay),
             Take(queue, owner, ttl, draw(["", "", id])),
             Ack(queue, id, owner),
-            Return(queue, id, owner, delay),
+            Return(queue, id, owner, delay, value),
+            Renew(item_key(queue, id), owner, ttl),
+            Count(queue),
+            Amend(queue, id, draw([None, b"payload"]), draw([b"", b"payload"])),
         ]
         return draw(ops)
 

@@ -20,12 +20,14 @@ import pytest
 
 from solely.errors import InvalidInput, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
 from solely.formats import write_watermark
-from solely.model import Entry, LeasedItem, Released, State
+from solely.model import Entry, LeasedItem, Released, State, item_key
 from solely.ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -149,7 +151,10 @@ def random_op(chance: random.Random, fences: list[int]) -> Op:
         Take(queue, owner, ttl, chance.choice(["", "", id])),
         Take(queue, owner, ttl),
         Ack(queue, id, owner),
-        Return(queue, id, owner, later),
+        Return(queue, id, owner, later, flag),
+        Renew(item_key(queue, id), owner, ttl),
+        Count(queue),
+        Amend(queue, id, chance.choice([None, b"amended"]), chance.choice([some, b"amended"])),
     ]  # fmt: skip
     return chance.choice(ops)
 
@@ -533,6 +538,7 @@ def test_the_setting_in_effect_at_each_commit(path: str, host: Host) -> None:
         Mark("mark/a", "o", 9.0), Finish("claim/a", "o", b"b", 9.0), Push("q", "i", b""),
         Advance("watermark/a", write_watermark(1)), Hit("hits/a", "o", 1, 1.0), Unhit("hits/a", "o"),
         Clear("lock/a", 1, ""), Return("q", "i", "o"), Ack("q", "j", "o"),
+        Amend("q", "i", b"", b"p"),
     ):  # fmt: skip
         assert level_after(op, Acquire("lock/b", "o", 9.0)) == full, op
         assert level_after(Take("q", "o", 9.0), Acquire("lock/b", "p", 9.0)) == normal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -11,7 +10,7 @@ from .. import events
 from ..errors import InvalidInput, Mismatch, NotKept, WorkFailed
 from ..flow import Flow
 from ..leases.context import Context
-from ..leases.hold import Hold, Unguarded
+from ..leases.hold import Hold, Unguarded, longest_hold
 from ..leases.token import read_token
 from ..model import Entry, State
 from ..rules import Seconds, local_clock, stored_key, ttl_seconds
@@ -29,16 +28,22 @@ Make = Callable[[str, Result, float, ClaimOptions], C]  # the handle of an answe
 
 
 def claim_options(
-    context: Context, ttl: Seconds, wait: Seconds, keep: Seconds, policy: Policy | None, purpose: str, renew: bool
+    context: Context,
+    ttl: Seconds,
+    wait: Seconds,
+    keep: Seconds,
+    policy: Policy | None,
+    purpose: str,
+    renew: bool,
+    max_hold: Seconds | None = None,
 ) -> ClaimOptions:
     """The checked arguments of a claim; raises InvalidInput before anything is sent."""
     if policy is not None and not isinstance(policy, Policy):
         raise InvalidInput(f"a policy must be a solely.Policy, not {type(policy).__name__}")
     if purpose:
         context.info(purpose)  # raises InvalidInput if it is not a str
-    return ClaimOptions(
-        context.terms(ttl, wait, 0.0), ttl_seconds(keep, "keep"), policy or ALWAYS_RELEASE, purpose, renew
-    )
+    terms, most = context.terms(ttl, wait, 0.0), longest_hold(max_hold)
+    return ClaimOptions(terms, ttl_seconds(keep, "keep"), policy or ALWAYS_RELEASE, purpose, renew, most)
 
 
 def digest_of(payload: Any, key: str) -> str:
@@ -113,7 +118,7 @@ def _claiming_many(
 
 
 def _keep(context: Context, options: ClaimOptions, hold: Hold) -> None:
-    hold.keep(options.renew, math.inf)
+    hold.keep(options.renew, options.max_hold)
     context.keep(hold)
 
 

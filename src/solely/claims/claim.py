@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -51,6 +52,7 @@ class ClaimOptions(NamedTuple):
     policy: Policy
     purpose: str
     renew: bool
+    max_hold: float = math.inf
 
     def now(self, context: Context) -> ClaimOptions:
         """The same with the client's current terms: after a fork it has another name, and its store may poll."""

@@ -14,6 +14,8 @@ from .claim import ClaimOptions
 from .flights import Flights
 from .flow import Result
 from .handle import AsyncClaim, Claim
+from .listing import ClaimInfo
+from .listing import claims as listed
 from .policy import Policy
 
 P = ParamSpec("P")
@@ -35,14 +37,16 @@ class Claims(Methods):
         fingerprint: Any = None,
         purpose: str = "",
         renew: bool = True,
+        max_hold: Seconds | None = None,
         policy: Policy | None = None,
     ) -> Claim:
         """The claim: `won` (run the work, then publish), `cached` (the winner's outcome) or `timed_out` after `wait`.
 
-        A won claim is renewed at half its ttl until it is published or released. If its holder fails or dies, a waiter
-        takes over. `fingerprint` is the payload; the same key with another payload raises Mismatch.
+        A won claim is renewed at half its ttl until it is published or released, for at most `max_hold`. If its holder
+        fails or dies, a waiter takes over. `fingerprint` is the payload; the same key with another one raises Mismatch.
         """
-        return self._claim(key, fingerprint, claim_options(self._context, ttl, wait, keep, policy, purpose, renew))
+        options = claim_options(self._context, ttl, wait, keep, policy, purpose, renew, max_hold)
+        return self._claim(key, fingerprint, options)
 
     def claim_many(
         self,
@@ -53,12 +57,13 @@ class Claims(Methods):
         fingerprints: Sequence[Any] | None = None,
         purpose: str = "",
         renew: bool = True,
+        max_hold: Seconds | None = None,
         policy: Policy | None = None,
     ) -> list[Claim]:
         """A claim per key, in order, in one round trip and without a wait; raises Mismatch, with none won, if one
         differs in its payload."""
         stored = keys_of("claim", keys)
-        options = claim_options(self._context, ttl, 0.0, keep, policy, purpose, renew)
+        options = claim_options(self._context, ttl, 0.0, keep, policy, purpose, renew, max_hold)
         return self._run(claiming_many(self._context, stored, fingerprints, options, self._claimed))
 
     def idempotent(
@@ -70,14 +75,16 @@ class Claims(Methods):
         keep: Seconds = DAY,
         fingerprint: Callable[..., Any] | None = None,
         purpose: str = "",
+        max_hold: Seconds | None = None,
         policy: Policy | None = None,
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
         """Runs the function once per key; all calls get the same result (bytes, or JSON-serializable).
 
         `key`: a function of the arguments, or text such as "charge:{order.id}". A call raises TimedOut if it still runs
-        after `wait`, NotKept if the result was not kept, WorkFailed if the policy replays a failure.
+        after `wait`, NotKept if the result was not kept, WorkFailed if the policy replays a failure. After `max_hold`
+        the claim is no longer renewed, and another caller may run it.
         """
-        options = claim_options(self._context, ttl, wait, keep, policy, purpose, True)
+        options = claim_options(self._context, ttl, wait, keep, policy, purpose, True, max_hold)
 
         def guard(work: Callable[P, T]) -> Callable[P, T]:
             arguments = CallArguments(work, key, fingerprint, awaited=False)
@@ -111,6 +118,10 @@ class Claims(Methods):
         """
         return resumed(token, claim_options(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
 
+    def claims(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[ClaimInfo]:
+        """The claims, held, done or closed, whose key starts with `prefix` and follows `after`, in key order."""
+        return self._run(listed(prefix, after, limit))
+
     def reset(self, key: str, *, expected: Any) -> bool:
         """Removes a finished claim, so that it runs again, if its outcome is the expected one; else returns False.
 
@@ -143,16 +154,16 @@ class AsyncClaims(AsyncMethods):
         fingerprint: Any = None,
         purpose: str = "",
         renew: bool = True,
+        max_hold: Seconds | None = None,
         policy: Policy | None = None,
     ) -> AsyncClaim:
         """The claim: `won` (run the work, then publish), `cached` (the winner's outcome) or `timed_out` after `wait`.
 
-        A won claim is renewed at half its ttl until it is published or released. If its holder fails or dies, a waiter
-        takes over. `fingerprint` is the payload; the same key with another payload raises Mismatch.
+        A won claim is renewed at half its ttl until it is published or released, for at most `max_hold`. If its holder
+        fails or dies, a waiter takes over. `fingerprint` is the payload; the same key with another one raises Mismatch.
         """
-        return await self._claim(
-            key, fingerprint, claim_options(self._context, ttl, wait, keep, policy, purpose, renew)
-        )
+        options = claim_options(self._context, ttl, wait, keep, policy, purpose, renew, max_hold)
+        return await self._claim(key, fingerprint, options)
 
     async def claim_many(
         self,
@@ -163,12 +174,13 @@ class AsyncClaims(AsyncMethods):
         fingerprints: Sequence[Any] | None = None,
         purpose: str = "",
         renew: bool = True,
+        max_hold: Seconds | None = None,
         policy: Policy | None = None,
     ) -> list[AsyncClaim]:
         """A claim per key, in order, in one round trip and without a wait; raises Mismatch, with none won, if one
         differs in its payload."""
         stored = keys_of("claim", keys)
-        options = claim_options(self._context, ttl, 0.0, keep, policy, purpose, renew)
+        options = claim_options(self._context, ttl, 0.0, keep, policy, purpose, renew, max_hold)
         return await self._run(claiming_many(self._context, stored, fingerprints, options, self._claimed))
 
     def idempotent(
@@ -180,14 +192,16 @@ class AsyncClaims(AsyncMethods):
         keep: Seconds = DAY,
         fingerprint: Callable[..., Any] | None = None,
         purpose: str = "",
+        max_hold: Seconds | None = None,
         policy: Policy | None = None,
     ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Coroutine[Any, Any, T]]]:
         """Runs the coroutine function once per key; all calls get the same result (bytes, or JSON-serializable).
 
         `key`: a function of the arguments, or text such as "charge:{order.id}". A call raises TimedOut if it still runs
-        after `wait`, NotKept if the result was not kept, WorkFailed if the policy replays a failure.
+        after `wait`, NotKept if the result was not kept, WorkFailed if the policy replays a failure. After `max_hold`
+        the claim is no longer renewed, and another caller may run it.
         """
-        options = claim_options(self._context, ttl, wait, keep, policy, purpose, True)
+        options = claim_options(self._context, ttl, wait, keep, policy, purpose, True, max_hold)
 
         def guard(work: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
             arguments = CallArguments(work, key, fingerprint, awaited=True)
@@ -219,6 +233,10 @@ class AsyncClaims(AsyncMethods):
         If another caller has taken it over by then, `publish` returns that it was superseded.
         """
         return resumed(token, claim_options(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
+
+    async def claims(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[ClaimInfo]:
+        """The claims, held, done or closed, whose key starts with `prefix` and follows `after`, in key order."""
+        return await self._run(listed(prefix, after, limit))
 
     async def reset(self, key: str, *, expected: Any) -> bool:
         """Removes a finished claim, so that it runs again, if its outcome is the expected one; else returns False.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import click
 
@@ -43,13 +44,13 @@ def _migrate_store(options: StoreOptions, dry_run: bool) -> None:
     else:
         from ..stores.postgres import migrate
 
-        click.echo(migrate(options.url))
+        click.echo(migrate(options.url, options.credentials))
 
 
 def _print_pending(options: StoreOptions) -> None:
     never = options.url + ("&" if split_url(options.url).query else "?") + "migrate=never"
     try:
-        with StoreOptions(never, options.timeout).client() as once:
+        with replace(options, url=never).client() as once:
             once.check()
         talk("the schema is up to date")
     except StoreMisconfigured as error:

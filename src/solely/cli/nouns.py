@@ -10,10 +10,11 @@ from typing import Any
 import click
 
 from .. import values
+from ..claims.listing import PUBLISHED, outcome_of
 from ..client import Client
-from ..errors import NotKept, Unreadable, WorkFailed
+from ..errors import Unreadable
 from ..formats import WatermarkValue
-from ..model import Entry, State
+from ..model import Entry
 from ..watermarks.flow import decode
 from .audit import CommandAudit
 from .entries import Facts, Noun, add_clear, add_list, add_show, facts_of, not_found, page_of
@@ -54,19 +55,11 @@ def _claim_facts(entry: Entry) -> Facts:
 
 def _outcome(entry: Entry) -> Facts:
     """How it ended, as `outcome`, and the value if there is one."""
-    if entry.state is not State.DONE:
-        return {"outcome": "", "value": None}
-    try:
-        value = values.decode(entry.value, entry.name)
-    except WorkFailed as failed:
-        return {"outcome": f"failed: {failed.kind}: {failed.text}", "value": None}
-    except NotKept:
-        return {"outcome": "not kept", "value": None}
-    except Unreadable as why:
-        return {"outcome": f"unreadable: {why}", "value": None}
+    outcome = outcome_of(entry)
+    value = values.decode(entry.value, entry.name) if outcome == PUBLISHED else None
     if isinstance(value, bytes):
         value = {"bytes": base64.b64encode(value).decode()}
-    return {"outcome": "published", "value": value}
+    return {"outcome": outcome, "value": value}
 
 
 @click.group()

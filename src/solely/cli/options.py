@@ -38,16 +38,17 @@ DURATION = Duration()
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """--url and --timeout: the store that a command uses."""
+    """--url, --credentials and --timeout: the store that a command uses."""
 
     url: str
     timeout: float
+    credentials: str | None = None
 
     def store(self) -> Store:
         """The store itself, for looks at many entries; close it, or the client that has it."""
         if not capabilities(self.url).shared:
             raise InvalidInput("memory:// is seen by one process only; give the --url of a store that is shared")
-        return open_store(self.url, timeout=self.timeout * ONE_TRY)
+        return open_store(self.url, timeout=self.timeout * ONE_TRY, credentials=self.credentials)
 
     def client(self, hooks: Iterable[Hook] = (), store: Store | None = None) -> Client:
         """A client of the store, or of one that is open already."""
@@ -55,15 +56,21 @@ class StoreOptions:
 
 
 def at_store(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --url and --timeout; the command gets them as StoreOptions."""
+    """Adds --url, --credentials and --timeout; the command gets them as StoreOptions."""
 
     @click.option("--url", envvar="SOLELY_URL", show_envvar=True, metavar="URL", help="The store, e.g. redis://host.")
+    @click.option(
+        "--credentials",
+        envvar="SOLELY_CREDENTIALS",
+        metavar="PROVIDER",
+        help="Logins that change: entra, 'command: …', or module:name.",
+    )
     @click.option(
         "--timeout", type=DURATION, default="5s", show_default=True, help="How long to retry an unreachable store."
     )
     @wraps(function)
-    def given(*args: Any, url: str | None, timeout: float, **others: Any) -> Any:
-        return function(StoreOptions(url or default_url(), timeout), *args, **others)
+    def given(*args: Any, url: str | None, timeout: float, credentials: str | None, **others: Any) -> Any:
+        return function(StoreOptions(url or default_url(), timeout, credentials), *args, **others)
 
     return given
 

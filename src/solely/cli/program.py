@@ -28,6 +28,8 @@ COMMANDS = {
     "reservations": "nouns",
     "marks": "nouns",
     "watermarks": "nouns",
+    "limits": "limits",
+    "queues": "queues",
     "dlq": "dead_letters",
     "explain": "inspection",
     "top": "inspection",

@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import Interrupted, StoreUnavailable, Unanswered, first_error
 from ..events import Retried
 from ..flow import Flow
-from ..ops import MAX_BATCH, OPS, Finish, Push, Return, Take, Unhit
+from ..ops import MAX_BATCH, OPS, Amend, Finish, Push, Return, Take, Unhit
 from ..rules import MIN_PATIENCE, backoff
 
 log = logging.getLogger("solely")
@@ -22,7 +22,7 @@ TRYING = 0.85  # share of the timeout for all tries of a call; the rest is for u
 TWO_STEPS = 2 * ONE_TRY  # share of the timeout for a try that first connects, or first waits in a queue
 CLOSING_LOOK = 0.002  # seconds between checks whether all flows have ended: about one loopback round trip
 IS_OP = frozenset(OPS)
-HEAVY = frozenset((Finish, Push))  # carry a body
+HEAVY = frozenset((Finish, Push, Amend))  # carry a body
 IN_ORDER = frozenset((Unhit, Take, Return))  # undo a Hit or a Take without revoking it, so they must not overtake it
 
 
@@ -93,7 +93,7 @@ def pause(tries: int, chance: float) -> float:
 
 def weight(op: Any) -> int:
     """About how many bytes the op takes on the wire."""
-    return 256 + (len(op.value if type(op) is Finish else op.payload) if type(op) in HEAVY else 0)
+    return 256 + (sum(len(field) for field in op if type(field) is bytes) if type(op) in HEAVY else 0)
 
 
 def answered(replies: list[Any]) -> list[Any]:

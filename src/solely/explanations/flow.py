@@ -9,14 +9,17 @@ from datetime import datetime
 from .. import values
 from ..breakers.flow import state_of
 from ..errors import NotKept, Unreadable, WorkFailed
-from ..flow import Flow, replies_or_raise
+from ..flow import Flow, Scan, replies_or_raise
 from ..holder import describe, since_of
 from ..leases.flow import Here
-from ..model import Entry, State
+from ..limits.flow import NOTES, info_of
+from ..model import Entry, State, item_key
 from ..ops import Read
+from ..queues.flow import queue_of
+from ..rules import MOST_LISTED
 from ..watermarks import flow as watermark
 
-KINDS = ("lock", "mark", "claim", "reservation", "watermark", "breaker")
+KINDS = ("lock", "mark", "claim", "reservation", "watermark", "breaker", NOTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Side:
     @property
     def known(self) -> bool:
         """True if the entry exists or has waiters."""
-        return bool(self.state is not State.FREE or self.attempts or self.waiters or self.waiting_here)
+        return bool(self.state is not State.FREE or self.attempts or self.waiters or self.waiting_here or self.value)
 
     def __str__(self) -> str:
         lines = [_headline(self), _counts(self), self.value, self.why]
@@ -53,8 +56,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Everything that the store has under a name, per kind; `str()` is text for people. Limits are not included, since
-    a store returns the count of hits only to a hit."""
+    """Everything that the store has under a name, per kind; `str()` is text for people. A limit is included while it
+    refuses calls, a queue while it has items."""
 
     key: str
     sides: tuple[Side, ...]
@@ -77,15 +80,23 @@ class Explanation:
 
 
 def explain(key: str, here: Here, waiting: Callable[[str], int]) -> Flow[Explanation]:
-    """All sides of the name, read in one batch; `waiting` counts the waiters of this process."""
-    entries: list[Entry] = replies_or_raise((yield [Read(f"{kind}/{key}") for kind in KINDS]))
-    return Explanation(key, tuple(_side(entry, entry.key in here, waiting(entry.key)) for entry in entries))
+    """All sides of the name; `waiting` counts the waiters of this process. A name with a slash may also be that of an
+    item, after its queue."""
+    queue, _, id = key.rpartition("/")
+    reads = [Read(f"{kind}/{key}") for kind in KINDS]
+    if queue and id:
+        reads.append(Read(item_key(queue_of(queue), id)))
+    entries: list[Entry] = replies_or_raise((yield reads))
+    items: list[Entry] = yield Scan(item_key(queue_of(key), ""), "", MOST_LISTED)
+    sides = [_side(entry, entry.key in here, waiting(entry.key)) for entry in entries]
+    return Explanation(key, (*sides, _queue([item for item in items if item.value is not None])))
 
 
 def _side(entry: Entry, here: bool, waiting: int) -> Side:
-    holder = describe(entry.info)
+    limit = entry.kind == NOTES
+    holder = "" if limit else describe(entry.info)
     return Side(
-        kind=entry.kind,
+        kind="limit" if limit else entry.kind,
         state=entry.state,
         holder=holder,
         here=here and entry.state is State.HELD,
@@ -102,7 +113,29 @@ def _side(entry: Entry, here: bool, waiting: int) -> Side:
     )
 
 
+def _queue(items: list[Entry]) -> Side:
+    """The queue of this name: free if an item can be taken now, or if there is none."""
+    taken, delayed = ([item.left for item in items if item.state is state] for state in (State.HELD, State.CLOSED))
+    waiting, soonest = len(items) - len(taken) - len(delayed), min((*taken, *delayed), default=0.0)
+    state = State.FREE if waiting or not items else State.HELD if taken else State.CLOSED
+    more = " at least" if len(items) == MOST_LISTED else ""
+    counts = [_items(waiting, "waits", "wait"), _items(len(taken), "taken"), _items(len(delayed), "delayed")]
+    value = f"{_many(len(items), 'item', 'items')}{more}: {', '.join(_non_empty(counts))}" if items else ""
+    why = "" if state is State.FREE else f"take() returns None: the next item is available in {_seconds(soonest)}"
+    left = soonest if state is not State.FREE else 0.0
+    return Side("queue", state, "", False, None, left, 0, 0, 0, 0, 0, 0, value, why)
+
+
+def _items(count: int, one: str, more: str = "") -> str:
+    return f"{count} {one if count == 1 or not more else more}" if count else ""
+
+
 def _value(entry: Entry) -> str:
+    if entry.kind == NOTES and entry.state is State.HELD:
+        info = info_of(entry)
+        return f"{info.hits} hits, of at most {info.limit} in any {_seconds(info.per)}"
+    if entry.kind == "item" and entry.value is not None:
+        return f"its payload is stored: {_many(len(entry.value), 'byte', 'bytes')}"
     if entry.state is not State.DONE or entry.value is None:
         return ""
     try:
@@ -136,6 +169,8 @@ def _breaker(entry: Entry) -> str:
 def _why(entry: Entry, holder: str) -> str:
     """Why a call would be refused now; "" if it would succeed."""
     kind, left = entry.kind, _seconds(entry.left)
+    if entry.state is State.CLOSED and kind == "item":
+        return f"take() does not return it: it is delayed for another {left}"
     if entry.state is State.CLOSED:
         return f"it is closed for another {left}: a delay after the last hold, or an offer to the first waiter"
     if entry.state is State.HELD:
@@ -143,6 +178,8 @@ def _why(entry: Entry, holder: str) -> str:
             "lock": f"lock() waits and try_lock() is refused: {holder} holds it",
             "claim": f"claim() waits for the result of {holder}",
             "reservation": f"reserve() is suppressed (reserved): {holder} is sending",
+            NOTES: f"limit() refuses calls: the next one is allowed in {left}",
+            "item": f"take() does not return it: another caller has it, for {left} unless renewed",
         }.get(kind, "")
     if entry.state is State.DONE:
         return {
@@ -156,9 +193,17 @@ def _why(entry: Entry, holder: str) -> str:
 
 # -- for people
 
+_OWN_WORDS: dict[str, dict[State, str]] = {
+    "limit": {State.HELD: "reached", State.FREE: "free", State.CLOSED: "free", State.DONE: "free"},
+    "queue": {State.HELD: "no item is available", State.CLOSED: "no item is available", State.FREE: "available"},
+    "item": {State.HELD: "taken", State.CLOSED: "delayed", State.FREE: "waits", State.DONE: "done"},
+}
+
 
 def _headline(side: Side) -> str:
     who = f" by {side.holder}" if side.holder else ""
+    if side.kind in _OWN_WORDS:
+        return _OWN_WORDS[side.kind][side.state]
     if side.state is State.HELD:
         mine = " (this client)" if side.here else ""
         return f"held{who}{mine}, for another {_seconds(side.left)} unless renewed"

@@ -16,9 +16,10 @@ class Explaining(Methods):
     _driver: BlockingDriver
 
     def explain(self, key: str) -> Explanation:
-        """Everything that the store has under this name: lock, mark, claim, reservation, watermark, breaker. Print it.
+        """Everything that the store has under this name: lock, mark, claim, reservation, limit, watermark, breaker,
+        queue; and the item, if the name is `queue/id`. Print it.
 
-        Takes one round trip and changes nothing.
+        Changes nothing. A limit is shown while it refuses calls.
         """
         return self._run(_explaining(self, key))
 
@@ -29,9 +30,10 @@ class AsyncExplaining(AsyncMethods):
     _driver: AsyncDriver
 
     async def explain(self, key: str) -> Explanation:
-        """Everything that the store has under this name: lock, mark, claim, reservation, watermark, breaker. Print it.
+        """Everything that the store has under this name: lock, mark, claim, reservation, limit, watermark, breaker,
+        queue; and the item, if the name is `queue/id`. Print it.
 
-        Takes one round trip and changes nothing.
+        Changes nothing. A limit is shown while it refuses calls.
         """
         return await self._run(_explaining(self, key))
 

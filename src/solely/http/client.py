@@ -10,6 +10,7 @@ from .nouns import (
     HttpLimits,
     HttpLocks,
     HttpMarks,
+    HttpQueues,
     HttpReservations,
     HttpWatermarks,
 )
@@ -29,5 +30,6 @@ class Client(ServiceConnection):
         self.reservations = HttpReservations(self)
         self.limits = HttpLimits(self)
         self.watermarks = HttpWatermarks(self)
+        self.queues = HttpQueues(self)
         self.dead_letters = HttpDeadLetters(self)
         self.entries = HttpEntries(self)

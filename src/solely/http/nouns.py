@@ -6,7 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import UnknownReservation
-from ..service.api import claims, dead_letters, entries, limits, locks, marks, reservations, watermarks
+from ..service.api import (
+    claims,
+    dead_letters,
+    entries,
+    limits,
+    locks,
+    marks,
+    queue_lists,
+    queues,
+    reservations,
+    watermarks,
+)
 from ..stores.http.codec import WireEntries, WireEntry
 from ..stores.http.settings import PAGE
 from .connection import ServiceConnection
@@ -44,6 +55,11 @@ class HttpLocks(_Noun):
         """released, expired, cleared, lost or unknown."""
         return self._post("/v1/locks/release", locks.ReleaseBody(token=token), locks.ReleasedLock).outcome
 
+    def list(self, prefix: str = "") -> Iterator[locks.ListedLock]:
+        """Locks that are held or closed, in key order, page by page."""
+        for page in self._pages("/v1/locks", locks.ListedLocks, prefix=prefix, limit=PAGE):
+            yield from page.locks
+
 
 class HttpMarks(_Noun):
     """Which keys are new, and which were seen before."""
@@ -64,6 +80,11 @@ class HttpMarks(_Noun):
     def forget(self, keys: Sequence[str]) -> list[bool]:
         """Removes the marks. For each key: true if there was one."""
         return self._post("/v1/marks/forget", marks.ForgetBody(keys=list(keys)), marks.Forgotten).forgotten
+
+    def list(self, prefix: str = "") -> Iterator[marks.ListedMark]:
+        """Marks in key order, page by page."""
+        for page in self._pages("/v1/marks", marks.ListedMarks, prefix=prefix, limit=PAGE):
+            yield from page.marks
 
 
 class HttpClaims(_Noun):
@@ -97,6 +118,11 @@ class HttpClaims(_Noun):
         """True if the finished claim had the expected result, and was removed."""
         body = claims.ResetClaim(key=key, expected=expected, reason=reason)
         return self._post("/v1/claims/reset", body, claims.ResetAnswer).reset
+
+    def list(self, prefix: str = "") -> Iterator[claims.ListedClaim]:
+        """Claims in key order, page by page, without their results."""
+        for page in self._pages("/v1/claims", claims.ListedClaims, prefix=prefix, limit=PAGE):
+            yield from page.claims
 
 
 class HttpReservations(_Noun):
@@ -154,6 +180,11 @@ class HttpLimits(_Noun):
         limit."""
         return self._post("/v1/limits/hit", limits.HitLimit(key=key, limit=limit, per=per), limits.Admitted).hits
 
+    def list(self, prefix: str = "") -> Iterator[limits.ListedLimit]:
+        """Limits that refuse calls now, in key order, page by page."""
+        for page in self._pages("/v1/limits", limits.ListedLimits, prefix=prefix, limit=PAGE):
+            yield from page.limits
+
 
 class HttpWatermarks(_Noun):
     """How far work has progressed."""
@@ -172,6 +203,63 @@ class HttpWatermarks(_Noun):
         """Watermarks in key order, page by page."""
         for page in self._pages("/v1/watermarks", watermarks.ListedWatermarks, prefix=prefix, limit=PAGE):
             yield from page.watermarks
+
+
+class HttpQueues(_Noun):
+    """Work that waits until a caller takes it, by the token of its lease."""
+
+    def push(self, queue: str, id: str, payload: Any, *, delay: float = 0.0) -> bool:
+        """True if added; False if the queue has an item of this id already. The payload is bytes or JSON."""
+        given = {"raw": payload} if isinstance(payload, bytes) else {"payload": payload}
+        body = queues.PushItem(queue=queue, id=id, delay=delay, **given)
+        return self._post("/v1/queues/push", body, queues.PushedItem).pushed
+
+    def take(
+        self, queue: str, *, ttl: float = 30.0, wait: float = 0.0, id: str | None = None, max_attempts: int = 0
+    ) -> queues.TakenQueueItem | None:
+        """The item that has waited longest, or the one of this id; None if none is available within `wait`."""
+        body = queues.TakeItem(queue=queue, ttl=ttl, wait=wait, id=id, max_attempts=max_attempts)
+        return self._post("/v1/queues/take", body, queues.TakenQueueItems, wait).item
+
+    def renew(self, queue: str, token: str, *, ttl: float | None = None) -> float:
+        """The seconds left, counted from before the request was sent; raises LeaseLost if the lease has ended."""
+        body = queues.RenewItem(queue=queue, token=token, ttl=ttl)
+        return self._post("/v1/queues/renew", body, queues.RenewedItem).left
+
+    def ack(self, queue: str, token: str) -> bool:
+        """Removes the item, since its work is done; False if another caller has taken it since."""
+        return self._post("/v1/queues/ack", queues.AckItem(queue=queue, token=token), queues.AckedItem).acked
+
+    def give_back(self, queue: str, token: str, *, delay: float = 0.0, uncounted: bool = False) -> bool:
+        """Returns the item to the queue, available after `delay` seconds; False if the caller no longer had it."""
+        body = queues.GiveBackItem(queue=queue, token=token, delay=delay, uncounted=uncounted)
+        return self._post("/v1/queues/give-back", body, queues.GivenBackItem).given_back
+
+    def list(self, prefix: str = "") -> Iterator[queue_lists.QueueRow]:
+        """Queues that have items, page by page, with the counts of their items."""
+        for page in self._pages("/v1/queues", queue_lists.QueuesPage, prefix=prefix):
+            yield from page.queues
+
+    def items(self, queue: str) -> Iterator[queue_lists.ItemRow]:
+        """The items of a queue in the order of ids, page by page, without their payloads."""
+        for page in self._pages("/v1/queues/items", queue_lists.ItemsPage, queue=queue):
+            yield from page.items
+
+    def read(self, queue: str, id: str) -> queue_lists.FullItem | None:
+        """The item with its payload; None if there is none."""
+        try:
+            return self._get("/v1/queues/item", queue_lists.FullItem, queue=queue, id=id)
+        except UnknownReservation:  # raised for everything that does not exist
+            return None
+
+    def count(self, queue: str) -> int:
+        """The items of the queue: waiting, delayed and taken."""
+        return self._get("/v1/queues/count", queue_lists.ItemCount, queue=queue).count
+
+    def remove(self, queue: str, id: str, *, fence: int, reason: str) -> bool:
+        """Removes the item that was listed with this fence; False if it has changed since, or somebody has it."""
+        body = queues.RemoveItem(queue=queue, id=id, fence=fence, reason=reason)
+        return self._post("/v1/queues/remove", body, queues.RemovedItem).removed
 
 
 class HttpDeadLetters(_Noun):

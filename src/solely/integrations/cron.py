@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ..client import AsyncClient, Client
 from ..errors import Busy, InvalidInput
+from ..leases.hold import longest_hold
 from ..rules import Seconds, seconds, stored_key, ttl_seconds
 
 log = logging.getLogger("solely")
@@ -17,20 +18,30 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def one_host(
-    once: Client | AsyncClient, key: str, *, at_most_for: Seconds, at_least_for: Seconds = 0.0
+    once: Client | AsyncClient,
+    key: str,
+    *,
+    at_most_for: Seconds,
+    at_least_for: Seconds = 0.0,
+    max_hold: Seconds | None = None,
+    on_lost: Callable[[], None] | None = None,
 ) -> Callable[[F], F]:
     """A decorator: one host runs the job; on the others the call returns None at once, which is logged.
 
-    The key is held for `at_most_for` seconds and not renewed: after that another host may run the job, also if this one
-    died; if the job still runs then, a coroutine is canceled, and the call ends with LeaseLost. The key stays closed
-    for at least `at_least_for` seconds, even if the job is shorter: choose more than the difference between the hosts'
-    clocks, so that a late host does not run the job again. Coroutines need an AsyncClient, functions a Client;
-    generators are refused.
+    The key is renewed while the job runs, for at most `max_hold` seconds, so a job may take longer than `at_most_for`:
+    that is how long the key stays held after its host died. If the lease is lost while the job runs, that is logged,
+    a coroutine is canceled, and the call ends with LeaseLost; with `on_lost`, that function is called instead of the
+    cancellation. The key stays closed for at least `at_least_for` seconds, even if the job is shorter: choose more than
+    the difference between the hosts' clocks, so that a late host does not run the job again. Coroutines need an
+    AsyncClient, functions a Client; generators are refused.
     """
     stored_key("lock", key)
     most = ttl_seconds(at_most_for, "at_most_for")
     least = seconds("at_least_for", at_least_for, least=0.0, most=most)
-    terms: dict[str, Any] = {"ttl": most, "wait": 0.0, "renew": False, "purpose": "scheduled job"}
+    longest_hold(max_hold)
+    terms: dict[str, Any] = {"ttl": most, "wait": 0.0, "max_hold": max_hold, "purpose": "scheduled job"}
+    if on_lost is not None:
+        terms["on_lost"] = on_lost
 
     def decorate(job: Any) -> Any:
         if inspect.isgeneratorfunction(job) or inspect.isasyncgenfunction(job):

@@ -50,6 +50,7 @@ class Context:
         self.breaker = breaker  # before the store
         self.fails_closed = not proceed and breaker is None  # the usual case
         self.failed_open = 0
+        self.noted: dict[str, float] = {}  # limit → local time until which its last note of a refusal is recent
         self.keeper = Keeper(wake, self._report)
         self._wake = wake
         self._sign = signature

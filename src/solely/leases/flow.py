@@ -54,9 +54,9 @@ def acquire(
         if wait:
             run: Run | None = yield make(Join, (key, wait, None))
             if run is None:
-                raise busy((yield Read(key)), wait)
+                raise busy((yield Read(key)), wait, here)
             start = run.arrived
-            if key in here:
+            if key in here and not held:  # else those would not be renewed meanwhile
                 yield from wait_for_local_holder(key, start + wait, here)
         else:
             run = yield RUN
@@ -84,7 +84,7 @@ def acquire(
                 if wait or doubtful:
                     yield Release(key, owner, doubtful)  # leaves the entry's queue, or passes the offer on
                 requested = False
-                raise busy(entry, now - start)
+                raise busy(entry, now - start, here)
             yield Wait(key, min(left, look_again(entry, looks, ttl, polls)))
             looks += 1
             if held:
@@ -119,9 +119,10 @@ def look_again(entry: Entry, looks: int, ttl: float, polls: bool) -> float:
     return min(longest, entry.left + POLL[0], max(POLL[0], ttl / 4))
 
 
-def busy(entry: Entry, waited: float) -> Busy:
-    """The error that names the holder of the key."""
-    holder = describe(entry.info)
+def busy(entry: Entry, waited: float, here: Here = NOWHERE) -> Busy:
+    """The error that names the holder of the key: another process, or the thread or task of this one."""
+    hold = here.get(entry.key)
+    holder = describe(entry.info) if hold is None or hold.fence != entry.fence else hold.holder()
     if entry.state is HELD:
         text = f"is held by {holder or 'another owner'} for another {entry.left:.1f} s unless renewed"
     elif entry.state is CLOSED:

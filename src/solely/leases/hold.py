@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import threading
 from collections.abc import Callable
 
 from ..model import FREE, LOST, RELEASED, Entry, Released
-from ..rules import REMEMBER, deadline, local_clock, renewal
+from ..rules import REMEMBER, Seconds, deadline, local_clock, renewal, seconds
 
 # Values of `lost` besides those of Gone and Released:
 FORKED = "forked"  # in the child of a fork: the parent keeps the hold
@@ -15,16 +17,22 @@ ELSEWHERE = frozenset((FORKED, HANDED_OVER))  # held by another process, so neve
 PUBLISHED = "published"  # ended with its own outcome
 
 
+def longest_hold(max_hold: Seconds | None) -> float:
+    """`max_hold` in float seconds, infinite if it is None; raises InvalidInput if it is out of bounds."""
+    return math.inf if max_hold is None else seconds("max_hold", max_hold, least=0.001, most=math.inf)
+
+
 class Hold:
     """A key granted to one owner. `doubtful`: a copy of the request may still be in flight, so its release revokes.
 
     `lost` is how it ended, or empty; `how` also checks the clock. A renewal, if requested by `keep`, is due at
     `renew_at` and never extends the hold beyond `ends`. If it is released before `opens`, the key stays closed until
-    then. All times are of `clock`. `leaving`: a release was sent; `released` is the reply to it.
+    then. All times are of `clock`. `leaving`: a release was sent; `released` is the reply to it. `caller` is the id of
+    the thread that acquired it, or the task, if known.
     """
 
     __slots__ = (
-        "attempts", "clock", "deadline", "doubtful", "ends", "fence", "fingerprint", "key", "leaving", "lost",
+        "attempts", "caller", "clock", "deadline", "doubtful", "ends", "fence", "fingerprint", "key", "leaving", "lost",
         "on_lost", "opens", "owner", "released", "renew_at", "sent", "since", "ttl", "waited",
     )  # fmt: skip
 
@@ -55,6 +63,7 @@ class Hold:
         self.on_lost: Callable[[Hold], None] | None = None
         self.leaving = False
         self.released: Released | None = None
+        self.caller: int | asyncio.Task[object] | None = None
 
     def keep(self, renew: bool, max_hold: float) -> None:
         """Schedules renewals, if `renew`, and bounds the hold to `max_hold` seconds."""
@@ -97,6 +106,14 @@ class Hold:
         if repeated or self.clock() > self.deadline + REMEMBER:
             return Released.UNKNOWN
         return LOST
+
+    def holder(self) -> str:
+        """Who holds it, for another caller of this process: "this process, thread MainThread"."""
+        caller = self.caller
+        if isinstance(caller, asyncio.Task):
+            return f"this process, task {caller.get_name()}"
+        named = [thread.name for thread in threading.enumerate() if thread.ident == caller]
+        return f"this process, thread {named[0]}" if named else "this process"
 
     def gone(self, how: str) -> str:
         """How it was lost: `how` if the store knows, else expired, or lost by the store."""

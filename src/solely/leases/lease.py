@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from time import time
 from typing import Any, Self
 
@@ -181,6 +182,7 @@ class Lease(LeaseBase):
 
     def __init__(self, hold: Hold, context: Context, run: RunFlow) -> None:
         self._hold = hold
+        hold.caller = threading.get_ident()
         self._context = context
         self._run = run
 
@@ -226,6 +228,7 @@ class AsyncLease(LeaseBase):
 
     def __init__(self, hold: Hold, context: Context, run: AsyncRunFlow, *, cancel: bool) -> None:
         self._hold = hold
+        hold.caller = asyncio.current_task()
         self._context = context
         self._run = run
         self._guard = TaskGuard(hold) if cancel else None

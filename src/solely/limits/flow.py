@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
-from ..errors import INTERRUPTIONS, is_unanswered
-from ..flow import Ask, Flow, undo
-from ..model import Allowance
-from ..ops import Hit, Unhit
+import json
+from typing import NamedTuple
+
+from ..errors import INTERRUPTIONS, Interrupted, StoreError, StoreUnavailable, is_unanswered
+from ..flow import Ask, Flow, replies_or_raise, undo
+from ..holder import facts_of
+from ..leases.listing import listing
+from ..model import HELD, Allowance, Entry
+from ..ops import Acquire, Clear, Hit, Read, Unhit
+from ..rules import DAY, MIN_TTL
+
+NOTES = "limited"  # the kind of the notes that a limit refuses calls
+
+
+class LimitInfo(NamedTuple):
+    """A limit that refuses calls: there were `hits` of at most `limit` in the last `per` seconds when the last call was
+    refused, and the next one is allowed in `left` seconds."""
+
+    key: str
+    limit: int
+    per: float
+    hits: int
+    left: float
 
 
 def hit(key: str, limit: int, per: float) -> Flow[tuple[str, Allowance]]:
@@ -23,7 +42,38 @@ def hit(key: str, limit: int, per: float) -> Flow[tuple[str, Allowance]]:
     return owner, allowance
 
 
+def note_refusal(key: str, owner: str, limit: int, per: float, refused: Allowance) -> Flow[None]:
+    """Notes that the limit refuses calls until the next one is allowed, for people who ask why: a store returns the
+    count of hits only to a hit. Never fails: without the note only the explanation is missing."""
+    facts = json.dumps({"limit": limit, "per": per, "hits": refused.hits})
+    ttl = min(DAY, max(MIN_TTL, refused.retry_after))  # a day is what services allow; the next refusal notes it again
+    try:
+        yield Acquire(_note(key), owner, ttl, facts)
+    except StoreError:
+        pass
+    except Interrupted as why:
+        if not isinstance(why.cause, StoreUnavailable):
+            raise
+
+
 def give_back(key: str, owner: str) -> Flow[bool]:
-    """Removes this owner's hit; False if there was none."""
-    removed: bool = yield Unhit(key, owner)
-    return removed
+    """Removes this owner's hit, and the note that the limit refuses calls; False if there was no hit."""
+    removed, note = replies_or_raise((yield [Unhit(key, owner), Read(_note(key))]))
+    if removed and note.state is HELD:
+        yield Clear(note.key, note.fence, "a hit was given back")
+    return bool(removed)
+
+
+def limits(prefix: str, after: str, limit: int) -> Flow[list[LimitInfo]]:
+    """A page of the limits that refuse calls now."""
+    return [info_of(entry) for entry in (yield from listing(NOTES, prefix, after, limit))]
+
+
+def info_of(note: Entry) -> LimitInfo:
+    """What the note says."""
+    facts = facts_of(note.info)
+    return LimitInfo(note.name, facts.get("limit", 0), facts.get("per", 0.0), facts.get("hits", 0), note.left)
+
+
+def _note(key: str) -> str:
+    return f"{NOTES}/{key.partition('/')[2]}"

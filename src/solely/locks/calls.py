@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Sequence
 from time import time
 from typing import Any, Literal, TypeVar
@@ -19,7 +18,7 @@ from ..leases.lease import LeaseBase
 from ..leases.token import Token, read_token
 from ..model import Entry, Released
 from ..ops import Renew
-from ..rules import REMEMBER, Seconds, local_clock, seconds, ttl_seconds
+from ..rules import REMEMBER, Seconds, local_clock, ttl_seconds
 from . import flow as locks
 
 log = logging.getLogger("solely")
@@ -61,7 +60,7 @@ def _acquiring_all(
     context: Context, keys: Sequence[str], terms: LeaseTerms, lease: Callable[[Hold], L], purpose: str
 ) -> Flow[list[L]]:
     try:
-        holds = yield from locks.acquire_all(keys, terms, info=context.info(purpose))
+        holds = yield from locks.acquire_all(keys, terms, info=context.info(purpose), here=context.keeper.here)
     except Busy as refusal:
         _contended(context, keys[0], terms, refusal)
         raise
@@ -122,11 +121,7 @@ def clearing(context: Context, key: str, reason: str) -> Flow[bool]:
     return True
 
 
-# -- max_hold and on_lost
-
-
-def longest_hold(max_hold: Seconds) -> float:
-    return seconds("max_hold", max_hold, least=0.001, most=math.inf)
+# -- on_lost
 
 
 def _call(on_lost: Callable[[], None], hold: Hold, caught: type[BaseException]) -> None:

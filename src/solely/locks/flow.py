@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..errors import INTERRUPTIONS, Interrupted, SolelyError, is_unanswered
 from ..flow import RUN, Ask, Flow, Run, replies_or_raise, undo
-from ..leases.flow import LeaseTerms, acquire, busy, renew_due
+from ..leases.flow import NOWHERE, Here, LeaseTerms, acquire, busy, renew_due
 from ..leases.hold import ELSEWHERE, Hold
 from ..model import ABSENT, CLOSED, FREE, RELEASED, Entry, Released
 from ..ops import Acquire, Clear, Read, Release, Renew
@@ -15,7 +15,7 @@ from ..rules import MIN_TTL, deadline
 _ENDS = frozenset((Released.EXPIRED, Released.CLEARED))  # values that Gone and Released have in common
 
 
-def acquire_all(keys: Iterable[str], terms: LeaseTerms, *, info: str = "") -> Flow[list[Hold]]:
+def acquire_all(keys: Iterable[str], terms: LeaseTerms, *, info: str = "", here: Here = NOWHERE) -> Flow[list[Hold]]:
     """Acquires all keys or none: in one batch; if refused, one by one in sorted order, which prevents deadlocks."""
     start: float = yield Ask.NOW
     ordered = sorted(set(keys))
@@ -29,8 +29,8 @@ def acquire_all(keys: Iterable[str], terms: LeaseTerms, *, info: str = "") -> Fl
         for key in ordered:
             left = terms.wait - ((yield Ask.NOW) - start)
             if left <= 0:
-                raise busy(refusal, terms.wait)
-            held.append((yield from acquire(key, terms._replace(wait=left), info=info, held=held)))
+                raise busy(refusal, terms.wait, here)
+            held.append((yield from acquire(key, terms._replace(wait=left), info=info, held=held, here=here)))
         yield from renew_due(held)
     except INTERRUPTIONS:
         if held:

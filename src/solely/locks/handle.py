@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine, Generator, Sequence
-from typing import Any, Generic, Self, TypeVar
+from datetime import datetime
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from ..errors import ClientClosed, StoreError
 from ..flow import Flow
+from ..holder import describe, purpose_of, since_of
 from ..leases.lease import AsyncLease, Lease, LeaseBase
-from ..model import RELEASED, Released
+from ..leases.listing import listing
+from ..model import RELEASED, Entry, Released, State
 from .flow import release_all
 
 
@@ -119,3 +122,29 @@ class Pending(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: object
     ) -> Awaitable[None]:
         return self._lease.__aexit__(kind, error, trace)
+
+
+class LockInfo(NamedTuple):
+    """A lock as any caller may see it: held, or closed (not held, but not free either), for `left` more seconds.
+
+    `waiters` are processes that wait for it.
+    """
+
+    key: str
+    state: State
+    holder: str
+    purpose: str
+    since: datetime | None
+    left: float
+    fence: int
+    waiters: int
+
+
+def locks(prefix: str, after: str, limit: int) -> Flow[list[LockInfo]]:
+    """A page of the locks that are held or closed."""
+    return [_lock(entry) for entry in (yield from listing("lock", prefix, after, limit))]
+
+
+def _lock(entry: Entry) -> LockInfo:
+    who, purpose, since = describe(entry.info), purpose_of(entry.info), since_of(entry.info)
+    return LockInfo(entry.name, entry.state, who, purpose, since, entry.left, entry.fence, entry.waiters)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 
 from ..errors import Busy
 from ..leases.context import AsyncMethods, Methods, keys_of
-from ..leases.hold import Hold
+from ..leases.hold import Hold, longest_hold
 from ..leases.lease import AsyncLease, Lease
 from ..leases.token import read_token
 from ..model import Released
@@ -18,13 +17,13 @@ from .calls import (
     acquiring_all,
     clearing,
     kept,
-    longest_hold,
     loss_callback,
     releasing_token,
     renewing_token,
     resuming,
 )
-from .handle import AsyncLeaseSet, LeaseSet, Pending
+from .handle import AsyncLeaseSet, LeaseSet, LockInfo, Pending
+from .handle import locks as listed
 
 
 class Locks(Methods):
@@ -103,6 +102,10 @@ class Locks(Methods):
         """Releases the lease of this token; returns whether it was still held."""
         return self._run(releasing_token(self._context, read_token(token)))
 
+    def locks(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[LockInfo]:
+        """The locks, held or closed, whose key starts with `prefix` and follows `after`, in key order."""
+        return self._run(listed(prefix, after, limit))
+
     def clear_lock(self, key: str, *, reason: str) -> bool:
         """Ends the current hold of the lock, and no later one; False if it was not held.
 
@@ -115,7 +118,7 @@ class Locks(Methods):
         if renew and max_hold is None and on_lost == "flag":
             return self._usual_lease
         callback = None if on_lost == "flag" else loss_callback(on_lost, cancels=False)
-        most = math.inf if max_hold is None else longest_hold(max_hold)
+        most = longest_hold(max_hold)
 
         def leased(hold: Hold) -> Lease:
             if callback is not None:
@@ -219,6 +222,10 @@ class AsyncLocks(AsyncMethods):
         """Releases the lease of this token; returns whether it was still held."""
         return await self._run(releasing_token(self._context, read_token(token)))
 
+    async def locks(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[LockInfo]:
+        """The locks, held or closed, whose key starts with `prefix` and follows `after`, in key order."""
+        return await self._run(listed(prefix, after, limit))
+
     async def clear_lock(self, key: str, *, reason: str) -> bool:
         """Ends the current hold of the lock, and no later one; False if it was not held.
 
@@ -231,7 +238,7 @@ class AsyncLocks(AsyncMethods):
         if renew and max_hold is None and on_lost == "cancel":
             return self._usual_lease
         callback = None if on_lost == "cancel" else loss_callback(on_lost, cancels=True)
-        most = math.inf if max_hold is None else longest_hold(max_hold)
+        most = longest_hold(max_hold)
 
         def leased(hold: Hold) -> AsyncLease:
             if callback is not None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from .. import events
 from ..flow import RUN, Flow, Run
 from ..leases.context import Context
+from ..leases.listing import listing
 from ..model import State
 from . import flow as dedup
 
@@ -101,3 +103,17 @@ def known(context: Context, key: str) -> bool:
 def _marked(context: Context, key: str, fresh: bool, cached: bool = False) -> None:
     if context.hook is not None:
         context.hook(events.Marked(key, fresh, cached))
+
+
+class MarkInfo(NamedTuple):
+    """A mark as any caller may see it: the key counts as seen for `left` more seconds."""
+
+    key: str
+    left: float
+    fence: int
+
+
+def marks(prefix: str, after: str, limit: int) -> Flow[list[MarkInfo]]:
+    """A page of the marks."""
+    found = yield from listing("mark", prefix, after, limit)
+    return [MarkInfo(entry.name, entry.left, entry.fence) for entry in found]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ..leases.context import AsyncMethods, Methods, keys_of
 from ..rules import DAY, Seconds, stored_key, ttl_seconds
 from . import calls as marking
+from .calls import MarkInfo
 
 
 class Marks(Methods):
@@ -35,6 +36,10 @@ class Marks(Methods):
         Extends an existing mark, never shortens it; True if there was none.
         """
         return self._run(marking.mark(self._context, stored_key("mark", key), ttl_seconds(ttl)))
+
+    def marks(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[MarkInfo]:
+        """The marks whose key starts with `prefix` and follows `after`, in key order."""
+        return self._run(marking.marks(prefix, after, limit))
 
     def forget(self, key: str) -> bool:
         """Removes the mark, so that the next caller is first again; False if there was none."""
@@ -67,6 +72,10 @@ class AsyncMarks(AsyncMethods):
         Extends an existing mark, never shortens it; True if there was none.
         """
         return await self._run(marking.mark(self._context, stored_key("mark", key), ttl_seconds(ttl)))
+
+    async def marks(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[MarkInfo]:
+        """The marks whose key starts with `prefix` and follows `after`, in key order."""
+        return await self._run(marking.marks(prefix, after, limit))
 
     async def forget(self, key: str) -> bool:
         """Removes the mark, so that the next caller is first again; False if there was none."""

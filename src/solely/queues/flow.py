@@ -10,19 +10,26 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..errors import INTERRUPTIONS, Interrupted, InvalidInput, StoreUnavailable, Unreadable, is_unanswered
+from ..errors import (
+    INTERRUPTIONS,
+    Busy,
+    Interrupted,
+    InvalidInput,
+    StoreUnavailable,
+    Unreadable,
+    is_unanswered,
+)
 from ..flow import RUN, Ask, Flow, Run, Scan, replies_or_raise, undo
 from ..formats import read_item
-from ..model import Entry, LeasedItem, State, item_key
-from ..ops import Ack, Push, Read, Return, Take
+from ..model import Entry, LeasedItem, NoItem, State, item_key
+from ..ops import Ack, Amend, Count, Push, Read, Renew, Return, Take
 from ..rules import MAX_TTL, bounded_value, deadline
 
 _PAGE = 100  # items per scan: at 256 KiB each, 25 MiB in memory at worst
 
-
-# The op that parks an unreadable item as a dead letter; None if it is too large for that.
-Park = Callable[[LeasedItem, Unreadable], Push | None]
-_PARKED = object()  # result of a take that found an unreadable item and parked it
+# The op that parks an item as a dead letter with this payload, and why; None if it is too large for that.
+Park = Callable[[LeasedItem, Any, Unreadable | str], Push | None]
+PARKED = object()  # result of a take that parked the item it found
 
 
 class TakenItem(NamedTuple):
@@ -35,6 +42,8 @@ class TakenItem(NamedTuple):
     owner: str
     deadline: float
     fresh: bool
+    stored: bytes = b""
+    ttl: float = 0.0
 
 
 class ItemInfo(NamedTuple):
@@ -42,7 +51,7 @@ class ItemInfo(NamedTuple):
 
     It is held or closed for `left` more seconds, and was taken `attempts` times. `fence` is that of its push: a later
     item under the same id has a greater one. `unreadable` is why its payload is unreadable, and then None; it is empty
-    for every item that Solely pushed.
+    for every item that Solely pushed. `stored` is its bytes in the store, by which `amend` and `remove` recognize it.
     """
 
     id: str
@@ -52,6 +61,11 @@ class ItemInfo(NamedTuple):
     attempts: int
     fence: int
     unreadable: str = ""
+    stored: bytes = b""
+
+    def __repr__(self) -> str:  # without the bytes, which contain the owner of the push: a secret
+        shown = zip(self._fields[:-1], self[:-1], strict=True)
+        return f"ItemInfo({', '.join(f'{name}={value!r}' for name, value in shown)})"
 
 
 def queue_of(name: str) -> str:
@@ -103,17 +117,9 @@ def push(queue: str, id: str, body: bytes, delay: float) -> Flow[bool]:
     return _is_of(entry.value, owner)
 
 
-def take(queue: str, ttl: float, park: Park, id: str = "") -> Flow[TakenItem | None]:
-    """Takes the item that has waited longest, or the one of this id; None if none is available now.
-
-    Parks unreadable items, so that they do not block the queue.
-    """
-    while True:
-        owner: str = yield Ask.OWNER
-        op = Take(queue, owner, ttl, id)
-        taken = yield from _compensated(op, _take(op, park))
-        if taken is not _PARKED:
-            return taken  # type: ignore[return-value]
+def take_now(op: Take, park: Park, max_attempts: int = 0) -> Flow[object]:
+    """A TakenItem; PARKED if the item that was found became a dead letter; NoItem or None if none is available now."""
+    return _compensated(op, _take(op, park, max_attempts))
 
 
 def push_held(queue: str, id: str, body: bytes, ttl: float, park: Park) -> Flow[TakenItem | None]:
@@ -125,12 +131,12 @@ def push_held(queue: str, id: str, body: bytes, ttl: float, park: Park) -> Flow[
         owner: str = yield Ask.OWNER
         op = Take(queue, owner, ttl, id)
         taken = yield from _compensated(op, _push_held(op, Push(queue, id, owner.encode() + body), park))
-        if taken is not _PARKED:
+        if taken is not PARKED:
             return taken  # type: ignore[return-value]
 
 
-def _take(op: Take, park: Park) -> Flow[object]:
-    return (yield from _taken(op, (yield op), park))
+def _take(op: Take, park: Park, max_attempts: int) -> Flow[object]:
+    return (yield from _taken(op, (yield op), park, max_attempts))
 
 
 def _push_held(op: Take, put: Push, park: Park) -> Flow[object]:
@@ -141,10 +147,11 @@ def _push_held(op: Take, put: Push, park: Park) -> Flow[object]:
     return (yield from _taken(op, item, park))
 
 
-def _taken(op: Take, item: LeasedItem | None, park: Park) -> Flow[object]:
-    """The taken item; None, and the item is returned, if the reply came too late. _PARKED if it is unreadable."""
-    if item is None:
-        return None
+def _taken(op: Take, item: LeasedItem | NoItem | None, park: Park, max_attempts: int = 0) -> Flow[object]:
+    """The taken item; None, and the item is returned, if the reply came too late. PARKED if it is unreadable, or was
+    taken too often."""
+    if not isinstance(item, LeasedItem):
+        return item
     run: Run = yield RUN
     ends = deadline(run.sent, item.left)
     if run.now() >= ends:
@@ -153,13 +160,18 @@ def _taken(op: Take, item: LeasedItem | None, park: Park) -> Flow[object]:
     try:
         payload = _payload(item.payload, op.queue, item.id)
     except Unreadable as why:
-        yield from _remove_unreadable(op, item, park(item, why))
-        return _PARKED
-    return TakenItem(item.id, payload, item.attempts, item.fence, op.owner, ends, _is_of(item.payload, op.owner))
+        yield from _remove_parked(op, item, park(item, item.payload, why))
+        return PARKED
+    if 0 < max_attempts < item.attempts:
+        text = f"it was taken {item.attempts - 1} times and never acknowledged (max_attempts={max_attempts})"
+        yield from _remove_parked(op, item, park(item, payload, text))
+        return PARKED
+    fresh = _is_of(item.payload, op.owner)
+    return TakenItem(item.id, payload, item.attempts, item.fence, op.owner, ends, fresh, item.payload, op.ttl)
 
 
-def _remove_unreadable(op: Take, item: LeasedItem, parked: Push | None) -> Flow[None]:
-    """Parks the item and removes it from the queue. An item that is too large to park stays in the queue, delayed as
+def _remove_parked(op: Take, item: LeasedItem, parked: Push | None) -> Flow[None]:
+    """Parks the item, then removes it from the queue. An item that is too large to park stays in the queue, delayed as
     long as possible: nothing is lost, and it is still listed."""
     if parked is None:
         yield Return(op.queue, item.id, op.owner, MAX_TTL)
@@ -187,7 +199,9 @@ def _undo(op: Take) -> Flow[None]:
     if op.id:
         yield from undo([Return(op.queue, op.id, op.owner)])
         return
-    item = yield op._replace(id=op.owner)  # no item has the owner's id: replies with the owner's item, and takes none
+    item = yield op._replace(
+        id=op.owner, client=""
+    )  # no item has the owner's id: replies with the owner's item, and takes none
     if isinstance(item, LeasedItem):
         yield from undo([Return(op.queue, item.id, op.owner)])
 
@@ -202,9 +216,35 @@ def ack(queue: str, id: str, owner: str, fence: int) -> Flow[bool]:
         raise
 
 
-def give_back(queue: str, id: str, owner: str, delay: float) -> Flow[bool]:
+def renew(queue: str, id: str, owner: str, ttl: float) -> Flow[float | None]:
+    """Extends the lease, and never shortens it; returns its local deadline, or None if this owner lost the item."""
+    entry: Entry = yield Renew(item_key(queue, id), owner, ttl)
+    run: Run = yield RUN
+    ends = deadline(run.sent, entry.left)
+    return ends if entry.owner == owner and run.now() < ends else None
+
+
+def resume(queue: str, id: str, owner: str, ttl: float) -> Flow[TakenItem]:
+    """The item that another process took under this owner, with its lease extended; raises Busy if it was lost."""
+    key = item_key(queue, id)
+    entry, read = replies_or_raise((yield [Renew(key, owner, ttl), Read(key)]))
+    run: Run = yield RUN
+    ends = deadline(run.sent, entry.left)
+    if entry.owner != owner or read.value is None or run.now() >= ends:
+        text = f"item {id!r} is no longer taken under this token: it was settled, or its lease expired"
+        raise Busy(text, key=id, left=entry.left)
+    payload = _payload(read.value, queue, id)
+    return TakenItem(id, payload, entry.attempts, entry.fence, owner, ends, False, read.value, ttl)
+
+
+def count(queue: str) -> Flow[int]:
+    """The items in the queue, taken or not."""
+    return int((yield Count(queue)))
+
+
+def give_back(queue: str, id: str, owner: str, delay: float, uncounted: bool = False) -> Flow[bool]:
     """True if the item waits in the queue again, False if this owner no longer had it."""
-    op = Return(queue, id, owner, delay)
+    op = Return(queue, id, owner, delay, uncounted)
     try:
         returned: bool = yield op
     except Interrupted:
@@ -215,6 +255,27 @@ def give_back(queue: str, id: str, owner: str, delay: float) -> Flow[bool]:
         return returned
     known = yield from read(queue, id)  # an unanswered try may have returned it
     return known is not None and known.state is not State.HELD
+
+
+def amend(queue: str, id: str, body: bytes, expected: bytes) -> Flow[bool]:
+    """True if the item had the expected bytes, and has this payload now; False, with no change, in any other case.
+
+    Each change is stored under an owner of its own, as each push is: a repeat recognizes its own change, and no other
+    change leaves the bytes that a caller has seen before.
+    """
+    owner: str = yield Ask.OWNER
+    return bool((yield Amend(queue, id, owner.encode() + body, expected)))
+
+
+def remove(queue: str, id: str, expected: bytes, fence: int) -> Flow[bool]:
+    """True if the item had the expected bytes and is gone now; False, with no change, if it is taken, or was changed or
+    removed before."""
+    removed: bool = yield Amend(queue, id, None, expected)
+    run: Run = yield RUN
+    if removed or not run.doubtful:
+        return removed
+    entry: Entry = yield Read(item_key(queue, id))  # an unanswered try may have removed it
+    return entry.value is None or entry.fence > fence
 
 
 def read(queue: str, id: str) -> Flow[ItemInfo | None]:
@@ -245,4 +306,4 @@ def _info(queue: str, entry: Entry) -> ItemInfo | None:
         payload = _payload(entry.value, queue, id)
     except Unreadable as unreadable:
         why = str(unreadable)
-    return ItemInfo(id, payload, entry.state, entry.left, entry.attempts, entry.fence, why)
+    return ItemInfo(id, payload, entry.state, entry.left, entry.attempts, entry.fence, why, entry.value)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from time import time
 from typing import Any, Self
 
 from ..errors import ClientClosed, LeaseLost, StoreError
 from ..flow import Flow
 from ..leases.context import AsyncRunFlow, RunFlow
-from ..rules import MAX_TTL, Seconds, local_clock, seconds
+from ..leases.token import Token, write_token
+from ..rules import MAX_TTL, Seconds, local_clock, seconds, ttl_seconds
 from . import flow as flows
 from .flow import TakenItem
 
@@ -25,7 +27,8 @@ class ItemBase:
     """An item that this caller has until its lease expires; then another caller may take it.
 
     It was taken `attempts` times, this time included. `fence` is that of its push, so it is the same for every taker.
-    `fresh`: pushed by the call that returned it (`push_held`), and not by an earlier one.
+    `fresh`: pushed by the call that returned it (`push_held`), and not by an earlier one. `stored` is its bytes in the
+    store, as of an `ItemInfo`.
     """
 
     def __init__(self, queue: str, taken: TakenItem) -> None:
@@ -35,37 +38,65 @@ class ItemBase:
         self.attempts = taken.attempts
         self.fence = taken.fence
         self.fresh = taken.fresh
+        self.stored = taken.stored
         self._owner = taken.owner
+        self._ttl = taken.ttl
         self._deadline = taken.deadline
         self._process = os.getpid()
         self._settled = False  # acked or given back
+        self._handed_over = False
 
     def remaining(self) -> float:
-        """Seconds that no other caller can take it; 0 after its lease expired, an ack, a give_back or a fork."""
+        """Seconds that no other caller can take it; 0 after its lease expired, an ack, a give_back, a hand_over or a
+        fork."""
         return 0.0 if self._is_over() else max(0.0, self._deadline - local_clock())
 
+    def hand_over(self) -> str:
+        """Stops relying on the item here, without giving it back; returns the token with which another process resumes
+        it. A secret: it permits to ack the item."""
+        self._handed_over = True
+        since = time() - max(0.0, self._ttl - (self._deadline - local_clock()))
+        return write_token(Token(f"item/{self.id}", self._owner, self._ttl, self.fence, since))
+
     def _is_over(self) -> bool:
-        """True if the end of the block has nothing to do: it was settled before, or belongs to the parent of a fork."""
-        return self._settled or self._process != os.getpid()
+        """True if the end of the block has nothing to do: it was settled or handed over before, or belongs to the
+        parent of a fork."""
+        return self._settled or self._handed_over or self._process != os.getpid()
+
+    def _renewing(self, ttl: Seconds | None) -> Flow[None]:
+        """Extends the lease now; raises LeaseLost if another caller may have the item, or this one settled it."""
+        wanted = self._ttl if ttl is None else ttl_seconds(ttl)
+        ends = None
+        if not self._is_over():
+            ends = yield from flows.renew(flows.queue_of(self.queue), self.id, self._owner, wanted)
+        self._check_kept(ends is not None)
+        self._deadline, self._ttl = ends or 0.0, wanted
 
     def _acking(self) -> Flow[bool]:
+        if self._handed_over:
+            return False
         gone = yield from flows.ack(flows.queue_of(self.queue), self.id, self._owner, self.fence)
         self._settled = True
         return gone
 
-    def _returning(self, delay: Seconds) -> Flow[bool]:
-        return self._returned(flows.give_back(flows.queue_of(self.queue), self.id, self._owner, delay_seconds(delay)))
+    def _returning(self, delay: Seconds, uncounted: bool) -> Flow[bool]:
+        queue, pause = flows.queue_of(self.queue), delay_seconds(delay)
+        return self._returned(flows.give_back(queue, self.id, self._owner, pause, bool(uncounted)))
 
     def _returned(self, flow: Flow[bool]) -> Flow[bool]:
+        if self._handed_over:
+            return False
         back = yield from flow
         self._settled = True
         return back
 
-    def _left(self, gone: bool) -> None:
-        """Ends a block that succeeded: raises LeaseLost if another caller has the item, and so repeats the work, or if
+    def _check_kept(self, kept: bool) -> None:
+        """Raises LeaseLost if the item was not this caller's any more: another one has it, and so repeats the work, or
         the store lost it."""
-        if not gone:
+        if not kept:
             why = "its lease expired, or the store no longer had it"
+            if self._is_over():
+                why = "it was acked, given back, handed over, or taken before a fork"
             text = f"item {self.id!r} of queue {self.queue!r} was lost: {why}; another caller may repeat the work"
             raise LeaseLost(text, key=self.id)
 
@@ -94,9 +125,17 @@ class Item(ItemBase):
         another caller took it, it was given back, or the store lost its data. Safe to repeat."""
         return self._run(self._acking())
 
-    def give_back(self, *, delay: Seconds = 0.0) -> bool:
-        """Returns the item to the queue, available after `delay` seconds; False if this caller no longer had it."""
-        return self._run(self._returning(delay))
+    def give_back(self, *, delay: Seconds = 0.0, uncounted: bool = False) -> bool:
+        """Returns the item to the queue, available after `delay` seconds; False if this caller no longer had it.
+
+        `uncounted`: this take is no attempt, since the work did not fail: something else was unavailable.
+        """
+        return self._run(self._returning(delay, uncounted))
+
+    def renew(self, ttl: Seconds | None = None) -> None:
+        """Extends the lease to `ttl` seconds from now, by default that of the take, and never shortens it; raises
+        LeaseLost if another caller may have the item."""
+        self._run(self._renewing(ttl))
 
     def __enter__(self) -> Self:
         return self
@@ -105,7 +144,7 @@ class Item(ItemBase):
         if self._is_over():
             return
         if error is None:
-            self._left(self.ack())
+            self._check_kept(self.ack())
             return
         try:
             self.give_back()
@@ -125,9 +164,17 @@ class AsyncItem(ItemBase):
         another caller took it, it was given back, or the store lost its data. Safe to repeat."""
         return await self._run(self._acking())
 
-    async def give_back(self, *, delay: Seconds = 0.0) -> bool:
-        """Returns the item to the queue, available after `delay` seconds; False if this caller no longer had it."""
-        return await self._run(self._returning(delay))
+    async def give_back(self, *, delay: Seconds = 0.0, uncounted: bool = False) -> bool:
+        """Returns the item to the queue, available after `delay` seconds; False if this caller no longer had it.
+
+        `uncounted`: this take is no attempt, since the work did not fail: something else was unavailable.
+        """
+        return await self._run(self._returning(delay, uncounted))
+
+    async def renew(self, ttl: Seconds | None = None) -> None:
+        """Extends the lease to `ttl` seconds from now, by default that of the take, and never shortens it; raises
+        LeaseLost if another caller may have the item."""
+        await self._run(self._renewing(ttl))
 
     async def __aenter__(self) -> Self:
         return self
@@ -136,7 +183,7 @@ class AsyncItem(ItemBase):
         if self._is_over():
             return
         if error is None:
-            self._left(await self.ack())
+            self._check_kept(await self.ack())
             return
         try:
             await self.give_back()

@@ -68,7 +68,9 @@ class AsgiApp:
     async def open(self) -> None:
         """Opens the service."""
         await self.service.open()
-        self._idempotent = IdempotentRequests(self._without_key, self.service.own, self.service.settings)
+        self._idempotent = IdempotentRequests(
+            self._without_key, self.service.own, self.service.settings, (each for each in self.routes if each.keyed)
+        )
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         call: Call[Any, Any] = Call(self.service, scope, receive)
@@ -134,7 +136,7 @@ class AsgiApp:
         if endpoint.query is not None:
             call.query = endpoint.query(call.scope["query_string"])
         if endpoint.body is not None or endpoint.webhook is not None:
-            call.raw = await read_body(call, route.cap_within(service.settings.max_body))
+            call.raw = await read_body(call, route.body_cap(service.settings.max_body))
         if endpoint.webhook is not None:
             await verify(endpoint.webhook, call)
         if endpoint.body is not None:

@@ -1,7 +1,7 @@
 """`solely serve --demo`: simulated traffic on a temporary store, so that the dashboard has something to show.
 
-It simulates a small company's deployments, webhooks, payments, backups, alerts and imports, each of which uses one
-primitive of Solely. Every key begins with `demo:`; the dashboard can replay the dead letters of `demo-charges`.
+It simulates a small company's deployments, webhooks, payments, backups, alerts, imports and mails, each of which uses
+one primitive of Solely. Every key begins with `demo:`; the dashboard can replay the dead letters of `demo-charges`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ import structlog
 
 from ..client import AsyncClient
 from ..errors import Busy, SolelyError
+from ..queues.item import AsyncItem
+from ..queues.performing import Postpone
+from ..queues.worker import QueueWorker
 from .service import Mounted, Service
 from .settings import Loaded, Settings
 
@@ -29,6 +32,7 @@ log = structlog.get_logger("solely.demo")
 KEEP = 600.0  # seconds that marks and results are kept: long enough to look at them
 MANY_LETTERS = 8  # dead letters after which they are replayed: a list to look at, that does not grow without end
 GROUP = "demo-charges"  # the group of dead letters
+MAILS = "demo:mails"  # the queue
 Scene = Callable[[AsyncClient, random.Random], Awaitable[None]]
 
 
@@ -91,8 +95,27 @@ async def alerts(once: AsyncClient, chance: random.Random) -> None:
 
 async def tenants(once: AsyncClient, chance: random.Random) -> None:
     """Tenants call an API that limits the rate of each tenant."""
-    await once.limit(f"demo:tenant-{chance.randrange(1, 4)}", limit=5, per=1.0)
+    await once.limit(f"demo:tenant-{chance.randrange(1, 4)}", limit=10, per=30.0)
     await asyncio.sleep(chance.uniform(0.05, 0.4))
+
+
+async def mails(once: AsyncClient, chance: random.Random) -> None:
+    """A shop pushes mails to a queue, some of them for later."""
+    mail = {"to": f"customer-{chance.randrange(1, 500)}@example.org", "template": chance.choice(("welcome", "invoice"))}
+    delay = chance.choice((0.0, 0.0, 0.0, 30.0))
+    await once.queue(MAILS).push(f"mail-{time.time_ns()}", mail, delay=delay)
+    await asyncio.sleep(chance.uniform(0.3, 1.5))
+
+
+async def mail_workers(once: AsyncClient, chance: random.Random) -> None:
+    """A worker sends the mails; now and then the mail server is busy, and a mail is sent later."""
+    await QueueWorker(once.queue(MAILS), _send, dead_letters=once.dead_letters(MAILS), at_once=2).run()
+
+
+async def _send(item: AsyncItem) -> None:
+    await asyncio.sleep(random.uniform(0.2, 2.0))
+    if random.random() < 0.1:
+        raise Postpone("the mail server is busy", after=15)
 
 
 async def imports(once: AsyncClient, chance: random.Random) -> None:
@@ -140,8 +163,8 @@ async def charge_again(payload: dict[str, Any]) -> dict[str, Any]:
 
 # How many of each run at once: enough that the first minute shows every primitive, and that locks are contended.
 SCENES: tuple[tuple[Scene, int], ...] = (
-    (deployments, 6), (webhooks, 2), (payments, 3), (alerts, 3), (tenants, 2), (imports, 1), (backups, 2),
-    (late_workers, 1), (replays, 1),
+    (deployments, 6), (webhooks, 2), (payments, 3), (alerts, 3), (tenants, 2), (mails, 1), (mail_workers, 1),
+    (imports, 1), (backups, 2), (late_workers, 1), (replays, 1),
 )  # fmt: skip
 
 

@@ -5,6 +5,8 @@ Only on routes that declare it: a response that is replayed must still be true, 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..client import AsyncClient
 from ..integrations.asgi import SCOPE_KEY, App, IdempotencyMiddleware
 from ..integrations.idempotency import Rules
@@ -12,6 +14,7 @@ from ..names import reserved
 from .problems import POLICY_PATH
 from .reserved_names import SERVICE
 from .responses import Receive, Scope, Send
+from .routes import Route
 from .settings import Settings
 
 PRINCIPAL = "solely.principal"  # where the ASGI scope holds the caller's name
@@ -22,14 +25,16 @@ WAIT = 10.0  # seconds that a copy waits for the first request: longer than an u
 class IdempotentRequests:
     """Sends the same response to every copy of a request."""
 
-    def __init__(self, app: App, once: AsyncClient, settings: Settings) -> None:
+    def __init__(self, app: App, once: AsyncClient, settings: Settings, keyed: Iterable[Route]) -> None:
+        most = settings.max_body
         rules = Rules(
             scope=lambda request: request.native[PRINCIPAL],
             methods=("POST",),
             required=False,
             wait=WAIT,
             keep=KEEP,
-            max_request=settings.max_body,
+            bare_keys=settings.bare_keys,
+            max_request=max((route.body_cap(most) for route in keyed), default=most),
             releases=lambda status: status >= 400,  # a refused request changed nothing
             policy_url=POLICY_PATH,
             realm=reserved(SERVICE, "answers"),  # callers cannot write below it, and so cannot forge responses

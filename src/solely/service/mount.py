@@ -9,18 +9,34 @@ from typing import Any
 from ..apps import find, has, module_of
 from ..errors import InvalidInput
 from . import health, openapi, policy
-from .api import claims, dead_letters, entries, events, limits, locks, marks, ops, reservations, watermarks
+from .api import (
+    claims,
+    dead_letters,
+    entries,
+    events,
+    limits,
+    locks,
+    marks,
+    ops,
+    queue_lists,
+    queues,
+    reservations,
+    watermarks,
+)
 from .application import JOURNAL_DROPPED, Application
 from .dashboard import audit_log, dedup, letters, login, overview, rendering
 from .dashboard import entries as entry_pages
+from .dashboard import limits as limit_pages
+from .dashboard import queues as queue_pages
 from .dashboard import watermarks as watermark_pages
 from .problems import DATA_AWAY
 from .routes import PUBLIC, Route
 from .service import FAILURES, Service
 
 MODULES = (
-    locks, marks, claims, reservations, limits, watermarks, dead_letters, entries, events, ops, health, openapi, policy,
-    overview, entry_pages, dedup, letters, watermark_pages, audit_log, login, rendering,
+    locks, marks, claims, reservations, limits, watermarks, queues, queue_lists, dead_letters, entries, events, ops,
+    health, openapi, policy, overview, entry_pages, dedup, limit_pages, queue_pages, letters, watermark_pages,
+    audit_log, login, rendering,
 )  # fmt: skip
 
 

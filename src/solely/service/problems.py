@@ -13,7 +13,9 @@ from ..integrations.idempotency import ProblemKind
 POLICY_PATH = "/policy"
 AGAIN = 1  # seconds of Retry-After where nothing better is known: a restart or a failover often takes no longer
 FULL_AGAIN = 10  # seconds of Retry-After for a full store: leases expire by then, and somebody may free space
-LATEST = 60  # seconds of Retry-After at most: one retry per minute costs nothing, even if the wait is longer
+# Seconds of Retry-After at most, except for a limit: a holder may release the key any time, so one retry per minute is
+# worth its small cost, even if the hold lasts longer; a limit allows nothing before its time.
+LATEST = 60
 
 
 INVALID = ProblemKind("invalid", 400, "Invalid request", "Nothing was done. `detail` says what to change.")
@@ -154,7 +156,7 @@ _AGAIN = {503: AGAIN, 507: FULL_AGAIN}  # status → seconds of Retry-After, whe
 
 
 class Problem(Exception):
-    """Raised to refuse a request; sent as a problem document. `again` is Retry-After in seconds."""
+    """Raised to refuse a request; sent as a problem document. `again` is Retry-After in seconds, at most `latest`."""
 
     def __init__(
         self,
@@ -162,6 +164,7 @@ class Problem(Exception):
         detail: str = "",
         *,
         again: float | None = None,
+        latest: float = LATEST,
         headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> None:
         super().__init__(detail or kind.advice)
@@ -171,7 +174,7 @@ class Problem(Exception):
         if again is None:
             again = _AGAIN.get(kind.status)
         if again is not None:
-            seconds = math.ceil(min(LATEST, max(AGAIN, again)))  # bounded first, since it may be infinite
+            seconds = math.ceil(min(latest, max(AGAIN, again)))  # bounded first, since it may be infinite
             self.document.retry_after = seconds
             self.headers = (*headers, (b"retry-after", b"%d" % seconds))
 
@@ -182,8 +185,10 @@ def problem_of(error: errors.SolelyError) -> Problem:
     stores = isinstance(error, errors.StoreError | errors.ClientClosed) and kind not in _OWN_TEXT
     secret = kind is BROKEN or stores
     waits = isinstance(error, errors.Busy | errors.TimedOut | errors.Limited | errors.BreakerOpen)
-    problem = Problem(kind, "" if secret else str(error), again=(error.left or AGAIN) if waits else None)
+    left = error.left if error.left is not None and math.isfinite(error.left) else None
+    latest = max(LATEST, left or 0.0) if isinstance(error, errors.Limited) else LATEST
+    problem = Problem(kind, "" if secret else str(error), again=(error.left or AGAIN) if waits else None, latest=latest)
     problem.document.key = error.key
     problem.document.holder = error.holder
-    problem.document.left = error.left if error.left is not None and math.isfinite(error.left) else None
+    problem.document.left = left
     return problem

@@ -8,14 +8,14 @@ from typing import NoReturn
 from ..drivers.permitted import Check
 from ..errors import NameReserved
 from ..names import AUDIT, RESERVED, owner_of_op, reserved
-from ..ops import Clear, Op, Read
+from ..ops import READS, Clear, Op
 
 SERVICE = "service"  # owner of the names that the service itself uses
 
 
 def general(op: Op) -> None:
     """Permits the general API to write all names but reserved ones; else raises NameReserved."""
-    if type(op) is not Read and (owner := owner_of_op(op)):
+    if type(op) not in READS and (owner := owner_of_op(op)):
         _refuse(op, owner)
 
 
@@ -29,7 +29,7 @@ def only(application: str) -> Check:
     """Permits the application to write only its own names; else raises NameReserved."""
 
     def check(op: Op) -> None:
-        if type(op) is not Read and owner_of_op(op) != application:
+        if type(op) not in READS and owner_of_op(op) != application:
             own = reserved(application, "")
             raise NameReserved(f"{_name(op)!r:.80} is not a name of the application {application}: begin it with {own}")
 

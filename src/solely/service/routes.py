@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import reduce
 from operator import or_
 from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from starlette.responses import Response
@@ -66,12 +66,23 @@ class Answer(msgspec.Struct, kw_only=True):
     """A response body."""
 
 
+class Named(Protocol):
+    """A row of a list."""
+
+    @property
+    def key(self) -> str: ...
+
+
 class PrefixQuery(Body):
     """A page of what begins with `prefix` and comes after `after`, in key order."""
 
     prefix: Prefix = ""
     after: Prefix = ""
     limit: PageSize = 100
+
+    def following(self, page: Sequence[Named]) -> str | None:
+        """The key after which the next page begins; None if this one was the last."""
+        return page[-1].key if len(page) == self.limit else None
 
 
 def finite(seconds: float) -> float | None:
@@ -223,11 +234,11 @@ class Route:
     `body`, `query` and `answer` are read from the handler's annotations: `async def handler(call: Call[Body, Query]) ->
     Answer`, with None where there is none. `summary` is by default the handler's docstring. `status` is that of a
     success, `others` are further statuses and their types, `refusals` the problems beside those that every route has.
-    `cap` bounds the body in bytes as it streams in; so does the service's max_body, unless `over_max_body`. A route
-    that `grants` is refused while the service stops. `again` says what a repeat of the request does, for the policy
-    page. With `keyed`, a repeat with the same Idempotency-Key gets the first response, which must still be true. A form
-    is urlencoded, and needs the CSRF token in its field `csrf`. `tag` is the heading in the documents: by default part
-    of the path, or the name of the application.
+    `cap` bounds the body in bytes as it streams in; with `over_max_body`, also where the service allows less in general
+    (`max_body`). A route that `grants` is refused while the service stops. `again`
+    says what a repeat of the request does, for the policy page. With `keyed`, a repeat with the same Idempotency-Key
+    gets the first response, which must still be true. A form is urlencoded, and needs the CSRF token in its field
+    `csrf`. `tag` is the heading in the documents: by default part of the path, or the name of the application.
     """
 
     method: str
@@ -241,7 +252,7 @@ class Route:
     media: str = "application/json"
     form: bool = False
     cap: int = SMALL
-    over_max_body: bool = False  # its own cap may exceed max_body
+    over_max_body: bool = False
     grants: bool = False
     again: str = ""
     keyed: bool = False
@@ -260,8 +271,8 @@ class Route:
         except InvalidInput as error:
             raise InvalidInput(f"route {self.method} {self.path}: {error}") from None
 
-    def cap_within(self, max_body: int) -> int:
-        """The most bytes of a body, where the service accepts `max_body` in general."""
+    def body_cap(self, max_body: int) -> int:
+        """The most bytes of a body, in a service whose general bound is `max_body`."""
         return self.cap if self.over_max_body else min(self.cap, max_body)
 
     @property

@@ -21,7 +21,7 @@ from ..errors import InvalidInput, SolelyError, StoreError
 from ..events import Hook
 from ..names import owner_of_queue
 from ..ops import Op, Reply
-from ..stores import AsyncStore, capabilities, open_async_store
+from ..stores import AsyncStore, capabilities, open_async_store, open_logins
 from ..urls import split_url
 from .announce import Announcements
 from .audit import AuditLog
@@ -125,6 +125,7 @@ class Service:
             self.telemetry = Telemetry()
             self.hooks.append(self.telemetry)
         self._store_url = _shareable(settings.store_url)
+        self._logins = open_logins(self._store_url, settings.credentials)
         self.store = timed(self.another_store(), self.metrics)
         self._client = AsyncClient(store=self.store, timeout=settings.store_timeout, hooks=self.hooks)
         self.once, self.clearing = restricted(self._client, general), restricted(self._client, clearing)
@@ -175,7 +176,8 @@ class Service:
 
     def another_store(self) -> AsyncStore:
         """One more handle on the same store, with a client name of its own, under which waiters are notified."""
-        return open_async_store(self._store_url, timeout=self.settings.store_timeout * ONE_TRY)
+        timeout = self.settings.store_timeout * ONE_TRY
+        return open_async_store(self._store_url, timeout=timeout, credentials=self._logins)
 
     def stop(self) -> None:
         """Stops granting: waiting requests and streams end."""

@@ -40,6 +40,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """How the service runs. Durations are seconds, or text such as "30s", "5m", "1h30m"."""
 
     url: Annotated[str, _described("the store; without one, an embedded SQLite file")] = ""
+    credentials: Annotated[str, _described("of the store, if they change: entra, command: …, or module:name")] = ""
     data_url: Annotated[str, _described("the SQL database of applications: sqlite or postgresql")] = ""
     apps: Annotated[tuple[str, ...], _described("applications to mount: all, unless some are named, or none")] = (
         msgspec.field(default_factory=lambda: tuple(APPS))
@@ -63,8 +64,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     stop_timeout: Annotated[float, _seconds("for requests in flight to end when the service stops", most=600.0)] = 10.0
     max_wait: Annotated[float, _seconds("the longest wait of one request", most=3600.0)] = 60.0
     max_ttl: Annotated[float, _seconds("the longest lease; marks and results may last longer")] = 86_400.0
-    max_body: Annotated[int, _described("bytes of any body, whatever its route allows", ge=1024, le=1 << 28)] = 1 << 20
+    max_body: Annotated[int, _described("bytes of a body, unless its route allows more", ge=1024, le=1 << 28)] = 1 << 20
     max_header: Annotated[int, _described("bytes of a request's line and headers", ge=1024, le=1 << 20)] = 32 << 10
+    bare_keys: Annotated[bool, _described("accept an Idempotency-Key without its double quotes")] = False
     max_connections: Annotated[int, _described("at once, per worker", ge=10, le=100_000)] = 4000
     max_unauthenticated: Annotated[
         int, _described("of these, without a valid token so far; 0: a quarter of max_connections", ge=0, le=100_000)

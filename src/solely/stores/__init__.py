@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
-from ..errors import StoreError, StoreUnavailable, UnknownScheme, missing_extra
+from ..credential_sources import logins_of
+from ..credentials import Credentials, Logins
+from ..errors import InvalidInput, StoreError, StoreUnavailable, UnknownScheme, missing_extra
 from ..model import Entry, Finding
 from ..ops import Op, Reply
 from ..urls import split_url
@@ -89,13 +91,14 @@ class Capabilities:
     shared: bool = True  # all processes that are given the URL see the same entries
     embedded_file: bool = False  # the URL names a file on this host
     sql_dialect: str = ""  # in which applications can keep tables in a database of this scheme
+    logs_in: bool = False  # takes `credentials`: logins that change
     has_schema: bool = False  # somebody may have to migrate it
     audits: bool = False  # keeps the audit log itself
 
 
-_REDIS = Capabilities("redis", "redis", ("redis", "hiredis"))
-_POSTGRES = Capabilities("postgres", "postgres", ("psycopg",), sql_dialect="postgres", has_schema=True)
-_MONGO = Capabilities("mongo", "mongo", ("pymongo",))
+_REDIS = Capabilities("redis", "redis", ("redis", "hiredis"), logs_in=True)
+_POSTGRES = Capabilities("postgres", "postgres", ("psycopg",), sql_dialect="postgres", has_schema=True, logs_in=True)
+_MONGO = Capabilities("mongo", "mongo", ("pymongo",), logs_in=True)
 _HTTP = Capabilities("http", "http", ("httpx2",), audits=True)
 
 SCHEMES: dict[str, Capabilities] = {
@@ -121,16 +124,41 @@ def capabilities(url: str) -> Capabilities:
     return SCHEMES.get(split_url(str(url)).scheme, _UNKNOWN)
 
 
-def open_store(url: str, *, clock: Clock | None = None, timeout: float = 2.0) -> Store:
+def open_store(
+    url: str, *, clock: Clock | None = None, timeout: float = 2.0, credentials: Credentials | None = None
+) -> Store:
     """The blocking store that serves this URL; UnknownScheme or MissingExtra, with what to do, if there is none."""
-    store: Store = _module(url).open_blocking(url, clock=clock, timeout=timeout)
+    store: Store = _module(url).open_blocking(url, clock=clock, timeout=timeout, **_login(url, credentials))
     return store
 
 
-def open_async_store(url: str, *, clock: Clock | None = None, timeout: float = 2.0) -> AsyncStore:
+def open_async_store(
+    url: str, *, clock: Clock | None = None, timeout: float = 2.0, credentials: Credentials | None = None
+) -> AsyncStore:
     """The asyncio store that serves this URL; UnknownScheme or MissingExtra, with what to do, if there is none."""
-    store: AsyncStore = _module(url).open_async(url, clock=clock, timeout=timeout)
+    store: AsyncStore = _module(url).open_async(url, clock=clock, timeout=timeout, **_login(url, credentials))
     return store
+
+
+def _login(url: str, credentials: Credentials | None) -> dict[str, Logins]:
+    """The logins as an argument, since only some stores take it."""
+    logins = open_logins(url, credentials)
+    return {} if logins is None else {"logins": logins}
+
+
+def open_logins(url: str, credentials: Credentials | None) -> Logins | None:
+    """The logins of a provider, for all stores that are opened with this URL; None if none is given.
+
+    Raises InvalidInput if such a store takes none, or the URL has a password as well.
+    """
+    if not credentials:
+        return None
+    found, parts = capabilities(url), split_url(str(url))
+    if not found.logs_in:
+        raise InvalidInput(f"{parts.scheme}:// does not take credentials; Redis, PostgreSQL and MongoDB do")
+    if ":" in parts.netloc.rpartition("@")[0]:
+        raise InvalidInput("the URL has a password, and credentials are given, too; give one of them")
+    return logins_of(credentials, found.module)
 
 
 def _module(url: str) -> Any:

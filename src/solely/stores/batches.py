@@ -7,19 +7,20 @@ from operator import itemgetter
 from typing import Any
 
 from ..model import item_key
-from ..ops import Acquire, Mark, Op, Release
+from ..ops import Acquire, Mark, Op, Release, Take
 
 Exchange = tuple[dict[str, Release], dict[str, Acquire]]  # by key: what is released, and then what is acquired
 
+_WAITING = frozenset((Acquire, Take))
 _MARKS, _WHOSE = {Mark}, itemgetter(1, 2, 3)  # owner, ttl and extend of a Mark
 
 
 def waits(ops: Sequence[Op]) -> bool:
     """True if one of the ops queues its client when refused, so that hints will come."""
-    if len(ops) > 1 and Acquire not in set(map(type, ops)):  # as in a thousand marks
+    if len(ops) > 1 and _WAITING.isdisjoint(map(type, ops)):  # as in a thousand marks
         return False
     for op in ops:  # noqa: SIM110 - a generator would double the time, and each batch is checked
-        if type(op) is Acquire and op.client:
+        if type(op) in _WAITING and op.client:  # type: ignore[union-attr] # both have one
             return True
     return False
 
@@ -70,6 +71,6 @@ def queue_of(op: Any) -> str:
 
 
 def key_of(op: Any) -> str:
-    """The one key that the op works on. A Take that names no item has none yet."""
-    key: str = item_key(op.queue, op.id) if hasattr(op, "queue") else op.key
+    """The one key that the op works on. A Take that names no item has none yet, and a Count has none."""
+    key: str = item_key(op.queue, getattr(op, "id", "")) if hasattr(op, "queue") else op.key
     return key

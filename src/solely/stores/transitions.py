@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Entry, Gone, LeasedItem, Released, State
-from ..ops import Acquire, Advance, Clear, Finish, Mark, Push, Release, Renew, Return, Take
+from ..model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Entry, Gone, LeasedItem, NoItem, Released, State
+from ..ops import Acquire, Advance, Amend, Clear, Finish, Mark, Push, Release, Renew, Return, Take
 from ..rules import MAX_GONE, MAX_WAITERS, OFFER, REMEMBER
 
 US = 1_000_000
@@ -342,5 +342,42 @@ def has(record: StoredRecord, owner: str) -> bool:
 
 
 def give_back(record: StoredRecord, op: Return, now: Now) -> None:
-    """Puts the item back for anyone, from op.delay on."""
+    """Puts the item back for anyone, from op.delay on; an uncounted take is no attempt."""
     record.state, record.owner, record.until, record.opens = FREE, "", NEVER, now.lease + us(op.delay)
+    record.attempts -= op.uncounted
+
+
+def amend(record: StoredRecord, op: Amend, now: Now) -> bool:
+    """Replaces the item's bytes if they are as expected, and nothing else of it; without a value, removes it unless it
+    is taken. A repeat finds the new bytes, and changes nothing."""
+    if not record.is_item:
+        return False
+    if op.value is not None and record.value == op.value:
+        return True
+    if record.value != op.expected or (op.value is None and not _over(record, now)):
+        return False
+    record.value = op.value
+    if op.value is None:
+        _set_free(record)
+        record.opens = record.attempts = 0
+    return True
+
+
+def join_line(line: StoredRecord, op: Take, now: Now) -> None:
+    """Puts op.client in the line of its queue, once. The line is remembered from then on: a client that waits joins
+    again every second, and writes only if its place is another owner's, or was written half that time ago."""
+    me = QueuedClient(op.client, op.owner)
+    if me not in line.waiters or line.opens + _REMEMBER // 2 < now.lease:
+        _queue(line, me)
+        line.opens = now.lease
+
+
+def call_first(line: StoredRecord, notified: list[str]) -> None:
+    """Notifies the first client in the line of a queue that got an item, and removes it from the line."""
+    if line.waiters:
+        notified.append(line.waiters.pop(0).client)
+
+
+def no_item(soonest: int | None, now: Now) -> NoItem:
+    """The reply to a client that waits; `soonest` is when the next item of the queue becomes available, if ever."""
+    return NoItem(float("inf") if soonest is None else max(0, soonest - now.lease) / US)

@@ -19,12 +19,14 @@ import pytest
 from ..stores import AsyncStore, Clock, Store
 from .clock import ManualClock
 from .harness import BlockingAdapter, Harness
+from .promises.amends import AmendPromises
 from .promises.batches import BatchPromises
 from .promises.clearing import ClearingPromises
 from .promises.fences import FencePromises
 from .promises.holds import HoldPromises
 from .promises.kinds import KindPromises
 from .promises.limits import LimitPromises
+from .promises.lines import LinePromises
 from .promises.losses import LossPromises
 from .promises.marks import MarkPromises
 from .promises.queues import QueuePromises
@@ -42,6 +44,8 @@ class StoreContract(
     ClearingPromises,
     LimitPromises,
     QueuePromises,
+    AmendPromises,
+    LinePromises,
     ReadingPromises,
     BatchPromises,
     KindPromises,

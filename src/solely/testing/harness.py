@@ -14,7 +14,9 @@ from ..ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -58,7 +60,9 @@ class Harness:
     @overload
     def one(self, op: Release) -> Released: ...
     @overload
-    def one(self, op: Mark | Clear | Unhit | Push | Ack | Return) -> bool: ...
+    def one(self, op: Mark | Clear | Unhit | Push | Ack | Return | Amend) -> bool: ...
+    @overload
+    def one(self, op: Count) -> int: ...
     @overload
     def one(self, op: Hit) -> Allowance: ...
     @overload

@@ -17,12 +17,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from ..errors import StoreError
 from ..formats import write_watermark
-from ..model import Allowance, Entry, LeasedItem, item_key
+from ..model import Allowance, Entry, LeasedItem, NoItem, item_key, line_key
 from ..ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -106,9 +108,14 @@ _LIMIT_OPS: st.SearchStrategy[Op] = st.one_of(
 )
 _QUEUE_OPS: st.SearchStrategy[Op] = st.one_of(
     st.builds(Push, _queues, _ids, _payloads, _delays),
-    st.builds(Take, _queues, _owners, _ttls, st.one_of(st.just(""), _ids)),
+    st.builds(Take, _queues, _owners, _ttls, st.one_of(st.just(""), _ids), _clients),
+    st.builds(lambda queue, owner: Release(line_key(queue), owner), _queues, _owners),
+    st.builds(Read, st.builds(line_key, _queues)),
     st.builds(Ack, _queues, _ids, _owners, st.just(0)),
-    st.builds(Return, _queues, _ids, _owners, _delays),
+    st.builds(Return, _queues, _ids, _owners, _delays, _flags),
+    st.builds(Amend, _queues, _ids, st.one_of(st.none(), _payloads), _payloads),
+    st.builds(Count, _queues),
+    st.builds(Renew, _items, _owners, _ttls),
     st.builds(Read, _items),
     st.builds(Clear, _items, _seen, _why),
 )
@@ -180,7 +187,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def _within(self, key: str) -> str:
         kind, _, name = key.partition("/")
-        return f"item/{self.part}{name}" if kind == "item" else f"{kind}/{self.part}/{name}"
+        return f"{kind}/{self.part}{name}" if kind in ("item", "line") else f"{kind}/{self.part}/{name}"
 
     def _named(self, op: Any) -> Op:
         named: Op = (
@@ -211,6 +218,8 @@ class StoreMachine(RuleBasedStateMachine):
                 self._same_fence(item_key(op.queue, got.id), expected.fence, got.fence, message)
                 assert abs(expected.left - got.left) <= _TOLERANCE, message
                 assert expected._replace(fence=0, left=0.0) == got._replace(fence=0, left=0.0), message
+            case NoItem(), NoItem():
+                assert abs(expected.left - got.left) <= _TOLERANCE or expected.left == got.left, message
             case Allowance(), Allowance():
                 assert abs(expected.retry_after - got.retry_after) <= _TOLERANCE, message
                 assert expected[:2] == got[:2], message

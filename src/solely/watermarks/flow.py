@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ..errors import Busy, Interrupted, InvalidInput, Unreadable, not_ours
 from ..flow import Flow, replies_or_raise
 from ..formats import WatermarkValue, read_watermark, write_watermark
+from ..leases.listing import listing
 from ..model import Entry
 from ..ops import Advance, Clear, Read
 
@@ -19,6 +20,27 @@ class Rewinding(NamedTuple):
 
     before: WatermarkValue | None
     now: WatermarkValue
+
+
+class WatermarkInfo(NamedTuple):
+    """A watermark as any caller may see it. `unreadable` is why its value is unknown, and then None."""
+
+    key: str
+    value: WatermarkValue | None
+    fence: int
+    unreadable: str = ""
+
+
+def watermarks(prefix: str, after: str, limit: int) -> Flow[list[WatermarkInfo]]:
+    """A page of the watermarks."""
+    return [_info(entry) for entry in (yield from listing("watermark", prefix, after, limit))]
+
+
+def _info(entry: Entry) -> WatermarkInfo:
+    try:
+        return WatermarkInfo(entry.name, _value(entry), entry.fence)
+    except Unreadable as why:
+        return WatermarkInfo(entry.name, None, entry.fence, str(why))
 
 
 def decode(text: bytes) -> WatermarkValue:

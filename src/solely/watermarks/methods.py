@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from ..leases.context import AsyncMethods, Methods
+from .flow import WatermarkInfo
+from .flow import watermarks as listed
 from .handle import AsyncWatermark, Lookback, Watermark
 
 
@@ -16,6 +18,10 @@ class Watermarks(Methods):
         """
         return Watermark(self._context, self._run, name, lookback)
 
+    def watermarks(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[WatermarkInfo]:
+        """The watermarks whose name starts with `prefix` and follows `after`, in the order of names."""
+        return self._run(listed(prefix, after, limit))
+
 
 class AsyncWatermarks(AsyncMethods):
     """Watermarks, for asyncio."""
@@ -26,3 +32,7 @@ class AsyncWatermarks(AsyncMethods):
         Its values are aware datetimes, or 64-bit ints; `since()` returns the value minus `lookback`.
         """
         return AsyncWatermark(self._context, self._run, name, lookback)
+
+    async def watermarks(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[WatermarkInfo]:
+        """The watermarks whose name starts with `prefix` and follows `after`, in the order of names."""
+        return await self._run(listed(prefix, after, limit))

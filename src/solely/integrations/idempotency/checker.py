@@ -75,7 +75,7 @@ class KeyChecker:
             required = rules.required(request) if callable(rules.required) else rules.required
             return self.refuse(MISSING, request) if required else None
         try:
-            key = fitting_key(parse_key(lines), self._form)
+            key = fitting_key(parse_key(lines, bare=rules.bare_keys), self._form)
         except InvalidInput as error:
             return self.refuse(MALFORMED, request, str(error))
         principal = rules.scope(request)

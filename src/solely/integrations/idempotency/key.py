@@ -23,14 +23,21 @@ _BARE = b"|".join([_STRING, *_KINDS.values()])
 _PARAMETERS = rb"(?:; *[a-z*][a-z0-9_.*-]*(?:=(?:" + _BARE + rb"))?)*"  # allowed on any item, and ignored by ours
 _ITEM = re.compile(rb" *(" + _STRING + rb")" + _PARAMETERS + rb" *")
 _LIST = re.compile(rb" *(?:" + _BARE + rb")" + _PARAMETERS + rb" *,.*", re.DOTALL)
+# Without the quotes, as many clients send it. A comma would be ambiguous: proxies join repeated fields with it.
+_UNQUOTED = re.compile(rb" *([!#-+\--~]+) *")
 _ESCAPE = re.compile(rb'\\(["\\])')
 
 
-def parse_key(lines: Sequence[bytes]) -> str:
-    """The key in the field lines of one request; InvalidInput, which says what was sent instead, if there is none."""
+def parse_key(lines: Sequence[bytes], *, bare: bool = False) -> str:
+    """The key in the field lines of one request; InvalidInput, which says what was sent instead, if there is none.
+
+    With `bare`, a key without its quotes is accepted too, and is the same key.
+    """
     if len(lines) != 1:
         raise InvalidInput(f"{FIELD} was sent {len(lines)} times; send it once")
     item = _ITEM.fullmatch(lines[0])
+    if item is None and bare and (unquoted := _UNQUOTED.fullmatch(lines[0])):
+        return unquoted[1].decode("ascii")
     if item is None:
         raise InvalidInput(
             f"{FIELD} must be a Structured Field String, as in"

@@ -21,7 +21,7 @@ quotes) with a request, and the same one with every retry of it: it is processed
 response, marked <code>Idempotent-Replayed: true</code>. See draft-ietf-httpapi-idempotency-key-header.</p>
 <ul>
 <li>Methods: {methods}. The key is {required}.</li>
-<li>Form of a key: <code>{form}</code>, as a Structured Field String (RFC 9651).</li>
+<li>Form of a key: <code>{form}</code>, as a Structured Field String (RFC 9651){bare}.</li>
 <li>Expiry: a key and its response are kept for {keep:g} seconds; <code>Idempotency-Expires</code> says until when.
 Later, the same key is a new request.</li>
 <li>Fingerprint: method, host, path, query and payload must be the same when a key is used again.</li>
@@ -55,6 +55,7 @@ def policy_page(rules: Rules) -> HttpResponse:
         if rules.required is True
         else "required where the operation says so",
         form=escape(rules.key_form),
+        bare=", or without the quotes" if rules.bare_keys else "",
         keep=rules.keep_seconds,
         in_flight=f"waits up to {rules.max_wait:g} seconds for its response" if waits else "is answered 409",
         released=escape(_released(rules)),

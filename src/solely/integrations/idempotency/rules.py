@@ -45,6 +45,7 @@ class Rules:
     ttl: Seconds = LEASE
     keep: Seconds = DAY
     retry_after: int = RETRY_AFTER
+    bare_keys: bool = False  # whether a key without its double quotes is accepted, as Stripe's clients send it
     key_form: str = "[!-~]{1,255}"  # visible ASCII, as long as a file name: UUIDs, ULIDs, hashes, order numbers
     max_request: int = 1024 * 1024  # bytes, since the body is held in memory to be compared
     max_response: int = MAX_VALUE_BYTES - HEADERS  # bytes; a larger one is sent, and leaves a tombstone

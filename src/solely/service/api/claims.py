@@ -14,9 +14,27 @@ from ...claims.handle import AsyncClaim
 from ...claims.policy import Failing, Policy, Replay
 from ...errors import NotKept, WorkFailed
 from ...leases.token import read_token
+from ...model import State
 from ...rules import DAY
 from ..problems import LOST, MISMATCH, RUNNING, TOO_MANY, UNREADABLE
-from ..routes import ADMIN, KIB, WRITE, Answer, Body, Call, Key, Purpose, Reason, Route, Token, Ttl, Wait
+from ..routes import (
+    ADMIN,
+    KIB,
+    READ,
+    WRITE,
+    Answer,
+    Body,
+    Call,
+    Key,
+    PrefixQuery,
+    Purpose,
+    Reason,
+    Route,
+    Token,
+    Ttl,
+    Wait,
+    timestamp,
+)
 
 CAP = 512 * KIB  # bytes: the largest result in base64, with room to spare
 Text = Annotated[str, msgspec.Meta(max_length=2000)]
@@ -129,6 +147,30 @@ class ReleasedClaim(Answer):
     outcome: str
 
 
+class ListedClaim(Answer):
+    """A claim that is held (it runs), done (it has an outcome) or closed (it must not run yet), for `left` more
+    seconds. `outcome` is empty unless it is done: published, not kept, "failed: …" or "unreadable: …"."""
+
+    key: str
+    state: State
+    holder: str
+    purpose: str
+    since: float | None
+    left: float
+    fence: int
+    attempts: int
+    waiters: int
+    outcome: str
+    size: int
+
+
+class ListedClaims(Answer):
+    """In key order. If `next` is not null there may be more, after it."""
+
+    claims: list[ListedClaim]
+    next: str | None
+
+
 class ResetAnswer(Answer):
     """False if the claim has another result, or none."""
 
@@ -219,7 +261,16 @@ async def reset(call: Call[ResetClaim, None]) -> ResetAnswer:
     return ResetAnswer(reset=await call.service.clearing.reset(call.body.key, expected=outcome))
 
 
+async def list_claims(call: Call[None, PrefixQuery]) -> ListedClaims:
+    """Lists claims in key order, without their results."""
+    query = call.query
+    found = await call.service.once.claims(query.prefix, after=query.after, limit=query.limit)
+    rows = [ListedClaim(**info._asdict() | {"since": timestamp(info.since)}) for info in found]
+    return ListedClaims(claims=rows, next=query.following(found))
+
+
 ROUTES = [
+    Route("GET", "/v1/claims", READ, list_claims),
     Route(
         "POST",
         "/v1/claims/claim",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..problems import LIMITED
-from ..routes import WRITE, Answer, Body, Call, Key, Route, Ttl
+from ..routes import READ, WRITE, Answer, Body, Call, Key, PrefixQuery, Route, Ttl
 from .reservations import Limit
 
 
@@ -21,6 +21,31 @@ class Admitted(Answer):
     hits: int
 
 
+class ListedLimit(Answer):
+    """A limit that refuses calls: there were `hits` of at most `limit` in the last `per` seconds, and the next one is
+    allowed in `left` seconds."""
+
+    key: str
+    limit: int
+    per: float
+    hits: int
+    left: float
+
+
+class ListedLimits(Answer):
+    """In key order. If `next` is not null there may be more, after it."""
+
+    limits: list[ListedLimit]
+    next: str | None
+
+
+async def list_limits(call: Call[None, PrefixQuery]) -> ListedLimits:
+    """Lists the limits that refuse calls now, in key order."""
+    query = call.query
+    found = await call.service.once.limits(query.prefix, after=query.after, limit=query.limit)
+    return ListedLimits(limits=[ListedLimit(**info._asdict()) for info in found], next=query.following(found))
+
+
 async def hit(call: Call[HitLimit, None]) -> Admitted:
     """Counts one more hit if it is within the limit; else 429 with Retry-After."""
     wanted = call.body
@@ -29,6 +54,7 @@ async def hit(call: Call[HitLimit, None]) -> Admitted:
 
 
 ROUTES = [
+    Route("GET", "/v1/limits", READ, list_limits),
     Route(
         "POST",
         "/v1/limits/hit",

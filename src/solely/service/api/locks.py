@@ -15,8 +15,24 @@ from ...errors import InvalidInput, LeaseLost
 from ...leases.lease import AsyncLease
 from ...leases.token import read_token
 from ...locks.handle import AsyncLeaseSet
+from ...model import State
 from ..problems import BUSY, LOST, TOO_MANY
-from ..routes import KIB, WRITE, Answer, Body, Call, Key, Purpose, Route, Token, Ttl, Wait
+from ..routes import (
+    KIB,
+    READ,
+    WRITE,
+    Answer,
+    Body,
+    Call,
+    Key,
+    PrefixQuery,
+    Purpose,
+    Route,
+    Token,
+    Ttl,
+    Wait,
+    timestamp,
+)
 
 AT_ONCE = 128  # keys in one request: as many ops as a store takes in one batch
 CAP = AT_ONCE * 4 * KIB  # bytes: that many of the longest keys and tokens, however they are escaped
@@ -85,6 +101,27 @@ class ReleasedLock(Answer):
     restarted without its data); unknown if it ended too long ago."""
 
     outcome: str
+
+
+class ListedLock(Answer):
+    """A lock that is held, or closed (not held, but not free either), for `left` more seconds. `since` is in seconds
+    since 1970; `waiters` are processes that wait for it."""
+
+    key: str
+    state: State
+    holder: str
+    purpose: str
+    since: float | None
+    left: float
+    fence: int
+    waiters: int
+
+
+class ListedLocks(Answer):
+    """In key order. If `next` is not null there may be more, after it."""
+
+    locks: list[ListedLock]
+    next: str | None
 
 
 class ReleasedLocks(Answer):
@@ -168,7 +205,16 @@ async def release(call: Call[ReleaseBody, None]) -> ReleasedLock | ReleasedLocks
     return ReleasedLocks(leases=await asyncio.gather(*map(release_one, tokens)))
 
 
+async def list_locks(call: Call[None, PrefixQuery]) -> ListedLocks:
+    """Lists the locks that are held or closed, in key order."""
+    query = call.query
+    found = await call.service.once.locks(query.prefix, after=query.after, limit=query.limit)
+    rows = [ListedLock(**info._asdict() | {"since": timestamp(info.since)}) for info in found]
+    return ListedLocks(locks=rows, next=query.following(found))
+
+
 ROUTES = [
+    Route("GET", "/v1/locks", READ, list_locks),
     Route(
         "POST",
         "/v1/locks/acquire",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from ..routes import KIB, READ, WRITE, Answer, Body, Call, Key, Route, Ttl
+from ..routes import KIB, READ, WRITE, Answer, Body, Call, Key, PrefixQuery, Route, Ttl
 
 AT_ONCE = 1000  # keys in one request: some batches of the store, and a body that stays small
 CAP = AT_ONCE * KIB  # bytes: that many of the longest keys, with room to spare
@@ -71,7 +71,30 @@ async def forget(call: Call[ForgetBody, None]) -> Forgotten:
     return Forgotten(forgotten=await asyncio.gather(*map(call.service.once.forget, call.body.keys)))
 
 
+class ListedMark(Answer):
+    """A mark: the key counts as seen for `left` more seconds."""
+
+    key: str
+    left: float
+    fence: int
+
+
+class ListedMarks(Answer):
+    """In key order. If `next` is not null there may be more, after it."""
+
+    marks: list[ListedMark]
+    next: str | None
+
+
+async def list_marks(call: Call[None, PrefixQuery]) -> ListedMarks:
+    """Lists marks in key order."""
+    query = call.query
+    found = await call.service.once.marks(query.prefix, after=query.after, limit=query.limit)
+    return ListedMarks(marks=[ListedMark(**info._asdict()) for info in found], next=query.following(found))
+
+
 ROUTES = [
+    Route("GET", "/v1/marks", READ, list_marks),
     Route(
         "POST",
         "/v1/marks",

@@ -14,7 +14,7 @@ from ...errors import InvalidInput, StoreError
 from ...kinds import OF_THE_SERVICE, check_ops, kind_of
 from ...model import HELD, RELEASED, Entry, LeasedItem, Released, item_key
 from ...names import owner_of_op
-from ...ops import Ack, Acquire, Clear, Finish, Hit, Op, Push, Read, Release, Renew, Reply, Return, Take
+from ...ops import READS, Ack, Acquire, Clear, Finish, Hit, Op, Push, QueueOp, Read, Release, Renew, Reply, Return, Take
 from ...owner import fresh_owner
 from ...stores import AsyncStore
 from ...stores.http.codec import GRANTING, MAX_STORED_KEY, Batch, Replies, WireEntries, op_of, reply_of, wire_entry
@@ -33,8 +33,8 @@ StoredPrefix = Annotated[str, msgspec.Meta(max_length=MAX_STORED_KEY, descriptio
 
 
 async def perform(call: Call[Batch, None]) -> Replies:
-    """Performs ops as the store does; each succeeds or fails alone. Read needs the scope read, Clear of anything but
-    marks admin, all else write."""
+    """Performs ops as the store does; each succeeds or fails alone. Read and Count need the scope read, Clear of
+    anything but marks admin, all else write."""
     ops = [op_of(each) for each in call.body.ops]
     for op in ops:
         _check(call, op)
@@ -55,7 +55,7 @@ async def perform(call: Call[Batch, None]) -> Replies:
 def _needed(op: Op) -> Scope:
     """The scope that the op needs. Only an admin may clear what others hold or finished, except for marks, which
     whoever may write them may remove."""
-    if isinstance(op, Read):
+    if type(op) in READS:
         return Scope.READ
     removes_mark = isinstance(op, Clear) and op.key.startswith("mark/") and not owner_of_op(op)
     return Scope.ADMIN if isinstance(op, Clear) and not removes_mark else Scope.WRITE
@@ -67,7 +67,7 @@ def _check(call: Call[Batch, None], op: Op) -> None:
     if call.principal.scope < needed:
         raise Problem(SCOPE, f"the op {name} needs the scope {needed.name.lower()}")
     clearing(op)
-    if not isinstance(op, Push | Take | Ack | Return | Read | Clear) and kind_of(op.key) in OF_THE_SERVICE:
+    if not isinstance(op, QueueOp | Read | Clear) and kind_of(op.key) in OF_THE_SERVICE:
         raise InvalidInput(f"{op.key!r:.80} is written only by the service")
     for field, lasts in _durations(op):
         if lasts > (most := call.service.settings.max_ttl):

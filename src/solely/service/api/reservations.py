@@ -199,8 +199,7 @@ async def list_reservations(call: Call[None, PrefixQuery]) -> ListedReservations
     """Lists active reservations in key order."""
     query = call.query
     found = await call.service.once.reservations(query.prefix, after=query.after, limit=query.limit)
-    following = found[-1].key if len(found) == query.limit else None
-    return ListedReservations(reservations=[_listed(each) for each in found], next=following)
+    return ListedReservations(reservations=[_listed(each) for each in found], next=query.following(found))
 
 
 def _listed(info: ReservationInfo) -> ListedReservation:

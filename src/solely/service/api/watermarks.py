@@ -7,8 +7,6 @@ from typing import Annotated
 
 import msgspec
 
-from ...errors import Unreadable
-from ...watermarks.flow import decode
 from ..problems import BUSY, RESERVED_NAME, UNREADABLE
 from ..routes import ADMIN, READ, WRITE, Answer, Body, Call, Key, PrefixQuery, Reason, Route
 
@@ -44,6 +42,7 @@ class ListedWatermark(Answer):
 
     key: str
     value: Value | None
+    fence: int
     unreadable: str = ""
 
 
@@ -52,9 +51,6 @@ class ListedWatermarks(Answer):
 
     watermarks: list[ListedWatermark]
     next: str | None
-
-
-KIND = "watermark/"
 
 
 async def advance(call: Call[AdvanceWatermark, None]) -> WatermarkAnswer:
@@ -73,18 +69,9 @@ async def rewind(call: Call[RewindWatermark, None]) -> WatermarkAnswer:
 async def list_watermarks(call: Call[None, PrefixQuery]) -> ListedWatermarks:
     """Lists watermarks in key order."""
     query = call.query
-    after = KIND + query.after if query.after else ""
-    found = await call.service.store.scan(KIND + query.prefix, after, query.limit)
-    rows = [listed(entry.name, entry.value) for entry in found if entry.value is not None]
-    return ListedWatermarks(watermarks=rows, next=found[-1].name if len(found) == query.limit else None)
-
-
-def listed(key: str, kept: bytes) -> ListedWatermark:
-    """The watermark as it is listed."""
-    try:
-        return ListedWatermark(key=key, value=decode(kept))
-    except Unreadable as why:
-        return ListedWatermark(key=key, value=None, unreadable=str(why))
+    found = await call.service.once.watermarks(query.prefix, after=query.after, limit=query.limit)
+    rows = [ListedWatermark(**info._asdict()) for info in found]
+    return ListedWatermarks(watermarks=rows, next=query.following(found))
 
 
 ROUTES = [

@@ -39,6 +39,8 @@ NAVIGATION = (
     ("Claims", "/claims"),
     ("Reservations", "/reservations"),
     ("Dedup", "/dedup"),
+    ("Limits", "/limits"),
+    ("Queues", "/queues"),
     ("Dead letters", "/dead-letters"),
     ("Watermarks", "/watermarks"),
     ("Audit log", "/audit"),

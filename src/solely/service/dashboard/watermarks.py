@@ -10,7 +10,8 @@ import msgspec
 from starlette.responses import Response
 
 from ...errors import InvalidInput
-from ..api.watermarks import KIND, ListedWatermark, Number, Time, Value, listed
+from ...watermarks.flow import WatermarkInfo
+from ..api.watermarks import ListedWatermark, Number, Time, Value
 from ..problems import UNKNOWN, Problem
 from ..routes import Answer, Body, Call, Key, Reason, Route
 from .entries import FRESH, ListQuery
@@ -48,11 +49,11 @@ class WatermarkRows(Answer):
     next: str | None
 
 
-def _row(known: ListedWatermark) -> WatermarkRow:
+def _row(known: WatermarkInfo) -> WatermarkRow:
     value = known.value
     stands = value.timestamp() if isinstance(value, datetime) else None
     lag = None if stands is None else max(0.0, time.time() - stands)
-    return WatermarkRow(key=known.key, value=value, stands=stands, lag=lag, unreadable=known.unreadable)
+    return WatermarkRow(**known._asdict(), stands=stands, lag=lag)
 
 
 async def watermarks(call: Call[None, ListQuery]) -> object:
@@ -64,19 +65,21 @@ async def watermarks(call: Call[None, ListQuery]) -> object:
 
 async def _load(call: Call[None, ListQuery]) -> WatermarkRows:
     query, service = call.query, call.service
-    found = await service.store.scan(KIND + query.prefix, KIND + query.after if query.after else "", query.limit)
-    rows = [_row(listed(entry.name, entry.value)) for entry in found if entry.value is not None]
-    return WatermarkRows(watermarks=rows, next=found[-1].name if len(found) == query.limit else None)
+    found = await service.once.watermarks(query.prefix, after=query.after, limit=query.limit)
+    return WatermarkRows(
+        watermarks=[_row(info) for info in found], next=found[-1].key if len(found) == query.limit else None
+    )
 
 
 async def rewind_form(call: Call[None, RewindView]) -> object:
     """The form that asks for the new value and the reason."""
 
     async def load() -> WatermarkRow:
-        value = await call.service.once.watermark(call.query.key).read()
+        key = call.query.key
+        value = await call.service.once.watermark(key).read()
         if value is None:
             raise Problem(UNKNOWN, "There is no such watermark.")
-        return _row(ListedWatermark(key=call.query.key, value=value))
+        return _row(WatermarkInfo(key, value, fence=0))
 
     return await show(call, REWIND, load)
 

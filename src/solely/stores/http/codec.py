@@ -13,7 +13,7 @@ import msgspec
 
 from ... import ops
 from ...errors import InvalidInput, StoreError, StoreFailed, StoreFull, StoreUnavailable, Unanswered
-from ...model import Allowance, Entry, LeasedItem, Released, State
+from ...model import Allowance, Entry, LeasedItem, NoItem, Released, State
 from ...ops import MAX_BATCH, MAX_LIMIT, OPS, Op, Reply
 from ...rules import MAX_INFO_BYTES, MAX_KEPT, MAX_TTL
 
@@ -46,6 +46,7 @@ _TYPES: dict[Any, Any] = {
     bytes: Annotated[bytes, msgspec.Meta(max_length=MAX_KEPT)],
     bool: bool,
 }
+_TYPES[bytes | None] = _TYPES[bytes] | None
 
 
 def _struct(op: Any) -> type[msgspec.Struct]:
@@ -127,10 +128,23 @@ class NoItemReply(msgspec.Struct, tag_field="reply", tag="none"):
     """There is no item to take."""
 
 
+class WaitReply(msgspec.Struct, tag_field="reply", tag="wait"):
+    """There is no item to take, and the client waits in line. The next becomes available in `left` seconds; null: there
+    is none."""
+
+    left: float | None
+
+
 class YesNoReply(msgspec.Struct, tag_field="reply", tag="yes_no"):
     """Whether it was so."""
 
     yes: bool
+
+
+class CountReply(msgspec.Struct, tag_field="reply", tag="count"):
+    """How many there are."""
+
+    count: int
 
 
 class FailedReply(msgspec.Struct, tag_field="reply", tag="failed"):
@@ -140,7 +154,17 @@ class FailedReply(msgspec.Struct, tag_field="reply", tag="failed"):
     detail: str
 
 
-AnyReply = EntryReply | ReleasedReply | AllowanceReply | ItemReply | NoItemReply | YesNoReply | FailedReply
+AnyReply = (
+    EntryReply
+    | ReleasedReply
+    | AllowanceReply
+    | ItemReply
+    | NoItemReply
+    | WaitReply
+    | YesNoReply
+    | CountReply
+    | FailedReply
+)
 
 
 class Replies(msgspec.Struct):
@@ -220,12 +244,16 @@ def reply_of(reply: Reply | StoreError, detail: str = "") -> AnyReply:
         return entry_reply(reply)
     if isinstance(reply, bool):
         return YesNoReply(reply)
+    if isinstance(reply, int):
+        return CountReply(reply)
     if isinstance(reply, Released):
         return ReleasedReply(reply)
     if isinstance(reply, Allowance):
         return AllowanceReply(*reply)
     if isinstance(reply, LeasedItem):
         return ItemReply(*reply)
+    if isinstance(reply, NoItem):
+        return WaitReply(reply.left if math.isfinite(reply.left) else None)
     if reply is None:
         return NoItemReply()
     return FailedReply(next(name for error, name in FAILURES if isinstance(reply, error)), detail)
@@ -256,12 +284,16 @@ def _read(reply: AnyReply) -> Reply | StoreError:
         return _entry(reply)
     if isinstance(reply, YesNoReply):
         return reply.yes
+    if isinstance(reply, CountReply):
+        return reply.count
     if isinstance(reply, ReleasedReply):
         return reply.outcome
     if isinstance(reply, AllowanceReply):
         return Allowance(reply.allowed, reply.hits, reply.retry_after)
     if isinstance(reply, ItemReply):
         return LeasedItem(reply.id, reply.payload, reply.attempts, reply.left, reply.fence)
+    if isinstance(reply, WaitReply):
+        return NoItem(math.inf if reply.left is None else reply.left)
     if isinstance(reply, NoItemReply):
         return None
     return _RAISED.get(reply.problem, StoreFailed)(reply.detail or reply.problem)

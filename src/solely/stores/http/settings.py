@@ -24,7 +24,7 @@ from ...errors import (
     Unanswered,
 )
 from ...model import Finding
-from ...ops import MAX_BATCH, MAX_BATCH_BYTES, Acquire, Advance, Finish, Op, Push
+from ...ops import MAX_BATCH, MAX_BATCH_BYTES, Acquire, Op, Take
 from .. import Clock
 from . import codec
 
@@ -106,7 +106,7 @@ def portions(ops: Sequence[Op], client: str, listens_as: str) -> list[codec.Enco
     batch: list[Op] = []
     size = 0
     for op in ops:
-        if type(op) is Acquire and listens_as and op.client == client:
+        if isinstance(op, Acquire | Take) and listens_as and op.client == client:
             op = op._replace(client=listens_as)
         more = _weight(op)
         if batch and (len(batch) == MAX_BATCH or size + more > MAX_BATCH_BYTES):
@@ -119,7 +119,7 @@ def portions(ops: Sequence[Op], client: str, listens_as: str) -> list[codec.Enco
 
 def _weight(op: Op) -> int:
     """About how many bytes the op takes; the service takes four times of what a batch may have."""
-    return len(op.value if isinstance(op, Finish | Advance) else op.payload if isinstance(op, Push) else b"")
+    return sum(len(field) for field in op if type(field) is bytes)
 
 
 # -- answers

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from ... import ops as op_types
 from ...errors import StoreError, StoreFull
 from ...kinds import check_ops
-from ...model import DONE, FREE, Allowance, Entry, LeasedItem, item_key
+from ...model import DONE, FREE, Allowance, Entry, LeasedItem, NoItem, item_key, line_key
 from ...ops import Op, Reply
 from ...rules import local_clock
 from .. import Clock, OnHint
@@ -58,6 +58,8 @@ class Memory:
             op_types.Take: self._take,
             op_types.Ack: self._ack,
             op_types.Return: self._return,
+            op_types.Amend: self._amend,
+            op_types.Count: self._count,
         }
 
     def now(self) -> t.Now:
@@ -245,9 +247,28 @@ class Memory:
         if pushed:
             self._keep(key, record, now)
             self._queues.setdefault(op.queue, {})[op.id] = record
+            self._call_first(op, now, hints)
         return pushed
 
-    def _take(self, op: op_types.Take, now: t.Now, hints: list[tuple[str, str]]) -> LeasedItem | None:
+    def _call_first(self, op: op_types.Push | op_types.Return, now: t.Now, hints: list[tuple[str, str]]) -> None:
+        key = line_key(op.queue)
+        if key in self._records and not op.delay:
+            line, notified = self._get(key, now), list[str]()
+            t.call_first(line, notified)
+            self._keep(key, line, now)
+            hints.extend((client, key) for client in notified)
+
+    def _take(self, op: op_types.Take, now: t.Now, hints: list[tuple[str, str]]) -> LeasedItem | NoItem | None:
+        item = self._take_item(op, now)
+        if item is not None or not op.client:
+            return item
+        key = line_key(op.queue)
+        line = self._get(key, now)
+        t.join_line(line, op, now)
+        self._keep(key, line, now)
+        return t.no_item(min(map(t.available, self._queues.get(op.queue, {}).values()), default=None), now)
+
+    def _take_item(self, op: op_types.Take, now: t.Now) -> LeasedItem | None:
         queue = self._queues.get(op.queue, {})
         for id, record in queue.items():
             if t.has(record, op.owner) and now.lease < record.until:
@@ -275,7 +296,20 @@ class Memory:
         if record is None or not t.has(record, op.owner):
             return False
         t.give_back(record, op, now)
+        self._call_first(op, now, hints)
         return True
+
+    def _amend(self, op: op_types.Amend, now: t.Now, hints: list[tuple[str, str]]) -> bool:
+        key = item_key(op.queue, op.id)
+        record = self._get(key, now)
+        amended = t.amend(record, op, now)
+        if amended and not record.is_item:
+            self._drop_item(key)
+            self._keep(key, record, now)
+        return amended
+
+    def _count(self, op: op_types.Count, now: t.Now, hints: list[tuple[str, str]]) -> int:
+        return len(self._queues.get(op.queue, ()))
 
     def _drop_item(self, key: str) -> None:
         prefix, _, id = key.partition("/")[2].partition("/")

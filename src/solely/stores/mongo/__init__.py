@@ -11,17 +11,18 @@ and then takes one, so a late copy that comes between the two leases a second it
 
 from __future__ import annotations
 
+from ...credentials import Logins
 from .. import Clock
 from .aio import AsyncMongoStore
 from .blocking import MongoStore
 from .settings import parse
 
 
-def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> MongoStore:
+def open_blocking(url: str, *, clock: Clock | None, timeout: float, logins: Logins | None = None) -> MongoStore:
     """A blocking store; nothing is connected before the first op. An invalid URL raises InvalidInput."""
-    return MongoStore(parse(url), clock=clock, timeout=timeout)
+    return MongoStore(parse(url, logins), clock=clock, timeout=timeout)
 
 
-def open_async(url: str, *, clock: Clock | None, timeout: float) -> AsyncMongoStore:
+def open_async(url: str, *, clock: Clock | None, timeout: float, logins: Logins | None = None) -> AsyncMongoStore:
     """An asyncio store; nothing is connected before the first op. An invalid URL raises InvalidInput."""
-    return AsyncMongoStore(parse(url), clock=clock, timeout=timeout)
+    return AsyncMongoStore(parse(url, logins), clock=clock, timeout=timeout)

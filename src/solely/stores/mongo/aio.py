@@ -26,7 +26,7 @@ from .batch import MAX_LIMIT, CommandResult, CommandSteps, MongoBatch
 from .commands import Commands
 from .faults import ANY_FAULT
 from .listener import FAILURES, AsyncMongoSubscription
-from .pool import AsyncSteadyPool
+from .pool import AsyncSteadyPool, pool_class
 from .quick import Command
 from .settings import CODEC, MongoSettings
 from .within import InTransaction, repeatable
@@ -157,7 +157,8 @@ class AsyncMongoStore:
         if self._opened is None:
             try:
                 arguments = self._settings.arguments(self._timeout)
-                mongo = AsyncMongoClient[dict[str, Any]](self._settings.url, _pool_class=AsyncSteadyPool, **arguments)
+                pools = pool_class(AsyncSteadyPool, self._settings)
+                mongo = AsyncMongoClient[dict[str, Any]](self._settings.url, _pool_class=pools, **arguments)
             except ConfigurationError as error:  # of mongodb+srv://, which is read only now
                 raise StoreMisconfigured(f"{self._server} cannot be used: {error}") from None
             self._opened = mongo[self._settings.database]

@@ -3,12 +3,14 @@
 An op alone is one findAndModify. Many go as one update command, which performs each in a step of its own on the
 server's clock and waits for journal and majority once for all; one find then reads what they left. That look may come
 a moment after the step, so only ops go that way whose reply it cannot make wrong: what is mine is still mine, and who
-is gone is remembered. Take, Ack, Return and Unhit always go alone.
+is gone is remembered. Take, Ack, Return, Amend, Count and Unhit always go alone.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from bson.errors import BSONError
@@ -16,12 +18,14 @@ from pymongo.errors import PyMongoError
 
 from ...errors import SolelyError, StoreError, StoreFailed, StoreUnavailable, Unanswered
 from ...kinds import check_ops
-from ...model import Entry, Released, State
+from ...model import Entry, Released, State, line_key
 from ...ops import (
     MAX_BATCH,
     Ack,
     Acquire,
     Advance,
+    Amend,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -52,7 +56,7 @@ MOST_RACES = 5  # times that others can make, and the TTL index remove, a docume
 MAX_COMMAND = 8 * 1024 * 1024  # bytes: half of what MongoDB takes as one command
 WHOLE_BATCH = 4 * 1024 * 1024  # bytes of values: a find that answers less was not cut off at 16 MiB by the server
 
-_ALONE = frozenset((Take, Ack, Return, Unhit))
+_ALONE = frozenset((Take, Ack, Return, Amend, Count, Unhit))
 _STATEMENT = 8 * 1024  # bytes of an op without its value: twice the longest pipeline
 
 
@@ -96,17 +100,49 @@ class MongoBatch:
             if type(op) is Read:
                 documents = yield from self._documents([op])
                 return plan_of(op).reply(op, documents.get(op.key), "")
+            if type(op) is Count:
+                (counted,) = yield from self._send([self._commands.count(op)])
+                return sum(int(found["items"]) for found in counted["cursor"]["firstBatch"])
             if type(op) is Take:
-                (mine,) = yield from self._send([self._commands.taken_by(op)])
-                if mine["cursor"]["firstBatch"]:
-                    return replies.taken(op, mine["cursor"]["firstBatch"][0], "")
+                return (yield from self._take(op))
             if type(op) is Acquire or type(op) is Release:
                 return (yield from self._quickly(op))
-            return (yield from self._modify(op))
+            reply = yield from self._modify(op)
+            yield from self._call_first([op], [reply])
+            return reply
         except StoreUnavailable:
             raise
         except StoreError as error:
             return error
+
+    def _take(self, op: Take) -> CommandSteps[Reply]:
+        (mine,) = yield from self._send([self._commands.taken_by(op)])
+        if mine["cursor"]["firstBatch"]:
+            return replies.taken(op, mine["cursor"]["firstBatch"][0], "")
+        item = yield from self._modify(op)
+        if item is not None or not op.client:
+            return item
+        with suppress(KeyRace):  # another made the line at this instant: the next look joins it
+            yield from self._send([self._commands.join_line(op)])
+        (found,) = yield from self._send([self._commands.next_item(op)])
+        return replies.no_item(found["cursor"]["firstBatch"])
+
+    def _call_first(self, ops: Sequence[Op], answers: Answers) -> CommandSteps[None]:
+        """Notifies the first in the line of each queue that got items. Not in a transaction, which a change of the line
+        by others would abort; and no failure of it is one of the ops."""
+        queues = Counter(
+            op.queue
+            for op, reply in zip(ops, answers, strict=True)
+            if (type(op) is Push or type(op) is Return) and reply is True and not op.delay
+        )
+        if not queues or self._commands.transaction:
+            return
+        calls = [self._commands.call_first(queue, items) for queue, items in queues.items()]
+        with suppress(StoreError):
+            results = yield from self._send([command for command, _ in calls])
+            for queue, (_, name), result in zip(queues, calls, results, strict=True):
+                if self._on_hint is not None and self._commands.client in replies.notified(result["value"], name):
+                    self._on_hint(line_key(queue))
 
     def _quickly(self, op: Acquire | Release) -> CommandSteps[Reply]:
         """The cheap command, where it is likely to do; else, or if it did nothing, the one that decides everything."""
@@ -168,6 +204,7 @@ class MongoBatch:
             else:
                 reply = self._reply(op, documents.get(key_of(op)), name)
                 answers.append(reply if not _passed_by(op, reply) else (yield from self._one(op)))
+        yield from self._call_first(ops, answers)
         return answers
 
     def _failed(self, op: Op, error: dict[str, Any]) -> CommandSteps[Reply | StoreError]:
@@ -215,17 +252,17 @@ def _passed_by(op: Op, reply: Reply) -> bool:
 def levels(ops: Sequence[Op]) -> list[list[int]]:
     """The places of the ops that can be performed side by side, level by level: each op sees what went before it.
 
-    Ops on one key come one after the other; a Take comes after, and before, all others that touch its queue; no Push
-    comes before an earlier one to its queue, whose item has to be taken first.
+    Ops on one key come one after the other; a Take or a Count comes after, and before, all others that touch its queue;
+    no Push comes before an earlier one to its queue, whose item has to be taken first.
     """
     found: list[list[int]] = []
     by_key: dict[str, int] = {}  # the last level that works on this key …
     by_queue: dict[str, int] = {}  # … on any item of this queue …
-    takes: dict[str, int] = {}  # … the last that takes from it …
+    takes: dict[str, int] = {}  # … the last that takes from it, or counts it …
     pushes: dict[str, int] = {}  # … and the last that pushes to it
     for place, op in enumerate(ops):
         queue = queue_of(op)
-        if type(op) is Take:
+        if type(op) is Take or type(op) is Count:
             level = takes[queue] = by_queue.get(queue, -1) + 1
         else:
             key = key_of(op)

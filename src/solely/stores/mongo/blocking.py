@@ -23,7 +23,7 @@ from .batch import MAX_LIMIT, CommandResult, CommandSteps, MongoBatch
 from .commands import Commands
 from .faults import ANY_FAULT
 from .listener import FAILURES, MongoSubscription
-from .pool import SteadyPool
+from .pool import SteadyPool, pool_class
 from .quick import Command
 from .settings import CODEC, MongoSettings
 from .within import InTransaction, repeatable
@@ -137,7 +137,8 @@ class MongoStore:
         if self._closed:
             raise ClientClosed("the client was closed; open a new one")
         try:
-            return MongoClient(self._settings.url, _pool_class=SteadyPool, **self._settings.arguments(self._timeout))
+            pools = pool_class(SteadyPool, self._settings)
+            return MongoClient(self._settings.url, _pool_class=pools, **self._settings.arguments(self._timeout))
         except ConfigurationError as error:  # of mongodb+srv://, which is read only now
             raise StoreMisconfigured(f"{self._server} cannot be used: {error}") from None
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from bson.int64 import Int64
 
-from ...model import State
-from ...ops import Acquire, Mark, Op, Push, Release, Take
+from ...model import State, line_key
+from ...ops import Acquire, Count, Mark, Op, Push, Release, Take
 from .. import Clock
 from ..batches import key_of, queue_of
 from ..transitions import US
 from . import quick
 from .expressions import NOW, Pipeline
-from .pipelines import MARK_INSIDE
+from .pipelines import CALL_FIRST, JOIN_LINE, MARK_INSIDE
 from .plans import ENTRY, Variables, plan_of
 from .quick import Command, ContendedKeys
 
@@ -31,7 +31,7 @@ class Commands:
         self.client = client
         self.contended = ContendedKeys()
         self._clock = clock
-        self._transaction = False
+        self.transaction = False
         self._numbers = count(1)
         wait = max(1, round(timeout * 1_000))  # ms; the server gives up when nobody waits for its answer any more
         # What is answered survives the loss of any minority of the servers, and a power cut on all of them.
@@ -44,7 +44,7 @@ class Commands:
         """The same for a transaction, which has its own read and write concern."""
         inner = Commands(self.collection, self.client, clock=self._clock, timeout=1.0)
         inner._numbers, inner._writing, inner._reading = self._numbers, {}, {}
-        inner._transaction = True
+        inner.transaction = True
         return inner
 
     # -- ops
@@ -72,7 +72,7 @@ class Commands:
 
     def quick(self, op: Op) -> Command | None:
         """A cheaper command that performs this op if nobody else has to do with its key, else nothing; None if none."""
-        if self._transaction:  # which a duplicate key would abort
+        if self.transaction:  # which a duplicate key would abort
             return None
         if type(op) is Acquire:
             return quick.acquire(op, self.collection, self._let()) | self._writing
@@ -107,6 +107,37 @@ class Commands:
         mine = {"queue": queue_of(op), "owner": op.owner, "state": State.HELD.value}
         return self._find(mine | {"$expr": {"$gt": ["$until", "$$now"]}}, ENTRY) | {"limit": 1}
 
+    def join_line(self, op: Take) -> Command:
+        """The findAndModify that puts the op's client in the line of its queue."""
+        return self._in_line(op.queue, {}, JOIN_LINE, {"client": op.client, "owner": op.owner}) | {"upsert": True}
+
+    def call_first(self, queue: str, items: int) -> tuple[Command, str]:
+        """The findAndModify that notifies the first in the line of a queue that got `items`, and its name."""
+        name = f"{self.client}/{next(self._numbers)}"
+        somebody = {"waiters.0": {"$exists": True}}
+        return self._in_line(queue, somebody, CALL_FIRST, {"by": name, "items": items}), name
+
+    def _in_line(self, queue: str, query: dict[str, Any], update: Pipeline, variables: Variables) -> Command:
+        return {
+            "findAndModify": self.collection,
+            "query": {"_id": line_key(queue)} | query,
+            "update": update,
+            "let": self._let() | {name: {"$literal": value} for name, value in variables.items()},
+            "new": True,
+            "fields": {"notified": 1},
+            **self._writing,
+        }
+
+    def next_item(self, op: Take) -> Command:
+        """The find for the item of the queue that becomes available next."""
+        find = self._find({"queue": queue_of(op)}, {"available": 1, "now": "$$now"})
+        return find | {"sort": _IN_TURN, "limit": 1}
+
+    def count(self, op: Count) -> Command:
+        """The aggregate that counts the items of this queue."""
+        pipeline = [{"$match": {"queue": queue_of(op)}}, {"$count": "items"}]
+        return {"aggregate": self.collection, "pipeline": pipeline, "cursor": {}} | self._reading
+
     def page(self, prefix: str, after: str, limit: int) -> Command:
         """The find for documents that may be worth showing, in the order of their keys, from the prefix on."""
         query = {
@@ -126,7 +157,7 @@ class Commands:
         return {"now": now, "sweeps": self._clock is None}
 
     def _pipeline(self, op: Op) -> Pipeline:
-        return MARK_INSIDE if self._transaction and type(op) is Mark else plan_of(op).pipeline
+        return MARK_INSIDE if self.transaction and type(op) is Mark else plan_of(op).pipeline
 
     def _variables(self, op: Op) -> tuple[Variables, str]:
         plan = plan_of(op)
@@ -135,7 +166,7 @@ class Commands:
             return variables, ""
         number = next(self._numbers)
         # A client gets no hint of what it did itself, unless that happens only at the commit.
-        variables["by"] = name = f"{self.client}{'+' if self._transaction else ''}/{number}"
+        variables["by"] = name = f"{self.client}{'+' if self.transaction else ''}/{number}"
         if type(op) is Push:
             variables["serial"] = Int64(number)  # the order of those that one client pushes in one ms
         return variables, name

@@ -39,10 +39,11 @@ class KeyRace(StoreUnavailable):
 
 
 NO_CHANGE_STREAMS = 40573  # of a standalone server
+DENIED = 18  # the login is wrong
 
 _CAUSES: dict[int, tuple[type[StoreError], str]] = {
     13: (StoreDenied, "does not allow this user to write here; grant the role readWrite on the database"),
-    18: (StoreDenied, "refuses the login; check user, password and authSource"),
+    DENIED: (StoreDenied, "refuses the login; check user, password and authSource"),
     20: (StoreMisconfigured, "has no transactions, because it stands alone; make it a replica set"),
     50: (Unanswered, "needed longer than the timeout, perhaps behind a transaction that is open on this key"),
     64: (Unanswered, "has written it, but a majority has not confirmed it within the timeout"),
@@ -72,7 +73,9 @@ def explain(server: str, error: PyMongoError | BSONError) -> SolelyError:
     if isinstance(error, OperationFailure) or getattr(error, "code", None) in _CAUSES:
         return answered(server, getattr(error, "code", None), str(getattr(error, "details", None) or error))
     if isinstance(error, ServerSelectionTimeoutError) and "AuthenticationFailed" in str(error):
-        return answered(server, 18, _short(error))  # pymongo does not retry a server that refused the login for a while
+        return answered(
+            server, DENIED, _short(error)
+        )  # pymongo does not retry a server that refused the login for a while
     if isinstance(error, ServerSelectionTimeoutError | WaitQueueTimeoutError) or _never_connected(error):
         return StoreUnavailable(f"{server} cannot be reached: {_short(error)}")
     if isinstance(error, AutoReconnect | ConnectionFailure):

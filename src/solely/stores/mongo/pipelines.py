@@ -216,6 +216,26 @@ def _take() -> Pipeline:
     return [{"$replaceWith": leased}, *KEEP]
 
 
+def _join_line() -> Pipeline:
+    """Puts the client in the line of a queue, once; writes only what is new, or old enough to be forgotten soon."""
+    here = {"$in": [{"client": "$$client", "owner": "$$owner"}, "$waiters"]}
+    lately = {"$gte": [{"$add": ["$opens", REMEMBERED_US // 2]}, "$$now"]}
+    joined = changed(waiters=_queued(), opens="$$now")
+    return [CURRENT, become((every(here, lately), "$$ROOT"), otherwise=joined), *KEEP]
+
+
+def _call_first() -> Pipeline:
+    """Notifies as many of the first clients in the line of a queue as it got items."""
+    names = {
+        "$reduce": {
+            "input": {"$slice": ["$waiters", "$$items"]},
+            "initialValue": "$$by",
+            "in": {"$concat": ["$$value", " ", "$$this.client"]},
+        }
+    }
+    return [{"$set": {"notified": names, "waiters": {"$slice": ["$waiters", "$$items", MAX_WAITERS]}}}, *KEEP]
+
+
 _LAST_TAKEN_BY_ME = every(IS_ITEM, HELD, MINE)
 
 
@@ -227,13 +247,25 @@ def _ack() -> Pipeline:
 def _return() -> Pipeline:
     """Puts the item back for anyone, from the delay on."""
     opens = {"$add": ["$$now", "$$delay"]}
-    back = changed(state=State.FREE.value, owner="", until=NEVER, opens=opens)
+    attempts = {"$subtract": ["$attempts", either("$$uncounted", 1, 0)]}
+    back = changed(state=State.FREE.value, owner="", until=NEVER, opens=opens, attempts=attempts)
     return [become((_LAST_TAKEN_BY_ME, back)), *KEEP]
+
+
+def _amend() -> Pipeline:
+    """Replaces the item's bytes if they are as expected; without a value, removes it unless it is taken."""
+    expected = every(IS_ITEM, {"$eq": ["$value", "$$expected"]})
+    removed = every(expected, {"$eq": ["$$value", None]})
+    amended = become(
+        (every(removed, HELD, BEFORE_END), "$$ROOT"), (removed, AS_NEW), (expected, changed(value="$$value"))
+    )
+    return [amended, *KEEP]
 
 
 ACQUIRE, RENEW, FINISH, RELEASE, MARK = _acquire(), _renew(), _finish(), _release(), _mark()
 CLEAR, ADVANCE, HIT, UNHIT = _clear(), _advance(), _hit(), _unhit()
-PUSH, TAKE, ACK, RETURN = _push(), _take(), _ack(), _return()
+JOIN_LINE, CALL_FIRST = _join_line(), _call_first()
+PUSH, TAKE, ACK, RETURN, AMEND = _push(), _take(), _ack(), _return(), _amend()
 # In a transaction, whose snapshot may be old: it writes also where it answers "seen", so that the server finds out if
 # the mark was forgotten since. What it writes is read by nobody.
 MARK_INSIDE = _mark(seen_by="$$owner")

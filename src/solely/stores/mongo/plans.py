@@ -11,6 +11,7 @@ from ...ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
     Finish,
     Hit,
@@ -94,7 +95,11 @@ def _push(op: Push) -> Variables:
 
 
 def _return(op: Return) -> Variables:
-    return {"owner": op.owner, "delay": us(op.delay)}
+    return {"owner": op.owner, "delay": us(op.delay), "uncounted": op.uncounted}
+
+
+def _amend(op: Amend) -> Variables:
+    return {"value": op.value, "expected": op.expected}
 
 
 def _owner(op: Unhit | Ack) -> Variables:
@@ -117,6 +122,7 @@ PLANS: dict[type, Plan] = {
     Take: Plan(p.TAKE, _lease, replies.taken, ENTRY),
     Ack: Plan(p.ACK, _owner, replies.acked, _LIFE | {"queue": 1}),
     Return: Plan(p.RETURN, _return, replies.returned, before=True),
+    Amend: Plan(p.AMEND, _amend, replies.amended, ENTRY, before=True),
 }
 READ = Plan([], lambda op: {}, replies.looked_at, ENTRY)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...model import DONE, FREE, LOST, RELEASED, Allowance, Entry, Gone, LeasedItem, Released, State
-from ...ops import Ack, Acquire, Clear, Finish, Hit, Mark, Push, Release, Renew, Return, Take, Unhit
+from ...model import DONE, FREE, LOST, RELEASED, Allowance, Entry, Gone, LeasedItem, NoItem, Released, State
+from ...ops import Ack, Acquire, Amend, Clear, Finish, Hit, Mark, Push, Release, Renew, Return, Take, Unhit
 from .. import transitions as t
 from ..batches import queue_of
 
@@ -119,12 +119,21 @@ def taken(op: Take, document: Document | None, by: str) -> LeasedItem | None:
     return t.taken(document["_id"][len(queue_of(op)) :], _record(document), _now(document))
 
 
+def no_item(found: list[Document]) -> NoItem:
+    """The reply to a client that waits; `found` is the item that becomes available next, if there is one."""
+    return t.no_item(found[0]["available"], _now(found[0])) if found else NoItem(float("inf"))
+
+
 def acked(op: Ack, document: Document | None, by: str) -> bool:
     return (document is None or not document.get("queue")) and not _is_lost(op.fence, document)
 
 
 def returned(op: Return, before: Document | None, by: str) -> bool:
     return before is not None and bool(before.get("queue")) and t.has(_record(before), op.owner)
+
+
+def amended(op: Amend, before: Document | None, by: str) -> bool:
+    return before is not None and "state" in before and t.amend(_record(before), op, _now(before))
 
 
 def notified(document: Document | None, by: str) -> list[str]:

@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlunsplit
 
 from bson.codec_options import CodecOptions
+from pymongo.auth_shared import MongoCredential, _build_credentials_tuple
 from pymongo.errors import PyMongoError
 from pymongo.uri_parser import parse_uri
 
+from ...credentials import Login, Logins
 from ...errors import InvalidInput
 from ...urls import read_namespace, split_url
 
@@ -26,12 +28,19 @@ class MongoSettings(NamedTuple):
     database: str
     collection: str
     hosts: str
+    logins: Logins | None = None  # instead of a login in `url`
 
     def __str__(self) -> str:
         return f"mongodb://{self.hosts}/{self.database}.{self.collection}"
 
     def __repr__(self) -> str:
         return f"<{self}>"
+
+    def credential(self, login: Login) -> MongoCredential:
+        """The login as pymongo's connections take it, with the mechanism and the database that the URL names."""
+        options = {name.lower(): value for name, value in parse_uri(self.url, warn=False)["options"].items()}
+        mechanism, source = options.get("authmechanism", "DEFAULT"), options.get("authsource")
+        return _build_credentials_tuple(mechanism, source, login.username, login.password, options, self.database)
 
     def arguments(self, timeout: float) -> dict[str, Any]:
         """How a client of pymongo is to behave, whatever the URL says: one try, and bounded."""
@@ -54,7 +63,7 @@ class MongoSettings(NamedTuple):
         }
 
 
-def parse(url: str) -> MongoSettings:
+def parse(url: str, logins: Logins | None = None) -> MongoSettings:
     """The settings in the URL; InvalidInput, which names the invalid part, if it has one."""
     parts = split_url(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
@@ -67,7 +76,10 @@ def parse(url: str) -> MongoSettings:
         database=_database(database),
         collection=read_namespace(options),
         hosts=hosts,
+        logins=logins,
     )
+    if logins is not None and parts.netloc != hosts:
+        raise InvalidInput("the mongodb:// URL has a login, and credentials are given, too; give one of them")
     if not hosts:
         raise InvalidInput("the mongodb:// URL names no host; write mongodb://host:27017/database")
     if parts.scheme == "mongodb":  # one of mongodb+srv:// is resolved only by the name server

@@ -8,6 +8,8 @@ plain release does not wait for the disk: after a crash the key may be held unti
 
 from __future__ import annotations
 
+from ...credential_sources import logins_of
+from ...credentials import Credentials, Logins
 from .. import Clock
 from .aio import AsyncPostgresStore
 from .blocking import PostgresStore
@@ -18,16 +20,16 @@ from .within import PostgresTransaction
 __all__ = ["PostgresTransaction", "migrate", "open_async", "open_blocking"]
 
 
-def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> PostgresStore:
+def open_blocking(url: str, *, clock: Clock | None, timeout: float, logins: Logins | None = None) -> PostgresStore:
     """A blocking store; nothing is connected before the first op. An invalid URL raises InvalidInput."""
-    return PostgresStore(parse(url), clock=clock, timeout=timeout)
+    return PostgresStore(parse(url, logins), clock=clock, timeout=timeout)
 
 
-def open_async(url: str, *, clock: Clock | None, timeout: float) -> AsyncPostgresStore:
+def open_async(url: str, *, clock: Clock | None, timeout: float, logins: Logins | None = None) -> AsyncPostgresStore:
     """An asyncio store; nothing is connected before the first op. An invalid URL raises InvalidInput."""
-    return AsyncPostgresStore(parse(url), clock=clock, timeout=timeout)
+    return AsyncPostgresStore(parse(url, logins), clock=clock, timeout=timeout)
 
 
-def migrate(url: str) -> int:
+def migrate(url: str, credentials: Credentials | None = None) -> int:
     """Brings the schema that the URL names up to date and returns its version; raises StoreError if that fails."""
-    return _migrate(parse(url))
+    return _migrate(parse(url, logins_of(credentials, "postgres") if credentials else None))

@@ -8,12 +8,28 @@ from struct import Struct, unpack_from
 from typing import Any
 from urllib.parse import quote
 
-from ...model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, LeasedItem, Released, item_key
+from ...model import (
+    ABSENT,
+    CLOSED,
+    DONE,
+    FREE,
+    HELD,
+    LOST,
+    RELEASED,
+    Allowance,
+    Entry,
+    LeasedItem,
+    NoItem,
+    Released,
+    item_key,
+)
 from ...ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -42,7 +58,7 @@ _ZERO, _B, _BRACE = b"0b{"
 _RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)
 
 
-def _queue(op: Take) -> str:
+def _queue(op: Take | Count) -> str:
     return quote(op.queue, safe="")
 
 
@@ -63,7 +79,9 @@ _LONE: dict[type, tuple[str, Callable[[Any], Values]]] = {
     Push: ("push", lambda op: (item_key(op.queue, op.id), op.payload, us(op.delay))),
     Take: ("take", lambda op: (_queue(op), op.owner, us(op.ttl), op.id)),
     Ack: ("ack", lambda op: (item_key(op.queue, op.id), op.owner, op.fence)),
-    Return: ("give_back", lambda op: (item_key(op.queue, op.id), op.owner, us(op.delay))),
+    Return: ("give_back", lambda op: (item_key(op.queue, op.id), op.owner, us(op.delay), op.uncounted)),
+    Amend: ("amend", lambda op: (item_key(op.queue, op.id), op.value, op.expected)),
+    Count: ("count", lambda op: (_queue(op),)),
 }  # fmt: skip
 
 _NOTHING = (None, None, None, None)
@@ -89,11 +107,16 @@ _BATCH: dict[type, Callable[[Any], Values]] = {
     Push: lambda op: (
         "p", item_key(op.queue, op.id), None, None, us(op.delay) or None, None, None, None, None, op.payload,
     ),
-    Take: lambda op: ("t", _queue(op), op.owner, us(op.ttl), None, None, op.id or None, None, None, None),
+    Take: lambda op: ("t", _queue(op), op.owner, us(op.ttl), None, None, op.id or None, op.client or None, None, None),
     Ack: lambda op: ("k", item_key(op.queue, op.id), op.owner, None, None, op.fence or None, *_NOTHING),
     Return: lambda op: (
-        "b", item_key(op.queue, op.id), op.owner, None, us(op.delay) or None, None, *_NOTHING,
+        "b", item_key(op.queue, op.id), op.owner, None, us(op.delay) or None, 1 if op.uncounted else None, *_NOTHING,
     ),
+    Amend: lambda op: (  # both values in one body, and the length of the first; without it: none
+        "e", item_key(op.queue, op.id), None, None, None, None if op.value is None else len(op.value),
+        None, None, None, (op.value or b"") + op.expected,
+    ),
+    Count: lambda op: ("o", _queue(op), None, None, None, None, *_NOTHING),
 }  # fmt: skip
 
 
@@ -106,6 +129,8 @@ def lone(op: Op, clock: int | None, patience: int | None) -> tuple[str, Values]:
     name, values = _LONE[type(op)]
     if type(op) is Mark and op.extend:
         name = "mark_longer"
+    elif type(op) is Take and op.client:
+        return "take_or_wait", (clock, patience, *values(op), op.client)
     return name, (clock, patience, *values(op))
 
 
@@ -156,8 +181,10 @@ def entry(key: str, asker: str, row: ReplyRow) -> Entry:
     )  # fmt: skip
 
 
-def _item(op: Take, row: ReplyRow) -> LeasedItem | None:
+def _item(op: Take, row: ReplyRow) -> LeasedItem | NoItem | None:
     state, fence, remaining, _, attempts, _, _, _, id, payload, _ = row
+    if state is None and op.client:
+        return NoItem(float("inf") if remaining is None else remaining / 1_000_000)
     return None if state is None else LeasedItem(id, payload, attempts, remaining / 1_000_000, fence)
 
 
@@ -217,7 +244,8 @@ _REPLIES: dict[type, Callable[[Any, ReplyRow], Reply]] = {
     Advance: lambda op, row: entry(op.key, "", row),
     Hit: lambda op, row: Allowance(row[1] == 1, row[4], (row[2] or 0) / 1_000_000),
     Take: _item,
-    **dict.fromkeys((Mark, Clear, Unhit, Push, Ack, Return), _yes),
+    Count: lambda op, row: row[1],
+    **dict.fromkeys((Mark, Clear, Unhit, Push, Ack, Return, Amend), _yes),
 }
 
 
@@ -236,7 +264,7 @@ _HEADER, _ONE = 20, 12  # bytes of an array before its items, and of a bigint in
 _TEXT, _BIGINTS, _BYTEA = 25, 20, 17  # type oids
 
 # The statements that take values in binary form.
-_BINARY = frozenset(("finish", "advance", "push", "perform", "exchange", "mark_many"))
+_BINARY = frozenset(("finish", "advance", "push", "amend", "perform", "exchange", "mark_many"))
 
 
 def pack(name: str, values: Values) -> Packed:

@@ -17,6 +17,8 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from ...credentials import Login
+from ...errors import StoreDenied
 from .codec import Packed, Values, pack
 from .connect import connect_any
 from .faults import fault
@@ -43,10 +45,27 @@ def conninfo(settings: PostgresSettings, timeout: float) -> str:
 
 
 def connect(settings: PostgresSettings, timeout: float) -> Any:
-    """A libpq connection; StoreUnavailable or StoreMisconfigured, naming the cause, if there is none in time."""
-    pgconn = connect_any(conninfo(settings, timeout), settings.address, timeout)
-    pgconn.nonblocking = 1
-    return pgconn
+    """A libpq connection; StoreUnavailable or StoreMisconfigured, naming the cause, if there is none in time.
+
+    A login that the server refuses is fetched anew, and tried once more.
+    """
+    refusal: StoreDenied | None = None
+    for login in (None,) if settings.logins is None else settings.logins.tries():
+        try:
+            pgconn = connect_any(_with_login(conninfo(settings, timeout), login), settings.address, timeout)
+        except StoreDenied as denied:
+            refusal = denied
+        else:
+            pgconn.nonblocking = 1
+            return pgconn
+    raise refusal or StoreDenied(f"{settings.address}: there is no login")
+
+
+def _with_login(given: str, login: Login | None) -> str:
+    if login is None:
+        return given
+    user = {"user": login.username} if login.username else {}
+    return make_conninfo(given, **user, password=login.password)
 
 
 def send(pgconn: Any, settings: PostgresSettings, name: str, packed: Packed) -> None:

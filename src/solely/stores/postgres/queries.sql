@@ -50,11 +50,20 @@ SELECT ({push}($1::bigint, $2::integer, $3::text, $4::bytea, $5::bigint)).fence
 -- name: take
 SELECT * FROM {take}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint, $6::text)
 
+-- name: take_or_wait
+SELECT * FROM {take_or_wait}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint, $6::text, $7::text)
+
 -- name: ack
 SELECT ({ack}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fence
 
 -- name: give_back
-SELECT ({give_back}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint)).fence
+SELECT ({give_back}($1::bigint, $2::integer, $3::text, $4::text, $5::bigint, $6::boolean)).fence
+
+-- name: amend
+SELECT ({amend}($1::bigint, $2::integer, $3::text, $4::bytea, $5::bytea)).fence
+
+-- name: count
+SELECT ({count}($1::bigint, $2::integer, $3::text)).fence
 
 -- name: perform
 SELECT * FROM {perform}($1::bigint, $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[],

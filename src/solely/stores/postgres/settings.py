@@ -20,6 +20,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.sql import Literal
 
+from ...credentials import Logins
 from ...errors import InvalidInput
 from ...urls import read_namespace, split_url
 from .statements import QUERIES, Names, lock_id
@@ -40,6 +41,7 @@ class PostgresSettings:
     address: str
     conninfo: str = field(repr=False)
     queries: dict[str, bytes] = field(repr=False)
+    logins: Logins | None = None  # instead of a password in `conninfo`
 
     def __str__(self) -> str:
         return self.address
@@ -62,7 +64,7 @@ class PostgresSettings:
         }
 
 
-def parse(url: str) -> PostgresSettings:
+def parse(url: str, logins: Logins | None = None) -> PostgresSettings:
     """The settings in the URL; InvalidInput, which names the invalid part, if it has one."""
     parts = split_url(url)
     options = parse_qsl(parts.query, keep_blank_values=True)
@@ -74,6 +76,8 @@ def parse(url: str) -> PostgresSettings:
         given = conninfo_to_dict(parts._replace(query=theirs).geturl())
     except psycopg.ProgrammingError as error:
         raise InvalidInput(f"the {parts.scheme}:// URL is invalid: {_without_secrets(error, parts.netloc)}") from None
+    if logins is not None and "password" in given:
+        raise InvalidInput("the URL has a password, and credentials are given, too; give one of them")
     if "application_name" not in given:
         given["fallback_application_name"] = "solely"
     given["client_encoding"] = "UTF8"
@@ -86,6 +90,7 @@ def parse(url: str) -> PostgresSettings:
         address=_address(given),
         conninfo=make_conninfo("", **given),
         queries={name: text.format_map(names).encode() for name, text in QUERIES.items()},
+        logins=logins,
     )
 
 

@@ -18,7 +18,7 @@ from psycopg.rows import tuple_row
 
 from ...errors import InvalidInput, StoreError, StoreFailed, StoreUnavailable
 from ...kinds import check_ops
-from ...ops import Ack, Op, Push, Reply, Return, Take
+from ...ops import Op, QueueOp, Reply
 from .. import Clock
 from . import codec
 from .batch import parts, statement
@@ -28,7 +28,6 @@ from .schema import Connector, SchemaCheck
 from .settings import PostgresSettings, parse
 from .statements import NEWEST
 
-_QUEUE_OPS = (Push, Take, Ack, Return)
 _MANY = "mark_many"
 # Columns of `server_state`: which life of which database this is, and the name of the table of migrations, if any.
 _LIFE, _MIGRATIONS = 2, 3
@@ -169,7 +168,7 @@ class PostgresTransaction:
         clock = None if self._clock is None else round(self._clock() * 1_000_000)
         patience = max(1, int(self._patience * 1000))
         if len(ops) > 1:
-            keys = sorted({op.key for op in ops if not isinstance(op, _QUEUE_OPS)}, key=self._settings.lock_id)
+            keys = sorted({op.key for op in ops if not isinstance(op, QueueOp)}, key=self._settings.lock_id)
             if keys:
                 yield "lock_all", (keys, patience), ()
         for part in parts(ops):

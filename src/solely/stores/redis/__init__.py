@@ -7,17 +7,18 @@ skipped at once (on one server; a cluster does not know).
 
 from __future__ import annotations
 
+from ...credentials import Logins
 from .. import Clock
 from .aio import AsyncRedisStore
 from .blocking import RedisStore
 from .settings import parse
 
 
-def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> RedisStore:
+def open_blocking(url: str, *, clock: Clock | None, timeout: float, logins: Logins | None = None) -> RedisStore:
     """A blocking store; nothing is connected before the first op. An invalid URL raises InvalidInput."""
-    return RedisStore(parse(url), clock=clock, timeout=timeout)
+    return RedisStore(parse(url, logins), clock=clock, timeout=timeout)
 
 
-def open_async(url: str, *, clock: Clock | None, timeout: float) -> AsyncRedisStore:
+def open_async(url: str, *, clock: Clock | None, timeout: float, logins: Logins | None = None) -> AsyncRedisStore:
     """An asyncio store; nothing is connected before the first op. An invalid URL raises InvalidInput."""
-    return AsyncRedisStore(parse(url), clock=clock, timeout=timeout)
+    return AsyncRedisStore(parse(url, logins), clock=clock, timeout=timeout)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Coroutine, Generator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import hiredis
@@ -45,6 +46,7 @@ class AsyncRedisStore:
     def __init__(self, settings: RedisSettings, *, clock: Clock | None, timeout: float) -> None:
         self.client = os.urandom(16).hex()
         self._settings = settings
+        self._logins = settings.logins
         self._timeout = timeout
         self._codec = Codec(settings.prefix, clock, cluster=settings.cluster)
         self._closed = False
@@ -73,6 +75,8 @@ class AsyncRedisStore:
             refused.set_exception(error)
             return refused
         connection = self._home
+        if self._logins is not None:
+            self._logins.renew_if_due()
         if connection is None or len(ops) > MAX_BATCH or (not self._listener.ready and waits(ops)):
             return self._start(self._perform(ops))
         return connection.call(self._codec.command(ops), self._finish, ops)
@@ -108,6 +112,8 @@ class AsyncRedisStore:
         """In the child: new connections and a new name; the parent's, and its loop's tasks, are left as they are."""
         _parents.append((self._home, self._connections, self._connecting, self._tasks, self._listener))
         on_hint = self._listener.on_hint
+        if self._logins is not None:
+            self._logins.forked()
         self.client = os.urandom(16).hex()
         self._reset()
         self._listener.on_hint = on_hint
@@ -214,6 +220,9 @@ class AsyncRedisStore:
     async def _connect(self, kind: type[W], address: ServerAddress) -> W:
         if self._closed:
             raise ClientClosed("the client was closed; open a new one")
+        if self._logins is not None:
+            self._loop = asyncio.get_running_loop()
+            self._logins.used_by(self)
         try:
             connection = await kind.connect(self._settings, address, self._timeout)
             try:
@@ -229,6 +238,18 @@ class AsyncRedisStore:
             self._home = None if self._settings.cluster else connection
             connection.lost.add_done_callback(lambda _: self._lost(connection))
         return connection
+
+    def login_changed(self) -> None:
+        """There is a new login, from any thread: the connections that are open log in again."""
+        with suppress(RuntimeError):  # the loop was closed
+            self._loop.call_soon_threadsafe(self._log_in_again)
+
+    def _log_in_again(self) -> None:
+        login = None if self._logins is None else self._logins.current
+        if login is not None:
+            for connection in self._connections.values():
+                connection.log_in(login, self._settings)
+            self._listener.reconnect()  # one that has subscribed takes no AUTH
 
     async def _subscription(self) -> AsyncRedisSubscription:
         connection = await self._connect(ListenerConnection, await self._primary())

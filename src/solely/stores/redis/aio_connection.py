@@ -14,8 +14,10 @@ import hiredis
 import redis.asyncio.connection
 from redis.exceptions import RedisError
 
-from ...errors import StoreFailed, StoreUnavailable, Unanswered
-from .connection_args import new_connection, refused
+from ...credentials import Login
+from ...errors import StoreDenied, StoreFailed, StoreUnavailable, Unanswered
+from .codec import packed
+from .connection_args import login_command, new_connection, refused
 from .settings import RedisSettings, ServerAddress
 
 OnReply = Callable[["asyncio.Future[Any]", Any, Any], None]  # is given the future, what was kept for it, and the answer
@@ -36,6 +38,8 @@ def fail(future: asyncio.Future[Any], error: BaseException) -> None:
 class AsyncRedisConnection(asyncio.Protocol):
     """Sends and receives. When the connection ends, all that was sent and not answered becomes Unanswered."""
 
+    login: Login | None = None
+
     def __init__(self, address: ServerAddress, timeout: float, loop: asyncio.AbstractEventLoop) -> None:
         self.address = address
         self.lost = loop.create_future()  # done when the connection has ended
@@ -51,7 +55,23 @@ class AsyncRedisConnection(asyncio.Protocol):
         cls, settings: RedisSettings, address: ServerAddress, timeout: float, *, seed: bool = False
     ) -> Self:
         """A connection to this server; StoreUnavailable or StoreMisconfigured if there is none: nothing was sent."""
-        new = new_connection(redis.asyncio.connection, settings, address, timeout, seed=seed)
+        tries, refusal = settings.tries(seed=seed), None
+        while True:
+            login = None if settings.logins is None else await asyncio.to_thread(next, tries, None)
+            if login is None and refusal is not None:
+                raise refusal
+            try:
+                return await cls._connect(settings, address, timeout, login, seed)
+            except StoreDenied as denied:
+                refusal = denied
+                if login is None:
+                    raise
+
+    @classmethod
+    async def _connect(
+        cls, settings: RedisSettings, address: ServerAddress, timeout: float, login: Login | None, seed: bool
+    ) -> Self:
+        new = new_connection(redis.asyncio.connection, settings, address, timeout, login, seed=seed)
         try:
             await new.connect()
         except (RedisError, OSError) as error:
@@ -60,6 +80,7 @@ class AsyncRedisConnection(asyncio.Protocol):
             new._close()
             raise
         connection = cls(address, timeout, asyncio.get_running_loop())
+        connection.login = login
         connection._take_over(new)
         return connection
 
@@ -89,6 +110,16 @@ class AsyncRedisConnection(asyncio.Protocol):
 
     def execute(self, *command: Any) -> asyncio.Future[Any]:
         return self.call(hiredis.pack_command(command))
+
+    def log_in(self, login: Login, settings: RedisSettings) -> None:
+        """Logs in again, behind the commands that were sent before; ends the connection if the server refuses that."""
+        self.login = login
+        self.call(packed(*login_command(login, settings)), self._logged_in)
+
+    def _logged_in(self, future: asyncio.Future[Any], _: Any, answer: Any) -> None:
+        future.set_result(answer)
+        if isinstance(answer, hiredis.ReplyError):
+            self.abort("it refuses the new login")
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader

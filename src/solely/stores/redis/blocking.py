@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from hiredis import HiredisError
@@ -43,6 +44,9 @@ class RedisStore:
         self.client = os.urandom(16).hex()
         self._settings = settings
         self._cluster = settings.cluster
+        self._logins = settings.logins
+        if self._logins is not None:
+            self._logins.used_by(self)
         self._timeout = timeout
         self._codec = Codec(settings.prefix, clock, cluster=settings.cluster)
         self._routes: Routes | None = None
@@ -96,6 +100,8 @@ class RedisStore:
         """In the child: new connections and a new name; the parent's sockets are closed and nothing is sent on them."""
         idle, on_hint = self._idle, self._listener.on_hint
         self._idle = {}
+        if self._logins is not None:
+            self._logins.forked()
         self._listener.abandon()
         self._forget(idle)
         self.client = os.urandom(16).hex()
@@ -140,6 +146,8 @@ class RedisStore:
             connection = idle.pop() if idle else self._connect(address)
         except IndexError:  # another thread took the last one
             connection = self._connect(address)
+        if self._logins is not None:
+            connection = self._logged_in(connection)
         try:
             answer = call(connection, what)
         except (OSError, HiredisError) as error:
@@ -177,7 +185,7 @@ class RedisStore:
         if self._closed:
             raise ClientClosed("the client was closed; open a new one")
         try:
-            connection = RedisConnection(self._settings, address, self._timeout)
+            connection = RedisConnection.connect(self._settings, address, self._timeout)
             try:
                 admit(self._settings, address, read_info(connection.execute("INFO")))
             except BaseException:
@@ -190,6 +198,23 @@ class RedisStore:
             self._routes = None
             raise
         return connection
+
+    def _logged_in(self, connection: RedisConnection) -> RedisConnection:
+        """The connection, after it has logged in with the current login; or a new one if the server ended it."""
+        assert self._logins is not None
+        self._logins.renew_if_due()
+        login = self._logins.current
+        if login is None or login == connection.login:
+            return connection
+        with suppress(OSError, HiredisError):
+            if connection.log_in(login, self._settings):
+                return connection
+        connection.close()
+        return self._connect(connection.address)
+
+    def login_changed(self) -> None:
+        """There is a new login, from any thread: connections log in with it before their next use."""
+        self._listener.reconnect()  # one that has subscribed takes no AUTH
 
     def _leave(self, address: ServerAddress | None = None) -> None:
         """This server, or all of them, is away or no primary: its connections are dropped, and it is found anew."""
@@ -246,7 +271,7 @@ class RedisStore:
     def _send_query(self, query: Query) -> Any:
         if not query.seed:
             return self._use_connection(query.address, RedisConnection.call, packed(*query.command))
-        connection = RedisConnection(self._settings, query.address, self._timeout, seed=True)
+        connection = RedisConnection.connect(self._settings, query.address, self._timeout, seed=True)
         try:
             return connection.execute(*query.command)
         except (OSError, HiredisError) as error:

@@ -18,12 +18,15 @@ from ...ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
     Op,
     Push,
+    QueueOp,
     Read,
     Release,
     Renew,
@@ -88,14 +91,24 @@ def _mark(op: Mark, base: str) -> Words:
 
 
 def _take(op: Take, base: str) -> Words:
-    return f"{base}#queue:{quote(op.queue, safe='')}", ("take", 3, op.owner, us(op.ttl), op.id)
+    waiter = (op.client,) if op.client else ()
+    return _queue_name(op, base), ("take", 3 + len(waiter), op.owner, us(op.ttl), op.id, *waiter)
+
+
+def _queue_name(op: Take | Count, base: str) -> str:
+    return f"{base}#queue:{quote(op.queue, safe='')}"
 
 
 def _hits(op: Hit | Unhit, base: str) -> str:
     return f"{base}#hits:{op.key}"
 
 
-def _item_name(op: Push | Ack | Return, base: str) -> str:
+def _amend(op: Amend, base: str) -> Words:
+    words = (op.expected,) if op.value is None else (op.expected, op.value)
+    return _item_name(op, base), ("amend", len(words), *words)
+
+
+def _item_name(op: Push | Ack | Return | Amend, base: str) -> str:
     return base + item_key(op.queue, op.id)
 
 
@@ -113,7 +126,12 @@ _ENCODE: dict[type, Callable[[Any, str], Words]] = {
     Push: lambda op, base: (_item_name(op, base), ("push", 2, op.payload, us(op.delay))),
     Take: _take,
     Ack: lambda op, base: (_item_name(op, base), ("ack", 2, op.owner, op.fence)),
-    Return: lambda op, base: (_item_name(op, base), ("give_back", 2, op.owner, us(op.delay))),
+    Return: lambda op, base: (
+        _item_name(op, base),
+        ("give_back", 3, op.owner, us(op.delay), "1" if op.uncounted else ""),
+    ),
+    Amend: _amend,
+    Count: lambda op, base: (_queue_name(op, base), ("count", 0)),
 }
 
 
@@ -217,11 +235,13 @@ class Codec:
         return keys, args
 
     def bucket(self, op: Op) -> int:
-        """Where in a cluster the op belongs: a queue and its items together, everything else by its key."""
-        if isinstance(op, Push | Take | Ack | Return):
+        """Where in a cluster the op belongs: a queue, its items and its line together, everything else by its key."""
+        if isinstance(op, QueueOp):
             name = "item/" + quote(op.queue, safe="")
         elif op.key.startswith("item/"):
             name = op.key[: op.key.find("/", 5)]
+        elif op.key.startswith("line/"):
+            name = "item" + op.key[4:]
         else:
             name = op.key
         return crc32(name.encode()) % BUCKETS

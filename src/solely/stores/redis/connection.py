@@ -5,14 +5,16 @@ from __future__ import annotations
 import socket
 import struct
 from contextlib import suppress
-from typing import Any
+from typing import Any, Self
 
 import hiredis
 import redis.connection
 from redis.exceptions import RedisError
 
+from ...credentials import Login
+from ...errors import StoreDenied
 from .codec import LOAD, packed
-from .connection_args import new_connection, refused
+from .connection_args import login_command, new_connection, refused
 from .replies import lacks_script
 from .settings import RedisSettings, ServerAddress
 
@@ -20,9 +22,18 @@ from .settings import RedisSettings, ServerAddress
 class RedisConnection:
     """Sends and receives; OSError if the connection ends or the time is over. For one thread at a time."""
 
-    def __init__(self, settings: RedisSettings, address: ServerAddress, timeout: float, *, seed: bool = False) -> None:
+    def __init__(
+        self,
+        settings: RedisSettings,
+        address: ServerAddress,
+        timeout: float,
+        login: Login | None = None,
+        *,
+        seed: bool = False,
+    ) -> None:
         self.address = address
-        new = new_connection(redis.connection, settings, address, timeout, seed=seed)
+        self.login = login
+        new = new_connection(redis.connection, settings, address, timeout, login, seed=seed)
         try:
             new.connect()
         except (RedisError, OSError, ValueError) as error:  # ValueError: an invalid host name
@@ -35,6 +46,22 @@ class RedisConnection:
         self._sendall, self._receive = self._socket.sendall, self._socket.recv_into
         self._feed, self._next = self._reader.feed, self._reader.gets
         self.set_timeout(timeout)
+
+    @classmethod
+    def connect(cls, settings: RedisSettings, address: ServerAddress, timeout: float, *, seed: bool = False) -> Self:
+        """A connection to this server, with the next login if it refuses the known one; else raises StoreDenied."""
+        refusal: StoreDenied | None = None
+        for login in settings.tries(seed=seed):
+            try:
+                return cls(settings, address, timeout, login, seed=seed)
+            except StoreDenied as denied:
+                refusal = denied
+        raise refusal or StoreDenied(f"{address}: there is no login")
+
+    def log_in(self, login: Login, settings: RedisSettings) -> bool:
+        """Logs in again on this connection; False if the server refuses that, and then it must be dropped."""
+        self.login = login
+        return not isinstance(self.execute(*login_command(login, settings)), hiredis.ReplyError)
 
     def set_timeout(self, seconds: float) -> None:
         """How long to wait for the server from now on."""

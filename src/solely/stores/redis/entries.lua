@@ -39,7 +39,7 @@ local function without(waiters, field, gone)
   return kept
 end
 
-local function queue(r, client, owner)
+local function queue_client(r, client, owner)
   for _, waiter in ipairs(r.waiters) do
     if waiter[1] == client then
       local moved = waiter[2] ~= owner
@@ -63,7 +63,7 @@ function ops.acquire(name, owner, ttl, info, client, delay, fingerprint, counted
   if live or closed then
     local changed = counted
     if counted then r.refused = r.refused + 1 end
-    if client ~= '' and r.state ~= 'd' then changed = queue(r, client, owner) or changed end
+    if client ~= '' and r.state ~= 'd' then changed = queue_client(r, client, owner) or changed end
     if changed then save(name, r) end
     return view(r, owner, value)
   end

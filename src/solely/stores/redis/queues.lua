@@ -3,7 +3,8 @@
 -- base#hits:<key>       sorted set: owner → the moment of its hit
 -- base#queue:<queue>    sorted set: fence (16 digits) and id → from when it may be taken; so ties go by fence
 -- base#takers:<queue>   hash: owner → the id that it has
--- records.lua keeps the last two as the items' records say.
+-- baseline/<queue>      a record like that of any key: its waiters are the clients that wait for an item
+-- records.lua keeps the two before that as the items' records say.
 
 -- {allowed, hits, retry after}
 function ops.hit(name, owner, limit, per)
@@ -27,12 +28,26 @@ function ops.unhit(name, owner)
   return call('ZREM', name, owner)
 end
 
+local function queue_of(name)
+  return string.match(sub(name, #base + 1), '^item/([^/]*)/')
+end
+
+-- Notifies the first client in the line of a queue that got an item; one that is gone is passed over.
+local function call_first(queue)
+  local name = base .. 'line/' .. queue
+  if call('EXISTS', name) == 0 then return end
+  local line, called = load(name), false
+  while #line.waiters > 0 and not called do called = notify(table.remove(line.waiters, 1)[1], name) end
+  save(name, line, true)
+end
+
 function ops.push(name, payload, delay)
   local r = load(name)
   if r.was_item then return 0 end
   r.state, r.owner, r.ends, r.delay, r.fingerprint, r.info = 'f', '', 0, 0, '', ''
   r.value, r.fence, r.attempts, r.offered, r.opens = payload, next_fence(), 0, false, now + delay
   save(name, r)
+  if r.opens <= now then call_first(queue_of(name)) end
   return 1
 end
 
@@ -44,8 +59,7 @@ local function may_be_taken(r)
   return r.was_item and (r.state == 'h' and r.ends or r.opens) <= now
 end
 
--- {id, payload, attempts, left, fence}, or false
-function ops.take(name, owner, ttl, id)
+local function take_item(name, owner, ttl, id)
   local queue = string.sub(name, #base + 8)
   local items = base .. 'item/' .. queue .. '/'
   local mine = call('HGET', base .. '#takers:' .. queue, owner)
@@ -70,6 +84,20 @@ function ops.take(name, owner, ttl, id)
   return taken(id, r)
 end
 
+-- {id, payload, attempts, left, fence}, or false; for a client that waits {left, -1 if there is no item} instead
+function ops.take(name, owner, ttl, id, client)
+  local item = take_item(name, owner, ttl, id)
+  if item or not client then return item end
+  local queue = string.sub(name, #base + 8)
+  local line = load(base .. 'line/' .. queue)
+  if queue_client(line, client, owner) or line.opens + REMEMBER / 2 < now then
+    line.opens = now
+    save(base .. 'line/' .. queue, line)
+  end
+  local first = call('ZRANGE', name, 0, 0, 'WITHSCORES')
+  return {first[2] and math.max(0, first[2] - now) or -1}
+end
+
 function ops.ack(name, owner, pushed)
   local r = load(name)
   if not r.was_item then return is_lost(tonumber(pushed)) and 0 or 1 end
@@ -80,10 +108,28 @@ function ops.ack(name, owner, pushed)
   return 1
 end
 
-function ops.give_back(name, owner, delay)
+function ops.give_back(name, owner, delay, uncounted)
   local r = load(name)
   if not (r.was_item and r.state == 'h' and r.owner == owner) then return 0 end
+  if uncounted == '1' then r.attempts = r.attempts - 1 end
   r.state, r.owner, r.ends, r.opens = 'f', '', 0, now + delay
   save(name, r, true)
+  if r.opens <= now then call_first(queue_of(name)) end
   return 1
+end
+
+-- Without a value: removes the item.
+function ops.amend(name, expected, value)
+  local r = load(name)
+  if not r.was_item then return 0 end
+  if r.value == value then return 1 end
+  if r.value ~= expected or not (value or over(r)) then return 0 end
+  r.value = value or false
+  if not value then r.state, r.owner, r.ends, r.opens, r.attempts = 'f', '', 0, 0, 0 end
+  save(name, r, not value)
+  return 1
+end
+
+function ops.count(name)
+  return call('ZCARD', name)
 end

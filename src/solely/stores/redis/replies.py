@@ -8,12 +8,14 @@ from typing import Any
 from hiredis import ReplyError
 
 from ...errors import StoreError, StoreFailed
-from ...model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, LeasedItem, Released
+from ...model import ABSENT, CLOSED, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, LeasedItem, NoItem, Released
 from ...ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -77,9 +79,11 @@ def _finished(op: Finish, raw: Any) -> Entry:
     return make(Entry, fields)
 
 
-def _item(op: Take, raw: Any) -> LeasedItem | None:
+def _item(op: Take, raw: Any) -> LeasedItem | NoItem | None:
     if raw is None:
         return None
+    if len(raw) == 1:
+        return NoItem(raw[0] / 1_000_000 if raw[0] >= 0 else float("inf"))
     id, payload, attempts, left, fence = raw
     return LeasedItem(id.decode(), payload, attempts, left / 1_000_000, fence)
 
@@ -103,6 +107,8 @@ DECODE: dict[type, Callable[[Any, Any], Reply]] = {
     Take: _item,
     Ack: _yes,
     Return: _yes,
+    Amend: _yes,
+    Count: lambda op, raw: int(raw),
 }
 
 

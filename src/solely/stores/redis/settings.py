@@ -13,6 +13,7 @@ takes for a connection: see OPTIONS.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from ssl import TLSVersion
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote
 
 from redis.connection import URL_QUERY_ARGUMENT_PARSERS
 
+from ...credentials import Login, Logins
 from ...errors import InvalidInput
 from ...urls import read_namespace, split_url
 
@@ -55,6 +57,7 @@ class RedisSettings:
     eviction_warns: bool
     login: dict[str, Any] = field(repr=False)  # what redis-py's connections take
     sentinel_login: dict[str, Any] = field(repr=False)
+    logins: Logins | None = None  # instead of a password in `login`
 
     @property
     def cluster(self) -> bool:
@@ -64,11 +67,15 @@ class RedisSettings:
     def sentinel(self) -> bool:
         return self.scheme == "redis+sentinel"
 
+    def tries(self, *, seed: bool) -> Iterator[Login | None]:
+        """The logins to try, one after the other; None: the one of the URL."""
+        return iter((None,)) if self.logins is None or (seed and self.sentinel) else self.logins.tries()
+
     def __str__(self) -> str:
         return f"{self.scheme}://{','.join(map(str, self.seeds))}{'/' + self.service if self.service else ''}"
 
 
-def parse(url: str) -> RedisSettings:
+def parse(url: str, logins: Logins | None = None) -> RedisSettings:
     """The settings in the URL; InvalidInput, which names the invalid part, if it has one."""
     parts = split_url(url)
     given = _options(parts)
@@ -76,6 +83,8 @@ def parse(url: str) -> RedisSettings:
     login = {name: value for name, value in given.items() if name not in _OURS}
     user, hosts = _user(parts)
     login |= user
+    if logins is not None and "password" in login:
+        raise InvalidInput("the URL has a password, and credentials are given, too; give one of them")
     service = ""
     path = unquote(parts.path)
     if parts.scheme == "unix":
@@ -101,6 +110,7 @@ def parse(url: str) -> RedisSettings:
         sentinel_login={
             name: given[f"sentinel_{name}"] for name in ("username", "password") if f"sentinel_{name}" in given
         },
+        logins=logins,
     )
 
 

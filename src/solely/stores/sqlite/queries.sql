@@ -47,6 +47,14 @@ WHERE queue = ? AND queue IS NOT NULL AND owner = ? AND state = 1 AND until > ? 
 SELECT key FROM solely_entries INDEXED BY solely_items_by_wait
 WHERE queue = ? AND queue IS NOT NULL AND available <= ? ORDER BY available, fence LIMIT 1
 
+-- name: next_item
+-- ?1 queue → when the next item becomes available, or NULL
+SELECT min(available) FROM solely_entries INDEXED BY solely_items_by_wait WHERE queue = ? AND queue IS NOT NULL
+
+-- name: count_items
+-- ?1 queue → items
+SELECT count(*) FROM solely_entries INDEXED BY solely_items_by_wait WHERE queue = ? AND queue IS NOT NULL
+
 -- name: forget_hits
 -- ?1 key, ?2 the latest moment that is out of the window
 DELETE FROM solely_hits WHERE key = ? AND at <= ?

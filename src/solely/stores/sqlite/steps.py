@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...model import HELD, RELEASED, Allowance, Entry, LeasedItem, Released, State, item_key
+from ...model import HELD, RELEASED, Allowance, Entry, LeasedItem, NoItem, Released, State, item_key, line_key
 from ...ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -32,7 +34,7 @@ from .statements import SQL
 
 # Ops whose effect must survive the loss of power: their transaction waits for the disk. The others are leases, which
 # a reboot voids anyway.
-DURABLE = frozenset({Mark, Finish, Advance, Push, Ack, Return, Clear, Hit, Unhit})
+DURABLE = frozenset({Mark, Finish, Advance, Push, Ack, Return, Amend, Clear, Hit, Unhit})
 
 
 class MustSurvive(Exception):
@@ -195,10 +197,32 @@ def _push(rows: RowView, op: Push) -> bool:
     row, record = rows.load(key)
     pushed = t.push(record, op, rows.now, rows.next_fence)
     rows.save(key, row, record)
+    if pushed:
+        _call_first(rows, op)
     return pushed
 
 
-def _take(rows: RowView, op: Take) -> LeasedItem | None:
+def _call_first(rows: RowView, op: Push | Return) -> None:
+    key = line_key(op.queue)
+    (row, line), notified = rows.load(key), list[str]()
+    if row is not None and not op.delay:
+        t.call_first(line, notified)
+        rows.save(key, row, line)
+        rows.hints.extend((client, key) for client in notified)
+
+
+def _take(rows: RowView, op: Take) -> LeasedItem | NoItem | None:
+    item = _take_item(rows, op)
+    if item is not None or not op.client:
+        return item
+    key = line_key(op.queue)
+    row, line = rows.load(key)
+    t.join_line(line, op, rows.now)
+    rows.save(key, row, line)
+    return t.no_item(rows.execute(SQL["next_item"], (op.queue,)).fetchone()[0], rows.now)
+
+
+def _take_item(rows: RowView, op: Take) -> LeasedItem | None:
     found = rows.execute(SQL["item_of_owner"], (op.queue, op.owner, rows.now.lease)).fetchone()
     repeat = found is not None
     if not repeat and op.id:
@@ -235,7 +259,20 @@ def _return(rows: RowView, op: Return) -> bool:
         return False
     t.give_back(record, op, rows.now)
     rows.save(key, row, record)
+    _call_first(rows, op)
     return True
+
+
+def _amend(rows: RowView, op: Amend) -> bool:
+    key = item_key(op.queue, op.id)
+    row, record = rows.load(key)
+    amended = t.amend(record, op, rows.now)
+    rows.save(key, row, record)
+    return amended
+
+
+def _count(rows: RowView, op: Count) -> int:
+    return int(rows.execute(SQL["count_items"], (op.queue,)).fetchone()[0])
 
 
 STEPS: dict[type, Callable[[Any, Any], Reply]] = {
@@ -253,6 +290,8 @@ STEPS: dict[type, Callable[[Any, Any], Reply]] = {
     Take: _take,
     Ack: _ack,
     Return: _return,
+    Amend: _amend,
+    Count: _count,
 }
 SHORTCUTS: dict[type, Callable[[Any, Any], Reply | _Miss]] = {
     Acquire: take_absent,

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import StoreUnavailable
 from ...model import Entry
-from ...ops import Acquire, Advance, Mark, Op, Read
+from ...ops import Acquire, Advance, Count, Mark, Op, Read, Take
 from .. import transitions as t
 from ..batches import exchange
 from .clock import Readings
@@ -20,7 +20,7 @@ from .rows import MustWrite, RowView, StepFunction
 from .shared_file import SharedFile
 from .steps import ALONE, DURABLE, MISS, SHORTCUTS, STEPS, MustSurvive, NotFree, exchange_clean
 
-_LOOK_FIRST = frozenset({Mark, Read, Advance})  # often answered without a change: then no writer is waited for
+_LOOK_FIRST = frozenset({Mark, Read, Count, Advance})  # often answered without a change: then no writer is waited for
 FEWEST = 4  # ops that are worth checking whether they are an exchange
 
 
@@ -102,7 +102,7 @@ class FileTransactions(RowView):
 
     def _lone(self, op: Any) -> Any:
         kind = type(op)
-        if kind is Acquire or kind in _LOOK_FIRST:
+        if kind is Acquire or kind in _LOOK_FIRST or (kind is Take and op.client):  # who waits looks often
             try:
                 return self._look([op])[0]
             except MustWrite:

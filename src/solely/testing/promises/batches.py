@@ -9,7 +9,9 @@ from ...ops import (
     Ack,
     Acquire,
     Advance,
+    Amend,
     Clear,
+    Count,
     Finish,
     Hit,
     Mark,
@@ -55,6 +57,11 @@ class BatchPromises:
             (Push(part, "job", b"q"), False),
             (Return(part, "job", "t"), False),
             (Ack(part, "job", "t"), False),
+            (Amend(part, "job", b"q", b"p"), True),
+            (Amend(part, "job", None, b"p"), False),
+            (Count(part), 1),
+            (Amend(part, "job", None, b"q"), True),
+            (Count(part), 0),
         ]
         assert {type(op) for op, _ in expected} == set(OPS)
         replies = store.perform(*(op for op, _ in expected))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ...model import State, item_key
-from ...ops import Ack, Clear, Push, Read, Return, Take
+from ...ops import Ack, Clear, Count, Push, Read, Renew, Return, Take
 from ..clock import ManualClock
 from ..harness import TICK, Harness, fresh
 
 
 class QueuePromises:
-    """Push, Take, Ack and Return."""
+    """Push, Take, Ack, Return and Count, and Renew of an item."""
 
     def test_an_empty_queue_has_nothing_to_take(self, store: Harness) -> None:
         assert store.one(Take(fresh("empty"), fresh("owner"), 10)) is None
@@ -128,6 +128,61 @@ class QueuePromises:
         clock.advance(1)
         assert store.one(Return(queue, "a", "owner")) is True
         assert _drain(store, queue) == ["b", "a"]
+
+    def test_a_take_that_is_returned_uncounted_is_no_attempt(self, store: Harness, clock: ManualClock) -> None:
+        queue = fresh("uncounted")
+        store.one(Push(queue, "job", b""))
+        for owner, uncounted, attempts in (("a", False, 1), ("b", True, 2), ("c", True, 2), ("d", False, 2)):
+            item = store.one(Take(queue, owner, 10))
+            assert item is not None
+            assert item.attempts == attempts
+            assert store.one(Return(queue, "job", owner, uncounted=uncounted)) is True
+            assert store.one(Return(queue, "job", owner, uncounted=uncounted)) is False
+        assert store.one(Read(item_key(queue, "job"))).attempts == 2
+
+    def test_a_renewed_item_stays_with_its_taker(self, store: Harness, clock: ManualClock) -> None:
+        queue = fresh("renewed")
+        store.perform(Push(queue, "job", b""), Take(queue, "owner", 10))
+        clock.advance(8)
+        entry = store.one(Renew(item_key(queue, "job"), "owner", 10))
+        assert (entry.state, entry.owner, entry.attempts) == (State.HELD, "owner", 1)
+        assert abs(entry.left - 10) <= TICK
+        assert abs(store.one(Renew(item_key(queue, "job"), "owner", 1)).left - 10) <= TICK  # never shortened
+        clock.advance(10 - TICK)
+        assert store.one(Take(queue, "other", 10)) is None
+        clock.advance(TICK)
+        item = store.one(Take(queue, "other", 10))
+        assert item is not None
+        assert item.attempts == 2
+
+    def test_an_item_is_renewed_by_nobody_but_its_taker_in_time(self, store: Harness, clock: ManualClock) -> None:
+        queue = fresh("not-renewed")
+        key = item_key(queue, "job")
+        assert store.one(Renew(key, "owner", 10)).state is State.FREE  # there is none
+        store.one(Push(queue, "job", b""))
+        assert store.one(Renew(key, "owner", 10)).owner == ""
+        store.one(Take(queue, "owner", 10))
+        assert store.one(Renew(key, "other", 100)).owner == ""
+        clock.advance(10)
+        assert store.one(Renew(key, "owner", 10)).owner == ""
+        assert _drain(store, queue) == ["job"]
+
+    def test_all_items_are_counted_taken_delayed_or_not(self, store: Harness, clock: ManualClock) -> None:
+        queue = fresh("counted")
+        assert store.one(Count(queue)) == 0
+        store.perform(
+            Push(queue, "a", b""), Push(queue, "b", b"", delay=5), Push(queue, "c", b""), Push(queue, "a", b"")
+        )
+        store.one(Take(queue, "owner", 10))
+        assert store.one(Count(queue)) == 3
+        store.one(Return(queue, "a", "owner"))
+        assert store.one(Count(queue)) == 3
+        fence = store.one(Read(item_key(queue, "c"))).fence
+        assert store.perform(Count(queue), Clear(item_key(queue, "c"), fence, "why"), Count(queue)) == [3, True, 2]
+        store.perform(Take(queue, "owner", 10), Ack(queue, "a", "owner"))
+        clock.advance(100)
+        assert store.one(Count(queue)) == 1
+        assert store.one(Count(f"{queue}/b")) == 0
 
     def test_a_push_with_delay_hides_the_item_for_that_long(self, store: Harness, clock: ManualClock) -> None:
         queue = fresh("delay")
