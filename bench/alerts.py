@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Self
 import uvloop
 
 from solely.apps.alerts import AlertsApp
-from solely.apps.alerts.model import Alert, key_of
+from solely.apps.alerts.model import Alert
 from solely.apps.alerts.receiver import Receiver
 from solely.service import logs
 from solely.service.mount import mount
@@ -122,7 +122,7 @@ class Burst(NamedTuple):
 
 async def _decided(receiver: Receiver, alert: Alert) -> str:
     """Reserves the notification and, if granted, records it as sent."""
-    hold = await receiver._reserve(key_of(alert), receiver._notification(alert))
+    hold = await receiver._reserve(receiver._notification(alert))
     if hold:
         await hold.record()
     return "published" if hold else "suppressed"
@@ -179,7 +179,7 @@ async def _reserve(receiver: Receiver, numbers: "count[int]") -> list[float]:
             alert = _alert(f"reserve-{next(numbers)}")
             notification = receiver._notification(alert)
             begun = perf_counter()
-            hold = await receiver._reserve(key_of(alert), notification)
+            hold = await receiver._reserve(notification)
             took.append(perf_counter() - begun)
             assert hold
             await hold.record()
@@ -208,7 +208,6 @@ def _growth(store: str, place: Place, effort: Effort) -> Figures:
     async def thousand(app: AlertsApp) -> None:
         for _ in range(KEPT // BURST):
             await _at_once(app.receiver, [f"growth-{next(numbers)}" for _ in range(BURST)])
-        await app.sweeper.sweep()
         await app.history.flush()
 
     with _worker(store, place) as (loop, app):

@@ -1,10 +1,12 @@
-"""Who holds a key: a short text stored with a hold, for people. No decision depends on it."""
+"""Who holds a key: a short text stored with a hold, for people, and details for programs. No decision of the library
+depends on it."""
 
 from __future__ import annotations
 
 import json
 import os
 import socket
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from time import time
 from typing import Any
@@ -16,15 +18,17 @@ _PURPOSE_CHARS = 200  # a purpose is a phrase; with host and pid it stays well w
 
 
 class Signature:
-    """Writes the info of this process's holds: host, pid, purpose, since. Cheap, since every acquire writes one."""
+    """Writes the info of this process's holds: host, pid, since, purpose and details. Cheap, since every acquire writes
+    one."""
 
     def __init__(self) -> None:
         self._second, self._plain = 0, ""  # cache: the info without a purpose changes once a second
         self._head = f'{{"host":{json.dumps(socket.gethostname()[:64])},"pid":{os.getpid()},"since":'
 
-    def info(self, purpose: str = "") -> str:
-        """The info of a hold requested now; raises InvalidInput if the purpose is not a str."""
-        if purpose == "":
+    def info(self, purpose: str = "", details: Mapping[str, str] | None = None) -> str:
+        """The info of a hold requested now; a purpose that does not fit into MAX_INFO_BYTES is left out, as it is for
+        people. Raises InvalidInput if the details do not fit, or if either has a wrong type."""
+        if purpose == "" and (details is None or details == {}):
             now = int(time())
             if now != self._second:
                 self._plain = f"{self._head}{now}}}"
@@ -32,8 +36,22 @@ class Signature:
             return self._plain
         if not isinstance(purpose, str):
             raise InvalidInput(f"a purpose must be a str, not {type(purpose).__name__}: {purpose!r:.80}")
-        text = f'{self._head}{int(time())},"purpose":{json.dumps(purpose[:_PURPOSE_CHARS])}}}'
-        return text if len(text) <= MAX_INFO_BYTES else self.info()
+        head = f"{self._head}{int(time())}{_encoded_details(details)}"
+        text = f'{head},"purpose":{json.dumps(purpose[:_PURPOSE_CHARS])}}}' if purpose else f"{head}}}"
+        if len(text) <= MAX_INFO_BYTES:
+            return text
+        if not purpose:
+            raise InvalidInput(f"the details take {len(text)} bytes with host and pid; the maximum is {MAX_INFO_BYTES}")
+        return self.info("", details)
+
+
+def _encoded_details(details: object) -> str:
+    """The details as a field of the info; raises InvalidInput unless they are a mapping of str to str, or None."""
+    if details is None or details == {}:
+        return ""
+    if not isinstance(details, Mapping) or not all(isinstance(text, str) for pair in details.items() for text in pair):
+        raise InvalidInput(f"details must be a mapping of str to str, not {details!r:.80}")
+    return f',"details":{json.dumps(dict(details), separators=(",", ":"))}'
 
 
 def describe(info: str) -> str:
@@ -70,3 +88,11 @@ def _since(facts: dict[str, Any]) -> datetime | None:
 def purpose_of(info: str) -> str:
     """The purpose that the holder gave; "" if none, or if Solely did not write the info."""
     return str(facts_of(info).get("purpose", ""))
+
+
+def details_of(info: str) -> dict[str, str]:
+    """The details that the holder gave; empty if none, or if Solely did not write the info."""
+    details = facts_of(info).get("details")
+    if not isinstance(details, dict) or not all(isinstance(text, str) for text in details.values()):
+        return {}
+    return details

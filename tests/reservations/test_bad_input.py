@@ -34,6 +34,8 @@ BAD_CALLS: dict[str, Callable[[Any], Any]] = {
     "group with per 0": lambda once: once.reserve("a", group=("all", 5, 0)),
     "max_hold 0": lambda once: once.reserve("a", max_hold=0),
     "purpose is no text": lambda once: once.reserve("a", purpose=7),
+    "details are no mapping": lambda once: once.reserve("a", details=["id"]),
+    "details are too long": lambda once: once.reserve("a", details={"id": "x" * 1_024}),
     "id is no text": lambda once: once.record_reservation(7),
     "id to release is no text": lambda once: once.release_reservation(None),
     "list: prefix": lambda once: once.reservations(7),

@@ -201,6 +201,17 @@ def test_reservations(api: Client, admin: Client) -> None:
         api.reservations.record(second.id)
 
 
+def test_details_of_a_reservation_are_fields(api: Client) -> None:
+    key, details = fresh("cpu"), {"id": "msg_1", "trace": "00-a"}
+    assert api.reservations.reserve(key, details=details).details == details
+    assert api.reservations.reserve(key, details={"id": "msg_2"}).details == details
+    (listed,) = api.reservations.list(key)
+    assert listed.details == details
+    for wrong in ({"id": "x" * 501}, {str(number): "" for number in range(9)}, {f"{n}": "x" * 400 for n in range(3)}):
+        with pytest.raises(solely.InvalidInput, match="details"):
+            api.reservations.reserve(fresh("cpu"), details=wrong)
+
+
 def test_a_reservation_is_renewed_by_its_id(api: Client, guarded: Running) -> None:
     key = fresh("slow")
     granted = api.reservations.reserve(key, hold=20)

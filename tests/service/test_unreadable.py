@@ -60,7 +60,7 @@ KINDS = (
 )  # fmt: skip
 QUEUES = (
     queue_of("jobs"), letters_of("jobs"), AUDIT, queue_of("~alerts/notifications"), queue_of("~alerts/retries"),
-    queue_of("~alerts/acknowledged"), queue_of("~alerts/grouped"), queue_of("~alerts/reminded"),
+    queue_of("~alerts/acknowledged"), queue_of("~alerts/open"),
     letters_of("~alerts/notifications"), letters_of("~alerts/firing"),
 )  # fmt: skip
 INFOS = ("[" * 1_000, '{"since": 1e300, "host": "h", "pid": 1}', '{"since": 1, "host": [], "pid": {}}', "\ud83d")

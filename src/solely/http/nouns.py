@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import UnknownReservation
@@ -137,9 +137,13 @@ class HttpReservations(_Noun):
         limit: reservations.OwnLimit | None = None,
         group: reservations.GroupLimit | None = None,
         purpose: str = "",
+        details: Mapping[str, str] | None = None,
     ) -> reservations.ReservationAnswer:
         """A granted reservation, with an id to record or release with; or why it was refused."""
-        body = reservations.ReserveBody(key=key, hold=hold, quiet=quiet, limit=limit, group=group, purpose=purpose)
+        given = dict(details or {})
+        body = reservations.ReserveBody(
+            key=key, hold=hold, quiet=quiet, limit=limit, group=group, purpose=purpose, details=given
+        )
         return self._post("/v1/reservations/reserve", body, reservations.ReservationAnswer)
 
     def renew(self, id: str, *, hold: float | None = None) -> float:

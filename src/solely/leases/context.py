@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
@@ -123,9 +123,9 @@ class Context:
         pause = seconds("delay", delay, least=0.0, most=DAY)
         return LeaseTerms(ttl_seconds(ttl), wait_seconds(wait), pause, self.store.client, polls)
 
-    def info(self, purpose: str) -> str:
-        """The caller and its purpose, as stored with a hold; raises InvalidInput if the purpose is not a str."""
-        return self._signature.info(purpose)
+    def info(self, purpose: str, details: Mapping[str, str] | None = None) -> str:
+        """The caller, its purpose and its details, as stored with a hold; raises InvalidInput if these are invalid."""
+        return self._signature.info(purpose, details)
 
     # -- leases
 

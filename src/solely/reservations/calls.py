@@ -18,12 +18,12 @@ log = logging.getLogger("solely")
 
 
 def reserving(
-    context: Context, key: str, terms: flows.ReservationTerms, purpose: str, renew: bool, most: float
+    context: Context, key: str, terms: flows.ReservationTerms, info: str, renew: bool, most: float
 ) -> Flow[ReserveReply]:
     """Reserves the key; a granted hold is watched and, if `renew`, renewed, for at most `most` seconds."""
-    flow = flows.reserve(key, terms, context.info(purpose))
+    flow = flows.reserve(key, terms, info)
     reply = yield from context.or_proceed(
-        key, "reserve", flow, lambda: ReserveReply(Unguarded(key, terms.hold, local_clock()))
+        key, "reserve", flow, lambda: ReserveReply(Unguarded(key, terms.hold, local_clock()), info=info)
     )
     if reply.hold is not None:
         reply.hold.keep(renew, most)

@@ -63,7 +63,7 @@ class ReservationTicket(NamedTuple):
 
 class ReserveReply(NamedTuple):
     """Granted, with a hold and its ticket; or suppressed, with the reason, when to retry, how many were suppressed so
-    far, and the info of the holder."""
+    far. `info` is that of the holder: this caller, or the one that blocks it."""
 
     hold: Hold | None = None
     ticket: ReservationTicket | None = None
@@ -125,7 +125,7 @@ def _reserve(key: str, terms: ReservationTerms, info: str) -> Flow[ReserveReply 
             yield _undoing(key, owners, hits, is_unanswered(why))
         raise
     ticket = ReservationTicket(key, owner, hold.fence, terms.quiet, tuple(hit.key for hit in hits), terms.hold)
-    return ReserveReply(hold, ticket, suppressed=entry.refused)
+    return ReserveReply(hold, ticket, suppressed=entry.refused, info=info)
 
 
 def _suppressed(entry: Entry) -> ReserveReply:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from ..errors import Busy, ClientClosed, Limited, Refused, StoreError
 from ..events import Cleared
 from ..flow import Flow
-from ..holder import describe, purpose_of
+from ..holder import describe, details_of, purpose_of
 from ..leases.context import AsyncRunFlow, Context, RunFlow
 from ..leases.hold import FORKED
 from ..model import DONE, Entry
@@ -26,7 +26,8 @@ class ReservationBase:
     """Truthy if granted: this caller may send. Falsy if suppressed: `reason` is reserved, quiet or limited.
 
     A retry may succeed after `retry_after` seconds; `count` is how many were suppressed in this window; `holder` is the
-    caller that blocks this one, as a phrase, and `purpose` the purpose that it gave, if known.
+    caller that blocks this one, as a phrase, and `purpose` the purpose that it gave, if known. `details` are those of
+    the caller that has the key: its own if granted.
     """
 
     def __init__(self, key: str, reply: ReserveReply, context: Context) -> None:
@@ -34,7 +35,8 @@ class ReservationBase:
         self.reason = reply.reason
         self.retry_after = reply.retry_after
         self.count = reply.suppressed
-        self._info = reply.info
+        self.details = details_of(reply.info)
+        self._blocker = reply.info if reply.hold is None else ""
         self._hold = reply.hold
         self._ticket = reply.ticket
         self._context = context
@@ -69,12 +71,12 @@ class ReservationBase:
     @property
     def holder(self) -> str:
         """The caller that blocks this one, as a phrase; "" if there is none, or it is unknown."""
-        return describe(self._info) if self._info else ""
+        return describe(self._blocker) if self._blocker else ""
 
     @property
     def purpose(self) -> str:
         """The purpose that the holder gave; "" if none."""
-        return purpose_of(self._info)
+        return purpose_of(self._blocker)
 
     @property
     def unguarded(self) -> bool:
@@ -205,7 +207,7 @@ class ReservationInfo(NamedTuple):
     """An active reservation as an admin sees it: a caller would be suppressed for `reason`, for `left` seconds.
 
     `suppressed` counts the refusals of this window; `sent` and `last_sent` go back 30 days. `unreadable` is why these
-    two are unknown, if another program wrote them.
+    two are unknown, if another program wrote them. `details` are those that the holder gave.
     """
 
     key: str
@@ -216,6 +218,7 @@ class ReservationInfo(NamedTuple):
     holder: str
     sent: int
     last_sent: datetime | None
+    details: dict[str, str]
     unreadable: str = ""
 
 
@@ -231,8 +234,9 @@ def listing(prefix: str, after: str, limit: int) -> Flow[list[ReservationInfo]]:
 def _info(entry: Entry, sent: flows.SendRecord, unreadable: str) -> ReservationInfo:
     reason = QUIET if entry.state is DONE else RESERVED
     last = datetime.fromisoformat(sent.last) if sent.last else None
-    who = describe(entry.info)
-    return ReservationInfo(entry.name, reason, entry.left, entry.refused, entry.fence, who, sent.sent, last, unreadable)
+    holder, details = describe(entry.info), details_of(entry.info)
+    counts = entry.refused, entry.fence, holder, sent.sent, last
+    return ReservationInfo(entry.name, reason, entry.left, *counts, details, unreadable)
 
 
 def clearing(context: Context, flow: Flow[list[Entry]], reason: str) -> Flow[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UnknownReservation
@@ -58,6 +59,7 @@ class Reservations(Methods):
         per: Seconds | None = None,
         group: Group | None = None,
         purpose: str = "",
+        details: Mapping[str, str] | None = None,
         renew: bool = True,
         max_hold: Seconds | None = None,
     ) -> Reservation:
@@ -65,11 +67,13 @@ class Reservations(Methods):
 
         It is renewed at half its `hold` until it is recorded or released, for at most `max_hold`. After `record` the
         key is quiet for `quiet` seconds. There are never more than `limit` in any `per` seconds, nor more than the
-        group's limit over all keys of the group.
+        group's limit over all keys of the group. Callers that are refused see `details`: a few texts for programs,
+        such as the id of what is sent, within 1 KiB.
         """
         stored = stored_key(KIND, key)
         terms = checked_terms(hold, quiet, limit, per, group, self._store.max_limit)
-        reply = self._run(reserving(self._context, stored, terms, purpose, renew, _longest(max_hold)))
+        info = self._context.info(purpose, details)
+        reply = self._run(reserving(self._context, stored, terms, info, renew, _longest(max_hold)))
         return Reservation(key, reply, self._context, self._run)
 
     def renew_reservation(self, id: str, *, hold: Seconds | None = None) -> float:
@@ -118,6 +122,7 @@ class AsyncReservations(AsyncMethods):
         per: Seconds | None = None,
         group: Group | None = None,
         purpose: str = "",
+        details: Mapping[str, str] | None = None,
         renew: bool = True,
         max_hold: Seconds | None = None,
     ) -> AsyncReservation:
@@ -125,11 +130,13 @@ class AsyncReservations(AsyncMethods):
 
         It is renewed at half its `hold` until it is recorded or released, for at most `max_hold`. After `record` the
         key is quiet for `quiet` seconds. There are never more than `limit` in any `per` seconds, nor more than the
-        group's limit over all keys of the group.
+        group's limit over all keys of the group. Callers that are refused see `details`: a few texts for programs,
+        such as the id of what is sent, within 1 KiB.
         """
         stored = stored_key(KIND, key)
         terms = checked_terms(hold, quiet, limit, per, group, self._store.max_limit)
-        reply = await self._run(reserving(self._context, stored, terms, purpose, renew, _longest(max_hold)))
+        info = self._context.info(purpose, details)
+        reply = await self._run(reserving(self._context, stored, terms, info, renew, _longest(max_hold)))
         return AsyncReservation(key, reply, self._context, self._run)
 
     async def renew_reservation(self, id: str, *, hold: Seconds | None = None) -> float:

@@ -11,7 +11,7 @@ from solely import LetterOutcome
 from solely.apps.alerts.api.windows import SENDING
 from solely.apps.alerts.model import RESOLVED, Notification, key_of
 from solely.apps.alerts.notifications.dead_letters import GROUP
-from solely.apps.alerts.notifications.outbox import QUEUE, RETRIES, WindowTerms
+from solely.apps.alerts.notifications.outbox import QUEUE, RETRIES
 from solely.apps.alerts.publishers import PublishFailed
 from tests.apps.alerts.working import FakePublisher, Open, alert, until, working
 
@@ -65,7 +65,7 @@ async def test_a_sent_notification_that_still_waits_blocks_nobody(open_worker: O
     assert (await worker.receive(alert(name="anew"))).outcome == "published"
     assert [each.alert.name for each in worker.publisher.notifications] == ["CPU high", "anew"]
     assert len(set(worker.publisher.ids)) == 2
-    assert await worker.waiting() == 1  # the first one, until its pause is over
+    assert await worker.waiting() == 0  # the first one was removed: it had been sent
 
 
 async def test_a_sent_notification_that_could_be_taken_is_not_adopted(open_worker: Open) -> None:
@@ -116,9 +116,9 @@ async def test_queued_is_not_answered_before_it_is_in_the_store(open_worker: Ope
     worker.publisher.open.clear()
     put_in, kept = worker.parts.outbox.add, asyncio.Event()
 
-    async def slowly(key: str, notification: Notification, terms: WindowTerms) -> Any:
+    async def slowly(key: str, notification: Notification, ttl: float) -> Any:
         await asyncio.sleep(0.1)
-        parcel = await put_in(key, notification, terms)
+        parcel = await put_in(key, notification, ttl)
         kept.set()
         return parcel
 

@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from solely.apps.alerts.model import Notification, key_of
-from solely.apps.alerts.notifications.outbox import QUEUE, WindowTerms
+from solely.apps.alerts.notifications.outbox import QUEUE
 from tests.apps.alerts.working import Open, Worker, alert, working
 from tests.service.serving import environment
 
 HOLD = 0.4  # seconds: short enough to be waited for, long enough for a slow machine to come before its end
-TERMS = WindowTerms(HOLD, 300.0)
 SHORT = {"critical": {"hold": HOLD}}
 
 
@@ -38,7 +37,7 @@ async def die_after(step: str, worker: Worker) -> Notification:
     hold = await worker.once.reserve(key_of(alert()), hold=HOLD, quiet=300, renew=False)
     if step == "reserve":
         return notification
-    await worker.parts.outbox.add(key_of(alert()), notification, TERMS)
+    await worker.parts.outbox.add(key_of(alert()), notification, HOLD)
     if step == "put in":
         return notification
     await worker.publisher.publish(notification)
@@ -104,11 +103,11 @@ async def test_who_looks_while_it_is_being_published_puts_it_back(open_worker: O
     dead, worker = await open_worker(), await open_worker(policies=SHORT)
     notification = Notification(id="msg_1", alert=alert(), at=0.0)
     await dead.once.reserve(key_of(alert()), hold=2 * HOLD, quiet=300, renew=False)
-    await dead.parts.outbox.add(key_of(alert()), notification, WindowTerms(0.1, 300.0))
+    await dead.parts.outbox.add(key_of(alert()), notification, 0.1)
     await asyncio.sleep(0.15)  # the item's lease is over before the reservation's hold
     await worker.sweep()
     (item,) = await worker.once.queue(QUEUE).list()
-    assert (item.attempts, worker.publisher.ids) == (2, [])
+    assert (item.attempts, worker.publisher.ids) == (1, [])  # to wait for another worker is no attempt
     await worker.sweep_until(lambda: worker.publisher.ids)
     assert worker.publisher.ids == ["msg_1"]
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from solely.apps.alerts.model import RESOLVED, Alert, key_of, open_mark, resolved_key
+from solely.apps.alerts.model import RESOLVED, Alert, key_of, resolved_key
 from solely.apps.alerts.notifications.outbox import QUEUE
 from solely.apps.alerts.publishers import PublishFailed
 from tests.apps.alerts.working import Open, Worker, alert, until, working
@@ -129,9 +129,9 @@ async def test_a_worker_that_dies_between_sending_the_resolution_and_closing_the
     await asyncio.wait([publishing])
     await worker.once.clear_reservations(resolved_key("cpu"), reason="its holder is dead")
     await (await worker.once.reserve(resolved_key("cpu"), quiet=300)).record()
-    assert await worker.once.seen(open_mark("cpu"))
+    assert await worker.parts.open_alerts.is_open(alert())
     worker.publisher.open.set()
     await worker.sweep_until_empty()
     assert len(worker.publisher.ids) == 2
-    assert not await worker.once.seen(open_mark("cpu"))
+    assert not await worker.parts.open_alerts.is_open(alert())
     assert (await worker.receive(alert())).outcome == "published"

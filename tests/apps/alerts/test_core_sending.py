@@ -16,7 +16,7 @@ from solely.apps.alerts import receiver
 from solely.apps.alerts.model import key_of
 from solely.apps.alerts.notifications import fanout, outbox
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.tracing import Tracing, purpose_of, trace_of
+from solely.apps.alerts.tracing import Tracing
 from tests.apps.alerts.working import FakePublisher, Open, alert, until, working
 
 
@@ -107,6 +107,7 @@ async def test_what_happens_is_counted(open_worker: Open) -> None:
     histograms = worker.metrics.counts().histograms
     asked = histograms["solely_alerts_reserve_seconds"][()]
     assert sum(asked[:-1]) == 2  # one was answered from what the worker knew
+    assert sum(histograms["solely_alerts_wait_seconds"][()][:-1]) == 2  # apart from how long it is held
     assert sum(histograms["solely_alerts_hold_seconds"][()][:-1]) == 1
     assert set(histograms["solely_alerts_publish_seconds"]) == {("good",), ("bad",)}
     text = worker.metrics.text().decode()
@@ -200,9 +201,13 @@ async def test_without_telemetry_there_are_no_spans_and_no_traces(open_worker: O
     assert not trace.get_current_span().is_recording()
 
 
-def test_a_trace_travels_in_the_purpose() -> None:
-    parent = f"00-{'a' * 32}-{'b' * 16}-01"
-    assert trace_of(purpose_of(alert(name="n" * 255), parent)) == parent
-    assert len(purpose_of(alert(name="n" * 255), parent)) <= 200
-    assert trace_of(purpose_of(alert(name="00-fake"), "")) == "00-fake"  # which is no trace, so there is no link
-    assert trace_of("CPU high") == ""
+async def test_the_trace_travels_as_a_field_of_the_reservation(open_worker: Open) -> None:
+    traced = Traced()
+    worker = await open_worker(tracing=Tracing.on(traced.provider))
+    name = f"00-{'a' * 32}-{'b' * 16}-01 msg_{'0' * 32}"  # an alert may be named like a trace and an id
+    with traced.tracer.start_as_current_span("request") as request:
+        await worker.receive(alert(name=name))
+    (window,) = await worker.once.reservations(key_of(alert()))
+    assert window.details["id"] == worker.publisher.ids[0]
+    assert window.details["trace"].split("-")[1] == f"{request.get_span_context().trace_id:032x}"
+    assert f"({name})" in window.holder

@@ -121,7 +121,7 @@ async def test_the_resolution_of_a_group_that_is_still_queued_is_sent_after_it(o
 async def test_a_resolve_whose_worker_died_can_be_repeated(open_anywhere: Open) -> None:
     worker = await open_anywhere(**BY_CLUSTER)
     await worker.receive(of("a"))
-    await worker.parts.groups.leave(of("a", group=EAST))  # and then it died
+    await worker.parts.open_alerts.leave(of("a", group=EAST))  # and then it died
     assert said(await worker.receive(over("a"))) == "published"
 
 

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from solely.apps.alerts.model import Alert, AlertOutcome, Notification, key_of
-from solely.apps.alerts.notifications.outbox import WindowTerms
-from solely.apps.alerts.tracing import id_of, purpose_of, trace_of
 from tests.apps.alerts.working import Open, Worker, alert, until, working
 
 OVER = alert(status="resolved")
@@ -92,7 +90,7 @@ async def test_a_late_copy_is_recognized_too_when_an_older_notification_was_sent
 ) -> None:
     publishing_worker, late = await open_worker(), await open_worker()
     left = Notification(id=f"msg_{secrets.token_hex(16)}", alert=alert(), at=0.0)
-    dead = await publishing_worker.parts.outbox.add(key_of(alert()), left, WindowTerms(0.1, 300.0))
+    dead = await publishing_worker.parts.outbox.add(key_of(alert()), left, 0.1)
     assert dead is not None
     await asyncio.sleep(0.15)  # the store's own clock: it is anybody's now
     assert (await sent_with_a_latecomer(alert(), publishing_worker, late, monkeypatch)).outcome == "published"
@@ -150,18 +148,16 @@ async def test_a_worker_that_sent_it_after_its_hold_expired_still_starts_the_qui
     assert (await other.receive(alert())).reason == "quiet"
 
 
-def test_a_reservation_names_the_notification_that_is_sent() -> None:
-    id, parent = f"msg_{secrets.token_hex(16)}", f"00-{'a' * 32}-{'b' * 16}-01"
-    for trace in ("", parent):
-        purpose = purpose_of(alert(name="n" * 255), trace, id)
-        assert (id_of(purpose), trace_of(purpose)) == (id, trace)
-        assert len(purpose) <= 200
-    assert [id_of(other) for other in ("", "CPU high", f"CPU high {parent}", "msg_short")] == [""] * 4
+async def test_a_reservation_names_the_notification_that_is_sent(open_worker: Open) -> None:
+    worker = await open_worker()
+    await worker.receive(alert(name="🔔" * 255))  # whose name leaves no room for anything else
+    (window,) = await worker.once.reservations(key_of(alert()))
+    assert window.details["id"] == worker.publisher.ids[0]
 
 
 async def test_what_another_has_in_hand_is_counted_as_queued(open_worker: Open) -> None:
     worker = await open_worker()
     left = Notification(id=f"msg_{secrets.token_hex(16)}", alert=alert(), at=0.0)
-    assert await worker.parts.outbox.add(key_of(alert()), left, WindowTerms(60.0, 300.0)) is not None
+    assert await worker.parts.outbox.add(key_of(alert()), left, 60.0) is not None
     assert (await worker.receive(alert())).reason == "in_flight"
     assert worker.counted("queued") == 1

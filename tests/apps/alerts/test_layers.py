@@ -11,7 +11,7 @@ import solely.apps.alerts
 FOLDER = Path(solely.apps.alerts.__file__).parent
 # A folder or module may import those of the rows before its own, and itself.
 LAYERS = (
-    ("model", "figures"),
+    ("model", "figures", "decision"),
     ("publishers", "tracing"),
     ("settings",),
     ("records",),

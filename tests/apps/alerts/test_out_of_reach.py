@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import solely
-from solely.apps.alerts.model import Alert, key_of, open_mark, reservation_key
+from solely.apps.alerts.model import Alert, key_of, part_of, reservation_key
 from solely.apps.alerts.notifications.dead_letters import GROUP
 from solely.apps.alerts.notifications.outbox import QUEUE, RETRIES
 from solely.dead_letters.flow import queue_of as letters_of
@@ -83,12 +83,14 @@ def test_a_waiting_notification_cannot_be_taken_out_by_a_sender(stuck: Operator)
     assert id in waiting(stuck)
 
 
-def test_a_sender_that_forgets_the_open_mark_hides_no_resolved_message(desk: Operator) -> None:
-    fingerprint = fresh("over")
+def test_a_sender_that_takes_the_record_of_an_open_alert_hides_no_resolved_message(desk: Operator) -> None:
+    fingerprint, owner = fresh("over"), fresh("thief")
     assert desk.send(fingerprint)["outcome"] == "published"
-    answer = desk.post("/v1/marks/forget", {"keys": [open_mark(fingerprint)]}, "write")
-    assert answer.status_code == 403, answer.text
-    assert answer.json()["type"].endswith("#reserved-name")
+    record = {"queue": queue_of("~alerts/open"), "id": part_of(fingerprint), "owner": owner}
+    assert desk.service.run(desk.service.service.once.queue("~alerts/open").read(record["id"])) is not None
+    for answer in (perform(desk, {"op": "take", **record, "ttl": 60}), perform(desk, {"op": "ack", **record})):
+        assert answer.status_code == 403, answer.text
+        assert answer.json()["type"].endswith("#reserved-name")
     assert desk.send(fingerprint, status="resolved")["outcome"] == "published"
 
 
@@ -175,10 +177,9 @@ def test_admins_look_at_what_an_application_keeps_and_clear_it_audited(desk: Ope
 
 
 def test_admins_clear_a_reserved_mark_by_an_op_and_writers_do_not(desk: Operator) -> None:
-    fingerprint = fresh("marked")
-    desk.send(fingerprint)
-    stored = f"mark/{open_mark(fingerprint)}"
-    (entry,) = desk.ask("/v1/entries", prefix=stored)["entries"]
+    desk.send(fresh("marked"))
+    entry, *_ = desk.ask("/v1/entries", prefix="mark/~alerts/sent/")["entries"]
+    stored = entry["key"]
     clear = {"op": "clear", "key": stored, "fence": entry["fence"], "reason": fresh("because")}
     assert perform(desk, clear).status_code == 403
     assert perform(desk, clear, scope="admin").json()["replies"] == [{"reply": "yes_no", "yes": True}]
@@ -272,13 +273,14 @@ async def test_notes_that_cannot_be_read_are_as_none(tmp_path: Path) -> None:
         await worker.receive(one)
         shapes = [b"\xff", b"0" * 32 + b"j[]", b"0" * 32 + b'j{"ends":1e12,"fact":{"no":1}}']
         for bad in shapes:
-            for kind in ("~alerts/acknowledged", "~alerts/reminded", "~alerts/grouped"):
+            for kind in ("~alerts/acknowledged", "~alerts/open"):
                 write_raw(path, item_key(queue_of(kind), one.fingerprint), bad)
             assert await worker.parts.acknowledgements.list() == []
             assert await worker.parts.acknowledgements.of_fingerprint(one.fingerprint) is None
             await worker.parts.acknowledgements.add(one.fingerprint, lasts=60, by="me")
             assert len(await worker.parts.acknowledgements.list()) == 1
-            for notes in (worker.parts.acknowledgements, worker.parts.groups, worker.parts.reminders):
+            assert (await worker.parts.open_alerts.list(), await worker.parts.open_alerts.read(one)) == ([], None)
+            for notes in (worker.parts.acknowledgements, worker.parts.open_alerts):
                 await notes.sweep()
             await worker.parts.acknowledgements.remove(one.fingerprint)
 

@@ -13,7 +13,7 @@ from solely.apps.alerts.api.windows import SENDING
 from solely.apps.alerts.model import RESOLVED, Alert, Notification, key_of
 from solely.apps.alerts.publishers import PublishFailed
 from solely.apps.alerts.publishers.webhook import event
-from solely.apps.alerts.settings import AlertsSettings, reminders
+from solely.apps.alerts.settings import AlertsSettings, Windows
 from tests.apps.alerts.operator import operating
 from tests.apps.alerts.working import SOON, Open, Worker, alert
 
@@ -93,9 +93,8 @@ async def test_severities_are_reminded_of_each_on_its_own(open_anywhere: Open) -
     ids=str,
 )
 def test_which_severities_are_reminded_of(policies: dict[str, Any], expected: tuple[float | None, ...]) -> None:
-    intervals = reminders(msgspec.convert({"policies": policies}, AlertsSettings))
-    assert (intervals.of("critical"), intervals.of("info")) == expected
-    assert intervals.any == (expected != (None, None))
+    windows = Windows(msgspec.convert({"policies": policies}, AlertsSettings))
+    assert (windows.remind("critical"), windows.remind("Info")) == expected
 
 
 def test_receivers_get_the_number_of_the_reminder() -> None:

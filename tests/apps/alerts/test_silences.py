@@ -189,3 +189,43 @@ async def test_texts_that_a_database_cannot_keep_are_kept_as_near_as_can_be(data
     assert (made.made_by, made.reason) == ("an\ufffdn", "be\ufffdcause")
     assert not await silences.expire("no\0thing", by="ann", reason="no")
     assert await silences.expire(made.id, by="b\0b", reason="do\0ne")
+
+
+async def test_a_silence_can_be_edited_and_keeps_its_id(data: Database) -> None:
+    silences, elsewhere, now = Silences(data), Silences(data), time.time()
+    made = await silences.add(["severity=critical"], starts=now + HOUR, ends=now + 2 * HOUR, by="ann", reason="later")
+    assert silences.match(alert()) is None
+    edited = await silences.edit(made.id, ["severity=critical", "env=prod"], ends=now + HOUR, by="bob", reason="now")
+    assert edited is not None
+    assert (edited.id, edited.made, edited.made_by, edited.reason) == (made.id, made.made, "bob", "now")
+    assert silences.match(alert(labels={"env": "prod"})) == edited
+    assert silences.match(alert()) is None
+    await elsewhere.refresh()
+    assert elsewhere.match(alert(labels={"env": "prod"})) == edited
+    assert await silences.list() == [edited]
+
+
+async def test_a_silence_that_has_begun_keeps_its_start(data: Database) -> None:
+    silences, now = Silences(data), time.time()
+    made = await silences.add(["severity=critical"], starts=now - HOUR, ends=now + HOUR, by="ann", reason="upgrade")
+    edited = await silences.edit(
+        made.id, ["severity=critical"], starts=now + HOUR, ends=now + 2 * HOUR, by="ann", reason="it takes longer"
+    )
+    assert edited is not None
+    assert (edited.starts, edited.ends) == (made.starts, now + 2 * HOUR)
+    assert silences.match(alert()) == edited
+
+
+async def test_what_has_ended_cannot_be_edited_nor_can_an_edit_be_invalid(data: Database) -> None:
+    silences, now = Silences(data), time.time()
+    made = await silences.add(["severity=critical"], ends=now + HOUR, by="ann", reason="upgrade")
+    for matchers, ends in ((["team="], now + HOUR), (["severity=critical"], now - 1), ([], now + HOUR)):
+        with pytest.raises(InvalidInput):
+            await silences.edit(made.id, matchers, ends=ends, by="eve", reason="no")
+    assert await silences.read(made.id) == made
+    await silences.expire(made.id, by="ann", reason="done")
+    assert await silences.edit(made.id, ["severity=critical"], ends=now + HOUR, by="eve", reason="again") is None
+    assert await silences.edit("no\0thing", ["severity=critical"], ends=now + HOUR, by="eve", reason="no") is None
+    ended = await silences.read(made.id)
+    assert ended is not None
+    assert (ended.made_by, ended.ended_why) == ("ann", "done")

@@ -17,7 +17,7 @@ from solely.apps.alerts.notifications.outbox import QUEUE
 from solely.apps.alerts.publishers import PublishFailed
 from solely.apps.alerts.records.history import AlertHistory
 from solely.apps.alerts.runtime import Parts, assemble
-from solely.apps.alerts.settings import AlertsSettings
+from solely.apps.alerts.settings import AlertsSettings, Windows
 from solely.apps.alerts.suppression.silences import Silences
 from solely.apps.alerts.tracing import Tracing
 from solely.apps.alerts.worker import Capacity, Dependencies, RefusalCache
@@ -93,7 +93,7 @@ class Worker:
         settings = self.settings
         capacity = Capacity(settings.request_limit, settings.request_per, settings.max_active)
         self.tools = Dependencies(
-            self.once, settings, RefusalCache(), capacity, self.history, self.metrics, self._tracing
+            self.once, settings, Windows(settings), RefusalCache(), capacity, self.history, self.metrics, self._tracing
         )
         self.parts = assemble(self.tools, self.publishers, self.silences)
         self.receive = self.parts.receiver.receive
@@ -108,9 +108,11 @@ class Worker:
         await self.once.close()
 
     async def sweep(self) -> None:
-        """One sweep, and all that it began."""
-        await self.parts.sweeper.sweep()
-        await self.parts.sweeper.finish(SOON)
+        """Performs all that is due now, as the running sweeper would."""
+        for worker in self.parts.sweeper.workers:
+            (queue,), handler = worker._rotation, worker._handler
+            while (item := await queue.take(ttl=handler.ttl, max_attempts=handler.max_attempts)) is not None:
+                await handler.handle(queue, item)
 
     async def sweep_until(self, condition: Callable[[], Any]) -> None:
         """Sweeps again and again, as the service does."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ...service.application import AppPage, Figure, Job, Route
-from .api import acknowledgements, admin
+from ...kit import AppPage, Figure, Job, Route
+from .api import acknowledgements, admin, firing
 from .demo import demo
 from .figures import FIGURES
 from .inputs import alertmanager, announced, own_json, pagerduty
-from .notifications.sweeper import EVERY
 from .pages import views
 from .publishers import LogSettings
 from .runtime import AlertsRuntime
@@ -34,7 +33,7 @@ class AlertsApp(AlertsRuntime):
 
     def routes(self) -> Sequence[Route]:
         """The endpoints of senders and operators, and the pages."""
-        modules = (own_json, alertmanager, pagerduty, acknowledgements, admin, views)
+        modules = (own_json, alertmanager, pagerduty, firing, acknowledgements, admin, views)
         return [route for module in modules for route in module.routes(self)]
 
     async def start(self) -> None:
@@ -48,9 +47,8 @@ class AlertsApp(AlertsRuntime):
         await super().stop()
 
     def jobs(self) -> Sequence[Job]:
-        """Publishes the backlog, writes the history, refreshes silences, and deletes what is too old."""
+        """Writes the history, refreshes silences, and deletes what is too old."""
         return (
-            Job("sweep", EVERY, self.sweeper.sweep),
             Job("history", _FLUSH, self.history.flush),
             Job("silences", _REFRESH, self.silences.refresh),
             Job("retention", _RETENTION, self._delete_old),
@@ -63,5 +61,5 @@ class AlertsApp(AlertsRuntime):
 
     async def _delete_old(self) -> None:
         await self.history.sweep(self.settings.retention)
-        for notes in (self.parts.acknowledgements, self.parts.groups, self.parts.reminders):
-            await notes.sweep()
+        await self.parts.acknowledgements.sweep()
+        await self.open_alerts.sweep()

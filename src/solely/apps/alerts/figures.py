@@ -5,7 +5,7 @@ The share of duplicates is suppressed / received; the rates of expiry, collision
 
 from __future__ import annotations
 
-from ...service.figures import HOLD, LATENCY, Figure
+from ...kit import HOLD, LATENCY, Figure
 
 RECEIVED = Figure("solely_alerts_received", "Alerts that came in")
 PUBLISHED = Figure("solely_alerts_published", "Alerts that at least one publisher has sent")
@@ -15,6 +15,9 @@ COLLISIONS = Figure("solely_alerts_collisions", "Alerts refused since another wa
 EXPIRED = Figure("solely_alerts_reservations_expired", "Reservations that ran out and were taken over by another")
 LOCK_FAILURES = Figure("solely_alerts_lock_failures", "Reservations that the store could not decide on")
 RESERVE_SECONDS = Figure("solely_alerts_reserve_seconds", "Time to reserve a key in the store", (), LATENCY)
+WAIT_SECONDS = Figure(
+    "solely_alerts_wait_seconds", "From an alert to the decision on its key, with the wait for others", (), LATENCY
+)
 HOLD_SECONDS = Figure("solely_alerts_hold_seconds", "From reserving a key to recording or releasing it", (), HOLD)
 PUBLISH_SECONDS = Figure(
     "solely_alerts_publish_seconds", "One publish, with its quick retries", ("publisher",), LATENCY

@@ -44,6 +44,11 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     status: Status = FIRING
     group: str = ""
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a log line says of it."""
+        return {"fingerprint": self.fingerprint, "severity": self.severity}
+
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
     """An alert of a group, as a notification lists it."""
@@ -139,11 +144,6 @@ def subject_of(alert: Alert) -> str:
 def cache_key(alert: Alert) -> str:
     """The key under which a worker caches a refusal of this alert: members of a group are cached one by one."""
     return f"{key_of(alert)}/{part_of(alert.fingerprint)}" if alert.group else key_of(alert)
-
-
-def open_mark(fingerprint: str) -> str:
-    """The key of the mark that is set while an alert is open: notified, and not yet notified as resolved."""
-    return own(f"open/{part_of(fingerprint)}")
 
 
 def fingerprint_of(fields: Iterable[tuple[str, str]]) -> str:

@@ -1,4 +1,4 @@
--- Every statement of the alert receiver's history, by name. A statement that ends in `_of` is about one fingerprint,
+-- Every statement of the alert receiver, by name. A statement that ends in `_of` is about one fingerprint,
 -- which has an index; its twin is about all.
 
 -- name: record
@@ -89,3 +89,28 @@ SELECT value FROM jsonb_array_elements_text(:fingerprints::jsonb) AS given (valu
 SELECT fingerprint, severity, MAX(name) AS name, CAST(SUM(count) AS BIGINT) AS count, MAX(last) AS last
 FROM alerts_suppressed WHERE hour >= :hour
 GROUP BY fingerprint, severity ORDER BY count DESC, fingerprint, severity LIMIT :limit
+
+-- name: add_silence
+INSERT INTO alerts_silences (id, matchers, starts, ends, made, made_by, reason, ended_by, ended_why)
+VALUES (:id, :matchers, :starts, :ends, :made, :made_by, :reason, '', '')
+
+-- name: edit_silence
+-- One that has begun keeps its start: what it suppressed is counted.
+UPDATE alerts_silences SET matchers = :matchers, ends = :ends, made_by = :made_by, reason = :reason,
+    starts = CASE WHEN starts <= :now THEN starts ELSE :starts END
+WHERE id = :id AND ends > :now
+
+-- name: end_silence
+UPDATE alerts_silences SET ends = :now, ended_by = :ended_by, ended_why = :ended_why WHERE id = :id AND ends > :now
+
+-- name: silence
+SELECT * FROM alerts_silences WHERE id = :id
+
+-- name: silences
+SELECT * FROM alerts_silences WHERE ends > :now ORDER BY ends, id LIMIT :limit
+
+-- name: ended_silences
+SELECT * FROM alerts_silences WHERE ends <= :now ORDER BY ends DESC, id LIMIT :limit
+
+-- name: forget_silences
+DELETE FROM alerts_silences WHERE ends < :before

@@ -7,19 +7,20 @@ store, the order of all requests for one key.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack, suppress
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
-from ... import AsyncReservation, ClientClosed, SolelyError, StoreError
-from .figures import COLLISIONS, HOLD_SECONDS, LOCK_FAILURES, QUEUED, RECEIVED, RESERVE_SECONDS, SUPPRESSED
+from ... import AsyncAdmission, AsyncReservation, ClientClosed, SolelyError, StoreError
+from .decision import FIRING_QUEUED, LIMITED, RESERVED, SEND, Decision, Facts, decide
+from .figures import COLLISIONS, LOCK_FAILURES, QUEUED, RECEIVED, RESERVE_SECONDS, SUPPRESSED, WAIT_SECONDS
 from .model import (
     FIRING,
-    MAX_OPEN,
     Alert,
     AlertOutcome,
     Notification,
@@ -31,58 +32,52 @@ from .model import (
     part_of,
     queued,
     resolved_key,
+    subject_of,
 )
-from .notifications.fanout import Fanout
-from .notifications.outbox import Outbox, OutboxEntry, WindowTerms
-from .settings import table
-from .suppression.rules import GROUPED, NOT_FIRING, Approved, SuppressionRules
-from .suppression.silences import Silences
-from .tracing import id_of, purpose_of, trace_of
-from .worker import LIMITED, QUIET, RESERVED, AlertsPart, Dependencies, Refusal, finish_or_cancel
+from .notifications.facts import FactFinder
+from .notifications.outbox import Delivery, Outbox
+from .suppression.groups import with_group
+from .suppression.open_alerts import OpenAlerts
+from .worker import AlertsPart, Dependencies, Refusal, finish_or_cancel
 
 log = structlog.get_logger("solely.alerts")
 
+T = TypeVar("T")
+Granted = Delivery | AlertOutcome  # what to deliver, or that another worker has it in hand
+
 AT_ONCE = 50  # alerts of one request that are decided concurrently: they share round trips, and leave room for others
-
-
-class Granted(NamedTuple):
-    """A reservation, the entry to publish under it (None if another worker holds that), and when it was granted."""
-
-    hold: AsyncReservation
-    entry: OutboxEntry | None
-    since: float
 
 
 class Receiver(AlertsPart):
     """Decides on alerts, and delivers those that are due."""
 
-    def __init__(
-        self, given: Dependencies, outbox: Outbox, fanout: Fanout, silences: Silences, rules: SuppressionRules
-    ) -> None:
+    def __init__(self, given: Dependencies, facts: FactFinder, open_alerts: OpenAlerts, outbox: Outbox) -> None:
         super().__init__(given)
-        self._policies = table(given.settings)
-        self._limits = {name.casefold(): limit for name, limit in given.settings.severity_limits.items()}
+        self._facts = facts
+        self._open = open_alerts
         self._outbox = outbox
-        self._fanout = fanout
-        self._silences = silences
-        self._rules = rules
-        self._in_flight: set[asyncio.Task[AlertOutcome]] = set()
+        self._in_flight: set[asyncio.Task[Any]] = set()
 
     async def receive(self, alert: Alert) -> AlertOutcome:
-        """The outcome of the alert, once it is published, suppressed or durably queued.
+        """The outcome of the alert, once it is published, suppressed or durably queued; `queued` after `answer_within`
+        seconds. A delivery goes on if the sender disconnects.
 
         Raises StoreError if the store is unreachable, and Limited if this worker has too much in flight.
         """
         self._metrics.count(RECEIVED)
-        alert = self._rules.groups.with_group(alert)
-        if alert.status != FIRING:
-            return await self._resolve(alert)
-        silence = self._silences.match(alert)
-        if silence is not None:
-            return self._suppress(alert, Refusal("silenced", time.monotonic() + silence.ends - time.time()))
-        if not self._fanout.wanted(alert):
-            return self._suppress(alert, Refusal("no_publisher", 0.0))
-        return await self._notify(alert)
+        alert = with_group(alert, self._settings.group_by)
+        decided = await self._decide(alert)
+        if isinstance(decided, Refusal):
+            return self._suppress(alert, decided)
+        if isinstance(decided, AlertOutcome):
+            return decided
+        task = self._start(self._outbox.deliver(decided))
+        task.add_done_callback(lambda _: self._capacity.leave())
+        await asyncio.wait((task,), timeout=self._settings.answer_within)
+        if task.done():
+            return task.result()
+        self._metrics.count(QUEUED)
+        return queued(alert, "publishing")
 
     async def receive_all(self, alerts: Sequence[Alert]) -> list[AlertOutcome | SolelyError]:
         """The outcome of each alert, in order; an error where none could be determined."""
@@ -106,126 +101,133 @@ class Receiver(AlertsPart):
         self._refusals.forget_all(fingerprint_prefix(fingerprint))
         self._refusals.forget(resolved_key(fingerprint))
 
-    def terms(self, notification: Notification) -> WindowTerms:
-        """How long a notification like this is held, and then quiet."""
-        alert = notification.alert
-        policy = self._policies[alert.severity]
-        hold, quiet = float(policy.terms["hold"]), float(policy.terms["quiet"])
-        if alert.status != FIRING:
-            return WindowTerms(hold, MAX_OPEN)
-        interval = self._rules.reminders.interval(alert) if notification.reminder else None
-        return WindowTerms(hold, quiet if interval is None else interval)
-
     async def finish(self, timeout: float) -> None:
         """Waits at most `timeout` seconds for what is being published; other workers take over the rest."""
         await finish_or_cancel(self._in_flight, timeout)
 
     # -- decisions
 
-    async def _resolve(self, alert: Alert) -> AlertOutcome:
-        refusal = await self._rules.leave_group(alert)
-        if refusal is not None:
-            return self._suppress(alert, refusal)
-        fired = await self._outbox.has_fired(alert)
-        if fired is not None:
-            return await self._notify(alert) if fired else self._suppress(alert, Refusal(NOT_FIRING, 0.0))
-        # The firing notification is still queued: the resolved one is sent after it.
-        notification = self._notification(alert)
-        await self._outbox.ensure_queued(key_of(alert), notification)
-        self._metrics.count(QUEUED)
-        self._history.queued(notification, {})
-        return queued(alert, "firing_queued")
+    async def _decide(self, alert: Alert) -> Granted | Refusal:
+        """What to deliver, or why nothing is. Concurrent callers with the same alert share one decision."""
+        was_firing = alert.status == FIRING or await self._open.leave(alert)
+        facts = await self._facts.of_alert(alert, was_firing)
+        decision = decide(facts)
+        if decision.reason:
+            return await self._not_sent(alert, facts, decision)
+        key, started = cache_key(alert), time.perf_counter()
+        known = self._refusals.get(key)
+        if known is not None:
+            return known
+        decided: Granted | Refusal = await self._refusals.decide_once(key, lambda: self._request(alert))
+        self._metrics.observe(WAIT_SECONDS, time.perf_counter() - started)
+        return decided
 
-    async def _notify(self, alert: Alert) -> AlertOutcome:
-        key = cache_key(alert)
-        decision: Granted | Refusal | None = self._refusals.get(key)
-        if decision is None:
-            decision = await self._refusals.decide_once(key, lambda: self._decide(alert, key_of(alert)))
-        if isinstance(decision, Refusal):
-            return self._suppress(alert, decision)
-        return await self._deliver_in_background(alert, decision)
+    async def _not_sent(self, alert: Alert, facts: Facts, decision: Decision) -> AlertOutcome | Refusal:
+        if decision.reason == FIRING_QUEUED:  # the sweeper sends it after the firing notification
+            notification = self._notification(alert)
+            await self._outbox.ensure_queued(key_of(alert), notification)
+            self._metrics.count(QUEUED)
+            self._history.queued(notification, {})
+            return queued(alert, FIRING_QUEUED)
+        if facts.firing:
+            self._list_as_firing(alert)
+        elif not facts.others_fire:
+            await self._open.forget(alert)
+        return Refusal.of(decision)
 
-    async def _decide(self, alert: Alert, key: str) -> tuple[Granted | None, Refusal]:
-        """Reserves the key and queues the notification; what is granted keeps its place in this worker's capacity.
-
-        A caller that is refused because another worker holds the reservation queues its alert too, unless something is
-        queued: if that worker died before it queued anything, this alert is sent in its place. It uses the id of the
-        other's notification, so that a late copy is recognized as sent once the other has sent and removed its own.
-        """
+    async def _request(self, alert: Alert) -> tuple[Granted | None, Refusal]:
+        """What to deliver, and the refusal for all others; a delivery keeps its place in this worker's capacity."""
         self._capacity.enter()
         granted: Granted | None = None
         try:
-            notification = await self._rules.prepare(self._notification(alert))
-            hold = await self._reserve(key, notification)
-            since, for_others = time.perf_counter(), self._refusal_for_others(notification, hold)
-            if hold:
-                entry = await self._queue(key, notification, hold)
-                if isinstance(entry, Refusal):
-                    return None, entry
-                granted = Granted(hold, entry, since)
-            elif hold.reason == RESERVED:
-                id = id_of(hold.purpose) or notification.id
-                await self._outbox.ensure_queued(key, msgspec.structs.replace(notification, id=id))
-            elif hold.reason == LIMITED:
-                await self._outbox.discard(notification)
+            notification = await self._prepare(alert)
+            hold = await self._reserve(notification)
+            if not hold:
+                return None, await self._refused(notification, hold)
+            granted, refusal = await self._queue(notification, hold)
+            return granted, refusal
         finally:
-            if granted is None:
+            if not isinstance(granted, Delivery):
                 self._capacity.leave()
-        return granted, for_others
 
-    async def _reserve(self, key: str, notification: Notification) -> AsyncReservation:
+    async def _prepare(self, alert: Alert) -> Notification:
+        """A notification with its reminder number. An alert joins its group before it requests the window, and whoever
+        ends the window looks for members after that: one that comes in between gets the new window or is found."""
+        notification = self._notification(alert)
+        if alert.status != FIRING:
+            return notification
+        if alert.group:
+            await self._open.enter(alert)
+        record = await self._open.read(alert) if self._windows.remind(alert.severity) else None
+        sent = record.notified.get(alert.severity) if record is not None else None
+        return notification if sent is None else msgspec.structs.replace(notification, reminder=sent.times)
+
+    async def _reserve(self, notification: Notification) -> AsyncReservation:
         started, alert = time.perf_counter(), notification.alert
+        terms = self._windows.terms(notification) | self._windows.limits(alert)
         try:
             with self._tracing.span("reserve", alert):
-                purpose = purpose_of(alert, self._tracing.current(), notification.id)
-                return await self._once.reserve(key, **self._reserve_terms(notification), purpose=purpose)
+                details = {"id": notification.id, "trace": self._tracing.current()}
+                return await self._once.reserve(key_of(alert), **terms, purpose=alert.name, details=details)
         except StoreError:
             self._metrics.count(LOCK_FAILURES)
             raise
         finally:
             self._metrics.observe(RESERVE_SECONDS, time.perf_counter() - started)
 
-    async def _queue(
-        self, key: str, notification: Notification, hold: AsyncReservation
-    ) -> OutboxEntry | Refusal | None:
-        """The entry to publish; None if another worker holds it, or a Refusal if a rule suppresses the alert: in both
-        cases the reservation is released."""
-        alert, checked = notification.alert, None
-        entry: OutboxEntry | None = None
-        try:
-            checked = await self._rules.check(notification)
-            if isinstance(checked, Approved):
-                entry = await self._outbox.add(key, checked.notification, self.terms(notification))
-                await checked.settle(entry.notification if entry is not None else None)
-            else:
+    async def _refused(self, notification: Notification, hold: AsyncReservation) -> Refusal:
+        """The refusal. If another worker holds the reservation, this alert is queued too, unless something is: if that
+        worker died before it queued anything, this alert is sent in its place. It uses the id of the other's
+        notification, so that a late copy is recognized as sent once the other has sent and removed its own."""
+        alert = notification.alert
+        if hold.reason == RESERVED:
+            copy = msgspec.structs.replace(notification, id=hold.details.get("id") or notification.id)
+            await self._outbox.ensure_queued(key_of(alert), copy)
+        elif hold.reason == LIMITED:
+            await asyncio.gather(self._outbox.discard(notification), self._open.enter(alert))
+        facts = Facts(alert.status == FIRING, bool(alert.group), window=hold.reason, window_left=hold.retry_after)
+        return Refusal.of(decide(facts), hold.details.get("trace", ""))
+
+    async def _queue(self, notification: Notification, hold: AsyncReservation) -> tuple[Granted | None, Refusal]:
+        """Queues the notification, to be delivered under this reservation; this is released if a rule suppresses the
+        notification, or if another worker has it in hand."""
+        since, alert, ttl = time.perf_counter(), notification.alert, self._windows.terms(notification)["hold"]
+        for_others = Refusal.of(Decision(RESERVED, ttl), self._tracing.current())
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._release, alert, hold)
+            decision, notification, opening = await self._check(notification)
+            if opening:
+                undo.push_async_callback(_undo, opening)
+            if decision.reason:
                 await self._outbox.discard(notification)
-        except BaseException:
-            if isinstance(checked, Approved) and entry is None:
-                with suppress(SolelyError):
-                    await checked.settle(None)
-            await self._release(alert, key, hold)
-            raise
-        if entry is None:
-            await self._release(alert, key, hold)
-        return checked if isinstance(checked, Refusal) else entry
+                return None, Refusal.of(decision)
+            added = await self._outbox.add(hold.key, notification, ttl)
+            if added is None:
+                self._metrics.count(QUEUED)
+                return queued(alert, "in_flight"), for_others
+            older, item = added
+            if opening and older.id != notification.id:  # which was counted before
+                await opening.undo()
+            undo.pop_all()
+        return Delivery(older, hold, item, since), for_others
 
-    def _reserve_terms(self, notification: Notification) -> dict[str, Any]:
-        """The arguments of a reserve: the terms of the severity with its limits; a resolved alert has no limits."""
-        alert, terms = notification.alert, self.terms(notification)._asdict()
+    async def _check(self, notification: Notification) -> tuple[Decision, Notification, AsyncAdmission | None]:
+        """The decision of the holder of the reservation, the notification as it is sent, and the opening that it counts
+        as, if any. Only a notification that would be sent costs these reads."""
+        alert, limit = notification.alert, self._settings.flap_limit
         if alert.status != FIRING:
-            return terms
-        shared = self._limits.get(alert.severity.casefold())
-        name = own(f"severity/{part_of(alert.severity.casefold())}")
-        group = (name, shared.limit, shared.per) if shared is not None else None
-        return {**self._policies[alert.severity].terms, **terms, "group": group}
-
-    def _refusal_for_others(self, notification: Notification, hold: AsyncReservation) -> Refusal:
-        """The refusal that repeats of this alert get from the cache."""
-        now, alert = time.monotonic(), notification.alert
-        if hold:
-            return Refusal(RESERVED, now + self.terms(notification).hold, self._tracing.current())
-        by_group = alert.group and alert.status == FIRING and hold.reason in (RESERVED, QUIET)
-        return Refusal(GROUPED if by_group else hold.reason, now + hold.retry_after, trace_of(hold.purpose))
+            return SEND, notification, None
+        facts = Facts(firing=True)
+        acknowledged, before = await asyncio.gather(self._facts.acknowledged(alert), self._open.queueing(alert))
+        opening = None
+        if limit and acknowledged is None and not (before is not None and before.was_sent):
+            key = own(f"openings/{part_of(subject_of(alert))}")
+            opening = await self._once.limit(key, limit=limit, per=self._settings.flap_per)
+            facts = facts._replace(flapping=None if opening else opening.retry_after)
+        members = await self._open.members(alert)
+        flaps = opening is not None and opening.hits >= limit
+        notification = msgspec.structs.replace(notification, flapping=flaps, members=members)
+        return decide(facts._replace(acknowledged=acknowledged)), notification, opening
 
     def _suppress(self, alert: Alert, refusal: Refusal) -> AlertOutcome:
         reason, left = refusal.reason, refusal.left
@@ -233,54 +235,44 @@ class Receiver(AlertsPart):
         self._history.suppressed(alert, reason)
         if reason == RESERVED:
             self._metrics.count(COLLISIONS)
-            log.debug(
-                "Alert suppressed due to active reservation",
-                fingerprint=alert.fingerprint,
-                severity=alert.severity,
-                seconds=f"{left:.2f}",
-            )
+            log.debug("Alert suppressed due to active reservation", **alert.facts, seconds=f"{left:.2f}")
         with self._tracing.span("suppressed", alert, link=refusal.trace, **{"solely.reason": reason}):
             again = round(left, 3) if refusal.ends else None
             return AlertOutcome(outcome="suppressed", fingerprint=alert.fingerprint, reason=reason, retry_after=again)
 
-    # -- delivery
+    # -- in the background
 
-    async def _deliver_in_background(self, alert: Alert, granted: Granted) -> AlertOutcome:
-        """The outcome, or `queued` after `answer_within` seconds. The delivery goes on if the sender disconnects."""
-        task = asyncio.create_task(self._deliver(alert, granted))
+    def _list_as_firing(self, alert: Alert) -> None:
+        """Lists a suppressed alert as firing, at most once a moment; its sender does not wait for the store."""
+        key = f"listed/{cache_key(alert)}"
+        if self._refusals.get(key) is None:
+            self._refusals.remember(key, Refusal(key, math.inf))
+            self._start(self._open.enter(alert))
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
         self._in_flight.add(task)
         task.add_done_callback(self._ended)
-        await asyncio.wait((task,), timeout=self._settings.answer_within)
-        if task.done():
-            return task.result()
-        self._metrics.count(QUEUED)
-        return queued(alert, "publishing")
+        return task
 
-    async def _deliver(self, alert: Alert, granted: Granted) -> AlertOutcome:
-        if granted.entry is None:
-            self._metrics.count(QUEUED)
-            return queued(alert, "in_flight")
-        try:
-            return await self._outbox.deliver(granted.entry, granted.hold)
-        finally:
-            self._metrics.observe(HOLD_SECONDS, time.perf_counter() - granted.since)
-
-    def _ended(self, task: asyncio.Task[AlertOutcome]) -> None:
+    def _ended(self, task: asyncio.Task[Any]) -> None:
         self._in_flight.discard(task)
-        self._capacity.leave()
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("alert_not_delivered", error=str(error) or type(error).__name__)
+            log.error("alert_not_settled", error=str(error) or type(error).__name__)
 
-    async def _release(self, alert: Alert, key: str, hold: AsyncReservation) -> None:
+    async def _release(self, alert: Alert, hold: AsyncReservation) -> None:
         """Releases the reservation of an alert that was not sent. If the store is unreachable, the hold expires."""
-        self._refusals.forget(key)
+        self._refusals.forget(hold.key)
         try:
             if await hold.release():
-                log.debug(
-                    "Released reservation", fingerprint=alert.fingerprint, severity=alert.severity, fence=hold.fence
-                )
+                log.debug("Released reservation", **alert.facts, fence=hold.fence)
         except (StoreError, ClientClosed) as error:
-            log.warning("release_failed", fingerprint=alert.fingerprint, severity=alert.severity, error=str(error))
+            log.warning("release_failed", **alert.facts, error=str(error))
 
     def _notification(self, alert: Alert) -> Notification:
         return new_notification(alert, self._tracing.current())
+
+
+async def _undo(opening: AsyncAdmission) -> None:
+    with suppress(SolelyError):  # one opening more is counted, and the store's error is raised by what failed before
+        await opening.undo()

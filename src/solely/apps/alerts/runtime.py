@@ -6,21 +6,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...service.application import Application
+from ...kit import Application
 from .figures import ACTIVE
 from .notifications.dead_letters import GROUP, NotificationDeadLetters
+from .notifications.facts import FactFinder
 from .notifications.fanout import Fanout
 from .notifications.outbox import Outbox
 from .notifications.sweeper import Sweeper
 from .publishers import Publisher, build
 from .receiver import Receiver
 from .records.history import AlertHistory
-from .settings import AlertsSettings
+from .settings import AlertsSettings, Windows
 from .suppression.acknowledgements import Acknowledgements
-from .suppression.groups import AlertGroups
 from .suppression.open_alerts import OpenAlerts
-from .suppression.reminders import Reminders
-from .suppression.rules import Flapping, SuppressionRules
 from .suppression.silences import Silences
 from .tracing import Tracing
 from .worker import Capacity, Dependencies, RefusalCache
@@ -35,20 +33,18 @@ class Parts(NamedTuple):
     dead_letters: NotificationDeadLetters
     acknowledgements: Acknowledgements
     open_alerts: OpenAlerts
-    groups: AlertGroups
-    reminders: Reminders
 
 
 def assemble(given: Dependencies, publishers: Sequence[Publisher], silences: Silences) -> Parts:
     """Creates the parts and connects them."""
-    acknowledgements, reminders, groups = Acknowledgements(given.once), Reminders(given), AlertGroups(given)
-    fanout, open_alerts = Fanout(publishers, given), OpenAlerts(given, acknowledgements, reminders)
-    rules = SuppressionRules(acknowledgements, open_alerts, Flapping(given), groups, reminders)
+    fanout, acknowledgements = Fanout(publishers, given), Acknowledgements(given.once)
+    open_alerts = OpenAlerts(given, acknowledgements, silences)
     dead_letters = NotificationDeadLetters(given, fanout, open_alerts)
-    outbox = Outbox(given, fanout, dead_letters, open_alerts, groups)
-    receiver = Receiver(given, outbox, fanout, silences, rules)
-    sweeper = Sweeper(given, outbox, dead_letters, rules, receiver.terms)
-    return Parts(receiver, outbox, sweeper, dead_letters, acknowledgements, open_alerts, groups, reminders)
+    outbox = Outbox(given, fanout, dead_letters, open_alerts)
+    facts = FactFinder(silences, acknowledgements, open_alerts, outbox, fanout)
+    receiver = Receiver(given, facts, open_alerts, outbox)
+    sweeper = Sweeper(given, facts, outbox, dead_letters)
+    return Parts(receiver, outbox, sweeper, dead_letters, acknowledgements, open_alerts)
 
 
 class AlertsRuntime(Application[AlertsSettings]):
@@ -59,6 +55,7 @@ class AlertsRuntime(Application[AlertsSettings]):
     silences: Silences
     publishers: list[Publisher]
     sweeper: Sweeper
+    open_alerts: OpenAlerts
     parts: Parts
 
     async def start(self) -> None:
@@ -70,6 +67,7 @@ class AlertsRuntime(Application[AlertsSettings]):
         given = Dependencies(
             self.once,
             settings,
+            Windows(settings),
             RefusalCache(),
             Capacity(settings.request_limit, settings.request_per, settings.max_active),
             self.history,
@@ -77,10 +75,11 @@ class AlertsRuntime(Application[AlertsSettings]):
             Tracing.on() if service.telemetry is not None else Tracing(),
         )
         parts = self.parts = assemble(given, self.publishers, self.silences)
-        self.receiver, self.sweeper = parts.receiver, parts.sweeper
+        self.receiver, self.sweeper, self.open_alerts = parts.receiver, parts.sweeper, parts.open_alerts
         service.dashboard.replays[GROUP] = parts.dead_letters.replay
         service.metrics.gauge(ACTIVE, lambda: float(given.capacity.active))
         await self.silences.refresh()
+        self.sweeper.start()
 
     async def stop(self) -> None:
         """Waits at most `stop_timeout` for what is being published, then writes the history."""

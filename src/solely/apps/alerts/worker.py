@@ -8,17 +8,17 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, NamedTuple, TypeVar
 
 from ... import AsyncClient, Limited, SolelyError
-from ...service import problems
-from ...service.metrics import Metrics
-from ...service.quotas import RequestLimit
+from ...kit import TOO_MANY, Metrics, Problem, RequestLimit
+from .decision import QUIET as QUIET
+from .decision import RESERVED as RESERVED
+from .decision import Decision
 from .records.history import AlertHistory
-from .settings import AlertsSettings
+from .settings import AlertsSettings, Windows
 from .tracing import Tracing
 
 T = TypeVar("T")
 
 FRESH = 0.2  # seconds that a refusal is cached: a change by others shows that soon, and a storm asks 5 times a second
-RESERVED, QUIET, LIMITED = "reserved", "quiet", "limited"  # reasons of the library's reservations
 MOST = 10_000  # cached keys: some megabytes; beyond that the oldest is evicted
 _SOON = 1.0  # seconds: most reservations that are in flight now have ended by then
 
@@ -29,6 +29,11 @@ class Refusal(NamedTuple):
     reason: str
     ends: float
     trace: str = ""
+
+    @classmethod
+    def of(cls, decision: Decision, trace: str = "") -> Refusal:
+        """The refusal of this decision, from now on."""
+        return cls(decision.reason, time.monotonic() + decision.left if decision.left else 0.0, trace)
 
     @property
     def left(self) -> float:
@@ -104,7 +109,7 @@ class Capacity:
     def check(self, principal: str) -> None:
         """Counts a request; raises Problem (429) if this principal or this worker is over its bound."""
         if self.active >= self._most:
-            raise problems.Problem(problems.TOO_MANY, self._full(), again=_SOON)
+            raise Problem(TOO_MANY, self._full(), again=_SOON)
         self._requests.check(principal)
 
     def enter(self) -> None:
@@ -130,6 +135,7 @@ class Dependencies(NamedTuple):
 
     once: AsyncClient
     settings: AlertsSettings
+    windows: Windows
     refusals: RefusalCache
     capacity: Capacity
     history: AlertHistory
@@ -143,6 +149,7 @@ class AlertsPart:
     def __init__(self, given: Dependencies) -> None:
         self._once = given.once
         self._settings = given.settings
+        self._windows = given.windows
         self._refusals = given.refusals
         self._capacity = given.capacity
         self._history = given.history

@@ -16,6 +16,10 @@ from ..routes import ADMIN, READ, WRITE, Answer, Body, Call, Key, PrefixQuery, P
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT)]
 Quiet = Annotated[float, msgspec.Meta(ge=0.0, le=MAX_TTL, description="seconds")]
+Details = Annotated[
+    dict[Annotated[str, msgspec.Meta(min_length=1, max_length=64)], Annotated[str, msgspec.Meta(max_length=500)]],
+    msgspec.Meta(max_length=8, description="for programs, shown to refused callers; all together within 1 KiB"),
+]
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_ID, description="a secret: whoever has it can release")]
 
 
@@ -43,11 +47,13 @@ class ReserveBody(Body):
     limit: OwnLimit | None = None
     group: GroupLimit | None = None
     purpose: Purpose = ""
+    details: Details = msgspec.field(default_factory=dict)
 
 
 class ReservationAnswer(Answer):
     """If `granted`, send, and record with the id within `left` seconds. Else `reason` is reserved, quiet or limited,
-    and `retry_after` says when a retry may help; `suppressed` counts the refusals of this window."""
+    and `retry_after` says when a retry may help; `suppressed` counts the refusals of this window. `details` are those
+    of the caller that has the key."""
 
     key: str
     granted: bool
@@ -57,6 +63,7 @@ class ReservationAnswer(Answer):
     reason: str
     retry_after: float
     suppressed: int
+    details: dict[str, str]
 
 
 class RenewReservation(Body):
@@ -108,6 +115,7 @@ class ListedReservation(Answer):
     holder: str
     sent: int
     last_sent: float | None
+    details: dict[str, str]
     unreadable: str = ""
 
 
@@ -144,6 +152,7 @@ async def reserve(call: Call[ReserveBody, None]) -> ReservationAnswer:
         per=own.per if own is not None else None,
         group=(group.name, group.limit, group.per) if group is not None else None,
         purpose=call.purpose(wanted.purpose),
+        details=wanted.details,
         renew=False,
     )
     left = reservation.remaining()
@@ -159,6 +168,7 @@ async def reserve(call: Call[ReserveBody, None]) -> ReservationAnswer:
         reason=reservation.reason,
         retry_after=reservation.retry_after,
         suppressed=reservation.count,
+        details=reservation.details,
     )
 
 

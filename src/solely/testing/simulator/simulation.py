@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from random import Random
 from typing import Any, ClassVar, NamedTuple
 
@@ -97,7 +97,7 @@ class Task:
 class Unsigned(Signature):
     """Omits process and clock, so that the same seed gives the same history on every machine."""
 
-    def info(self, purpose: str = "") -> str:
+    def info(self, purpose: str = "", details: Mapping[str, str] | None = None) -> str:
         return purpose
 
 

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 from ....dead_letters.flow import Letter
 from ....queues.flow import ItemInfo
 from ....rules import MAX_TTL, seconds
+from ..decision import FLAPPING
 from ..model import OF_GROUP, Alert, bare_alert, subject_of
 from ..notifications.dead_letters import GROUP
 from ..notifications.outbox import QUEUE, RETRIES
 from ..records.history_queries import ReasonCount
 from ..runtime import AlertsRuntime
 from ..settings import table
-from ..suppression.rules import FLAPPING
 from ..suppression.silences import Silence
 from .explanation import DeadNotification, FiringGroup, FlappingState, LimitState, WaitingNotification, Why, verdict
 from .windows import key_of_resolved, of_fingerprint, prefix_of
@@ -75,7 +75,7 @@ async def _group(app: AlertsRuntime, fingerprint: str, samples: list[Alert]) -> 
     if not name or (not samples and name == fingerprint):
         return None
     alert = bare_alert(fingerprint, name)
-    return FiringGroup(name=name, fingerprint=subject_of(alert), firing=list(await app.parts.groups.members(alert)))
+    return FiringGroup(name=name, fingerprint=subject_of(alert), firing=list(await app.open_alerts.members(alert)))
 
 
 def _flaps(app: AlertsRuntime, suppressed: list[ReasonCount]) -> FlappingState | None:

@@ -18,7 +18,6 @@ _OURS = own("")  # the prefix of all our keys
 SENDING = own("firing/")  # the prefix of the keys of firing alerts
 _KEY = re.compile(_OURS + r"(?:resolved/(?P<resolved>[^/]+)|firing/(?P<firing>[^/]+)/(?P<severity>[^/]*))")
 _DIGEST = re.compile(r"~[0-9a-f]{64}")  # stands in a key for a fingerprint that is too long
-_FOR_PROGRAMS = re.compile(r" (msg_[0-9a-f]{32}|00-[0-9a-f-]{52})")  # the id and the trace after the alert's name
 _DAY = 86_400.0  # seconds
 _MOST = 1_000  # windows of one fingerprint: more severities than anybody has
 
@@ -104,7 +103,7 @@ def _window(info: ReservationInfo) -> Window | None:
         suppressed_day=0,
         last_sent=timestamp(info.last_sent),
         sent=info.sent,
-        who=_FOR_PROGRAMS.sub("", info.holder),
+        who=info.holder,
         fence=info.fence,
         unreadable=info.unreadable,
     )

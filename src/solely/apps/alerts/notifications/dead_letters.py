@@ -40,7 +40,7 @@ class NotificationDeadLetters(AlertsPart):
         super().__init__(given)
         self._letters = given.once.dead_letters(GROUP)
         self._fanout = fanout
-        self._open_alerts = open_alerts
+        self._open = open_alerts
 
     async def add(self, retry: Retry, failure: PublishFailed, attempts: int) -> None:
         """Keeps it as a dead letter; adding the same one again does not duplicate it."""
@@ -61,7 +61,7 @@ class NotificationDeadLetters(AlertsPart):
         if failure is not None:
             raise failure
         if retry.notification.alert.status == FIRING:  # it may be the first publisher that has it
-            await self._open_alerts.opened(retry.notification.alert, retry.notification.reminder)
+            await self._open.sent(retry.notification.alert, retry.notification.reminder)
         return retry.notification.id
 
     async def publish(self, retry: Retry) -> PublishFailed | None:

@@ -13,33 +13,31 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from .... import AsyncItem, AsyncReservation, ClientClosed, ReservationMismatch, State, StoreError, UnknownReservation
-from ....resilience import Backoff
-from ..figures import EXPIRED, PUBLISHED, QUEUED
-from ..model import (
-    FIRING,
-    Alert,
-    AlertOutcome,
-    Notification,
-    fingerprint_prefix,
-    key_of,
-    new_notification,
-    own,
-    published,
-    queued,
-    subject_of,
+from .... import (
+    AsyncItem,
+    AsyncReservation,
+    ClientClosed,
+    ItemInfo,
+    ReservationMismatch,
+    State,
+    StoreError,
+    UnknownReservation,
 )
-from ..suppression.groups import AlertGroups
+from ....kit import Backoff
+from ..decision import QUIET
+from ..figures import EXPIRED, HOLD_SECONDS, PUBLISHED, QUEUED
+from ..model import FIRING, Alert, AlertOutcome, Notification, key_of, new_notification, own, published, queued
+from ..publishers import PublishFailed
+from ..records.history import OK
 from ..suppression.open_alerts import OpenAlerts
-from ..worker import QUIET, AlertsPart, Dependencies, Refusal
+from ..worker import AlertsPart, Dependencies, Refusal
 from .dead_letters import NotificationDeadLetters, Retry
-from .fanout import Fanout, PublishResults
+from .fanout import Fanout, Results
 
 log = structlog.get_logger("solely.alerts")
 
-QUEUE = own("notifications")  # notifications that are being published, or wait to be
+QUEUE = own("notifications")  # notifications that are being published, or wait to be; ids are those of reservations
 RETRIES = own("retries")  # notifications that some publishers have sent, each with one publisher that has not
-_SEVERITIES = 20  # of one alert that wait at once: more than anybody has
 _LOOKS = 4  # at an item that another worker holds: one that has just recorded it removes it within a round trip
 _PAUSE = 0.05  # seconds between them
 _LATE = 600.0  # seconds until a notification that refused callers still queue has been dropped by a sweeper
@@ -47,96 +45,73 @@ _SENT = 86_400.0  # seconds: longer than anything waits in the outbox
 _LONGEST = 3600.0  # seconds: a receiver that asks for a longer pause is retried earlier
 
 
-class WindowTerms(NamedTuple):
-    """How long an alert's reservation is held, and how long it is quiet after that."""
+class Delivery(NamedTuple):
+    """A notification on its way to the publishers: the reservation under which it is published, and its item in the
+    outbox; None if that waits for its next attempt, and the sweeper removes it."""
 
-    hold: float
-    quiet: float
-
-
-class OutboxEntry(NamedTuple):
-    """A notification in the outbox, the key of its reservation, and its terms. Without `item` it waits there for its
-    next attempt: the holder of the reservation may publish it, and the sweeper removes it.
-
-    `named` is the id in the reservation's purpose; it differs from the notification's if that is an older one.
-    """
-
-    key: str
     notification: Notification
-    terms: WindowTerms
+    hold: AsyncReservation
     item: AsyncItem | None
-    named: str
+    since: float  # on the clock of `perf_counter`
+
+    @property
+    def attempts(self) -> int:
+        """How often it was taken out of the outbox, with this time."""
+        return 0 if self.item is None else self.item.attempts
 
 
 class Outbox(AlertsPart):
-    """Queues notifications, publishes them, and removes them again."""
+    """Queues notifications, publishes them under their reservations, and removes them."""
 
     def __init__(
-        self,
-        given: Dependencies,
-        fanout: Fanout,
-        dead_letters: NotificationDeadLetters,
-        open_alerts: OpenAlerts,
-        groups: AlertGroups,
+        self, given: Dependencies, fanout: Fanout, dead_letters: NotificationDeadLetters, open_alerts: OpenAlerts
     ) -> None:
         super().__init__(given)
-        self._queue = given.once.queue(QUEUE)
-        self._retries = given.once.queue(RETRIES)
+        self._queue, self._retries = given.once.queue(QUEUE), given.once.queue(RETRIES)
         self._backoff = Backoff(given.settings.backoff)
         self._fanout = fanout
         self._dead_letters = dead_letters
-        self._open_alerts = open_alerts
-        self._groups = groups
+        self._open = open_alerts
 
     # -- queueing
 
-    async def add(self, key: str, notification: Notification, terms: WindowTerms) -> OutboxEntry | None:
-        """The notification to publish under this key: the given one, or an older one that was not finished. None if
-        another worker holds that item: then it is durable, and not ours to publish."""
+    async def add(
+        self, key: str, notification: Notification, ttl: float
+    ) -> tuple[Notification, AsyncItem | None] | None:
+        """The notification to publish under this key, and its item: the given one, or an older one that was not
+        finished. None if another worker holds that item: then it is durable, and not ours to publish."""
         payload = msgspec.to_builtins(notification)
         for look in range(_LOOKS):
-            item = await self._queue.push_held(key, payload, ttl=terms.hold)
+            item = await self._queue.push_held(key, payload, ttl=ttl)
             if item is not None and item.fresh:
-                return OutboxEntry(key, notification, terms, item, notification.id)
+                return notification, item
             there = item or await self._queue.read(key)
-            if isinstance(there, AsyncItem) or (there is not None and there.state is not State.HELD):
-                older = await self._unfinished(there.payload)
-                if older is not None:
-                    return OutboxEntry(key, older, terms, item, notification.id)
-                if item is not None:
-                    await item.give_back()  # the sweeper removes it
-                own_item = await self._queue.push_held(f"{key}/{notification.id}", payload, ttl=terms.hold)
-                return OutboxEntry(key, notification, terms, own_item, notification.id)
-            await asyncio.sleep(_PAUSE * (look + 1))
+            if isinstance(there, ItemInfo) and there.unreadable:
+                return notification, await self._queue.push_held(f"{key}/{notification.id}", payload, ttl=ttl)
+            if there is None or (isinstance(there, ItemInfo) and there.state is State.HELD):
+                await asyncio.sleep(_PAUSE * (look + 1))
+            elif (older := await self._unfinished(key, there.payload)) is not None:
+                return older, item
+            elif isinstance(there, ItemInfo):
+                await self._queue.remove(key, expected=there)
+            else:
+                await there.ack()
         return None
-
-    async def _unfinished(self, payload: Any) -> Notification | None:
-        """The notification in this payload, if it is valid and was not sent yet."""
-        try:
-            older = msgspec.convert(payload, Notification)
-        except msgspec.ValidationError:
-            return None
-        return None if await self.was_sent(older) else older
-
-    async def was_sent(self, notification: Notification) -> bool:
-        """True if it was sent and recorded: it is in the outbox only because removing it failed, or because a caller
-        that was refused meanwhile queued it again."""
-        return await self._once.seen(_sent_mark(notification.id))
 
     async def ensure_queued(self, key: str, notification: Notification) -> None:
         """Queues the notification unless something is queued under this key, for the sweeper or the holder of the
         reservation to publish."""
         await self._queue.push(key, msgspec.to_builtins(notification))
 
-    async def has_fired(self, alert: Alert) -> bool | None:
-        """True if the alert is open; None if its firing notification is still queued; False if neither."""
-        if await self._open_alerts.is_open(alert):
-            return True
-        prefix = fingerprint_prefix(subject_of(alert))
-        for item in await self._queue.list(after=prefix, limit=_SEVERITIES):
-            if item.id.startswith(prefix) and await self._unfinished(item.payload) is not None:
-                return None
-        return await self._open_alerts.is_open(alert)  # it may have been sent and removed between the two reads
+    async def has_unsent(self, key: str) -> bool:
+        """True if a notification that was not sent is queued under this key."""
+        found = await self._queue.read(key)
+        return found is not None and not found.unreadable and await self._unfinished(key, found.payload) is not None
+
+    async def was_sent(self, notification: Notification) -> bool:
+        """True if it was sent and recorded: it is in the outbox only because removing it failed, or because a caller
+        that was refused meanwhile queued it again."""
+        return await self._once.seen(_sent_mark(notification.id))
 
     async def discard(self, notification: Notification) -> None:
         """Marks a suppressed notification as sent, so that copies which refused callers queue are dropped."""
@@ -145,134 +120,143 @@ class Outbox(AlertsPart):
     async def close(self, alert: Alert) -> None:
         """Closes an alert whose resolved notification was sent. Firing alerts of its group that came in meanwhile, and
         were suppressed by the window that ends now, are queued."""
-        await self._open_alerts.closed(alert)
-        for missed in await self._groups.firing(alert):
+        await self._open.close(alert)
+        for missed in await self._open.firing(alert):
             await self.ensure_queued(key_of(missed), new_notification(missed))
+
+    async def _unfinished(self, key: str, payload: Any) -> Notification | None:
+        """The notification in this payload, if it was not sent yet; one that is invalid becomes a dead letter."""
+        try:
+            older = msgspec.convert(payload, Notification)
+        except msgspec.ValidationError as error:
+            await self._dead_letters.add_unreadable(key, payload, error)
+            return None
+        return None if await self.was_sent(older) else older
 
     # -- publishing
 
-    async def deliver(self, entry: OutboxEntry, hold: AsyncReservation) -> AlertOutcome:
-        """Publishes an entry under this reservation and settles it; returns the outcome.
-
-        If the store becomes unreachable meanwhile, the entry stays and is sent again under the same id.
-        """
-        if hold.attempts > 1 and not (entry.item is not None and entry.item.fresh):
+    async def deliver(self, delivery: Delivery) -> AlertOutcome:
+        """Publishes a notification and settles it; returns the outcome. If the store becomes unreachable meanwhile, it
+        stays in the outbox and is sent again under the same id."""
+        notification, hold, started = delivery.notification, delivery.hold, time.perf_counter()
+        alert = notification.alert
+        if hold.attempts > 1 and not (delivery.item is not None and delivery.item.fresh):
             self._metrics.count(EXPIRED)
         try:
-            results = await self._fanout.publish(entry.notification)
-            return await self._settle(entry, hold, results)
+            results = await self._fanout.publish(notification)
+            reached = self._report(notification, results, time.perf_counter() - started)
+            failures = {name: failure for name, failure in results.items() if failure is not None}
+            try:
+                return await (self._sent if reached else self._failed)(delivery, failures)
+            except (StoreError, ClientClosed) as error:
+                log.warning("alert_not_settled", **alert.facts, error=str(error))
+                return published(alert) if reached else queued(alert, "publish_failed")
         finally:
             hold.hand_over()  # if settling failed it is no longer renewed, so that others can take over
-
-    async def _settle(self, entry: OutboxEntry, hold: AsyncReservation, results: PublishResults) -> AlertOutcome:
-        settle = self._settle_sent if results.reached else self._settle_failed
-        try:
-            return await settle(entry, hold, results)
-        except (StoreError, ClientClosed) as error:
-            alert = entry.notification.alert
-            log.warning("alert_not_settled", fingerprint=alert.fingerprint, severity=alert.severity, error=str(error))
-            return published(alert) if results.reached else queued(alert, "publish_failed")
-
-    async def _settle_sent(self, entry: OutboxEntry, hold: AsyncReservation, results: PublishResults) -> AlertOutcome:
-        notification = entry.notification
-        alert = notification.alert
-        self._metrics.count(PUBLISHED)
-        self._history.published(notification, results.results, results.seconds)
-        await self._queue_retries(notification, results)
-        if alert.status == FIRING:
-            await self._open_alerts.opened(alert, notification.reminder)
-        with self._tracing.span("record", alert):
-            recorded = await self._record(entry, hold)
-        if recorded:
-            await self._finish(entry)
-        else:
-            await self._leave_to_holder(entry)
-        return published(alert)
-
-    async def _settle_failed(self, entry: OutboxEntry, hold: AsyncReservation, results: PublishResults) -> AlertOutcome:
-        alert, attempts = entry.notification.alert, entry.item.attempts if entry.item is not None else 0
-        self._metrics.count(QUEUED)
-        self._history.queued(entry.notification, results.results)
-        if attempts >= self._settings.max_attempts or all(failure.permanent for failure in results.failed.values()):
-            await self._give_up(entry, hold, results, attempts)
-            return queued(alert, "dead_lettered")
-        self._refusals.forget(entry.key)
-        if await hold.release():
-            log.debug("Released reservation", fingerprint=alert.fingerprint, severity=alert.severity, fence=hold.fence)
-        if entry.item is not None:
-            wanted = [failure.retry_after or 0.0 for failure in results.failed.values()]
-            await entry.item.give_back(delay=self.pause(attempts, min(wanted)))
-        return queued(alert, "publish_failed")
-
-    async def _give_up(self, entry: OutboxEntry, hold: AsyncReservation, results: PublishResults, tries: int) -> None:
-        """Adds a dead letter per publisher. The window is recorded all the same: otherwise each repeat of the alert
-        would add another dead letter."""
-        for name, failure in results.failed.items():
-            await self._dead_letters.add(Retry(publisher=name, notification=entry.notification), failure, tries)
-        await self._record(entry, hold)
-        await self._finish(entry)
-
-    async def _finish(self, entry: OutboxEntry) -> None:
-        """Caches the quiet window, closes a resolved alert, and removes the entry."""
-        alert = entry.notification.alert
-        ends = time.monotonic() + entry.terms.quiet
-        self._refusals.remember(entry.key, Refusal(QUIET, ends, entry.notification.trace))
-        if alert.status != FIRING:
-            await self.close(alert)
-        await self._remove(entry)
-
-    async def _queue_retries(self, notification: Notification, results: PublishResults) -> None:
-        """Queues a retry for each publisher that failed while others succeeded."""
-        for name, failure in results.failed.items():
-            retry = Retry(publisher=name, notification=notification)
-            if failure.permanent:
-                await self._dead_letters.add(retry, failure, 1)
-            else:
-                delay = self.pause(1, failure.retry_after)
-                await self._retries.push(retry.id, msgspec.to_builtins(retry), delay=delay)
+            self._metrics.observe(HOLD_SECONDS, time.perf_counter() - delivery.since)
 
     def pause(self, attempts: int, wanted: float | None) -> float:
         """Seconds until the next attempt, after this many; at least what the receiver asked for."""
         return max(self._backoff.pause(max(0, attempts - 1)), min(wanted or 0.0, _LONGEST))
 
-    async def _record(self, entry: OutboxEntry, hold: AsyncReservation) -> bool:
+    def _report(self, notification: Notification, results: Results, seconds: float) -> bool:
+        """True if a receiver has it, or no publisher wants it: it need not be published again as a whole."""
+        reached = not results or None in results.values()
+        texts = {name: OK if failure is None else str(failure) for name, failure in results.items()}
+        self._metrics.count(PUBLISHED if reached else QUEUED)
+        if reached:
+            self._history.published(notification, texts, seconds)
+        else:
+            self._history.queued(notification, texts)
+        return reached
+
+    # -- sent
+
+    async def _sent(self, delivery: Delivery, failures: dict[str, PublishFailed]) -> AlertOutcome:
+        notification, alert = delivery.notification, delivery.notification.alert
+        for name, failure in failures.items():
+            await self._retry_alone(Retry(publisher=name, notification=notification), failure)
+        if alert.status == FIRING:
+            await self._open.sent(alert, notification.reminder)
+        with self._tracing.span("record", alert):
+            recorded = await self._record(delivery)
+        if recorded:
+            await self._finish(delivery)
+        else:
+            await self._leave_to_holder(delivery)
+        return published(alert)
+
+    async def _retry_alone(self, retry: Retry, failure: PublishFailed) -> None:
+        """Queues a retry for a publisher that failed while others succeeded."""
+        if failure.permanent:
+            await self._dead_letters.add(retry, failure, 1)
+        else:
+            delay = self.pause(1, failure.retry_after)
+            await self._retries.push(retry.id, msgspec.to_builtins(retry), delay=delay)
+
+    async def _finish(self, delivery: Delivery) -> None:
+        """Caches the quiet window, closes a resolved alert, and removes the notification from the outbox."""
+        notification, hold = delivery.notification, delivery.hold
+        ends = time.monotonic() + self._windows.terms(notification)["quiet"]
+        self._refusals.remember(hold.key, Refusal(QUIET, ends, notification.trace))
+        if notification.alert.status != FIRING:
+            await self.close(notification.alert)
+        # Marked before it is removed: another worker may hold the item by now, it may wait for its next attempt, and a
+        # refused caller may queue it again. Whoever takes it finds the mark.
+        ids = {notification.id, hold.details.get("id", notification.id)}
+        await asyncio.gather(*(self._once.mark(_sent_mark(id), ttl=_SENT) for id in ids))
+        if delivery.item is not None:
+            await delivery.item.ack()
+
+    async def _leave_to_holder(self, delivery: Delivery) -> None:
+        """Leaves the item to the current holder of the reservation, which sends it again or has done so. It must find
+        this item: otherwise it would use a new id, and receivers could not recognize the repeat."""
+        self._refusals.forget(delivery.hold.key)
+        if delivery.item is not None:
+            await delivery.item.give_back()
+
+    async def _record(self, delivery: Delivery) -> bool:
         """Starts the quiet window; False if another worker has the reservation by now.
 
         The notification was sent, so that a reservation that is gone is logged and not raised.
         """
-        alert = entry.notification.alert
-        facts = {"fingerprint": alert.fingerprint, "severity": alert.severity}
+        hold, facts = delivery.hold, delivery.notification.alert.facts
         try:
             await hold.record()
         except UnknownReservation as unknown:
             log.warning("Attempted to record alert with unknown reservation ID", fence=hold.fence, **facts)
             if unknown.how == "expired":  # and another held and released it: the next alert would be sent again
-                await self._record_anew(entry)
+                again = await self._once.reserve(hold.key, **self._windows.terms(delivery.notification))
+                if again:
+                    await again.record()
         except ReservationMismatch as mismatch:
             log.warning("Reservation ID mismatch", expected=mismatch.expected, got=mismatch.got, **facts)
             return False
         return True
 
-    async def _record_anew(self, entry: OutboxEntry) -> None:
-        """Starts the quiet window under a new reservation, if nobody holds one."""
-        again = await self._once.reserve(entry.key, **entry.terms._asdict())
-        if again:
-            await again.record()
+    # -- not sent
 
-    async def _leave_to_holder(self, entry: OutboxEntry) -> None:
-        """Leaves the entry to the current holder of the reservation, which sends it again or has done so. It must find
-        this entry: otherwise it would use a new id, and receivers could not recognize the repeat."""
-        self._refusals.forget(entry.key)
-        if entry.item is not None:
-            await entry.item.give_back()
+    async def _failed(self, delivery: Delivery, failures: dict[str, PublishFailed]) -> AlertOutcome:
+        alert, attempts = delivery.notification.alert, delivery.attempts
+        if attempts >= self._settings.max_attempts or all(failure.permanent for failure in failures.values()):
+            await self._give_up(delivery, failures)
+            return queued(alert, "dead_lettered")
+        self._refusals.forget(delivery.hold.key)
+        if await delivery.hold.release():
+            log.debug("Released reservation", **alert.facts, fence=delivery.hold.fence)
+        if delivery.item is not None:
+            wanted = min(failure.retry_after or 0.0 for failure in failures.values())
+            await delivery.item.give_back(delay=self.pause(attempts, wanted))
+        return queued(alert, "publish_failed")
 
-    async def _remove(self, entry: OutboxEntry) -> None:
-        """Removes the entry, after marking it as sent: another worker may hold the item by now, it may wait for its
-        next attempt, and a refused caller may queue it again. Whoever takes such an item finds the mark."""
-        ids = {entry.notification.id, entry.named}
-        await asyncio.gather(*(self._once.mark(_sent_mark(id), ttl=_SENT) for id in ids))
-        if entry.item is not None:
-            await entry.item.ack()
+    async def _give_up(self, delivery: Delivery, failures: dict[str, PublishFailed]) -> None:
+        """Adds a dead letter per publisher. The window is recorded all the same: otherwise each repeat of the alert
+        would add another dead letter."""
+        for name, failure in failures.items():
+            retry = Retry(publisher=name, notification=delivery.notification)
+            await self._dead_letters.add(retry, failure, delivery.attempts)
+        await self._record(delivery)
+        await self._finish(delivery)
 
 
 def _sent_mark(id: str) -> str:

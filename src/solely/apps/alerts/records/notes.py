@@ -1,24 +1,21 @@
 """Notes: small values in the store that all workers share, each under a name, until it is removed or expires. A note
-is an item of a queue that nobody consumes: it can be read in one step, replaced and listed."""
+is an item of a queue that nobody consumes: it can be read in one step, and is changed by compare-and-set."""
 
 from __future__ import annotations
 
-import asyncio
 import time
+from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
 import msgspec
 
-from .... import AsyncClient, AsyncItem, StoreUnavailable
-from ....queues.flow import ItemInfo
+from .... import AsyncClient, ItemInfo, StoreUnavailable
 from ..model import own
 
 T = TypeVar("T")
 
-MOST = 1_000  # notes in one listing: the bound of a queue's listing
-_LEASE = 2.0  # seconds until a note can be changed again after a worker died while it removed the note
-_ATTEMPTS = 60  # at a note that another worker is removing: together longer than its lease
-_PAUSE = 0.05  # seconds between attempts
+PAGE = 1_000  # notes in one listing: the bound of a queue's listing
+_ATTEMPTS = 50  # at a note that others keep changing: more workers than a service has
 
 
 class Note(msgspec.Struct, Generic[T]):
@@ -47,44 +44,53 @@ class Notes(Generic[T]):
         """Adds a note that expires at `ends` (seconds of UTC); False if the name is taken, and nothing changes."""
         return await self._queue.push(name, msgspec.to_builtins(Note(ends, fact)))
 
-    async def replace(self, name: str, fact: T, ends: float) -> None:
-        """Adds or replaces a note; StoreUnavailable if other workers keep changing it."""
+    async def change(self, name: str, change: Callable[[T | None], T | None], ends: float = 0.0) -> T | None:
+        """Replaces the value (None: there is none) with what `change` returns (None: removes it), in one atomic step.
+        Returns the value before. Raises StoreUnavailable if others keep changing it."""
         for _ in range(_ATTEMPTS):
-            if await self.add(name, fact, ends):
-                return
-            await self.remove(name)
+            found = await self._queue.read(name)
+            before = None if found is None else self._current(found)
+            after = change(before)
+            if after is before and (before is not None or found is None):
+                return before
+            if await self._write(name, found, after, ends):
+                return before
         raise StoreUnavailable(f"other workers keep changing the note {name!r}; try again", key=name)
 
-    async def remove(self, name: str) -> bool:
-        """Removes a note; False if there was none. StoreUnavailable if another worker does so and does not finish."""
-        for _ in range(_ATTEMPTS):
-            if await self._queue.read(name) is None:
-                return False
-            item: AsyncItem | None = await self._queue.take(ttl=_LEASE, id=name)
-            if item is not None:
-                return await item.ack()
-            await asyncio.sleep(_PAUSE)
-        raise StoreUnavailable(f"another worker is changing the note {name!r}; try again", key=name)
+    async def _write(self, name: str, found: ItemInfo | None, after: T | None, ends: float) -> bool:
+        if after is None:
+            return found is None or await self._queue.remove(name, expected=found)
+        if found is None:
+            return await self.add(name, after, ends)
+        return await self._queue.amend(name, msgspec.to_builtins(Note(ends, after)), expected=found)
 
-    async def under(self, prefix: str, limit: int = MOST) -> dict[str, T]:
+    async def remove(self, name: str, unless_changed: T | None = None) -> bool:
+        """Removes a note, only if it still has this value if one is given; False if nothing was removed."""
+        before = await self.change(name, lambda now: None if unless_changed in (None, now) else now)
+        return before is not None and unless_changed in (None, before)
+
+    async def under(self, prefix: str = "", limit: int = PAGE) -> dict[str, T]:
         """Notes whose names have this prefix, in order of names, at most `limit`."""
-        found = await self._queue.list(after=prefix, limit=limit)
-        current = {each.id: self._current(each) for each in found if each.id.startswith(prefix)}
+        page = await self._queue.list(after=prefix, limit=limit)
+        current = {each.id: self._current(each) for each in page if each.id.startswith(prefix)}
         return {name: fact for name, fact in current.items() if fact is not None}
 
-    async def remove_all(self, prefix: str) -> None:
-        """Removes all notes whose names have this prefix."""
-        for name in await self.under(prefix):
-            await self.remove(name)
+    async def all(self) -> dict[str, T]:
+        """All notes, in order of names."""
+        return {each.id: fact async for each in self._items() if (fact := self._current(each)) is not None}
 
     async def sweep(self) -> None:
-        """Removes expired notes."""
-        page = await self._queue.list(limit=MOST)
+        """Removes expired and invalid notes."""
+        for each in [each async for each in self._items() if self._current(each) is None]:
+            await self._queue.remove(each.id, expected=each)
+
+    async def _items(self) -> AsyncIterator[ItemInfo]:
+        after, page = "", await self._queue.list(limit=PAGE)
         while page:
             for each in page:
-                if self._current(each) is None:
-                    await self.remove(each.id)
-            page = await self._queue.list(after=page[-1].id, limit=MOST) if len(page) == MOST else []
+                yield each
+            after = page[-1].id
+            page = await self._queue.list(after=after, limit=PAGE) if len(page) == PAGE else []
 
     def _current(self, item: ItemInfo) -> T | None:
         """The value; None if it is expired or invalid."""

@@ -13,9 +13,7 @@ import msgspec
 
 from .... import AsyncClient
 from ..model import Alert, part_of, subject_of
-from ..records.notes import MOST, Notes
-
-KIND = "acknowledged"  # of the notes
+from ..records.notes import PAGE, Notes
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,17 +36,18 @@ class Acknowledgements:
     """The acknowledgements in effect: at most one per fingerprint."""
 
     def __init__(self, once: AsyncClient) -> None:
-        self._notes = Notes(once, KIND, Acknowledgement)
+        self._notes = Notes(once, "acknowledged", Acknowledgement)
+        self.sweep = self._notes.sweep
 
     async def add(
         self, fingerprint: str, *, severity: str = "", lasts: float, by: str, comment: str = ""
     ) -> Acknowledgement:
-        """Adds an acknowledgement, which replaces the previous one of this fingerprint."""
+        """Adds an acknowledgement, which replaces the previous one of this fingerprint in one step."""
         now = time.time()
         made = Acknowledgement(
             fingerprint=fingerprint, severity=severity, made=now, ends=now + lasts, made_by=by, comment=comment
         )
-        await self._notes.replace(part_of(fingerprint), made, made.ends)
+        await self._notes.change(part_of(fingerprint), lambda _: made, made.ends)
         return made
 
     async def remove(self, fingerprint: str) -> bool:
@@ -61,20 +60,19 @@ class Acknowledgements:
 
     async def covering(self, alert: Alert) -> Acknowledgement | None:
         """The acknowledgement that suppresses this alert: its own, or that of its group."""
-        names = dict.fromkeys((alert.fingerprint, subject_of(alert)))
-        found = await asyncio.gather(*map(self.of_fingerprint, names))
+        found = await asyncio.gather(*map(self.of_fingerprint, names_of(alert)))
         return next((each for each in found if each is not None and each.covers(alert)), None)
 
     async def resolved(self, alert: Alert) -> None:
         """Removes the acknowledgements of a resolved alert and of its group."""
-        for name in dict.fromkeys((alert.fingerprint, subject_of(alert))):
-            await self.remove(name)
+        await asyncio.gather(*map(self.remove, names_of(alert)))
 
-    async def list(self, limit: int = MOST) -> list[Acknowledgement]:
+    async def list(self, limit: int = PAGE) -> list[Acknowledgement]:
         """Those in effect, the newest first."""
-        found = await self._notes.under("", limit)
+        found = await self._notes.under(limit=limit)
         return sorted(found.values(), key=lambda each: each.made, reverse=True)
 
-    async def sweep(self) -> None:
-        """Removes expired ones."""
-        await self._notes.sweep()
+
+def names_of(alert: Alert) -> tuple[str, ...]:
+    """What an acknowledgement of this alert may name: its fingerprint, and its group if it has one."""
+    return tuple(dict.fromkeys((alert.fingerprint, subject_of(alert))))

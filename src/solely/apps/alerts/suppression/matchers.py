@@ -11,7 +11,7 @@ from functools import lru_cache
 from re import _parser  # type: ignore[attr-defined]  # the only way to see how a pattern repeats without running it
 from typing import Any, NamedTuple
 
-from ....errors import InvalidInput
+from .... import InvalidInput
 from ..model import Alert, bare_alert
 
 FIELDS = frozenset(("name", "severity", "source", "fingerprint"))
@@ -63,12 +63,16 @@ def checked(texts: Sequence[str]) -> tuple[Matcher, ...]:
     """Parses matchers, all of which an alert must match; InvalidInput if one is invalid, or they match every alert."""
     if not 1 <= len(texts) <= MOST_MATCHERS:
         raise InvalidInput(f"give 1 to {MOST_MATCHERS} matchers, not {len(texts)}")
+    if matching(texts)(bare_alert()):
+        raise InvalidInput("these matchers match every alert; give at least one that an empty value does not match")
+    return _parsed(texts)
+
+
+def _parsed(texts: Sequence[str]) -> tuple[Matcher, ...]:
     matchers = tuple(map(parse, texts))
     for matcher in matchers:
         if matcher.operator.endswith("~"):
             check_pattern(matcher.value)
-    if all(predicate(matcher)(bare_alert()) for matcher in matchers):
-        raise InvalidInput("these matchers match every alert; give at least one that an empty value does not match")
     return matchers
 
 
@@ -81,6 +85,13 @@ def predicate(matcher: Matcher) -> Callable[[Alert], bool]:
         matches = lru_cache(_REMEMBERED)(lambda value: pattern.fullmatch(value) is not None)
         return lambda alert: matches(read(alert)[:LOOKED_AT]) is wanted
     return lambda alert: (read(alert) == matcher.value) is wanted
+
+
+def matching(texts: Sequence[str]) -> Callable[[Alert], bool]:
+    """A function that is true for an alert that matches all of these, or any alert if there are none; InvalidInput if
+    one is invalid."""
+    predicates = [predicate(matcher) for matcher in _parsed(texts)]
+    return lambda alert: all(matches(alert) for matches in predicates)
 
 
 def _reader(name: str) -> Callable[[Alert], str]:

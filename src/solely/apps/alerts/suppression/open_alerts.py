@@ -1,46 +1,202 @@
-"""Open alerts: a resolved notification is sent once, and only if a firing one was sent before.
+"""Open alerts: what fires now, what people were notified of since it began, and what fires in each group.
 
-A mark in the store says that an alert is open. It is set before the firing notification is recorded, and removed after
-the resolved one is recorded, so that a worker that takes over from one that died in between reaches the same state.
+Each alert has a record in the store from when it first fires until its resolved notification is sent, and so has each
+group. What a decision needs is read by name; a listing is for people, and for the members of a group.
+
+The record of a notification is written before it is queued, and counts it before its reservation is recorded. It is
+removed after the resolved notification is recorded. So a worker that takes over from one that died in between reaches
+the same state.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Sequence
 
-from ..model import MAX_OPEN, Alert, fingerprint_prefix, open_mark, resolved_key, subject_of
+import msgspec
+
+from ..model import (
+    MAX_OPEN,
+    Alert,
+    Member,
+    fingerprint_prefix,
+    part_of,
+    reservation_key,
+    resolved_key,
+    subject_of,
+)
+from ..records.notes import PAGE, Notes
 from ..worker import AlertsPart, Dependencies
-from .acknowledgements import Acknowledgements
-from .reminders import Reminders
+from .acknowledgements import Acknowledgement, Acknowledgements, names_of
+from .matchers import matching
+from .silences import Silence, Silences
+
+LISTED = 50  # members in a notification: more than people read, and few enough for its 256 KiB
+_RANK = {severity: rank for rank, severity in enumerate(("critical", "error", "warning", "info"))}  # the worst first
+
+
+class Notified(msgspec.Struct, frozen=True):
+    """How many notifications of one severity were sent, and when the last one was; none if it is only queued."""
+
+    times: int = 0
+    last: float = 0.0
+
+
+class OpenRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert that fires since then, or a group; and what was sent or queued of it, by severity."""
+
+    alert: Alert
+    since: float
+    notified: dict[str, Notified] = {}
+
+    @property
+    def was_sent(self) -> bool:
+        """True if a notification was sent, whatever its severity."""
+        return any(each.times for each in self.notified.values())
+
+    def with_severity(self, alert: Alert, notified: Notified) -> OpenRecord:
+        """The record with what is known of this alert's severity."""
+        return msgspec.structs.replace(self, alert=alert, notified={**self.notified, alert.severity: notified})
+
+
+class OpenAlert(msgspec.Struct, frozen=True, kw_only=True):
+    """An alert that fires now. `last_notified` is null if nobody was notified: it is suppressed, or still queued."""
+
+    alert: Alert
+    since: float
+    last_notified: float | None
+    acknowledged: Acknowledgement | None
+    silenced: Silence | None
 
 
 class OpenAlerts(AlertsPart):
-    """Alerts, or groups of them, for which a firing notification was sent and no resolved one yet."""
+    """The records of all alerts that fire."""
 
-    def __init__(self, given: Dependencies, acknowledgements: Acknowledgements, reminders: Reminders) -> None:
+    def __init__(self, given: Dependencies, acknowledgements: Acknowledgements, silences: Silences) -> None:
         super().__init__(given)
+        self._notes = Notes(given.once, "open", OpenRecord)
+        self.sweep = self._notes.sweep
         self._acknowledgements = acknowledgements
-        self._reminders = reminders
+        self._silences = silences
+
+    # -- of one alert
+
+    async def read(self, alert: Alert) -> OpenRecord | None:
+        """The record of this alert, or of its group if it has one."""
+        return await self._notes.read(part_of(subject_of(alert)))
 
     async def is_open(self, alert: Alert) -> bool:
-        """True if a firing notification was sent, whatever its severity was."""
-        return await self._once.seen(open_mark(subject_of(alert)))
+        """True if a firing notification was sent since it was last resolved, whatever its severity."""
+        record = await self.read(alert)
+        return record is not None and record.was_sent
 
-    async def opened(self, alert: Alert, reminder: int = 0) -> None:
+    async def enter(self, alert: Alert) -> None:
+        """Lists the alert as firing, from now on unless it was listed before."""
+        await self._notes.add(_name(alert), OpenRecord(alert=alert, since=time.time()), time.time() + MAX_OPEN)
+
+    async def queueing(self, alert: Alert) -> OpenRecord | None:
+        """A notification of this severity is about to be queued; returns the record as it was before."""
+        now, name = time.time(), part_of(subject_of(alert))
+        new = OpenRecord(alert=alert, since=now, notified={alert.severity: Notified()})
+        if await self._notes.add(name, new, now + MAX_OPEN):
+            return None
+
+        def noted(record: OpenRecord | None) -> OpenRecord:
+            if record is None:
+                return new
+            known = record.notified.get(alert.severity)
+            same = known is not None and record.alert.severity == alert.severity
+            return record if same else record.with_severity(alert, known or Notified())
+
+        return await self._notes.change(name, noted, now + MAX_OPEN)
+
+    async def sent(self, alert: Alert, reminder: int) -> None:
         """A firing notification was sent: from now on a resolved one and reminders can be sent."""
-        key = resolved_key(subject_of(alert))
-        await asyncio.gather(
-            self._once.mark(open_mark(subject_of(alert)), ttl=MAX_OPEN),
-            self._once.expire_reservation(key, reason="it fired again"),
-            self._reminders.sent(alert, reminder),
-        )
-        self._refusals.forget(key)
+        now, resolved = time.time(), resolved_key(subject_of(alert))
+        sent = Notified(reminder + 1, now)
 
-    async def closed(self, alert: Alert) -> None:
-        """A resolved notification was sent: the next firing alert of any severity is sent at once."""
-        prefix = fingerprint_prefix(subject_of(alert))
+        def counted(record: OpenRecord | None) -> OpenRecord:
+            return (record or OpenRecord(alert=alert, since=now)).with_severity(alert, sent)
+
+        await asyncio.gather(
+            self._notes.change(part_of(subject_of(alert)), counted, now + MAX_OPEN),
+            self._once.expire_reservation(resolved, reason="it fired again"),
+        )
+        self._refusals.forget(resolved)
+
+    async def close(self, alert: Alert) -> None:
+        """A resolved notification was sent, or none is due: the next firing alert of any severity is sent at once."""
+        subject = subject_of(alert)
         await self._acknowledgements.resolved(alert)
-        await self._reminders.resolved(alert)
-        await self._once.forget(open_mark(subject_of(alert)))
-        await self._once.clear_reservations(prefix, reason="it was resolved")
-        self._refusals.forget_all(prefix)
+        while (record := await self._notes.read(part_of(subject))) is not None:
+            keys = [reservation_key(subject, severity) for severity in record.notified]
+            await asyncio.gather(*(self._once.expire_reservation(key, reason="it was resolved") for key in keys))
+            if await self._notes.remove(part_of(subject), unless_changed=record):
+                break
+        self._refusals.forget_all(fingerprint_prefix(subject))
+
+    async def forget(self, alert: Alert) -> None:
+        """Removes an alert that resolved, if nobody was notified of it."""
+        await self._notes.change(
+            part_of(subject_of(alert)), lambda record: record if record is not None and record.was_sent else None
+        )
+
+    # -- of a group
+
+    async def leave(self, alert: Alert) -> bool:
+        """Removes a resolved alert, and its acknowledgement, from its group; False if it was not in it."""
+        if not alert.group or not await self._notes.remove(_name(alert)):
+            return False
+        await self._acknowledgements.remove(alert.fingerprint)
+        return True
+
+    async def firing(self, alert: Alert, limit: int = LISTED) -> list[Alert]:
+        """The alerts that fire in this alert's group, as they first came in; none if it has no group."""
+        if not alert.group:
+            return []
+        found = await self._notes.under(f"{part_of(subject_of(alert))}/", limit)
+        return [record.alert for record in found.values()]
+
+    async def members(self, alert: Alert) -> tuple[Member, ...]:
+        """The alerts that fire in this alert's group, as a notification lists them."""
+        return tuple(
+            Member(fingerprint=each.fingerprint, name=each.name, severity=each.severity)
+            for each in await self.firing(alert)
+        )
+
+    # -- for people
+
+    async def list(self, *, matchers: Sequence[str] = (), severity: str = "", limit: int = PAGE) -> list[OpenAlert]:
+        """What fires now, the worst and newest first: alerts of this severity that match all matchers, at most `limit`.
+        Raises InvalidInput if a matcher is invalid."""
+        wanted = matching(matchers)
+        records, acknowledged = await asyncio.gather(self._notes.all(), self._acknowledgements.list())
+        made = {each.fingerprint: each for each in acknowledged}
+        alone = [(name, each) for name, each in records.items() if "/" in name or not each.alert.group]
+        rows = [
+            self._row(each, records.get(name.partition("/")[0], each), made)
+            for name, each in alone
+            if wanted(each.alert) and severity.casefold() in ("", each.alert.severity.casefold())
+        ]
+        return sorted(rows, key=_place)[:limit]
+
+    def _row(self, record: OpenRecord, of_subject: OpenRecord, made: dict[str, Acknowledgement]) -> OpenAlert:
+        alert = record.alert
+        covering = [each for name in names_of(alert) if (each := made.get(name)) is not None and each.covers(alert)]
+        return OpenAlert(
+            alert=alert,
+            since=record.since,
+            last_notified=max((each.last for each in of_subject.notified.values()), default=0.0) or None,
+            acknowledged=covering[0] if covering else None,
+            silenced=self._silences.match(alert),
+        )
+
+
+def _name(alert: Alert) -> str:
+    """The name of an alert's own record: below that of its group, if it has one."""
+    return f"{part_of(subject_of(alert))}/{part_of(alert.fingerprint)}" if alert.group else part_of(alert.fingerprint)
+
+
+def _place(row: OpenAlert) -> tuple[int, float]:
+    return _RANK.get(row.alert.severity.casefold(), len(_RANK)), -row.since

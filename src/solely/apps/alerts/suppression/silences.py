@@ -1,4 +1,5 @@
-"""Silences: an admin suppresses alerts for a time and for a reason.
+"""Silences: an admin suppresses alerts for a time, from now or later, and for a reason. They can be edited until they
+end.
 
 Every worker has a copy of the silences in effect, at most a second old, so that matching an alert needs no query.
 """
@@ -7,29 +8,19 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ....data import Database, Row, without_nul
-from ....errors import InvalidInput
+from .... import InvalidInput
+from ....kit import DAY, Database, Row, from_row, without_nul
 from ..model import Alert
-from .matchers import Matcher, checked, parse, predicate
+from ..records.history_queries import STATEMENTS
+from .matchers import checked, parse, predicate
 
 MOST = 1_000  # current and future silences: each alert is matched with all of them
-LONGEST = 366 * 86_400.0  # seconds: for longer, turn the sender off
-REMEMBERED = 30 * 86_400.0  # seconds that a silence is listed after its end
-
-_ADD = """
-INSERT INTO alerts_silences (id, matchers, starts, ends, made, made_by, reason, ended_by, ended_why)
-VALUES (:id, :matchers, :starts, :ends, :made, :made_by, :reason, '', '')
-"""
-_END = """
-UPDATE alerts_silences SET ends = :now, ended_by = :ended_by, ended_why = :ended_why WHERE id = :id AND ends > :now
-"""
-_HOLDING = "SELECT * FROM alerts_silences WHERE ends > :now ORDER BY ends, id LIMIT :limit"
-_ENDED = "SELECT * FROM alerts_silences WHERE ends <= :now ORDER BY ends DESC, id LIMIT :limit"
-_FORGET = "DELETE FROM alerts_silences WHERE ends < :before"
+LONGEST = 366 * DAY  # seconds: for longer, turn the sender off
+REMEMBERED = 30 * DAY  # seconds that a silence is listed after its end
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,20 +40,20 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 class _Compiled:
     """A silence with its matchers as predicates."""
 
-    def __init__(self, silence: Silence, matchers: Iterable[Matcher]) -> None:
+    def __init__(self, silence: Silence) -> None:
         self.silence = silence
-        self._predicates: list[Callable[[Alert], bool]] = [predicate(each) for each in matchers]
+        self._predicates = [predicate(parse(text)) for text in silence.matchers]
 
-    def matches(self, alert: Alert) -> bool:
-        """True if the alert matches all matchers."""
-        return all(predicate(alert) for predicate in self._predicates)
+    def suppresses(self, alert: Alert, now: float) -> bool:
+        """True if it is in effect, and the alert matches all matchers."""
+        return self.silence.starts <= now < self.silence.ends and all(meets(alert) for meets in self._predicates)
 
 
 class Silences:
     """The silences in the database, and this worker's copy of the current and future ones."""
 
     def __init__(self, data: Database) -> None:
-        self._data = data
+        self._queries = STATEMENTS.on(data)
         self._copy: tuple[_Compiled, ...] = ()
 
     def match(self, alert: Alert) -> Silence | None:
@@ -72,16 +63,12 @@ class Silences:
     def matching(self, alert: Alert) -> Iterator[Silence]:
         """All silences that suppress this alert now, the one that ends last first."""
         now = time.time()
-        for each in self._copy:
-            if each.silence.starts <= now < each.silence.ends and each.matches(alert):
-                yield each.silence
+        return (each.silence for each in self._copy if each.suppresses(alert, now))
 
     async def refresh(self) -> None:
         """Copies the current and future silences. If the database fails (DataError), the last copy stays."""
-        rows = await self._data.rows(_HOLDING, now=time.time(), limit=MOST)
-        before = {each.silence: each for each in self._copy}
-        found = [_silence(row) for row in rows]
-        self._copy = tuple(before.get(each) or _Compiled(each, map(parse, each.matchers)) for each in reversed(found))
+        before, found = {each.silence: each for each in self._copy}, await self.list(limit=MOST)
+        self._copy = tuple(before.get(each) or _Compiled(each) for each in reversed(found))
 
     async def add(
         self, matchers: Sequence[str], *, ends: float, by: str, reason: str, starts: float | None = None
@@ -89,43 +76,51 @@ class Silences:
         """Adds a silence from `starts` (default: now) until `ends`. It applies in this worker at once and in others
         within a second. InvalidInput if the arguments are invalid, or there are too many silences."""
         now = time.time()
-        begins = now if starts is None else starts
-        if not (now < ends <= now + LONGEST and begins < ends):
-            raise InvalidInput(
-                f"a silence must end after now and after it starts, and within {LONGEST / 86_400:.0f} days; this one "
-                f"would last from {begins:.0f} to {ends:.0f} (now is {now:.0f})"
-            )
-        parsed = checked(matchers)
-        if len(await self._data.rows(_HOLDING, now=now, limit=MOST)) >= MOST:
+        row = _row(matchers, starts, ends, by, reason, now) | {"id": secrets.token_hex(8), "made": now}
+        if len(await self.list(limit=MOST)) >= MOST:
             raise InvalidInput(f"there are {MOST} silences already; end some first")
-        silence = Silence(
-            id=secrets.token_hex(8),
-            matchers=tuple(map(str, parsed)),
-            starts=begins,
-            ends=ends,
-            made=now,
-            made_by=without_nul(by),
-            reason=without_nul(reason),
-        )
-        kept = msgspec.structs.asdict(silence) | {"matchers": msgspec.json.encode(silence.matchers).decode()}
-        await self._data.run(_ADD, **{name: kept[name] for name in kept if not name.startswith("ended_")})
-        await self._data.run(_FORGET, before=now - REMEMBERED)
+        await self._queries.run("add_silence", **row)
+        await self._queries.run("forget_silences", before=now - REMEMBERED)
         await self.refresh()
-        return silence
+        return from_row(Silence, row)
+
+    async def edit(
+        self, id: str, matchers: Sequence[str], *, ends: float, by: str, reason: str, starts: float | None = None
+    ) -> Silence | None:
+        """Replaces all but the id, and the start only if it has not begun; the change applies as soon as a new silence
+        does. None if no current or future silence has this id. InvalidInput if the arguments are invalid."""
+        now = time.time()
+        row = _row(matchers, starts, ends, by, reason, now)
+        edited = await self._queries.run("edit_silence", id=without_nul(id), now=now, **row)
+        await self.refresh()
+        return await self.read(id) if edited else None
 
     async def expire(self, id: str, *, by: str, reason: str) -> bool:
         """Ends it now; False if no current or future silence has this id."""
-        ended = await self._data.run(
-            _END, id=without_nul(id), now=time.time(), ended_by=without_nul(by), ended_why=without_nul(reason)
-        )
+        who = {"ended_by": without_nul(by), "ended_why": without_nul(reason)}
+        ended = await self._queries.run("end_silence", id=without_nul(id), now=time.time(), **who)
         await self.refresh()
         return ended == 1
 
+    async def read(self, id: str) -> Silence | None:
+        """The silence of this id, also if it ended within 30 days; None if there is none."""
+        row = await self._queries.row("silence", id=without_nul(id))
+        return None if row is None else from_row(Silence, row)
+
     async def list(self, *, ended: bool = False, limit: int = 100) -> list[Silence]:
         """Current and future silences in the order in which they end; or those that ended, the latest first."""
-        rows = await self._data.rows(_ENDED if ended else _HOLDING, now=time.time(), limit=limit)
-        return [_silence(row) for row in rows]
+        rows = await self._queries.rows("ended_silences" if ended else "silences", now=time.time(), limit=limit)
+        return [from_row(Silence, row) for row in rows]
 
 
-def _silence(row: Row) -> Silence:
-    return Silence(**row | {"matchers": msgspec.json.decode(row["matchers"], type=tuple[str, ...])})
+def _row(matchers: Sequence[str], starts: float | None, ends: float, by: str, reason: str, now: float) -> Row:
+    """The columns that can be edited; InvalidInput if they are invalid."""
+    begins = now if starts is None else starts
+    if not (now < ends <= now + LONGEST and begins < ends):
+        raise InvalidInput(
+            f"a silence must end after now and after it starts, and within {LONGEST / DAY:.0f} days; this one "
+            f"would last from {begins:.0f} to {ends:.0f} (now is {now:.0f})"
+        )
+    texts = msgspec.json.encode([str(each) for each in checked(matchers)]).decode()
+    who = {"made_by": without_nul(by), "reason": without_nul(reason)}
+    return {"matchers": texts, "starts": begins, "ends": ends, **who}
