@@ -29,6 +29,7 @@ COMMANDS = {
     "marks": "nouns",
     "watermarks": "nouns",
     "dlq": "dead_letters",
+    "audit": "audit",
     "explain": "inspection",
     "top": "inspection",
     "doctor": "doctor",
