@@ -9,7 +9,19 @@ from typing import Any
 from ..apps import find, has, module_of
 from ..errors import InvalidInput
 from . import health, openapi, policy
-from .api import claims, dead_letters, entries, events, limits, locks, marks, ops, reservations, watermarks
+from .api import (
+    claims,
+    dead_letter_acts,
+    dead_letters,
+    entries,
+    events,
+    limits,
+    locks,
+    marks,
+    ops,
+    reservations,
+    watermarks,
+)
 from .application import Application
 from .dashboard import audit_log, dedup, letters, login, overview, rendering
 from .dashboard import entries as entry_pages
@@ -19,8 +31,8 @@ from .routes import PUBLIC, Route
 from .service import FAILURES, Service
 
 MODULES = (
-    locks, marks, claims, reservations, limits, watermarks, dead_letters, entries, events, ops, health, openapi, policy,
-    overview, entry_pages, dedup, letters, watermark_pages, audit_log, login, rendering,
+    locks, marks, claims, reservations, limits, watermarks, dead_letters, dead_letter_acts, entries, events, ops,
+    health, openapi, policy, overview, entry_pages, dedup, letters, watermark_pages, audit_log, login, rendering,
 )  # fmt: skip
 
 
