@@ -45,7 +45,15 @@ def imported(url: str, *words: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "words",
-    [("--help",), ("--version",), ("run", "--help"), ("locks", "--help"), ("audit", "--help")],
+    [
+        ("--help",),
+        ("--version",),
+        ("run", "--help"),
+        ("locks", "--help"),
+        ("audit", "--help"),
+        ("alerts", "--help"),
+        ("alerts", "expire", "--help"),
+    ],
 )
 def test_help_imports_nothing_that_it_does_not_use(words: tuple[str, ...]) -> None:
     assert imported("redis://127.0.0.1", *words) == set()

@@ -3,9 +3,23 @@
 `inputs/` decode what senders post, the `receiver` decides, `suppression/` holds the reasons not to notify, and
 `notifications/` delivers to the `publishers/`. `records/` and `worker` are the layers below; `api/` and `pages/` serve
 operators. From the bottom up: model, publishers, settings, records, worker, suppression, notifications, receiver,
-runtime, api, inputs and pages, app; none imports a later one.
+runtime, api, inputs and pages, app; none imports a later one. `acts` has the words of the API, the pages and `cli`.
 """
 
-from .app import AlertsApp
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .app import AlertsApp
 
 __all__ = ["AlertsApp"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the application, and with it the service, when it is used: commands do without."""
+    if name != "AlertsApp":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .app import AlertsApp
+
+    return AlertsApp

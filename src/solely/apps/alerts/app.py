@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ...service.application import AppPage, Figure, Job, Route
-from .api import acknowledgements, admin
+from .api import acknowledgements, admin, silences
 from .demo import demo
 from .figures import FIGURES
 from .inputs import alertmanager, own_json, pagerduty
@@ -34,7 +34,7 @@ class AlertsApp(AlertsRuntime):
 
     def routes(self) -> Sequence[Route]:
         """The endpoints of senders and operators, and the pages."""
-        modules = (own_json, alertmanager, pagerduty, acknowledgements, admin, views)
+        modules = (own_json, alertmanager, pagerduty, acknowledgements, admin, silences, views)
         return [route for module in modules for route in module.routes(self)]
 
     def jobs(self) -> Sequence[Job]:
