@@ -166,8 +166,9 @@ def read_item(kept: bytes) -> Any:
 
 
 def read_record(text: bytes) -> dict[str, Any]:
-    """A record of the audit log."""
-    return _shaped(_object(text), _RECORD)
+    """A record of the audit log; older ones have no outcome."""
+    facts = _object(text)
+    return _shaped(facts, _RECORD | ({"outcome": str} if "outcome" in facts else {}))
 
 
 def read_note(text: bytes) -> dict[str, Any]:

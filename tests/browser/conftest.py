@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from tests.conftest import CHROMIUM, isolated
 from tests.service.serving import LINES, TOKENS, Running, running
@@ -18,6 +18,8 @@ FLAGS = [
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 PATIENCE = 10_000  # ms until a page that does not come up fails its test: it takes some tenths of a second
+
+REFUSED = "Failed to load resource: the server responded with a status of"  # as Chromium complains
 
 Enter = Callable[..., Page]
 
@@ -49,15 +51,22 @@ def service(store: str) -> Iterator[Running]:
 
 @pytest.fixture
 def enter(chromium: Browser, service: Running) -> Iterator[Enter]:
-    """Opens a page of somebody who has logged in. In the end, no page may have complained about anything."""
+    """Opens a page of somebody who has logged in. In the end, no page may have complained about anything but the
+    statuses that the test expects."""
     contexts, complaints = [], list[str]()
 
-    def open_page(path: str = "/", scope: str = "admin", **options: Any) -> Page:
+    def open_page(path: str = "/", scope: str = "admin", statuses: tuple[int, ...] = (), **options: Any) -> Page:
+        expected = tuple(f"{REFUSED} {status} " for status in statuses)
+
+        def complain(said: ConsoleMessage) -> None:
+            if said.type in ("error", "warning") and not (expected and said.text.startswith(expected)):
+                complaints.append(said.text)
+
         context = chromium.new_context(base_url=service.address, **options)
         contexts.append(context)
         context.set_default_timeout(PATIENCE)
         page = context.new_page()
-        page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("console", complain)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(path)
         page.get_by_label("Token").fill(TOKENS[scope])

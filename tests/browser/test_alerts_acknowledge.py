@@ -36,7 +36,11 @@ def test_somebody_acknowledges_an_alert_and_takes_it_back(enter: Enter, service:
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.screenshot(path=shots / "acknowledged-phone.png", full_page=True)
     listed.get_by_role("button", name="Change the acknowledgement of node-2").click()
-    page.locator("dialog[open]").get_by_role("button", name="Remove the acknowledgement").click()
+    dialog = page.locator("dialog[open]")
+    dialog.get_by_role("button", name="Remove the acknowledgement…").click()
+    expect(dialog).to_contain_text("Remove the acknowledgement of 'node-2'?")
+    page.screenshot(path=shots / "unacknowledge-dialog.png")
+    dialog.get_by_role("button", name="Remove", exact=True).click()
     expect(page.locator(".verdict")).not_to_contain_text("Acknowledged by")
 
 

@@ -183,6 +183,7 @@ def test_force_release_asks_why_tells_the_holder_and_is_on_record(enter: Enter, 
     page.get_by_role("link", name="Audit log").click()
     expect(page.get_by_role("row").nth(1)).to_contain_text("its host is gone")
     expect(page.get_by_role("row").nth(1)).to_contain_text("adminer")
+    expect(page.get_by_role("row").nth(1).locator(".badge")).to_have_text(re.compile("done"))
 
 
 def test_a_dead_letter_is_replayed(enter: Enter, service: Running, shots: Path) -> None:
@@ -194,7 +195,9 @@ def test_a_dead_letter_is_replayed(enter: Enter, service: Running, shots: Path) 
     page.get_by_role("link", name="orders-0").click()
     expect(page.locator("pre.payload")).to_contain_text('"number": 0')
     page.screenshot(path=shots / "letter.png")
-    page.get_by_role("button", name="Replay").click()
+    page.get_by_role("button", name="Replay…").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Replay 1 dead letter of 'orders'?")
+    page.get_by_role("dialog").get_by_role("button", name="Replay").click()
     expect(page.get_by_role("status")).to_contain_text("succeeded")
     expect(page.locator("#region")).to_contain_text("No dead letter")
     assert ran == [{"number": 0}]
@@ -205,6 +208,8 @@ def test_all_letters_are_replayed_while_the_page_shows_how_far(enter: Enter, ser
     service.run(parked(service.service.once, "bulk", 7))
     page = enter("/dead-letters?group=bulk")
     page.get_by_role("button", name="Replay all").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Replay 7 dead letters of 'bulk'?")
+    page.get_by_role("dialog").get_by_role("button", name="Replay").click()
     expect(page.get_by_label("Replay", exact=True).first).to_contain_text("7 of 7 · 7 replayed")
     expect(page.locator("#region")).to_contain_text("No dead letter")
 

@@ -43,7 +43,18 @@ def imported(url: str, *words: str) -> set[str]:
     return {heavy for heavy in HEAVY if any(name == heavy or name.startswith(heavy + ".") for name in modules)}
 
 
-@pytest.mark.parametrize("words", [("--help",), ("--version",), ("run", "--help"), ("locks", "--help")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--help",),
+        ("--version",),
+        ("run", "--help"),
+        ("locks", "--help"),
+        ("audit", "--help"),
+        ("alerts", "--help"),
+        ("alerts", "expire", "--help"),
+    ],
+)
 def test_help_imports_nothing_that_it_does_not_use(words: tuple[str, ...]) -> None:
     assert imported("redis://127.0.0.1", *words) == set()
 

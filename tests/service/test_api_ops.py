@@ -99,6 +99,7 @@ def test_a_clear_is_in_the_audit_log(guarded: Running) -> None:
     perform(guarded, "admin", {"op": "clear", "key": "lock/audited", "fence": 1, "reason": reason})
     record = guarded.run(guarded.service.audit.records(limit=1))[0]
     assert (record.action, record.key, record.reason) == ("ops.clear", "lock/audited", reason)
+    assert record.outcome == "nothing"  # it was not held
 
 
 def test_an_op_that_fails_harms_no_neighbour_and_says_little() -> None:

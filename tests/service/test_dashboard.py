@@ -228,7 +228,8 @@ def test_a_reader_sees_nothing_that_changes_anything(filled: Running, path: str)
 @pytest.mark.usefixtures("replayable")
 def test_a_writer_may_replay_and_an_admin_may_intervene(filled: Running) -> None:
     letters = "/dead-letters?group=parked"
-    assert set(controls(get(filled, letters, "write").text)) == {"/dead-letters/replay"}
+    offered = {each.partition("?")[0] for each in controls(get(filled, letters, "write").text)}
+    assert offered == {"/dead-letters/replay"}
     assert controls(get(filled, "/locks", "write").text) == []
     assert any(each.startswith("/dead-letters/purge") for each in controls(get(filled, letters).text))
     assert any(each.startswith("/locks/release") for each in controls(get(filled, "/locks").text))
@@ -240,8 +241,8 @@ ACTS: dict[str, dict[str, Any]] = {
     "/reservations/expire": {"key": "some-key", "fence": 1, "reason": "a test"},
     "/dedup/forget": {"key": "some-key", "fence": 1, "reason": "a test"},
     "/watermarks/rewind": {"key": "some-key", "to": "1", "reason": "a test"},
-    "/dead-letters/purge": {"group": "parked", "key": "parked", "reason": "a test"},
-    "/dead-letters/replay": {"group": "parked"},
+    "/dead-letters/purge": {"group": "parked", "all": "true", "reason": "a test"},
+    "/dead-letters/replay": {"group": "parked", "all": "true"},
 }
 
 
@@ -459,22 +460,28 @@ def test_filtered_letters_and_then_all_are_replayed_with_progress(filled: Runnin
         return runs[0] if runs and runs[0]["over"] else None
 
     for error, done, left in (("Timeout", 5, 5), ("", 5, 0)):
-        answer = client.post("/dead-letters/replay", data={"csrf": csrf, "group": "many", "error": error})
+        chosen = {"error": error} if error else {"all": "true"}
+        asking = client.get("/dead-letters/replay", params={"group": "many", **chosen})
+        assert f"Replay {done} dead letters of" in asking.text
+        answer = client.post("/dead-letters/replay", data={"csrf": csrf, "group": "many", **chosen})
         assert answer.headers["location"].endswith("note=replaying")
         run = until(last_run)
         assert (run["error"], run["done"], run["total"], run["failure"]) == (error, done, done, "")
         assert run["outcomes"] == {"replayed": done}
         assert len(letters(client, "many")) == left
     assert "5 of 5" in client.get("/dead-letters?group=many").text
-    actions = [record["action"] for record in client.get("/audit?format=json").json()["records"]]
-    assert actions[:2] == ["dead-letters.replay"] * 2
+    records = client.get("/audit?format=json").json()["records"][:2]
+    assert [(each["action"], each["reason"], each["outcome"]) for each in records] == [
+        ("dead-letters.replay", "replay of all", "done"),
+        ("dead-letters.replay", "replay of those with 'Timeout'", "done"),
+    ]
 
 
 def test_letters_whose_code_is_elsewhere_say_so_and_are_not_run(filled: Running, admin: Admin) -> None:
     client, csrf = admin
     filled.run(park(filled.service.once, "elsewhere", 1))
     assert "solely dlq replay elsewhere" in client.get("/dead-letters?group=elsewhere").text
-    answer = client.post("/dead-letters/replay", data={"csrf": csrf, "group": "elsewhere"})
+    answer = client.post("/dead-letters/replay", data={"csrf": csrf, "group": "elsewhere", "all": "true"})
     assert answer.status_code == 404
     assert "This service cannot run the letters" in unescape(answer.text)
     assert letters(client, "elsewhere") == ["elsewhere-0"]
@@ -483,8 +490,10 @@ def test_letters_whose_code_is_elsewhere_say_so_and_are_not_run(filled: Running,
 def test_letters_are_purged_one_filtered_and_all(filled: Running, admin: Admin) -> None:
     client, csrf = admin
     filled.run(park(filled.service.once, "purged", 6))
-    fields = {"csrf": csrf, "group": "purged", "key": "purged", "reason": "test data"}
-    for chosen, count, left in (({"id": "purged-0"}, 1, 5), ({"error": "Timeout"}, 3, 2), ({}, 2, 0)):
+    fields = {"csrf": csrf, "group": "purged", "reason": "test data"}
+    refused = client.post("/dead-letters/purge", data=fields)  # which of them is not said
+    assert (refused.status_code, "Give one of id, error and all" in refused.text) == (400, True)
+    for chosen, count, left in (({"id": "purged-0"}, 1, 5), ({"error": "Timeout"}, 3, 2), ({"all": "true"}, 2, 0)):
         asking = client.get(f"/dead-letters/purge?{urlencode({'group': 'purged', **chosen})}")
         assert f"Purge {count} dead letter" in asking.text
         assert client.post("/dead-letters/purge", data=fields | chosen).status_code == 303

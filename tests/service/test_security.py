@@ -351,9 +351,9 @@ def test_an_admin_action_needs_a_reason_which_is_kept(acting: Running) -> None:
     assert acting.post("/act", {"key": "a", "reason": "it hangs"}, headers=admin).json() == {"by": "adminer"}
     assert acting.post("/act", {"key": "b", "reason": "it too"}, headers=admin).status_code == 200
     records = acting.run(acting.service.audit.records())
-    assert [(each.who, each.action, each.key, each.reason) for each in records] == [
-        ("adminer", "act", "b", "it too"),
-        ("adminer", "act", "a", "it hangs"),
+    assert [(each.who, each.action, each.key, each.reason, each.outcome) for each in records] == [
+        ("adminer", "act", "b", "it too", "done"),
+        ("adminer", "act", "a", "it hangs", "done"),
     ]
 
 

@@ -20,14 +20,14 @@ def find(name: str) -> Any:
     """The application class of this name, imported; InvalidInput, which lists the known ones, if there is none."""
     package, kind = module_of(name), APPS[name].partition(":")[2]
     try:
-        module = import_module(package)
+        found = getattr(import_module(package), kind, None)  # a package may import its class when it is asked for
     except ModuleNotFoundError as error:
         if package.startswith(error.name or "") or (error.name or "").startswith("solely"):
             raise  # ours, and no extra brings it
         raise missing_extra(name, error.name, "service") from error
-    if not hasattr(module, kind):
+    if found is None:
         raise InvalidInput(f"the application {name} cannot be mounted: its module {package} has no class {kind}")
-    return getattr(module, kind)
+    return found
 
 
 def module_of(name: str) -> str:

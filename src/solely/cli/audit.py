@@ -1,40 +1,68 @@
-"""Writes the commands that change what others hold to the audit log of the store, which the service writes too."""
+"""Writes the commands that change what others hold to the audit log of the store, which the service writes too; and
+`solely audit`, which lists it."""
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 
-from ..audit import KEPT, PREFIX, QUEUE, dropping, new_record
+import click
+
+from ..audit import DONE, FAILED, KEPT, PREFIX, appending, completing, dropping, new_record
 from ..errors import StoreError
-from ..ops import MAX_BATCH, Op, Push
+from ..formats import read_record
+from ..ops import MAX_BATCH, Op
 from ..stores import Store, capabilities
+from .options import StoreOptions, at_store, in_form
+from .output import Form, Row, talk
 
 _HOST = 64  # characters of a host's name: as many as Linux allows
 
 
-class CommandAudit:
-    """The audit log of this store. Record an action before you do it; if that fails, do not do it.
+class CommandAct:
+    """An act that is under way: set its outcome, which is `done` otherwise."""
 
-    A service that is used as a store writes the log itself, under the name of the caller's token.
-    """
+    outcome = DONE
+
+
+class CommandAudit:
+    """The audit log of this store. A service that is used as a store writes the log itself, under the name of the
+    caller's token."""
 
     def __init__(self, url: str, store: Store) -> None:
         self._store = store
         self._by_service = capabilities(url).audits
         self._trimmed = False
 
-    def record(self, action: str, key: str, reason: str) -> None:
-        """Writes the record; StoreError if that fails."""
+    @contextmanager
+    def acting(self, action: str, key: str, reason: str) -> Iterator[CommandAct]:
+        """Writes the record before the action is done, and its outcome afterwards; an error is the outcome, too. Raises
+        StoreError, and the action is not done, if the record cannot be written."""
+        act, record = CommandAct(), new_record(whoami(), action, key, reason)
         if self._by_service:
+            yield act
             return
-        made = new_record(whoami(), action, key, reason)
-        self._perform([Push(QUEUE, made["id"], json.dumps(made).encode())])
+        self._perform([appending(record)])
         if not self._trimmed:  # once per command: commands are rare, and each adds few records
             self._trimmed = True
             self._trim()
+        try:
+            yield act
+        except Exception as error:
+            self._complete(record, f"{FAILED}{error}")
+            raise
+        self._complete(record, act.outcome)
+
+    def _complete(self, record: Row, outcome: str) -> None:
+        """Writes the outcome; if that fails, says so: the action is over."""
+        try:
+            self._perform([completing(record, outcome)])
+        except StoreError as error:
+            talk(f"solely: the audit log does not have the outcome, {outcome}: {error}")
 
     def _trim(self) -> None:
         """Removes all but the newest KEPT records."""
@@ -56,3 +84,36 @@ def whoami() -> str:
     except KeyError:  # as in containers that run under a bare user id
         user = str(os.getuid())
     return f"cli:{user}@{socket.gethostname()[:_HOST]}"
+
+
+@click.command()
+@click.option("--after", default="", metavar="ID", help="Start after this record.")
+@click.option("--limit", type=click.IntRange(1, KEPT), default=50, show_default=True, help="Number of rows.")
+@in_form
+@at_store
+def audit(options: StoreOptions, form: Form, after: str, limit: int) -> None:
+    """Who changed what others hold, why, and what became of it, newest first. One that stays `started` was interrupted:
+    it may have been done."""
+    with closing(options.store()) as store:
+        found = store.scan(PREFIX, PREFIX + after if after else "", limit)
+    rows = [_row(entry.key.removeprefix(PREFIX), entry.value or b"") for entry in found]
+    form.rows(rows, ("at", "who", "action", "key", "outcome", "reason"), ("id",))
+    if len(found) == limit:
+        talk(f"there may be more: --after {rows[-1]['id']!r}")
+
+
+def _row(id: str, value: bytes) -> Row:
+    """The record; for an unreadable one, the reason says so."""
+    try:
+        facts = read_record(value)
+    except ValueError as error:
+        return {
+            "id": id,
+            "at": None,
+            "who": "",
+            "action": "",
+            "key": "",
+            "reason": f"unreadable: {error}",
+            "outcome": "",
+        }
+    return {"outcome": "", **facts, "at": datetime.fromtimestamp(facts["at"], UTC)}

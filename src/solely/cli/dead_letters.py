@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import click
 
+from ..audit import DONE, FAILED, NOTHING
 from ..dead_letters.flow import Letter, queue_of
 from ..dead_letters.handle import DeadLetters
 from ..dead_letters.replay import LetterOutcome
@@ -152,12 +153,13 @@ def replay(
         if dry_run:
             _print_selected(letters, where, "replay")
             return
-        CommandAudit(options.url, store).record("dead-letters.replay", group, f"replay of {_which(id, error)}")
-        outcomes = Counter[LetterOutcome]()
-        if id:
-            outcomes[letters.replay(id, partial(_run_handler, handler)).outcome] += 1
-        else:
-            outcomes = letters.replay_all(partial(_run_handler, handler), where=where, progress=_progress)
+        what, run = f"replay of {_which(id, error)}", partial(_run_handler, handler)
+        with CommandAudit(options.url, store).acting("dead-letters.replay", group, what) as act:
+            if id:
+                outcomes = Counter((letters.replay(id, run).outcome,))
+            else:
+                outcomes = letters.replay_all(run, where=where, progress=_progress)
+            act.outcome = _audited(outcomes)
     if not outcomes or (id and outcomes[LetterOutcome.GONE]):
         not_found(f"such dead letter in {group!r}")
     form.one({str(outcome): outcomes[outcome] for outcome in LetterOutcome})
@@ -165,6 +167,13 @@ def replay(
         leave(Exit.ERROR)
     if outcomes[LetterOutcome.BUSY]:
         leave(Exit.BUSY)
+
+
+def _audited(outcomes: Counter[LetterOutcome]) -> str:
+    """The outcome of a replay, for the audit log."""
+    if failed := outcomes[LetterOutcome.FAILED]:
+        return f"{FAILED}{failed} of {outcomes.total()} failed again"
+    return DONE if outcomes[LetterOutcome.REPLAYED] or outcomes[LetterOutcome.SKIPPED] else NOTHING
 
 
 def _progress(done: int, total: int) -> None:
@@ -208,8 +217,11 @@ def purge(
             _print_selected(letters, where, "purge")
             return
         confirm(f"Purge {count} of the dead letters of {group!r}", yes)
-        CommandAudit(options.url, store).record("dead-letters.purge", f"{group}/{id}" if id else group, reason)
-        click.echo(letters.purge(where=where, reason=reason))
+        key = f"{group}/{id}" if id else group
+        with CommandAudit(options.url, store).acting("dead-letters.purge", key, reason) as act:
+            purged = letters.purge(where=where, reason=reason)
+            act.outcome = DONE if purged else NOTHING
+        click.echo(purged)
 
 
 def _print_selected(letters: DeadLetters, where: Callable[[Letter], bool], verb: str) -> None:

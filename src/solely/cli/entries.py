@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
+from ..audit import DONE, NOTHING
 from ..errors import StoreError
 from ..holder import describe, since_of
 from ..model import Entry, State
@@ -139,8 +140,10 @@ def add_clear(group: click.Group, noun: Noun, meaning: str) -> None:
                     talk(f"would clear {what}")
                     continue
                 confirm(f"Clear {what}", yes)
-                audit.record(f"{noun.kind}s.clear", entry.name, reason)
-                if not perform(store, Clear(entry.key, entry.fence, reason)):
+                with audit.acting(f"{noun.kind}s.clear", entry.name, reason) as act:
+                    cleared = perform(store, Clear(entry.key, entry.fence, reason))
+                    act.outcome = DONE if cleared else NOTHING
+                if not cleared:
                     talk(f"not cleared: {what}: it has changed since it was read")
                     leave(Exit.BUSY)
                 talk(f"cleared {what}")

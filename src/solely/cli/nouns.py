@@ -200,8 +200,8 @@ def rewind(options: StoreOptions, name: str, value: WatermarkValue, reason: str,
             talk(f"would rewind {what}")
             return
         confirm(f"Rewind {what}", yes)
-        CommandAudit(options.url, store).record("watermarks.rewind", name, reason)
-        click.echo(_text_of(mark.rewind(value, reason=reason)))
+        with CommandAudit(options.url, store).acting("watermarks.rewind", name, reason):
+            click.echo(_text_of(mark.rewind(value, reason=reason)))
 
 
 def _text_of(value: WatermarkValue) -> str:

@@ -100,7 +100,8 @@ def paged(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _reason(context: click.Context, parameter: click.Parameter, text: str) -> str:
+def check_reason(context: click.Context, parameter: click.Parameter, text: str) -> str:
+    """The reason without the space around it; BadParameter if it is too short or too long."""
     if not REASON[0] <= len(text.strip()) <= REASON[1]:
         raise click.BadParameter(f"say why in {REASON[0]} to {REASON[1]} characters, not in {len(text.strip())}")
     return text.strip()
@@ -109,7 +110,7 @@ def _reason(context: click.Context, parameter: click.Parameter, text: str) -> st
 def by_reason(function: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --reason, --dry-run and --yes, which every destructive command has."""
     for option in (
-        click.option("--reason", required=True, metavar="TEXT", callback=_reason, help="Why; for the audit log."),
+        click.option("--reason", required=True, metavar="TEXT", callback=check_reason, help="Why; for the audit log."),
         click.option("--dry-run", is_flag=True, help="Change nothing; print what would be done."),
         click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."),
     ):

@@ -31,6 +31,7 @@ COMMANDS = {
     "limits": "limits",
     "queues": "queues",
     "dlq": "dead_letters",
+    "audit": "audit",
     "explain": "inspection",
     "top": "inspection",
     "doctor": "doctor",

@@ -11,6 +11,7 @@ from urllib.parse import quote, unquote
 
 import click
 
+from ..audit import REFUSED
 from ..model import State, item_key
 from ..queues.flow import ItemInfo, queue_of
 from ..queues.handle import Queue
@@ -211,7 +212,10 @@ def remove(options: StoreOptions, queue: str, id: str, reason: str, dry_run: boo
             talk(f"would remove {what}")
             return
         confirm(f"Remove {what}", yes)
-        CommandAudit(options.url, store).record("queues.remove", f"{queue}/{id}", reason)
-        if not once.queue(queue).remove(id, expected=there):
+        with CommandAudit(options.url, store).acting("queues.remove", f"{queue}/{id}", reason) as act:
+            removed = once.queue(queue).remove(id, expected=there)
+            if not removed:
+                act.outcome = f"{REFUSED}somebody has it taken, or it has changed since it was read"
+        if not removed:
             talk(f"not removed: {what}: somebody has it taken, or it has changed since it was read")
             leave(Exit.BUSY)

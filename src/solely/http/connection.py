@@ -58,7 +58,7 @@ class ServiceConnection:
             options["headers"]["authorization"] = f"Bearer {token}"
         self._http = httpx2.Client(**options)
 
-    def post(self, path: str, body: msgspec.Struct, answer: type[T], wait: float = 0.0) -> T:
+    def post(self, path: str, body: object, answer: type[T], wait: float = 0.0) -> T:
         """The response of the route to this body; a refusal is raised as an error of the library."""
         options: Any = {"content": msgspec.json.encode(body), "headers": {"content-type": "application/json"}}
         return self._request("POST", path, answer, timeout=self._timeout + wait, **options)

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 from starlette.responses import Response
 
+from ..audit import NOTHING
 from ..errors import SolelyError
 from . import problems
 from .authentication import authenticate, check_origin, check_session, read_headers, verify
@@ -142,9 +143,18 @@ class AsgiApp:
         if endpoint.body is not None:
             call.body = endpoint.body(call)
         if endpoint.audited:
-            key = str(getattr(call.body, "key", ""))
-            await service.audit.record(call.principal.name, route.name, key, call.body.reason)
+            return await self._audited(call)
         if not endpoint.takes_slot:
             return await route.handler(call)
         async with service.slots.take():
             return await route.handler(call)
+
+    async def _audited(self, call: Call[Any, Any]) -> object:
+        """What the handler of an admin action returns; the audit log says what became of it."""
+        route, body = call.route, call.body
+        key = str(getattr(body, "key", ""))
+        async with self.service.audit.acting(call.principal.name, route.name, key, body.reason) as act:
+            answer = await route.handler(call)
+            if route.changed and not getattr(answer, route.changed):
+                act.outcome = NOTHING
+            return answer

@@ -1,16 +1,20 @@
-"""The audit log: who overrode what others hold, and why. It is kept in the store, so that all workers and hosts share
-it and it outlives them; each record is also written to the service's own log."""
+"""The audit log: who overrode what others hold, why, and what became of it. It is kept in the store, so that all
+workers and hosts share it and it outlives them; each record is also written to the service's own log."""
 
 from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import msgspec
 import structlog
 
-from ..audit import KEPT, PREFIX, QUEUE, dropping, new_record
-from ..errors import StoreError, not_ours
+from ..audit import DONE, FAILED, KEPT, PREFIX, REFUSED, appending, completing, dropping, new_record
+from ..errors import SolelyError, StoreError, not_ours
 from ..model import Entry
-from ..ops import MAX_BATCH, Op, Push
+from ..ops import MAX_BATCH, Op
 from ..stores import AsyncStore
+from .problems import BROKEN, Problem, problem_of
 
 log = structlog.get_logger("solely.audit")
 
@@ -18,7 +22,8 @@ _TRIM_EVERY = 50  # records between two trims, so that not every record costs a 
 
 
 class AuditRecord(msgspec.Struct, frozen=True):
-    """An admin action: `at` is the wall clock in seconds."""
+    """An admin action: `at` is the wall clock in seconds. `outcome` is `started`, `done`, `nothing`, `refused: …` or
+    `failed: …`: one that stays `started` was interrupted, and may have been done. Older records have none."""
 
     id: str
     at: float
@@ -26,6 +31,13 @@ class AuditRecord(msgspec.Struct, frozen=True):
     action: str
     key: str
     reason: str
+    outcome: str = ""
+
+
+class AuditedAct:
+    """An act that is under way: set its outcome, which is `done` otherwise."""
+
+    outcome = DONE
 
 
 class AuditLog:
@@ -35,15 +47,35 @@ class AuditLog:
         self._store = store
         self._written = 0
 
+    @asynccontextmanager
+    async def acting(self, who: str, action: str, key: str, reason: str) -> AsyncIterator[AuditedAct]:
+        """Writes the record before the action is performed, and its outcome afterwards; an error is the outcome, too.
+        Raises StoreError, and the action is not performed, if the record cannot be written."""
+        record, act = await self.record(who, action, key, reason), AuditedAct()
+        try:
+            yield act
+        except Exception as error:
+            await self.complete(record, _outcome_of(error))
+            raise
+        await self.complete(record, act.outcome)
+
     async def record(self, who: str, action: str, key: str, reason: str) -> AuditRecord:
-        """Writes the record before the action is performed; raises StoreError if it cannot."""
-        made = AuditRecord(**new_record(who, action, key, reason))
+        """Writes the record of an action that is about to start; raises StoreError if it cannot."""
+        made = new_record(who, action, key, reason)
         log.warning("audit", who=who, action=action, key=key, reason=reason)
-        await self._perform([Push(QUEUE, made.id, msgspec.json.encode(made))])
+        await self._perform([appending(made)])
         self._written += 1
         if self._written % _TRIM_EVERY == 1:
             await self._trim()
-        return made
+        return AuditRecord(**made)
+
+    async def complete(self, record: AuditRecord, outcome: str) -> None:
+        """Writes the outcome of the action. If it cannot, the record stays `started`, and this is logged."""
+        log.info("audit_outcome", who=record.who, action=record.action, key=record.key, outcome=outcome)
+        try:
+            await self._perform([completing(msgspec.structs.asdict(record), outcome)])
+        except StoreError as error:  # the action is over, and its answer counts
+            log.warning("audit_outcome_not_written", id=record.id, outcome=outcome, error=str(error))
 
     async def records(self, after: str = "", limit: int = 50) -> list[AuditRecord]:
         """Records, newest first, after the one of this id."""
@@ -64,6 +96,16 @@ class AuditLog:
         for reply in await self._store.perform(ops):
             if isinstance(reply, StoreError):
                 raise reply
+
+
+def _outcome_of(error: Exception) -> str:
+    """The outcome of an action that raised this error, as the caller is told: without the texts of stores."""
+    if isinstance(error, SolelyError):
+        error = problem_of(error)
+    problem = error if isinstance(error, Problem) else Problem(BROKEN)
+    if problem.kind.status < 500:
+        return REFUSED + problem.document.detail
+    return FAILED + problem.kind.title
 
 
 def _record(entry: Entry) -> AuditRecord:

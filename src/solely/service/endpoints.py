@@ -32,7 +32,7 @@ class Endpoint:
         self.parts = route.path.split("/")
         self.scope = route.auth.scope if isinstance(route.auth, Bearer) else None
         self.webhook = route.auth if isinstance(route.auth, Webhook) else None
-        self.audited = route.is_admin_action
+        self.audited = route.is_admin_action and not route.audits
         self.takes_slot = _takes_slot(route)
         self.body = None if route.body is None else _form(route.body) if route.form else _json(route.body)
         self.query = None if route.query is None else _query(route.query)

@@ -11,6 +11,7 @@ from ..errors import InvalidInput
 from . import health, openapi, policy
 from .api import (
     claims,
+    dead_letter_acts,
     dead_letters,
     entries,
     events,
@@ -34,9 +35,9 @@ from .routes import PUBLIC, Route
 from .service import FAILURES, Service
 
 MODULES = (
-    locks, marks, claims, reservations, limits, watermarks, queues, queue_lists, dead_letters, entries, events, ops,
-    health, openapi, policy, overview, entry_pages, dedup, limit_pages, queue_pages, letters, watermark_pages,
-    audit_log, login, rendering,
+    locks, marks, claims, reservations, limits, watermarks, queues, queue_lists, dead_letters, dead_letter_acts,
+    entries, events, ops, health, openapi, policy, overview, entry_pages, dedup, limit_pages, queue_pages, letters,
+    watermark_pages, audit_log, login, rendering,
 )  # fmt: skip
 
 

@@ -237,8 +237,9 @@ class Route:
     `cap` bounds the body in bytes as it streams in; so does the service's max_body, unless `over_max_body`. A route
     that `grants` is refused while the service stops. `again` says what a repeat of the request does, for the policy
     page. With `keyed`, a repeat with the same Idempotency-Key gets the first response, which must still be true. A form
-    is urlencoded, and needs the CSRF token in its field `csrf`. `tag` is the heading in the documents: by default part
-    of the path, or the name of the application.
+    is urlencoded, and needs the CSRF token in its field `csrf`. The audit log has every admin action: `changed` names
+    the field of the answer that is false or 0 if there was nothing to do; a handler that `audits` writes the record
+    itself. `tag` is the heading in the documents: by default part of the path, or the name of the application.
     """
 
     method: str
@@ -256,6 +257,8 @@ class Route:
     grants: bool = False
     again: str = ""
     keyed: bool = False
+    changed: str = ""
+    audits: bool = False
     hidden: bool = False  # a page for people: not part of the documented API
     tag: str = ""
     body: Any = field(init=False)
@@ -264,7 +267,7 @@ class Route:
 
     def __post_init__(self) -> None:
         try:
-            for name, wanted in zip(("body", "query", "answer"), _types_of(self.handler), strict=True):
+            for name, wanted in zip(("body", "query", "answer"), types_of(self.handler), strict=True):
                 object.__setattr__(self, name, wanted)
             object.__setattr__(self, "summary", self.summary or _docstring(self.handler))
             _check(self)
@@ -311,7 +314,7 @@ def _docstring(handler: Handler) -> str:
     return " ".join(first.split()).removesuffix(".")
 
 
-def _types_of(handler: Handler) -> tuple[Any, Any, Any]:
+def types_of(handler: Handler) -> tuple[Any, Any, Any]:
     """The types of the body, the query and the answer; None where there is none."""
     if not inspect.iscoroutinefunction(handler):
         raise InvalidInput("its handler must be a coroutine function")

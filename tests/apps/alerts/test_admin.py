@@ -122,8 +122,8 @@ def test_what_was_done_is_in_the_audit_log_with_its_reason(desk: Operator) -> No
     records = desk.ask("/audit", format="json")["records"]
     mine = [(each["who"], each["action"], each["key"]) for each in records if each["reason"] == reason]
     assert mine == [
-        ("adminer", "api.alerts.silences", "severity=nobody"),
-        ("adminer", "api.alerts.reservations.clear", "~alerts/firing/audited/"),
+        ("adminer", "alerts.silences.add", "severity=nobody"),
+        ("adminer", "alerts.windows.clear", "audited"),
     ]
 
 
@@ -176,6 +176,35 @@ def test_a_silence_is_made_listed_and_ended(desk: Operator) -> None:
     assert desk.send("kept-back", name="Maintenance of disks")["outcome"] == "published"
     (ended,) = [each for each in desk.ask("/api/alerts/silences", ended="true")["silences"] if each["id"] == made["id"]]
     assert (ended["ended_by"], ended["ended_why"]) == ("adminer", "it is over")
+
+
+def test_a_dry_run_says_what_a_silence_would_match_now_and_makes_none(desk: Operator) -> None:
+    desk.send("matched", name="Raid degraded", labels={"rack": "7"})
+    desk.send("other", name="Raid degraded", labels={"rack": "8"})
+    desk.history(1, fingerprint="other")
+    body = {"matchers": ["name=~Raid.*", "rack=7"], "lasts": 60.0, "reason": BECAUSE}
+    before = desk.ask("/api/alerts/silences")
+    assert desk.post("/api/alerts/silences?dry_run=true", body).json() == {
+        "would": 'silence alerts that match name=~"Raid.*", rack="7"',
+        "facts": {"Matches now": "1: Raid degraded (critical)"},
+    }
+    none = desk.post("/api/alerts/silences?dry_run=true", body | {"matchers": ["rack=9"]}).json()
+    assert none["facts"] == {"Matches now": "no alert that is being sent or quiet"}
+    assert desk.ask("/api/alerts/silences") == before
+
+
+@pytest.mark.parametrize("path", CHANGES)
+def test_refused_acts_do_not_look_like_done_ones(desk: Operator, path: str) -> None:
+    """Four of six records of an afternoon looked the same: two were done."""
+    desk.send("scoped")
+    body = CHANGES[path] | {"reason": f"of {path}"}
+    done = {"/api/alerts/silences/expire": "nothing"}.get(path, "done")
+    wrong = {"/api/alerts/silences": ({"matchers": ["name=~(a+)+"]}, "refused: the pattern '(a+)+'")}
+    change, outcome = wrong.get(path, ({"fingerprint": "never"} if "fingerprint" in body else {}, "nothing"))
+    desk.post(path, body)
+    desk.post(path, body | change)
+    records = [each for each in desk.ask("/v1/audit")["records"] if each["reason"] == f"of {path}"]
+    assert [each["outcome"].partition(" can ")[0] for each in reversed(records)] == [done, outcome]
 
 
 @pytest.mark.parametrize(

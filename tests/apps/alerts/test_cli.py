@@ -111,7 +111,7 @@ def test_why_says_it_in_sentences(run: Run) -> None:
 def test_a_window_is_ended_only_if_it_is_meant(run: Run, desk: Operator) -> None:
     sent(run, "stuck")
     looked = run("expire", "stuck", "critical", "--dry-run", "--reason", BECAUSE)
-    assert "would end the window of 'stuck' critical (critical quiet for 5m)" in looked.err
+    assert "would end the window of 'stuck' critical (quiet for 5 min)" in looked.err
     asked = run("expire", "stuck", "critical", "--reason", BECAUSE)
     assert asked.code == 2
     assert "--yes" in asked.err
@@ -125,8 +125,8 @@ def test_a_window_is_ended_only_if_it_is_meant(run: Run, desk: Operator) -> None
 def test_all_windows_of_a_fingerprint_are_cleared(run: Run, desk: Operator) -> None:
     desk.send("many")
     desk.send("many", "warning")
-    assert "would end 2 of 'many'" in run("clear", "many", "--dry-run", "--reason", BECAUSE).err
-    assert "ended 2 of 'many'" in run("clear", "many", *MEANT).err
+    assert "would end 2 windows of 'many' (critical quiet" in run("clear", "many", "--dry-run", "--reason", BECAUSE).err
+    assert "ended 2 windows of 'many'" in run("clear", "many", *MEANT).err
     assert run("clear", "many", *MEANT).code == 3
 
 
@@ -143,6 +143,9 @@ def test_silences_are_made_listed_and_ended(run: Run, desk: Operator) -> None:
     assert run("silence", "end", made["id"], "--reason", BECAUSE).code == 3
     assert made["id"] not in run("silence", "list").out
     assert made["id"] in run("silence", "list", "--ended").out
+    looked = run("silence", "add", "name=~Day.*", "--for", "2h", "--reason", BECAUSE, "--dry-run")
+    assert (looked.code, "would silence alerts that match name=~" in looked.err) == (0, True)
+    assert "Day" not in run("silence", "list").out
     refused = run("silence", "add", "name=~(a+)+", "--for", "2h", "--reason", BECAUSE)
     assert refused.code == 2
     assert "too many ways" in refused.err
@@ -154,15 +157,16 @@ def test_what_goes_wrong_has_its_exit_code(run: Run, desk: Operator, monkeypatch
     assert run("list", "--at", "nowhere").code == 2
     monkeypatch.setenv("SOLELY_TOKEN", TOKENS["read"])
     assert run("list").code == 0
-    assert run("clear", "stuck-2", *MEANT).code == 3  # there is none
+    assert run("clear", "stuck-2", *MEANT).code == 4  # whether there is one or not
     desk.send("stuck-2")
     assert run("clear", "stuck-2", *MEANT).code == 4
+    assert run("clear", "stuck-2", "--dry-run", "--reason", BECAUSE).code == 4
     monkeypatch.setenv("SOLELY_TOKEN", "nobody's")
     assert run("history").code == 4
 
 
 def test_the_service_is_where_solely_url_says_only_if_that_is_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from solely.apps.alerts import cli_options as service_options
+    from solely.cli import service_options
 
     monkeypatch.setenv("SOLELY_URL", "redis://localhost")
     monkeypatch.setattr(service_options, "HERE", "http://127.0.0.1:1")

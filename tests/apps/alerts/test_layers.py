@@ -11,7 +11,7 @@ import solely.apps.alerts
 FOLDER = Path(solely.apps.alerts.__file__).parent
 # A folder or module may import those of the rows before its own, and itself.
 LAYERS = (
-    ("model", "figures", "decision"),
+    ("model", "figures", "decision", "acts"),
     ("publishers", "tracing"),
     ("settings",),
     ("records",),
@@ -21,8 +21,8 @@ LAYERS = (
     ("receiver",),
     ("runtime", "demo"),
     ("api",),
-    ("inputs", "pages", "cli_options"),
-    ("app", "cli_suppression"),
+    ("inputs", "pages"),
+    ("app",),
     ("cli",),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import quote
 
@@ -116,19 +117,20 @@ def test_an_admin_ends_a_window_on_the_page(desk: Operator) -> None:
     desk.send("to-end", "warning")
     with logged_in(desk, "admin") as admin:
         asked = admin.get("/alerts/expire", params={"fingerprint": "to-end", "severity": "critical"})
-        assert "End this window?" in asked.text
+        assert "End the window of" in asked.text
         fields = {"csrf": csrf_of(asked.text), "fingerprint": "to-end", "severity": "critical", "reason": BECAUSE}
         assert admin.post("/alerts/expire", data=fields | {"csrf": "0" * 64}).status_code == 403
         done = admin.post("/alerts/expire", data=fields)
         assert done.headers["location"] == "/alerts/why?fingerprint=to-end&note=ended"
         assert [each["severity"] for each in desk.why("to-end")["windows"]] == ["warning"]
         assert "moved-on" in admin.post("/alerts/expire", data=fields).headers["location"]
-        asked = admin.get("/alerts/expire", params={"fingerprint": "to-end", "which": "all"})
-        assert 'name="which" value="all"' in asked.text
-        admin.post("/alerts/expire", data=fields | {"severity": "", "which": "all"})
+        desk.send("to-end")
+        asked = admin.get("/alerts/clear", params={"fingerprint": "to-end"})
+        assert "End 2 windows of" in asked.text
+        fields.pop("severity")
+        assert admin.post("/alerts/clear", data=fields).status_code == 303
         assert desk.why("to-end")["windows"] == []
-        gone = admin.get("/alerts/expire", params={"fingerprint": "to-end", "which": "all"})
-        assert gone.status_code == 404
+        assert admin.get("/alerts/clear", params={"fingerprint": "to-end"}).status_code == 404
 
 
 def test_an_admin_makes_and_ends_a_silence_on_the_page(desk: Operator) -> None:
@@ -141,7 +143,7 @@ def test_an_admin_makes_and_ends_a_silence_on_the_page(desk: Operator) -> None:
         assert made["matchers"] == ['severity="quiet"', 'name=~"On.*"']
         assert made["ends"] - made["starts"] == pytest.approx(5400, abs=1)
         asked = admin.get("/alerts/silences/end", params={"id": made["id"]})
-        assert "End this silence?" in asked.text
+        assert "End the silence of severity=" in asked.text
         end = {"csrf": csrf, "id": made["id"], "reason": BECAUSE}
         assert admin.post("/alerts/silences/end", data=end).headers["location"] == "/alerts?note=ended#silences"
         assert "moved-on" in admin.post("/alerts/silences/end", data=end).headers["location"]
@@ -168,3 +170,6 @@ def test_an_invalid_form_is_answered_with_a_page(desk: Operator, wrong: dict[str
         assert refused.status_code == 400
         assert says in refused.text
         assert 'id="asked"' in refused.text
+        entered = unescape(refused.text)
+        for text in (fields | wrong)["matchers"], (fields | wrong)["lasts"], BECAUSE:
+            assert text in entered  # nothing that was written is lost

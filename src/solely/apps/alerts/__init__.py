@@ -4,6 +4,7 @@
 not to notify and what fires now, and `notifications/` delivers to the `publishers/`. `records/` and `worker` are the
 layers below; `api/` and `pages/` serve operators. From the bottom up: model and decision, publishers, settings,
 records, worker, suppression, notifications, receiver, runtime, api, inputs and pages, app; none imports a later one.
+`acts` has the words of the API, the pages and `cli`.
 """
 
 from __future__ import annotations

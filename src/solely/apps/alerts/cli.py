@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
-from ...cli.entries import not_found
-from ...cli.options import DURATION, by_reason, confirm, in_form
-from ...cli.output import Form, Row, cell, printable, talk
-from .cli_options import LIMIT, at_service, row
-from .cli_suppression import SILENCED, acknowledge, acknowledged, silence, unacknowledge
+from ...acts import Listing
+from ...cli.acts import act_command, list_command, shown
+from ...cli.options import in_form
+from ...cli.output import Form, printable
+from ...cli.service_options import at_service
+from . import acts
 
 if TYPE_CHECKING:
     from ...http import Client
-    from .api.explanation import Why
-    from .api.windows import Window
-
-NOTIFIED = ("at", "notified")  # the times of a notification
 
 
 @click.group()
@@ -28,8 +24,22 @@ def command() -> None:
     """Alerts: one notification each. Calls the service at --at, with the token in SOLELY_TOKEN."""
 
 
-for _each in (acknowledge, unacknowledge, acknowledged, silence):
-    command.add_command(_each)
+@click.group()
+def silence() -> None:
+    """Silences: suppress alerts for a time."""
+
+
+command.add_command(silence)
+command.add_command(list_command(acts.WINDOWS, "list"))
+command.add_command(list_command(acts.HISTORY, "history"))
+command.add_command(list_command(acts.ACKNOWLEDGED, "acknowledged"))
+command.add_command(act_command(acts.EXPIRE, "expire"))
+command.add_command(act_command(acts.CLEAR, "clear"))
+command.add_command(act_command(acts.ACKNOWLEDGE, "acknowledge"))
+command.add_command(act_command(acts.UNACKNOWLEDGE, "unacknowledge"))
+silence.add_command(act_command(acts.SILENCE, "add"))
+silence.add_command(act_command(acts.END_SILENCE, "end"))
+silence.add_command(list_command(acts.SILENCES, "list"))
 
 
 def _pairs(given: Sequence[str]) -> dict[str, str]:
@@ -55,80 +65,18 @@ def _pairs(given: Sequence[str]) -> dict[str, str]:
 def send(
     client: Client,
     form: Form,
-    name: str,
-    severity: str,
-    source: str,
-    fingerprint: str | None,
-    group: str | None,
     labels: tuple[str, ...],
     annotations: tuple[str, ...],
     resolved: bool,
+    **given: str | None,
 ) -> None:
     """Sends an alert and prints its outcome: published, suppressed (and why), or queued."""
-    from .inputs.own_json import Intake
-    from .model import FIRING, RESOLVED, AlertOutcome
-
-    intake = Intake(
-        name=name,
-        severity=severity,
-        source=source,
-        fingerprint=fingerprint,
-        labels=_pairs(labels),
-        annotations=_pairs(annotations),
-        status=RESOLVED if resolved else FIRING,
-        group=group,
-    )
-    form.one(msgspec.structs.asdict(client.post("/api/alerts", intake, AlertOutcome)))
-
-
-@command.command("list")
-@click.argument("fingerprint", default="")
-@click.option("--after", default="", metavar="KEY", help="Begin after this key.")
-@click.option("--limit", type=LIMIT, default=100, show_default=True, help="The most rows.")
-@in_form
-@at_service
-def list_windows(client: Client, form: Form, fingerprint: str, after: str, limit: int) -> None:
-    """Lists what is being sent or quiet, of FINGERPRINT or of all."""
-    from .api.admin import ListedWindows
-
-    query = {"fingerprint": fingerprint, "after": after, "limit": limit}
-    page = client.get("/api/alerts/reservations", ListedWindows, **query)
-    columns = ("fingerprint", "severity", "reason", "left", "suppressed_day", "last_sent", "who")
-    form.rows([_window(each) for each in page.reservations], columns, ("suppressed", "sent", "key"))
-    _more(page.next)
-
-
-def _more(next: str | None) -> None:
-    if next is not None:
-        talk(f"there are more: --after {next!r}")
-
-
-def _window(window: Window) -> Row:
-    return row(window, "last_sent") | {"severity": window.severity or f"({window.status})"}
-
-
-@command.command()
-@click.argument("fingerprint", default="")
-@click.option("--severity", default="", help="Only of this severity.")
-@click.option("--since", type=DURATION, metavar="DURATION", help="Only of the last, e.g. 2h.")
-@click.option("--after", default="", metavar="PLACE", help="Continue where the last page ended.")
-@click.option("--limit", type=LIMIT, default=50, show_default=True, help="The most rows.")
-@in_form
-@at_service
-def history(
-    client: Client, form: Form, fingerprint: str, severity: str, since: float | None, after: str, limit: int
-) -> None:
-    """Lists notifications, of FINGERPRINT or of all, the newest first."""
-    from .api.admin import ListedHistory
-
-    query: dict[str, Any] = {"fingerprint": fingerprint, "severity": severity, "after": after, "limit": limit}
-    if since is not None:
-        query["since"] = max(0.0, time.time() - since)
-    page = client.get("/api/alerts/history", ListedHistory, **query)
-    columns = ("at", "outcome", "status", "fingerprint", "severity", "name", "results")
-    more = ("id", "source", "notified", "seconds", "labels", "annotations")
-    form.rows([row(each, *NOTIFIED) for each in page.history], columns, more)
-    _more(page.next)
+    alert = {name: text for name, text in given.items() if text is not None}
+    pairs = {"labels": _pairs(labels), "annotations": _pairs(annotations)}
+    status = "resolved" if resolved else "firing"
+    answer = client.post("/api/alerts", {**alert, **pairs, "status": status}, dict[str, Any])
+    retry_after = answer.pop("retryAfter", None)
+    form.one({"reason": "", **answer, "retry_after": retry_after})
 
 
 @command.command()
@@ -137,87 +85,25 @@ def history(
 @at_service
 def why(client: Client, form: Form, fingerprint: str) -> None:
     """Explains why FINGERPRINT sent no notification: what suppresses it now, and what did so before."""
-    from .api.explanation import Why
-
-    known = client.get("/api/alerts/why", Why, fingerprint=fingerprint)
+    known = client.get("/api/alerts/why", dict[str, Any], fingerprint=fingerprint)
     if form.name == "json":
-        form.one(msgspec.to_builtins(known))
+        form.one(known)
         return
-    for sentence in known.verdict:
+    for sentence in known["verdict"]:
         click.echo(printable(sentence))
     if form.name == "wide":
-        _in_full(form, known)
+        for section in _SECTIONS:
+            if rows := known[section.rows]:
+                click.echo(f"\n{section.summary}")
+                form.rows([shown(section, row) for row in rows], section.columns)
 
 
-def _in_full(form: Form, known: Why) -> None:
-    silences = [row(each, *SILENCED) for each in known.silences]
-    sections: tuple[tuple[str, list[Any], tuple[str, ...]], ...] = (
-        ("Silences", silences, ("id", "matchers", "ends", "made_by", "reason")),
-        (
-            "Windows",
-            list(map(_window, known.windows)),
-            ("severity", "reason", "left", "suppressed_day", "last_sent", "who"),
-        ),
-        ("Waiting", list(map(row, known.waiting)), ("severity", "publisher", "left", "attempts")),
-        ("Dead letters", list(map(row, known.dead_letters)), ("id", "publisher", "error")),
-        ("Suppressed", [row(each, "last") for each in known.suppressed], ("reason", "count", "last")),
-        ("Sent", [row(each, *NOTIFIED) for each in known.recent], ("at", "outcome", "status", "severity", "results")),
-    )
-    for title, rows, columns in sections:
-        if rows:
-            click.echo(f"\n{title}")
-            form.rows(rows, columns)
-
-
-@command.command()
-@click.argument("fingerprint")
-@click.argument("severity")
-@by_reason
-@at_service
-def expire(client: Client, fingerprint: str, severity: str, reason: str, dry_run: bool, yes: bool) -> None:
-    """Ends the hold or quiet window of FINGERPRINT and SEVERITY, so that the next alert is sent. Exits with 3 if there
-    is none."""
-    from .api.admin import ExpiredWindow, ExpireWindow
-
-    found = [window for window in _windows(client, fingerprint) if window.severity == severity]
-    what = f"window of {fingerprint!r} {severity}"
-    if not found:
-        not_found(what)
-    if dry_run:
-        talk(f"would end the {what} ({_summary(found)})")
-        return
-    confirm(f"End the {what} ({_summary(found)})", yes)
-    wanted = ExpireWindow(fingerprint=fingerprint, severity=severity, reason=reason)
-    if not client.post("/api/alerts/reservations/expire", wanted, ExpiredWindow).expired:
-        not_found(f"{what} any more")
-    talk(f"ended the {what}")
-
-
-@command.command()
-@click.argument("fingerprint")
-@by_reason
-@at_service
-def clear(client: Client, fingerprint: str, reason: str, dry_run: bool, yes: bool) -> None:
-    """Ends all windows of FINGERPRINT, whatever the severity. Exits with 3 if there is none."""
-    from .api.admin import ClearedWindows, ClearWindows
-
-    found = _windows(client, fingerprint)
-    if not found:
-        not_found(f"window of {fingerprint!r}")
-    if dry_run:
-        talk(f"would end {len(found)} of {fingerprint!r} ({_summary(found)})")
-        return
-    confirm(f"End {len(found)} of {fingerprint!r} ({_summary(found)})", yes)
-    wanted = ClearWindows(fingerprint=fingerprint, reason=reason)
-    cleared = client.post("/api/alerts/reservations/clear", wanted, ClearedWindows).cleared
-    talk(f"ended {cleared} of {fingerprint!r}")
-
-
-def _windows(client: Client, fingerprint: str) -> list[Window]:
-    from .api.admin import ListedWindows
-
-    return client.get("/api/alerts/reservations", ListedWindows, fingerprint=fingerprint).reservations
-
-
-def _summary(windows: list[Window]) -> str:
-    return ", ".join(f"{each.severity or each.status} {each.reason} for {cell(each.left)}" for each in windows)
+# Parts of the explanation, as tables.
+_SECTIONS = (
+    replace(acts.SILENCES, summary="Silences"),
+    replace(acts.WINDOWS, summary="Windows", rows="windows", columns=acts.WINDOWS.columns[1:]),
+    Listing("", "waiting", "Waiting", ("severity", "publisher", "left", "attempts")),
+    Listing("", "dead_letters", "Dead letters", ("id", "publisher", "error")),
+    Listing("", "suppressed", "Suppressed", ("reason", "count", "last"), times=("last",)),
+    replace(acts.HISTORY, summary="Sent", rows="recent", columns=("at", "outcome", "status", "severity", "results")),
+)

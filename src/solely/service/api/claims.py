@@ -301,6 +301,7 @@ ROUTES = [
         reset,
         refusals=(UNREADABLE,),
         cap=CAP,
+        changed="reset",
         again="Returns false, unless the work was run again with the same result.",
     ),
 ]

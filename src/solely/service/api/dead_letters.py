@@ -1,4 +1,4 @@
-"""Dead letters over HTTP: push, list, inspect and purge them; or take one under a lease, run it, and ack or fail it."""
+"""Dead letters over HTTP: push, list and inspect them; or take one under a lease, run it, and ack or fail it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...dead_letters.handle import AsyncDeadLetters
 from ...model import item_key
 from ...stores import AsyncStore
 from ..problems import UNKNOWN, Problem
-from ..routes import ADMIN, KIB, READ, WRITE, Answer, Body, Call, Key, PageSize, Prefix, Reason, Route, timestamp
+from ..routes import KIB, READ, WRITE, Answer, Body, Call, Key, PageSize, Prefix, Reason, Route, timestamp
 
 CAP = 512 * KIB  # bytes: the largest letter, with room to spare
 TRIED = 100  # letters that `take` tries without an id: others may run the first ones
@@ -84,11 +84,12 @@ class FailLetter(Body):
 
 
 class PurgeLetters(Body):
-    """The letter with this id, or all letters of the group."""
+    """The letter with this id, those whose last error contains `error`, or all letters of the group."""
 
     group: Key
     reason: Reason
     id: Key | None = None
+    error: ErrorText | None = None
     all: bool = False
 
     @property
@@ -261,13 +262,6 @@ async def fail(call: Call[FailLetter, None]) -> LetterAnswer:
     return LetterAnswer(outcome=await _box(call, call.body.group).fail(call.body.token, call.body.error))
 
 
-async def purge(call: Call[PurgeLetters, None]) -> Purged:
-    """Removes a dead letter, or all of a group, permanently."""
-    wanted = call.body
-    box = call.service.clearing.dead_letters(wanted.group)
-    return Purged(purged=await box.purge(wanted.id, all=wanted.all, reason=wanted.reason))
-
-
 ROUTES = [
     Route("GET", "/v1/dead-letters", READ, list_letters),
     Route("GET", "/v1/dead-letters/groups", READ, groups),
@@ -297,12 +291,5 @@ ROUTES = [
         fail,
         again="Counts one more failure. Where a response can be lost, send an Idempotency-Key.",
         keyed=True,
-    ),
-    Route(
-        "POST",
-        "/v1/dead-letters/purge",
-        ADMIN,
-        purge,
-        again="Safe: there is nothing left to remove, unless something has failed since.",
     ),
 ]

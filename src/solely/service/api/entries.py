@@ -3,7 +3,7 @@ The list is in ops.py, since a store lists in the same way."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -95,8 +95,12 @@ def _side(side: Side) -> ExplainedSide:
 
 async def clear(call: Call[ClearEntry, None]) -> ClearedEntry:
     """Removes an entry as it was listed. Waiters are woken; its holder notices at the next renewal."""
-    wanted = call.body
-    op = Clear(wanted.key, wanted.fence, wanted.reason)
+    return await clear_entry(call, call.body.key, call.body.fence, call.body.reason)
+
+
+async def clear_entry(call: Call[Any, Any], key: str, fence: int, reason: str) -> ClearedEntry:
+    """Removes the entry of this stored key if it still has this fence."""
+    op = Clear(key, fence, reason)
     clearing(op)
     (reply,) = await call.service.perform(op)
     return ClearedEntry(cleared=reply is True)
@@ -110,6 +114,7 @@ ROUTES = [
         ADMIN,
         clear,
         refusals=(RESERVED_NAME,),
+        changed="cleared",
         again="Safe: removes only the entry with this fence.",
     ),
 ]

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import msgspec
 
+from ...audit import DONE, FAILED, NOTHING
 from ...errors import InvalidInput, StoreError
 from ...kinds import OF_THE_SERVICE, check_ops, kind_of
 from ...model import HELD, RELEASED, Entry, LeasedItem, Released, item_key
@@ -43,13 +44,26 @@ async def perform(call: Call[Batch, None]) -> Replies:
         raise Problem(STOPPING)
     wanted = sum(isinstance(op, Acquire | Take) for op in ops)
     with call.service.holds.requesting(call.principal.name, wanted) if wanted else nullcontext():
-        for op in ops:
-            if isinstance(op, Clear) and _needed(op) is Scope.ADMIN:
-                await call.service.audit.record(call.principal.name, "ops.clear", op.key, op.reason)
-        replies = await call.service.store.perform(ops) if ops else []
+        acts = [op for op in ops if isinstance(op, Clear) and _needed(op) is Scope.ADMIN]
+        replies = await (_audited(call, ops, acts) if acts else call.service.store.perform(ops)) if ops else []
         for op, reply in zip(ops, replies, strict=True):
             _count(call, op, reply)
     return Replies([reply_of(reply, _detail(reply)) for reply in replies])
+
+
+async def _audited(call: Call[Batch, None], ops: list[Op], acts: list[Clear]) -> list[Reply | StoreError]:
+    """The store's replies. The audit log has the acts before they are performed, and then what became of each."""
+    audit, who = call.service.audit, call.principal.name
+    records = {op: await audit.record(who, "ops.clear", op.key, op.reason) for op in dict.fromkeys(acts)}
+    replies = await call.service.store.perform(ops)
+    for op, reply in zip(ops, replies, strict=True):
+        if isinstance(op, Clear) and op in records:
+            await audit.complete(records.pop(op), _outcome(reply))
+    return replies
+
+
+def _outcome(reply: Reply | StoreError) -> str:
+    return f"{FAILED}{_detail(reply)}" if isinstance(reply, StoreError) else DONE if reply is True else NOTHING
 
 
 def _needed(op: Op) -> Scope:

@@ -257,6 +257,7 @@ ROUTES = [
         "/v1/queues/remove",
         ADMIN,
         remove,
+        changed="removed",
         again="Safe: removes only the item with this fence, and returns false if it is gone.",
     ),
 ]

@@ -243,5 +243,12 @@ ROUTES = [
         again="Safe: there is nothing left to release.",
     ),
     Route("GET", "/v1/reservations", READ, list_reservations),
-    Route("POST", "/v1/reservations/expire", ADMIN, expire, again="Ends the hold or window of that moment."),
+    Route(
+        "POST",
+        "/v1/reservations/expire",
+        ADMIN,
+        expire,
+        changed="expired",
+        again="Ends the hold or window of that moment.",
+    ),
 ]

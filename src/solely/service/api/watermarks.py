@@ -7,8 +7,8 @@ from typing import Annotated
 
 import msgspec
 
-from ..problems import BUSY, RESERVED_NAME, UNREADABLE
-from ..routes import ADMIN, READ, WRITE, Answer, Body, Call, Key, PrefixQuery, Reason, Route
+from ..problems import UNREADABLE
+from ..routes import READ, WRITE, Answer, Body, Call, Key, PrefixQuery, Reason, Route
 
 Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -83,13 +83,5 @@ ROUTES = [
         advance,
         refusals=(UNREADABLE,),
         again="Safe: it has that value already.",
-    ),
-    Route(
-        "POST",
-        "/v1/watermarks/rewind",
-        ADMIN,
-        rewind,
-        refusals=(BUSY, UNREADABLE, RESERVED_NAME),
-        again="Rewinds it again, if it was advanced in the meantime.",
     ),
 ]

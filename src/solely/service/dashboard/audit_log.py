@@ -1,22 +1,32 @@
-"""The page of the audit log: who overrode what others hold, and why."""
+"""The audit log over HTTP, and its page: who overrode what others hold, why, and what became of it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from ..audit import AuditRecord
-from ..routes import Answer, Call, PageSize, Route
+from ..routes import READ, Answer, Body, Call, PageSize, Route
 from .rendering import READ_PAGE, Page, View, show
 
 PAGE = Page("Audit log", "solely:audit.html", "/audit")
 
 
-class AuditQuery(View):
+After = Annotated[str, msgspec.Meta(max_length=64)]
+
+
+class AuditQuery(Body):
     """Records after the one with the id `after`."""
 
-    after: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    after: After = ""
+    limit: PageSize = 50
+
+
+class AuditPageQuery(View):
+    """The same, for the page."""
+
+    after: After = ""
     limit: PageSize = 50
 
 
@@ -27,15 +37,22 @@ class AuditRecords(Answer):
     next: str | None
 
 
-async def audit(call: Call[None, AuditQuery]) -> object:
-    """The audit log."""
-    query = call.query
-
-    async def load() -> AuditRecords:
-        records = await call.service.audit.records(query.after, query.limit)
-        return AuditRecords(records=records, next=records[-1].id if len(records) == query.limit else None)
-
-    return await show(call, PAGE, load)
+async def records(call: Call[None, AuditQuery]) -> AuditRecords:
+    """Lists the audit log, newest first."""
+    return await _records(call, call.query.after, call.query.limit)
 
 
-ROUTES = [Route("GET", "/audit", READ_PAGE, audit, hidden=True)]
+async def audit(call: Call[None, AuditPageQuery]) -> object:
+    """The page of the audit log."""
+    return await show(call, PAGE, lambda: _records(call, call.query.after, call.query.limit))
+
+
+async def _records(call: Call[Any, Any], after: str, limit: int) -> AuditRecords:
+    found = await call.service.audit.records(after, limit)
+    return AuditRecords(records=found, next=found[-1].id if len(found) == limit else None)
+
+
+ROUTES = [
+    Route("GET", "/v1/audit", READ, records),
+    Route("GET", "/audit", READ_PAGE, audit, hidden=True),
+]

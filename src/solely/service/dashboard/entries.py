@@ -1,4 +1,4 @@
-"""Pages of locks, claims, reservations and marks: who holds what, since when and for how long; and the forms with which
+"""Pages of locks, claims, reservations and marks: who holds what, since when and for how long; and the acts with which
 an admin ends an entry, for a reason."""
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections import Counter
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from starlette.responses import Response
 
 from ... import values
 from ...errors import NotKept, Unreadable, WorkFailed
 from ...holder import describe, facts_of
 from ...model import Entry, State
-from ...ops import Clear, Op, Read, Reply
-from ..api.entries import Fence
-from ..problems import UNKNOWN, Problem
+from ...ops import Op, Read, Reply
+from ..acts import Act, Affected, Field, act_routes
+from ..api.entries import ClearedEntry, Fence, clear_entry
 from ..reserved_names import clearing
 from ..routes import Answer, Body, Call, Key, PageSize, Prefix, Reason, Route
-from .rendering import ADMIN_PAGE, READ_PAGE, Page, View, acted, show
+from .formatting import span
+from .rendering import READ_PAGE, Page, View, show
 
 FRESH = 0.3  # seconds that a list is shared: less than the interval of a live page
 PREVIEW = 160  # characters of a result in a list: what fits on a line
@@ -30,37 +30,60 @@ SCANS = 10  # pages of the store that are read to fill a page of the list: the r
 
 
 class EntriesPage(NamedTuple):
-    """The page of a kind of entry, and how an admin ends one: the verb, and its consequence for others."""
+    """The page of a kind of entry, and the act with which an admin ends one."""
 
     kind: str
     page: Page
-    verb: str
-    means: str
+    act: Act
 
 
-LOCKS = EntriesPage(
+def _entries(kind: str, title: str, template: str, place: str, verb: str, means: str) -> EntriesPage:
+    act = Act(
+        name=f"{place.strip('/')}.{verb}",
+        title=f"{verb.capitalize()} {kind}",
+        verb=verb,
+        summary=f"{verb.capitalize()} a {kind}",
+        nothing="It no longer exists, or somebody else holds it now: reload the list.",
+        again="Safe: ends only the entry with this fence.",
+        page=f"{place}/{verb}",
+        means=means,
+        fields=(Field("key"), Field("fence")),
+        changed="cleared",
+    )
+    return EntriesPage(kind, Page(title, template, place), act)
+
+
+LOCKS = _entries(
     "lock",
-    Page("Locks", "solely:locks.html", "/locks"),
+    "Locks",
+    "solely:locks.html",
+    "/locks",
     "release",
     "Its holder notices at its next renewal and must stop; until then, only the fence blocks its writes. The next "
     "waiter gets the lock.",
 )
-CLAIMS = EntriesPage(
+CLAIMS = _entries(
     "claim",
-    Page("Claims", "solely:claims.html", "/claims"),
+    "Claims",
+    "solely:claims.html",
+    "/claims",
     "expire",
     "The next caller runs the work again. A published result is removed; if the work is still running, its result is "
     "not accepted once somebody else has taken the claim.",
 )
-RESERVATIONS = EntriesPage(
+RESERVATIONS = _entries(
     "reservation",
-    Page("Reservations", "solely:reservations.html", "/reservations"),
+    "Reservations",
+    "solely:reservations.html",
+    "/reservations",
     "expire",
     "The hold or the quiet window ends: the next caller may send at once.",
 )
-MARKS = EntriesPage(
+MARKS = _entries(
     "mark",
-    Page("Dedup", "solely:dedup.html", "/dedup"),
+    "Dedup",
+    "solely:dedup.html",
+    "/dedup",
     "forget",
     "The next caller is first again, and does the work once more.",
 )
@@ -74,14 +97,7 @@ class ListQuery(View):
     limit: PageSize = 50
 
 
-class EntryQuery(View):
-    """An entry as it was listed."""
-
-    key: Key
-    fence: Fence
-
-
-class EndEntryForm(Body):
+class EndEntry(Body):
     """An entry as it was listed, and why it is to end."""
 
     key: Key
@@ -117,15 +133,6 @@ class EntryRows(Answer):
     kind: str
     rows: list[EntryRow]
     next: str | None
-
-
-class EndEntryPage(Answer):
-    """The entry that is about to end."""
-
-    row: EntryRow
-    verb: str
-    means: str
-    path: str
 
 
 # -- rows
@@ -232,34 +239,25 @@ def _list_route(of: EntriesPage) -> Route:
     return Route("GET", of.page.place, READ_PAGE, list_entries, hidden=True)
 
 
-def _end_routes(of: EntriesPage) -> list[Route]:
-    """The form on which an admin gives a reason, and its action."""
-    path = f"{of.page.place}/{of.verb}"
-    page = Page(f"{of.verb.capitalize()} {of.kind}", "solely:end.html", of.page.place)
+def _act_routes(of: EntriesPage) -> list[Route]:
+    """The routes of the act that ends an entry of this kind."""
 
-    async def form(call: Call[None, EntryQuery]) -> object:
-        async def load() -> EndEntryPage:
-            entry: Any = await performed(call, Read(f"{of.kind}/{call.query.key}"))
-            found = row(call, entry)
-            if found.state is State.FREE or found.fence != call.query.fence:
-                raise Problem(UNKNOWN, "It no longer exists, or somebody else holds it now: reload the list.")
-            return EndEntryPage(row=found, verb=of.verb, means=of.means, path=path)
+    async def affected(call: Call[Any, Any], wanted: EndEntry) -> Affected | None:
+        entry: Any = await performed(call, Read(f"{of.kind}/{wanted.key}"))
+        if entry.state is State.FREE or entry.fence != wanted.fence:
+            return None
+        found = row(call, entry)
+        who = f"{found.holder} · {found.purpose}" if found.purpose else found.holder
+        left = "" if found.left is None else span(found.left)
+        facts = {"Key": found.key, "Holder": who, "Fence": str(found.fence), "Left": left}
+        return Affected(f"this {of.kind}", {label: text for label, text in facts.items() if text})
 
-        return await show(call, page, load)
+    async def end(call: Call[EndEntry, None]) -> ClearedEntry:
+        wanted = call.body
+        return await clear_entry(call, f"{of.kind}/{wanted.key}", wanted.fence, wanted.reason)
 
-    async def end(call: Call[EndEntryForm, None]) -> Response:
-        async def clear() -> str:
-            form = call.body
-            cleared = await performed(call, Clear(f"{of.kind}/{form.key}", form.fence, form.reason))
-            return f"{of.page.place}?note={'ended' if cleared is True else 'moved-on'}"
-
-        return await acted(call, page, clear)
-
-    return [
-        Route("GET", path, ADMIN_PAGE, form, hidden=True),
-        Route("POST", path, ADMIN_PAGE, end, form=True, hidden=True),
-    ]
+    return act_routes(of.act, end, affected)
 
 
-ROUTES = [route for of in (LOCKS, CLAIMS, RESERVATIONS) for route in (_list_route(of), *_end_routes(of))]
-ROUTES += _end_routes(MARKS)
+ROUTES = [route for of in (LOCKS, CLAIMS, RESERVATIONS) for route in (_list_route(of), *_act_routes(of))]
+ROUTES += _act_routes(MARKS)

@@ -1,4 +1,4 @@
-"""Pages of dead letters: groups, letters, one letter with its payload; replay and purge of one, some or all."""
+"""Pages of dead letters: groups, letters, one letter with its payload."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import msgspec
-from starlette.responses import Response
 
 from ..api.dead_letters import LetterRow, group_names, letter_row
 from ..problems import UNKNOWN, Problem
-from ..routes import Answer, Body, Call, Key, PageSize, Reason, Route
-from .rendering import ADMIN_PAGE, READ_PAGE, WRITE_PAGE, Page, View, acted, show
+from ..routes import Answer, Call, Key, PageSize, Route
+from .rendering import READ_PAGE, Page, View, show
 from .reruns import Rerun, Reruns
 
 LIST = Page("Dead letters", "solely:letters.html", "/dead-letters")
 ONE = Page("Dead letter", "solely:letter.html", "/dead-letters")
-PURGE = Page("Purge dead letters", "solely:purge.html", "/dead-letters")
 FRESH = 0.3  # seconds that a list is shared: less than the interval of a live page
 COUNTED = 200  # letters of a group that are read for its count and its oldest; if there are more, it says so
 MOST_GROUPS = 100  # that are listed
@@ -42,32 +40,6 @@ class LetterView(View):
 
     group: Key
     id: Key
-
-
-class PurgeView(View):
-    """The letter with this id, those whose last error contains `error`, or all of the group."""
-
-    group: Key
-    id: Text = ""
-    error: Text = ""
-
-
-class ReplayForm(Body):
-    """The letter with this id, those whose last error contains `error`, or all of the group."""
-
-    group: Key
-    id: Text = ""
-    error: Text = ""
-
-
-class PurgeForm(Body):
-    """Which letters, as for a replay, and why. `key` is for the audit log."""
-
-    group: Key
-    key: Text
-    reason: Reason
-    id: Text = ""
-    error: Text = ""
 
 
 class LetterGroup(Answer):
@@ -101,18 +73,6 @@ class LetterDetails(Answer):
     replayable: bool
 
 
-class PurgePage(Answer):
-    """The letters that are about to be purged."""
-
-    group: str
-    id: str
-    error: str
-    count: int
-
-
-# -- views
-
-
 async def letters(call: Call[None, LettersView]) -> object:
     """The groups, or the letters of one."""
     query = call.query
@@ -130,8 +90,9 @@ async def _groups(call: Call[None, LettersView]) -> LettersTable:
 async def _letters(call: Call[None, LettersView]) -> LettersTable:
     query, service = call.query, call.service
     box = service.once.dead_letters(query.group)
-    where = _where("", query.error)
-    found = await box.list(after=query.after, limit=query.limit + 1, where=where)
+    found = await box.list(
+        after=query.after, limit=query.limit + 1, where=lambda letter: query.error in letter.last_error
+    )
     shown = found[: query.limit]
     return LettersTable(
         group=query.group,
@@ -184,66 +145,7 @@ async def letter(call: Call[None, LetterView]) -> object:
     return await show(call, ONE, load)
 
 
-# -- actions
-
-
-async def replay(call: Call[ReplayForm, None]) -> Response:
-    """Runs one letter now, or starts to run several: the list shows the progress."""
-    wanted, service, who = call.body, call.service, call.principal.name
-
-    async def act() -> str:
-        run = service.dashboard.replays.get(wanted.group)
-        if run is None:
-            raise Problem(UNKNOWN, f"This service cannot run the letters of {wanted.group!r}.")
-        if not wanted.id:
-            await Reruns(service).start(wanted.group, wanted.error, who, run)
-            return _back(wanted.group, wanted.error, "replaying")
-        await service.audit.record(who, "dead-letters.replay", wanted.group, f"replay of {wanted.id}")
-        replayed = await service.letters(wanted.group).replay(wanted.id, run)
-        return _back(wanted.group, "", replayed.outcome.value)
-
-    return await acted(call, LIST, act)
-
-
-async def purge_form(call: Call[None, PurgeView]) -> object:
-    """The form that asks for the reason."""
-    query = call.query
-
-    async def load() -> PurgePage:
-        box = call.service.once.dead_letters(query.group)
-        count = await box.count(where=_where(query.id, query.error))
-        if not count:
-            raise Problem(UNKNOWN, GONE)
-        return PurgePage(group=query.group, id=query.id, error=query.error, count=count)
-
-    return await show(call, PURGE, load)
-
-
-async def purge(call: Call[PurgeForm, None]) -> Response:
-    """Removes the letters permanently."""
-    wanted = call.body
-
-    async def act() -> str:
-        box = call.service.clearing.dead_letters(wanted.group)
-        await box.purge(where=_where(wanted.id, wanted.error), reason=wanted.reason)
-        return _back(wanted.group, "", "purged")
-
-    return await acted(call, PURGE, act)
-
-
-def _where(id: str, error: str) -> Any:
-    return lambda letter: letter.id == id if id else error in letter.last_error
-
-
-def _back(group: str, error: str, note: str) -> str:
-    query = {"group": group, **({"error": error} if error else {}), "note": note}
-    return f"/dead-letters?{urlencode(query)}"
-
-
 ROUTES = [
     Route("GET", "/dead-letters", READ_PAGE, letters, hidden=True),
     Route("GET", "/dead-letters/letter", READ_PAGE, letter, hidden=True),
-    Route("POST", "/dead-letters/replay", WRITE_PAGE, replay, form=True, hidden=True),
-    Route("GET", "/dead-letters/purge", ADMIN_PAGE, purge_form, hidden=True),
-    Route("POST", "/dead-letters/purge", ADMIN_PAGE, purge, form=True, hidden=True),
 ]

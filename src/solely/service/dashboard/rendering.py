@@ -117,10 +117,15 @@ def html(call: Call[Any, Any], page: Page, view: object, status: int = 200) -> H
 
 
 def _refusal(call: Call[Any, Any], page: Page, problem: Problem) -> HTMLResponse:
-    refused = html(call, page._replace(template="solely:refusal.html"), problem.document, problem.kind.status)
+    page = page._replace(template="solely:refusal.html")
+    return with_headers(html(call, page, problem.document, problem.kind.status), problem)
+
+
+def with_headers(page: HTMLResponse, problem: Problem) -> HTMLResponse:
+    """The page with the headers of the problem that it shows, such as Retry-After."""
     for name, value in problem.headers:
-        refused.headers[name.decode()] = value.decode()
-    return refused
+        page.headers[name.decode()] = value.decode()
+    return page
 
 
 async def _live(call: Call[Any, Any], page: Page, load: Load) -> AsyncGenerator[bytes, None]:

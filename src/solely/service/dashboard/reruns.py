@@ -57,12 +57,10 @@ class Reruns:
         return [_read(entry) for entry in await self._service.store.scan(KIND, "", KEPT)]
 
     async def start(self, group: str, error: str, who: str, run: Callable[[Any], Any]) -> Rerun:
-        """Starts to run each letter of the group whose last error contains `error`; this is audited."""
+        """Starts to run each letter of the group whose last error contains `error`."""
         now = time.time()
         id = f"{_END - int(now * 1e6):016d}-{secrets.token_hex(4)}"
         made = Rerun(id=id, group=group, error=error, who=who, began=now, at=now)
-        what = f"replay of those with {error!r}" if error else "replay of all"
-        await self._service.audit.record(who, "dead-letters.replay", group, what)
         await self._remove_old()
         await self._save(made)
         self._service.run(self._run(made, run))

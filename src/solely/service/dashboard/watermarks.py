@@ -1,38 +1,35 @@
-"""Pages of watermarks: how far work has progressed, how far it lags behind the clock, and the form to rewind one."""
+"""The page of watermarks: how far work has progressed, how far it lags behind the clock, and the act to rewind one."""
 
 from __future__ import annotations
 
 import time
 from datetime import datetime
-from typing import Annotated
+from typing import Any
 
 import msgspec
-from starlette.responses import Response
 
 from ...errors import InvalidInput
 from ...watermarks.flow import WatermarkInfo
-from ..api.watermarks import ListedWatermark, Number, Time, Value
-from ..problems import UNKNOWN, Problem
-from ..routes import Answer, Body, Call, Key, Reason, Route
+from ..acts import Act, Affected, Field, act_routes
+from ..api.watermarks import ListedWatermark, RewindWatermark, Value, rewind
+from ..problems import BUSY, RESERVED_NAME, UNREADABLE
+from ..routes import Answer, Call, Route
 from .entries import FRESH, ListQuery
-from .rendering import ADMIN_PAGE, READ_PAGE, Page, View, acted, show
+from .rendering import READ_PAGE, Page, show
 
 LIST = Page("Watermarks", "solely:watermarks.html", "/watermarks")
-REWIND = Page("Rewind watermark", "solely:rewind.html", "/watermarks")
-
-
-class RewindView(View):
-    """The watermark to rewind."""
-
-    key: Key
-
-
-class RewindForm(Body):
-    """`to` is the new value as text: an integer, or a time with a zone."""
-
-    key: Key
-    to: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-    reason: Reason
+REWIND = Act(
+    name="watermarks.rewind",
+    title="Rewind watermark",
+    verb="rewind",
+    summary="Rewind a watermark",
+    nothing="There is no such watermark.",
+    again="Rewinds it again, if it was advanced in the meantime.",
+    api="/v1/watermarks/rewind",
+    page="/watermarks/rewind",
+    means="Work between the two values is done again by whoever continues from the watermark.",
+    fields=(Field("key"), Field("to", "To", "an integer, or a time with a zone", required=True)),
+)
 
 
 class WatermarkRow(ListedWatermark, kw_only=True):
@@ -66,48 +63,31 @@ async def watermarks(call: Call[None, ListQuery]) -> object:
 async def _load(call: Call[None, ListQuery]) -> WatermarkRows:
     query, service = call.query, call.service
     found = await service.once.watermarks(query.prefix, after=query.after, limit=query.limit)
-    return WatermarkRows(
-        watermarks=[_row(info) for info in found], next=found[-1].key if len(found) == query.limit else None
-    )
+    more = found[-1].key if len(found) == query.limit else None
+    return WatermarkRows(watermarks=[_row(info) for info in found], next=more)
 
 
-async def rewind_form(call: Call[None, RewindView]) -> object:
-    """The form that asks for the new value and the reason."""
-
-    async def load() -> WatermarkRow:
-        key = call.query.key
-        value = await call.service.once.watermark(key).read()
-        if value is None:
-            raise Problem(UNKNOWN, "There is no such watermark.")
-        return _row(WatermarkInfo(key, value, fence=0))
-
-    return await show(call, REWIND, load)
+# -- rewinding
 
 
-async def rewind(call: Call[RewindForm, None]) -> Response:
-    """Rewinds the watermark."""
-    wanted = call.body
-
-    async def act() -> str:
-        await call.service.once.watermark(wanted.key).rewind(_value(wanted.to), reason=wanted.reason)
-        return "/watermarks?note=rewound"
-
-    return await acted(call, REWIND, act)
+async def _to_rewind(call: Call[Any, Any], wanted: RewindWatermark) -> Affected | None:
+    value = await call.service.once.watermark(wanted.key).read()
+    if value is None:
+        return None
+    text = value.isoformat() if isinstance(value, datetime) else str(value)
+    return Affected(f"the watermark {wanted.key!r}", {"Key": wanted.key, "Value": text}, {"to": text})
 
 
-def _value(text: str) -> Value:
-    """The text as a value; else InvalidInput."""
+def _check_value(text: str) -> None:
+    """InvalidInput unless the text is an integer or a time with a zone: the types let other numbers through."""
     try:
-        if text.removeprefix("-").isdecimal():
-            return msgspec.convert(int(text), Number)
-        return msgspec.convert(text.strip(), Time)
+        msgspec.convert(int(text) if text.removeprefix("-").isdecimal() else text, Value)
     except msgspec.ValidationError:
         wanted = "give an integer, or a time such as 2026-03-01T12:00:00Z"
-        raise InvalidInput(f"{text!r} is not a watermark: {wanted}") from None
+        raise InvalidInput(f"{text!r:.80} is not a watermark: {wanted}") from None
 
 
 ROUTES = [
     Route("GET", "/watermarks", READ_PAGE, watermarks, hidden=True),
-    Route("GET", "/watermarks/rewind", ADMIN_PAGE, rewind_form, hidden=True),
-    Route("POST", "/watermarks/rewind", ADMIN_PAGE, rewind, form=True, hidden=True),
+    *act_routes(REWIND, rewind, _to_rewind, checks={"to": _check_value}, refusals=(BUSY, UNREADABLE, RESERVED_NAME)),
 ]

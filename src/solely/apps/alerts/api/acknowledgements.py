@@ -1,4 +1,4 @@
-"""Acknowledgements over HTTP.
+"""Acknowledgements over HTTP and on the pages.
 
 Unlike a silence, an acknowledgement needs an open alert and ends when that resolves: so the scope that sends alerts
 (WRITE) suffices.
@@ -6,18 +6,22 @@ Unlike a silence, an acknowledgement needs an open alert and ends when that reso
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import msgspec
 import structlog
 
 from ....errors import DataError
 from ....rules import duration, ttl_seconds
-from ....service.problems import UNKNOWN, Problem
-from ....service.routes import READ, WRITE, Answer, Body, Call, PageSize, Route, Ttl
+from ....service.acts import Affected, act_routes
+from ....service.dashboard.formatting import at
+from ....service.routes import READ, Answer, Body, Call, PageSize, Route, Ttl
+from .. import acts
 from ..model import MAX_FINGERPRINT, Text, bare_alert
 from ..runtime import AlertsRuntime, Handlers
 from ..suppression.acknowledgements import Acknowledgement
+from . import windows
 from .silences import Duration
 
 log = structlog.get_logger("solely.alerts")
@@ -25,6 +29,7 @@ log = structlog.get_logger("solely.alerts")
 MAX_COMMENT = 500  # characters: a sentence or two, as long as a reason
 Comment = Annotated[str, msgspec.Meta(max_length=MAX_COMMENT, description="for people who look")]
 Severity = Annotated[str, msgspec.Meta(max_length=MAX_FINGERPRINT, description="all severities if empty")]
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
 
 
 class Acknowledge(Body):
@@ -48,12 +53,6 @@ class Unacknowledge(Body):
     """Removes the acknowledgement of this fingerprint."""
 
     fingerprint: Text
-
-
-class Unacknowledged(Answer):
-    """The acknowledgement was removed."""
-
-    unacknowledged: bool
 
 
 class AcknowledgedQuery(Body):
@@ -85,15 +84,6 @@ async def acknowledge(app: AlertsRuntime, wanted: Acknowledge, *, by: str) -> Ac
     return made
 
 
-async def unacknowledge(app: AlertsRuntime, fingerprint: str, *, by: str) -> bool:
-    """Removes the acknowledgement; False if there was none."""
-    removed = await app.parts.acknowledgements.remove(fingerprint)
-    app.receiver.forget(fingerprint)
-    if removed:
-        log.info("alert_unacknowledged", fingerprint=fingerprint, by=by)
-    return removed
-
-
 async def _is_open(app: AlertsRuntime, fingerprint: str) -> bool:
     """True if the alert is open, alone or in the group that the history has for it."""
     if await app.parts.open_alerts.is_open(bare_alert(fingerprint)):
@@ -110,46 +100,71 @@ async def _is_open(app: AlertsRuntime, fingerprint: str) -> bool:
 class Acknowledging(Handlers):
     """The handlers."""
 
-    async def acknowledge(self, call: Call[Acknowledge, None]) -> Acknowledgement:
+    async def acknowledge(self, call: Call[Acknowledge, None]) -> Acknowledgement | None:
         """Acknowledges an alert."""
-        made = await acknowledge(self._app, call.body, by=call.principal.name)
-        if made is None:
-            name = call.body.fingerprint
-            raise Problem(UNKNOWN, f"{name!r} is not open: no notification was sent, or it is resolved.")
-        return made
+        return await acknowledge(self._app, call.body, by=call.principal.name)
 
-    async def undo(self, call: Call[Unacknowledge, None]) -> Unacknowledged:
+    async def to_acknowledge(self, call: Call[Any, Any], wanted: Acknowledge) -> Affected | None:
+        """The alert, if it is open, and who has acknowledged it."""
+        name, app = wanted.fingerprint, self._app
+        if not await _is_open(app, name):
+            return None
+        made = await app.parts.acknowledgements.of_fingerprint(name)
+        found = await windows.of_fingerprint(app.once, app.history, name)
+        return Affected(
+            f"{name!r}",
+            {"Fingerprint": name} | ({} if made is None else {"Acknowledged": _described(made)}),
+            {"for": _as_text(app.settings.ack_for)},
+            {"severity": sorted({window.severity for window in found if window.severity})},
+            {} if made is None else {"Remove the acknowledgement…": _address(acts.UNACKNOWLEDGE.page, name)},
+        )
+
+    async def undo(self, call: Call[Unacknowledge, None]) -> bool | None:
         """Removes an acknowledgement."""
-        if not await unacknowledge(self._app, call.body.fingerprint, by=call.principal.name):
-            raise Problem(UNKNOWN, f"{call.body.fingerprint!r} is not acknowledged: the alert may be resolved.")
-        return Unacknowledged(unacknowledged=True)
+        name = call.body.fingerprint
+        removed = await self._app.parts.acknowledgements.remove(name)
+        self._app.receiver.forget(name)
+        if removed:
+            log.info("alert_unacknowledged", fingerprint=name, by=call.principal.name)
+        return removed or None
+
+    async def to_undo(self, call: Call[Any, Any], wanted: Unacknowledge) -> Affected | None:
+        """The acknowledgement, if there is one."""
+        made = await self._app.parts.acknowledgements.of_fingerprint(wanted.fingerprint)
+        facts = {"Fingerprint": wanted.fingerprint}
+        what = f"the acknowledgement of {wanted.fingerprint!r}"
+        return None if made is None else Affected(what, facts | {"Acknowledged": _described(made)})
 
     async def listed(self, call: Call[None, AcknowledgedQuery]) -> ListedAcknowledgements:
         """Lists acknowledgements."""
         return ListedAcknowledgements(acknowledged=await self._app.parts.acknowledgements.list(call.query.limit))
 
 
+def _described(made: Acknowledgement) -> str:
+    return f"by {made.made_by}, until {at(made.ends)}" + (f": {made.comment}" if made.comment else "")
+
+
+def _as_text(seconds: float) -> str:
+    """The duration as text, such as 2h."""
+    size, unit = next((each for each in _UNITS if seconds % each[0] == 0), (1, "s"))
+    return f"{seconds / size:g}{unit}"
+
+
+def _address(path: str, fingerprint: str) -> str:
+    return f"{path}?{urlencode({'fingerprint': fingerprint})}"
+
+
+def back_to_why(body: Any) -> str:
+    """The page that explains the alert."""
+    return _address("/alerts/why", body.fingerprint)
+
+
 def routes(app: AlertsRuntime) -> list[Route]:
-    """The routes below /api/alerts/."""
-    acknowledging = Acknowledging(app)
+    """The routes of acknowledgements."""
+    made = Acknowledging(app)
+    checks = {"for": lambda text: ttl_seconds(duration(text), "for")}
     return [
-        Route(
-            "POST",
-            "/api/alerts/acknowledge",
-            WRITE,
-            acknowledging.acknowledge,
-            "Acknowledge an alert, which then sends no further notifications until it resolves",
-            refusals=(UNKNOWN,),
-            again="Takes the place of the first one.",
-        ),
-        Route(
-            "POST",
-            "/api/alerts/unacknowledge",
-            WRITE,
-            acknowledging.undo,
-            "Remove an acknowledgement",
-            refusals=(UNKNOWN,),
-            again="Refused: there is none.",
-        ),
-        Route("GET", "/api/alerts/acknowledged", READ, acknowledging.listed, "List acknowledgements, the newest first"),
+        *act_routes(acts.ACKNOWLEDGE, made.acknowledge, made.to_acknowledge, back=back_to_why, checks=checks),
+        *act_routes(acts.UNACKNOWLEDGE, made.undo, made.to_undo, back=back_to_why),
+        Route("GET", acts.ACKNOWLEDGED.path, READ, made.listed, acts.ACKNOWLEDGED.summary),
     ]

@@ -1,4 +1,4 @@
-"""Windows, history and `why` over HTTP.
+"""Windows, history and `why` over HTTP, and the acts that end windows.
 
 Reading needs READ; ending a window needs ADMIN and a reason, which goes into the audit log.
 """
@@ -6,15 +6,20 @@ Reading needs READ; ending a window needs ADMIN and a reason, which goes into th
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
-from ....service.routes import ADMIN, READ, Answer, Body, Call, PageSize, Prefix, Reason, Route
+from ....service.acts import Affected, act_routes
+from ....service.dashboard.formatting import span
+from ....service.routes import READ, Answer, Body, Call, PageSize, Prefix, Reason, Route
+from .. import acts
 from ..model import MAX_FINGERPRINT, Text
 from ..records.history_queries import NoisyAlert, NotificationRecord, ReasonCount
 from ..runtime import AlertsRuntime, Handlers
-from . import silences, windows
+from ..worker import QUIET
+from . import windows
+from .acknowledgements import back_to_why
 from .explanation import Why
 from .silences import Moment
 from .why import why
@@ -48,34 +53,12 @@ class ExpireWindow(Body):
     reason: Reason
     severity: Anything = ""
 
-    @property
-    def key(self) -> str:
-        """For the audit log."""
-        return windows.key_of(self.fingerprint, self.severity)
-
-
-class ExpiredWindow(Answer):
-    """`expired` is false if there was no such window."""
-
-    expired: bool
-
 
 class ClearWindows(Body):
     """Ends all windows of this fingerprint."""
 
     fingerprint: Text
     reason: Reason
-
-    @property
-    def key(self) -> str:
-        """For the audit log."""
-        return windows.prefix_of(self.fingerprint)
-
-
-class ClearedWindows(Answer):
-    """The number of windows that were ended."""
-
-    cleared: int
 
 
 class HistoryQuery(Body):
@@ -135,24 +118,38 @@ class Admin(Handlers):
         """Lists windows."""
         asked, once, history = call.query, self._app.once, self._app.history
         if asked.fingerprint:
-            found = await windows.of_fingerprint(once, history, asked.fingerprint)
-            return ListedWindows(reservations=found, next=None)
+            return ListedWindows(reservations=await self._windows(asked.fingerprint), next=None)
         page = await windows.listed(once, history, asked.after, asked.limit)
         return ListedWindows(reservations=page.found, next=page.next)
 
-    async def expire(self, call: Call[ExpireWindow, None]) -> ExpiredWindow:
+    async def expire(self, call: Call[ExpireWindow, None]) -> bool:
         """Ends one window."""
         wanted = call.body
         expired = await windows.expire(self._app.once, wanted.fingerprint, wanted.severity, wanted.reason)
         self._app.receiver.forget(wanted.fingerprint)
-        return ExpiredWindow(expired=expired)
+        return expired
 
-    async def clear(self, call: Call[ClearWindows, None]) -> ClearedWindows:
+    async def to_expire(self, call: Call[Any, Any], wanted: ExpireWindow) -> Affected | None:
+        """The window, if there is one."""
+        found = [each for each in await self._windows(wanted.fingerprint) if each.severity == wanted.severity]
+        states = ", ".join(map(_state, found))
+        return _affected(f"the window of {wanted.fingerprint!r} {wanted.severity or 'resolved'} ({states})", found)
+
+    async def clear(self, call: Call[ClearWindows, None]) -> int:
         """Ends all windows of a fingerprint."""
-        wanted = call.body
-        cleared = await windows.clear(self._app.once, wanted.fingerprint, wanted.reason)
-        self._app.receiver.forget(wanted.fingerprint)
-        return ClearedWindows(cleared=cleared)
+        cleared = await windows.clear(self._app.once, call.body.fingerprint, call.body.reason)
+        self._app.receiver.forget(call.body.fingerprint)
+        return cleared
+
+    async def to_clear(self, call: Call[Any, Any], wanted: ClearWindows) -> Affected | None:
+        """The windows, if there are any."""
+        found = await self._windows(wanted.fingerprint)
+        states = ", ".join(f"{each.severity or each.status} {_state(each)}" for each in found)
+        count = f"{len(found)} window{'' if len(found) == 1 else 's'}"
+        return _affected(f"{count} of {wanted.fingerprint!r} ({states})", found)
+
+    async def _windows(self, fingerprint: str) -> list[Window]:
+        return await windows.of_fingerprint(self._app.once, self._app.history, fingerprint)
 
     async def history(self, call: Call[None, HistoryQuery]) -> ListedHistory:
         """Lists notifications."""
@@ -171,35 +168,25 @@ class Admin(Handlers):
         return await why(self._app, call.query.fingerprint)
 
 
+def _affected(what: str, found: list[Window]) -> Affected | None:
+    if not found:
+        return None
+    suppressed = f"{sum(each.suppressed_day for each in found)} alerts in 24 hours"
+    return Affected(what, {"Fingerprint": found[0].fingerprint, "Suppressed": suppressed})
+
+
+def _state(window: Window) -> str:
+    return f"{'quiet' if window.reason == QUIET else 'being sent'} for {span(window.left)}"
+
+
 def routes(app: AlertsRuntime) -> list[Route]:
-    """The routes below /api/alerts/, including those of silences."""
+    """The routes of windows, of the history and of `why`."""
     admin = Admin(app)
     return [
-        Route(
-            "GET",
-            "/api/alerts/reservations",
-            READ,
-            admin.reservations,
-            "List what is being sent or quiet, by fingerprint and severity",
-        ),
-        Route(
-            "POST",
-            "/api/alerts/reservations/expire",
-            ADMIN,
-            admin.expire,
-            "End the window of a fingerprint and severity, so that the next alert is sent",
-            again="Ends what is there then.",
-        ),
-        Route(
-            "POST",
-            "/api/alerts/reservations/clear",
-            ADMIN,
-            admin.clear,
-            "End all windows of a fingerprint",
-            again="Ends what is there then.",
-        ),
-        Route("GET", "/api/alerts/history", READ, admin.history, "List notifications, the newest first"),
+        Route("GET", acts.WINDOWS.path, READ, admin.reservations, acts.WINDOWS.summary),
+        *act_routes(acts.EXPIRE, admin.expire, admin.to_expire, back=back_to_why),
+        *act_routes(acts.CLEAR, admin.clear, admin.to_clear, back=back_to_why),
+        Route("GET", acts.HISTORY.path, READ, admin.history, acts.HISTORY.summary),
         Route("GET", "/api/alerts/suppressed", READ, admin.suppressed, "Count what was suppressed, by reason"),
         Route("GET", "/api/alerts/why", READ, admin.why, "Explain why a fingerprint sent no notification"),
-        *silences.routes(app),
     ]

@@ -1,4 +1,4 @@
-"""Silences over HTTP.
+"""Silences over HTTP and on the pages.
 
 The scope that sends alerts (WRITE) must not be able to hide them: making or ending a silence needs ADMIN and a reason,
 which goes into the audit log.
@@ -7,17 +7,24 @@ which goes into the audit log.
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from ....errors import InvalidInput
 from ....rules import duration
-from ....service.problems import UNKNOWN, Problem
-from ....service.routes import ADMIN, READ, Answer, Body, Call, PageSize, Reason, Route
+from ....service.acts import Affected, act_routes
+from ....service.dashboard.formatting import at
+from ....service.routes import READ, Answer, Body, Call, PageSize, Reason, Route
+from .. import acts
+from ..model import Alert
 from ..runtime import AlertsRuntime, Handlers
-from ..suppression.matchers import MAX_MATCHER, MOST_MATCHERS
-from ..suppression.silences import LONGEST, Silence
+from ..suppression.matchers import MAX_MATCHER, MOST_MATCHERS, checked, predicate
+from ..suppression.silences import LONGEST, MOST, Silence
+from . import windows
+
+LOOKED_AT = 50  # alerts among which a preview looks for matches: each costs a query
+NAMED = 5  # of those that match: one line
 
 Moment = Annotated[float, msgspec.Meta(ge=0.0, le=1e11, description="seconds of UTC")]
 Matcher = Annotated[str, msgspec.Meta(min_length=2, max_length=MAX_MATCHER, description="e.g. severity=critical")]
@@ -57,16 +64,11 @@ class AddSilence(Body):
     ends: Moment | msgspec.UnsetType = msgspec.UNSET
     starts: Moment | None = None
 
-    @property
-    def key(self) -> str:
-        """For the audit log."""
-        return ", ".join(self.texts())
-
     def texts(self) -> list[str]:
         """The matchers, one by one."""
         if isinstance(self.matchers, list):
             return self.matchers
-        return [line.strip() for line in self.matchers.splitlines() if line.strip()]
+        return _lines(self.matchers or "")  # not given yet, on a form
 
     def end(self) -> float:
         """The moment at which it ends; InvalidInput unless exactly one of `lasts` and `ends` is given."""
@@ -80,22 +82,15 @@ class AddSilence(Body):
         raise InvalidInput("give lasts or ends, so that the silence has an end")
 
 
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
 class ExpireSilence(Body):
     """Ends this silence now."""
 
     id: SilenceId
     reason: Reason
-
-    @property
-    def key(self) -> str:
-        """For the audit log."""
-        return self.id
-
-
-class ExpiredSilence(Answer):
-    """The silence was ended."""
-
-    expired: bool
 
 
 class Silencing(Handlers):
@@ -107,43 +102,70 @@ class Silencing(Handlers):
         return ListedSilences(silences=found)
 
     async def add(self, call: Call[AddSilence, None]) -> Silence:
-        """Adds a silence."""
-        return await add_silence(self._app, call.body, by=call.principal.name)
+        """Adds a silence; InvalidInput if it is invalid."""
+        wanted, by = call.body, call.principal.name
+        options: Any = {"starts": wanted.starts, "ends": wanted.end(), "by": by, "reason": wanted.reason}
+        return await self._app.silences.add(wanted.texts(), **options)
 
-    async def end(self, call: Call[ExpireSilence, None]) -> ExpiredSilence:
+    async def to_add(self, call: Call[Any, Any], wanted: AddSilence) -> Affected:
+        """The alerts that it would silence now, once it is known which."""
+        if not wanted.texts():
+            return Affected("alerts", values={"lasts": "1h"})
+        matchers = checked(wanted.texts())
+        tests = [predicate(each) for each in matchers]
+        found = [
+            f"{each.name} ({each.severity})" for each in await self._current() if all(test(each) for test in tests)
+        ]
+        what = f"alerts that match {', '.join(map(str, matchers))}"
+        return Affected(what, {"Matches now": _counted(found)}, {"lasts": "1h"})
+
+    async def _current(self) -> list[Alert]:
+        """The alerts that are being sent or quiet now, as they were last received."""
+        app = self._app
+        await app.history.flush()
+        page = await windows.listed(app.once, app.history, "", LOOKED_AT, windows.SENDING)
+        open_now = {(window.fingerprint, window.severity) for window in page.found}
+        names = dict.fromkeys(window.fingerprint for window in page.found)
+        known = [alert for name in names for alert in await app.history.samples(name)]
+        return [alert for alert in known if (alert.fingerprint, alert.severity) in open_now]
+
+    async def end(self, call: Call[ExpireSilence, None]) -> bool | None:
         """Ends a silence."""
-        ended = await self._app.silences.expire(call.body.id, by=call.principal.name, reason=call.body.reason)
-        if not ended:
-            raise Problem(UNKNOWN, f"No current or future silence has the id {call.body.id!r}: it may have ended.")
-        return ExpiredSilence(expired=True)
+        who = call.principal.name
+        return await self._app.silences.expire(call.body.id, by=who, reason=call.body.reason) or None
+
+    async def to_end(self, call: Call[Any, Any], wanted: ExpireSilence) -> Affected | None:
+        """The silence, if it has not ended."""
+        found = [each for each in await self._app.silences.list(limit=MOST) if each.id == wanted.id]
+        if not found:
+            return None
+        silence, matchers = found[0], ", ".join(found[0].matchers)
+        facts = {"Matchers": matchers, "Until": at(silence.ends), "Made by": silence.made_by, "Why": silence.reason}
+        return Affected(f"the silence of {matchers}", facts)
 
 
-async def add_silence(app: AlertsRuntime, wanted: AddSilence, *, by: str) -> Silence:
-    """Adds a silence; InvalidInput if it is invalid."""
-    return await app.silences.add(wanted.texts(), starts=wanted.starts, ends=wanted.end(), by=by, reason=wanted.reason)
+def _counted(names: list[str]) -> str:
+    """How many there are, and the first of them by name."""
+    if not names:
+        return "no alert that is being sent or quiet"
+    more = f", and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{len(names)}: {', '.join(names[:NAMED])}{more}"
+
+
+def _check_matchers(text: str) -> None:
+    checked(_lines(text))
 
 
 def routes(app: AlertsRuntime) -> list[Route]:
-    """The routes below /api/alerts/silences."""
+    """The routes of silences."""
     silencing = Silencing(app)
+    checks = {"lasts": duration, "matchers": _check_matchers}
     return [
-        Route("GET", "/api/alerts/silences", READ, silencing.listed, "List silences"),
-        Route(
-            "POST",
-            "/api/alerts/silences",
-            ADMIN,
-            silencing.add,
-            "Silence alerts for a while",
-            keyed=True,
-            again="Adds another one, unless it comes with the same Idempotency-Key.",
-        ),
-        Route(
-            "POST",
-            "/api/alerts/silences/expire",
-            ADMIN,
-            silencing.end,
-            "End a silence now",
-            refusals=(UNKNOWN,),
-            again="Refused: it has ended.",
-        ),
+        Route("GET", acts.SILENCES.path, READ, silencing.listed, acts.SILENCES.summary),
+        *act_routes(acts.SILENCE, silencing.add, silencing.to_add, back=_back, checks=checks),
+        *act_routes(acts.END_SILENCE, silencing.end, silencing.to_end, back=_back),
     ]
+
+
+def _back(body: object) -> str:
+    return "/alerts#silences"

@@ -24,7 +24,6 @@ from ..settings import table
 from ..suppression.acknowledgements import Acknowledgement
 from ..suppression.silences import Silence
 from ..worker import QUIET
-from . import acknowledge_forms, admin_forms
 
 OVERVIEW = Page("Alerts", "alerts:overview.html", "/alerts")
 HISTORY = Page("Notifications", "alerts:history.html", "/alerts")
@@ -201,12 +200,10 @@ def _silence(silence: Silence) -> SilenceRow:
 
 
 def routes(app: AlertsRuntime) -> list[Route]:
-    """The routes of the pages and of their forms."""
+    """The routes of the pages."""
     pages = Pages(app)
     return [
         Route("GET", "/alerts", READ_PAGE, pages.overview, OVERVIEW.title, hidden=True),
         Route("GET", "/alerts/history", READ_PAGE, pages.history, HISTORY.title, hidden=True),
         Route("GET", "/alerts/why", READ_PAGE, pages.why, WHY.title, hidden=True),
-        *admin_forms.routes(app),
-        *acknowledge_forms.routes(app),
     ]

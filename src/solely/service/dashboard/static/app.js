@@ -136,7 +136,7 @@
     const form = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("asked");
     if (!form) { location.assign(link.href); return; }
     dialog.replaceChildren(form);
-    dialog.showModal();
+    if (!dialog.open) dialog.showModal(); // open already, if one form leads to another
     form.querySelector("[autofocus]")?.focus();
   });
   document.addEventListener("keydown", (key) => {

@@ -1,0 +1,106 @@
+"""Acts: what people do to what others hold, declared once, in the words that the API, the form and the command share.
+
+A declaration is plain data. `service/acts.py` makes the route and the form of it, `cli/acts.py` the command, which
+therefore starts without importing the service. Lists are declared in the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+# How a command reads the text of a field; a form sends the text as it is. `lines` takes several values, which the form
+# reads one per line; `ago` is a duration before now, sent as a moment in seconds since 1970.
+Reading = Literal["text", "lines", "duration", "ago", "flag", "number"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of an act's body, or of a list's query, as people enter it.
+
+    A form asks for fields that have a label, in so many rows if there are `rows`; the others come with its address. A
+    command takes a field without `option` as an argument, which is required unless it has a default.
+    """
+
+    name: str
+    label: str = ""
+    hint: str = ""
+    option: str = ""
+    reading: Reading = "text"
+    default: str | int | None = None
+    required: bool = False  # on the form, and as an option
+    rows: int = 0
+    example: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Act:
+    """An act. Its `verb` and what it affects are the sentence that says what would be done: "end the window …".
+
+    `api` and `page` are the paths of its route and of its form; without one of them there is none. `name` is the action
+    in the audit log, which every act of an admin has, and any other that is `audited`. `means` says what follows, and
+    `nothing` why there may be nothing to do: then the field `changed` of the answer is false or 0, or there is none.
+    `again` says what a repeat of the request does. A command `asks` for confirmation if the act cannot be undone; it
+    prints the answer, with `times` as times, if the act `shows` it.
+    """
+
+    name: str
+    title: str
+    verb: str
+    summary: str
+    means: str
+    nothing: str
+    again: str
+    scope: Literal["write", "admin"] = "admin"
+    api: str = ""
+    page: str = ""
+    fields: tuple[Field, ...] = ()
+    changed: str = ""
+    keyed: bool = False  # repeats with the same Idempotency-Key get the first response
+    audited: bool = True
+    asks: bool = True
+    shows: bool = False
+    times: tuple[str, ...] = ()
+
+    @property
+    def needs_reason(self) -> bool:
+        """True if it overrides what others hold: who does it must say why."""
+        return self.scope == "admin"
+
+    @property
+    def place(self) -> str:
+        """The page above its form: where that is in the navigation, and where it returns to."""
+        return "/" + self.page.split("/")[1]
+
+    @property
+    def past(self) -> str:
+        """What is said when it is done: "ended"."""
+        return self.verb + ("d" if self.verb.endswith("e") else "ed")
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A list: the path of its route, the field of the answer that has the rows, and the columns of a table of them.
+
+    `more` columns are shown if the table is wide; `times` are shown as times. A cell that would be empty shows the
+    text of `blank`, in which {names} stand for other fields of the row.
+    """
+
+    path: str
+    rows: str
+    summary: str
+    columns: tuple[str, ...]
+    more: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
+    fields: tuple[Field, ...] = ()
+    blank: tuple[tuple[str, str], ...] = ()
+
+
+def limit(rows: int) -> Field:
+    """--limit: the most rows of a page, this many unless it is given."""
+    return Field("limit", hint="The most rows.", option="--limit", reading="number", default=rows)
+
+
+def after(what: str) -> Field:
+    """--after: the page that follows the one that ended with this."""
+    return Field("after", hint="Continue where the last page ended.", option="--after", example=what)

@@ -1,0 +1,131 @@
+"""The commands of acts and lists that are declared as plain data (`solely.acts`), at a running service.
+
+An act's command says what would be affected (--dry-run), asks for confirmation where the act cannot be undone (--yes),
+and exits with 3 if there was nothing to do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..acts import Act, Field, Listing
+from .exits import Exit, leave
+from .options import DURATION, check_reason, confirm, in_form
+from .output import Form, Row, talk
+from .service_options import at_service
+
+if TYPE_CHECKING:
+    from ..http import Client
+
+
+def act_command(act: Act, name: str) -> click.Command:
+    """The command of the act."""
+
+    def perform(client: Client, form: Form, dry_run: bool, yes: bool = False, **given: Any) -> None:
+        body = _given(act.fields, given) | ({"reason": given["reason"]} if act.needs_reason else {})
+        would = client.post(f"{act.api}?dry_run=true", body, dict[str, Any])["would"] if dry_run or act.asks else ""
+        if dry_run:
+            talk(f"would {would}")
+            return
+        if act.asks:
+            confirm(would[:1].upper() + would[1:], yes)
+        answer = client.post(act.api, body, dict[str, Any])
+        if act.changed and not answer[act.changed]:
+            talk(f"solely: {act.nothing}")
+            leave(Exit.NOT_FOUND)
+        _print(act, form, answer, would)
+
+    options = [*_parameters(act.fields), click.option("--dry-run", is_flag=True, help="Only print what would be done.")]
+    if act.needs_reason:
+        why = "Why; for the audit log."
+        options.append(click.option("--reason", required=True, metavar="TEXT", callback=check_reason, help=why))
+    if act.asks:
+        options.append(click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."))
+    return _command(name, f"{act.summary}. Exits with 3 if there is nothing to do.", perform, options)
+
+
+def list_command(listing: Listing, name: str) -> click.Command:
+    """The command of the list."""
+
+    def show(client: Client, form: Form, **given: Any) -> None:
+        page = client.get(listing.path, dict[str, Any], **_given(listing.fields, given))
+        form.rows([shown(listing, row) for row in page[listing.rows]], listing.columns, listing.more)
+        if page.get("next") is not None:
+            talk(f"there are more: --after {page['next']!r}")
+
+    return _command(name, f"{listing.summary}.", show, _parameters(listing.fields))
+
+
+def shown(listing: Listing, row: Row) -> Row:
+    """The row as it is shown: with its times as times, and without blanks where the list says so."""
+    filled = {name: text.format_map(row) for name, text in listing.blank if not row[name]}
+    return {**_timed(row, listing.times), **filled}
+
+
+def _timed(row: Row, times: Iterable[str]) -> Row:
+    """The row with these fields, which are seconds since 1970, as times."""
+    moments = {name: row[name] for name in times}
+    return {**row, **{name: at and datetime.fromtimestamp(at, UTC) for name, at in moments.items()}}
+
+
+def _print(act: Act, form: Form, answer: Row, would: str) -> None:
+    """Prints the answer if people want it, and always as JSON; else only says that it was done."""
+    if act.shows or form.name == "json":
+        form.one(_timed(answer, act.times))
+    else:
+        talk(f"{act.past} {would.removeprefix(f'{act.verb} ')}" if would else act.past)
+
+
+def _command(
+    name: str, about: str, function: Callable[..., None], parameters: Iterable[Callable[[Any], Any]]
+) -> click.Command:
+    decorated = in_form(at_service(function))
+    for parameter in reversed([*parameters]):
+        decorated = parameter(decorated)
+    return click.command(name, help=about)(decorated)
+
+
+def _parameters(fields: Iterable[Field]) -> list[Callable[[Any], Any]]:
+    return [_option(each) if each.option else _argument(each) for each in fields]
+
+
+def _argument(field: Field) -> Callable[[Any], Any]:
+    if field.reading == "lines":
+        return click.argument(field.name, nargs=-1, required=True, metavar=f"{field.name.upper()}…")
+    return click.argument(field.name, required=field.default is None, default=field.default)
+
+
+def _option(field: Field) -> Callable[[Any], Any]:
+    words: dict[str, Any] = {"help": field.hint or field.label, "required": field.required}
+    if field.reading == "flag":
+        words["is_flag"] = True
+    elif field.reading in ("duration", "ago"):
+        words |= {"type": DURATION, "metavar": "DURATION"}
+    elif field.reading == "number":
+        words |= {"type": click.INT, "default": field.default, "show_default": True}
+    else:
+        words["metavar"] = field.example or "TEXT"
+    return click.option(field.option, _python_name(field), **words)
+
+
+def _python_name(field: Field) -> str:
+    return f"{field.name}_"  # `for` is a keyword
+
+
+def _given(fields: Iterable[Field], given: dict[str, Any]) -> dict[str, Any]:
+    """What the caller has given, as the service takes it."""
+    found = {each.name: given.get(_python_name(each) if each.option else each.name) for each in fields}
+    for each in fields:
+        value = found[each.name]
+        if each.reading == "ago" and value is not None:
+            found[each.name] = max(0.0, time.time() - value)
+        elif each.reading == "flag":
+            found[each.name] = "true" if value else ""
+        elif each.reading == "lines":
+            found[each.name] = list(value or ())
+    return {name: value for name, value in found.items() if value not in (None, "", [])}
