@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import StoreError, StoreUnavailable, first_error
-from ...ops import Op
 from .. import Answers
 from .codec import Codec, chunks, packed
 from .faults import Elsewhere
+from .index import RedisOp
 from .queries import Routes
 from .replies import decode
 from .settings import ServerAddress
@@ -23,7 +23,7 @@ class Part:
 
     __slots__ = ("asking", "bucket", "ops", "places")
 
-    def __init__(self, bucket: int, ops: Sequence[Op], places: Sequence[int]) -> None:
+    def __init__(self, bucket: int, ops: Sequence[RedisOp], places: Sequence[int]) -> None:
         self.bucket = bucket
         self.ops = ops
         self.places = places
@@ -33,13 +33,13 @@ class Part:
 class SplitBatch:
     """Collects the answers of all parts, in the order of the ops."""
 
-    def __init__(self, ops: Sequence[Op], codec: Codec) -> None:
+    def __init__(self, ops: Sequence[RedisOp], codec: Codec) -> None:
         self.answers: Answers = [None] * len(ops)
         self.open = self._parts(ops, codec)  # what is still to be sent
         self.moved = False  # the routes were wrong
 
     @staticmethod
-    def _parts(ops: Sequence[Op], codec: Codec) -> list[Part]:
+    def _parts(ops: Sequence[RedisOp], codec: Codec) -> list[Part]:
         if len(codec.bases) > 1:
             by_bucket: dict[int, list[int]] = {}
             for place, op in enumerate(ops):

@@ -3,9 +3,11 @@
 -- A record is one of five strings: 'h' a plain hold: fence and until (doubles of 8 bytes), owner, NUL, info;
 -- 'm' a plain mark: fence, until, owner; 'c' a hold that is counted or of a fingerprint: fence, until, refused, owner,
 -- NUL, fingerprint, NUL, info; 'd' what became of that: the same, NUL, value; 'g' anything: all fields in the order of
--- `pack`, by cmsgpack.
+-- `pack`, by cmsgpack. What is listed (reservations, watermarks) is never 'h' or 'm': perform.lua deletes those in
+-- passing, and its name would stay in the index.
 
 local REMEMBER, MAX_GONE = 60000000, 128 -- as in rules.py
+local LISTED = {r = 'reservation', w = 'watermark'} -- by their first letters; items are listed by `index`
 
 local call, find, sub = redis.call, string.find, string.sub
 local base = string.sub(KEYS[1], 1, -7) -- what stands before '#fence' and before every key of ours
@@ -63,9 +65,26 @@ local function load(name)
   return r
 end
 
-local function pack(r)
+-- The kind of a record that `list` keeps in the index; nil for every other one.
+local function listed_kind(name)
+  local kind = LISTED[sub(name, #base + 1, #base + 1)]
+  return kind and sub(name, #base + 2, #base + #kind + 1) == sub(kind, 2) .. '/' and kind or nil
+end
+
+-- Keeps the index of listing.lua as the record will say. What cannot be listed is not written, unless it is `in_place`.
+local function list(kind, name, shown, in_place)
+  local names, own = base .. '#list:' .. kind, sub(name, #base + #kind + 2)
+  if not shown then
+    redis.pcall('ZREM', names, own) -- what stays is removed when a scan meets it
+  else
+    local added = redis.pcall('ZADD', names, 0, own)
+    if type(added) == 'table' and not in_place then error(added) end
+  end
+end
+
+local function pack(r, kind)
   local plain = #r.waiters == 0 and #r.gone == 0 and not r.offered and r.opens == 0 and r.kept == 0 and r.delay == 0
-  local bare = plain and not r.value and r.refused == 0 and r.fingerprint == ''
+  local bare = plain and not kind and not r.value and r.refused == 0 and r.fingerprint == ''
   local fits = r.attempts == 1 and r.ends ~= 0 and (r.state == 'h' and not r.value or r.state == 'd' and r.value)
   if plain and not bare and fits
     and not find(r.owner .. r.fingerprint .. r.info, '\0', 1, true) then
@@ -80,7 +99,7 @@ local function pack(r)
     r.fingerprint, r.info, r.value, r.offered, r.waiters, r.gone)
 end
 
--- Keeps the queue's order and the memory of who took what as the record of an item says.
+-- Keeps the queue's order, the memory of who took what and the index of listing.lua as the record of an item says.
 local function index(name, r)
   local queue, id = string.match(sub(name, #base + 1), '^item/([^/]*)/(.*)$')
   local member = string.format('%016.0f', r.fence) .. id
@@ -90,7 +109,9 @@ local function index(name, r)
   end
   if not is_item(r) then
     call('ZREM', base .. '#queue:' .. queue, member)
+    call('ZREM', base .. '#list:item', queue .. '/' .. id)
   else
+    if not r.was_item then call('ZADD', base .. '#list:item', 0, queue .. '/' .. id) end
     call('ZADD', base .. '#queue:' .. queue, r.state == 'h' and r.ends or r.opens, member)
     if taken ~= '' then call('HSET', takers, taken, id) end
   end
@@ -104,11 +125,13 @@ end
 -- Stores the record, or forgets it if it answers nothing more. `in_place`: the new record takes no more room than the
 -- old one, so it is written even when memory is full: after a DEL the server lets a script write.
 local function save(name, r, in_place)
-  local moment = forget_at(r)
-  if moment and moment <= now then
+  local moment, kind = forget_at(r), listed_kind(name)
+  local forgotten = moment and moment <= now
+  if kind then list(kind, name, not forgotten and (r.state ~= 'f' or r.opens > now), in_place) end
+  if forgotten then
     call('DEL', name)
   else
-    local packed, px = pack(r), moment and math.floor((moment - now) / 1000) + slack
+    local packed, px = pack(r, kind), moment and math.floor((moment - now) / 1000) + slack
     local stored = set(name, packed, px)
     if stored.err and in_place then
       call('DEL', name)

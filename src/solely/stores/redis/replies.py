@@ -17,12 +17,10 @@ from ...ops import (
     Finish,
     Hit,
     Mark,
-    Op,
     Push,
     Read,
     Release,
     Renew,
-    Reply,
     Return,
     Take,
     Unhit,
@@ -33,6 +31,7 @@ from ..batches import run_of_marks
 from ..transitions import us
 from .codec import in_run
 from .faults import fault
+from .index import Complete, Enlist, ListPage, Page, RedisOp
 
 _STATES = {b"f": FREE, b"h": HELD, b"d": DONE, b"c": CLOSED}
 _RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)  # by number: see entries.lua
@@ -84,11 +83,20 @@ def _item(op: Take, raw: Any) -> LeasedItem | None:
     return LeasedItem(id.decode(), payload, attempts, left / 1_000_000, fence)
 
 
-def _yes(op: Op, raw: Any) -> bool:
+def _page(op: ListPage, raw: Any) -> Page | None:
+    if raw == 0:
+        return None
+    last, *shown = raw
+    stem = op.kind + "/"
+    entries = [_entry(stem + name.decode(), "", view) for name, view in zip(shown[::2], shown[1::2], strict=True)]
+    return Page(entries, stem + last.decode() if last is not None else "")
+
+
+def _yes(op: RedisOp, raw: Any) -> bool:
     return bool(raw == 1)
 
 
-DECODE: dict[type, Callable[[Any, Any], Reply]] = {
+DECODE: dict[type, Callable[[Any, Any], Any]] = {
     Acquire: _acquired,
     Release: lambda op, raw: _RELEASED[raw],
     Mark: _yes,
@@ -103,10 +111,13 @@ DECODE: dict[type, Callable[[Any, Any], Reply]] = {
     Take: _item,
     Ack: _yes,
     Return: _yes,
+    ListPage: _page,
+    Enlist: _yes,
+    Complete: _yes,
 }
 
 
-def decode(ops: Sequence[Op], raw: Any, failures: list[StoreError]) -> Answers:
+def decode(ops: Sequence[RedisOp], raw: Any, failures: list[StoreError]) -> Answers:
     """One reply per op, an error in the place of what failed; the errors are added to `failures` as well."""
     if isinstance(raw, ReplyError):
         failures += (errors := [fault(raw, getattr(op, "key", "")) for op in ops])
@@ -137,7 +148,7 @@ def _not_ours(key: str, why: Exception) -> StoreError:
     return StoreFailed(f"{key or 'a key of ours'} holds something else; give another ?namespace= ({why})", key=key)
 
 
-def _add_marks(ops: Sequence[Op], part: Any, answers: Answers, failures: list[StoreError]) -> None:
+def _add_marks(ops: Sequence[RedisOp], part: Any, answers: Answers, failures: list[StoreError]) -> None:
     """The answers to one run of Marks: in one string, or one by one if some failed, or in one error."""
     if type(part) is bytes:
         answers += [_FIRST[digit] for digit in part]
