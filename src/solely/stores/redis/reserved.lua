@@ -1,6 +1,6 @@
 -- A part of perform.lua: puts a new reservation into the index of listing.lua. What cannot be listed is not granted.
--- One in 16 looks at 32 random names and removes those whose records have expired, so the index has at most about twice
--- as many names as there are records.
+-- One in 16 looks at 32 names, from another place each time, and removes those whose records have expired: two looks per
+-- new name keep the index at no more than about twice as many names as there are records.
 local index = string.sub(KEYS[1], 1, -6) .. 'list:reservation'
 local listed = redis.pcall('ZADD', index, 0, string.sub(name, #KEYS[1] + 7)) -- what follows base and 'reservation/'
 if type(listed) == 'table' then
@@ -8,7 +8,8 @@ if type(listed) == 'table' then
   reply = listed
 elseif fence % 16 == 0 then
   local records = string.sub(KEYS[1], 1, -7) .. 'reservation/'
-  for _, member in ipairs(redis.pcall('ZRANDMEMBER', index, 32)) do
-    if redis.pcall('EXISTS', records .. member) == 0 then redis.pcall('ZREM', index, member) end
+  local first = fence * 2 % redis.call('ZCARD', index) -- fences are the clock's µs, and the next 16 lead 32 names on
+  for _, member in ipairs(redis.call('ZRANGE', index, first, first + 31)) do
+    if redis.call('EXISTS', records .. member) == 0 then redis.call('ZREM', index, member) end
   end
 end
