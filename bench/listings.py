@@ -4,10 +4,9 @@ import os
 from contextlib import ExitStack
 from functools import partial
 
-import solely
 from solely.formats import write_watermark
 from solely.ops import Acquire, Advance, Mark, Op, Push
-from solely.stores import open_store
+from solely.stores import Store, open_store
 
 from .harness import QUICK, Case, Effort, Figures, Goal, Place, rates, ratios, valkey
 from .workers import thread_rate
@@ -43,8 +42,8 @@ def _fill(url: str, entries: int) -> None:
     store.close()
 
 
-def _list(once: solely.Client, _: str) -> None:
-    assert len(once.reservations(PREFIX, limit=LISTED + 1)) == LISTED
+def _list(store: Store, _: str) -> None:
+    assert len(store.scan(f"reservation/{PREFIX}", "", LISTED + 1)) == LISTED
 
 
 def _listings(place: Place, effort: Effort) -> Figures:
@@ -53,8 +52,9 @@ def _listings(place: Place, effort: Effort) -> Figures:
         for entries in (MANY_QUICK if effort == QUICK else MANY, FEW):
             url = stack.enter_context(valkey(place)).url
             _fill(url, entries)
-            once = stack.enter_context(solely.Client(url))
-            sides[f"{entries:,} others"] = partial(thread_rate, partial(_list, once), 1, effort.seconds)
+            store = open_store(url)
+            stack.callback(store.close)
+            sides[f"{entries:,} others"] = partial(thread_rate, partial(_list, store), 1, effort.seconds)
         many, few = rates(sides, effort.repetitions).values()
     return {"scan.redis.1e6_vs_1e3": ratios(many, few)}
 

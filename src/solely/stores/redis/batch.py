@@ -9,7 +9,7 @@ from ...errors import StoreError, StoreUnavailable, first_error
 from .. import Answers
 from .codec import Codec, chunks, packed
 from .faults import Elsewhere
-from .index import RedisOp
+from .index import Enlist, ListPage, RedisOp
 from .queries import Routes
 from .replies import decode
 from .settings import ServerAddress
@@ -50,7 +50,7 @@ class SplitBatch:
                 for portion in chunks(places)
             ]
         all_places = range(len(ops))
-        return [Part(0, own, places) for own, places in zip(chunks(ops), chunks(all_places), strict=True)]
+        return [Part(0, own, places) for own, places in zip(chunks(ops), chunks(all_places), strict=True) if own]
 
     def groups(self, routes: Routes) -> list[tuple[ServerAddress, list[Part]]]:
         """What goes to which server now. Parts that nobody serves are answered so."""
@@ -68,7 +68,10 @@ class SplitBatch:
         """Takes the answer to a part; one that belongs elsewhere becomes open again."""
         found: Answers = [raw] * len(part.ops) if isinstance(raw, StoreError) else decode(part.ops, raw, [])
         first = found[0]
-        if isinstance(first, Elsewhere):
+        if isinstance(first, Elsewhere) and first.asking and isinstance(part.ops[0], ListPage | Enlist):
+            # There, what has not been moved yet would seem to be gone.
+            found = [StoreUnavailable("a slot is being moved to another node just now; list again")] * len(found)
+        elif isinstance(first, Elsewhere):
             host, _, port = first.address.rpartition(":")
             part.asking = ServerAddress(host, int(port)) if first.asking and host else None
             self.moved = self.moved or not first.asking

@@ -138,8 +138,7 @@ def complete_index(routes: Routes, codec: Codec) -> Generator[Query | Batch, Any
         cursor = b""
         while cursor != b"0":
             cursor, keys = yield from _step(address, codec, cursor, kinds)
-            listed: Batch = [Enlist(key) for key in keys if is_listed(key)]
-            _raise_errors((yield listed) if listed else [])
+            _raise_errors((yield [Enlist(key) for key in keys if is_listed(key)]))
     _raise_errors((yield [Complete(bucket) for bucket in range(len(codec.bases))]))
 
 

@@ -35,9 +35,8 @@ local function forget_at(r)
   return moment
 end
 
-local function load(name)
-  local packed, r = call('GET', name), blank()
-  if not packed then return r end
+-- Fills a blank record with what is stored; with 'g' any record, since that sets all fields.
+local function parse(packed, r)
   local form = sub(packed, 1, 1)
   if form == 'g' then
     r.state, r.owner, r.fence, r.ends, r.delay, r.opens, r.kept, r.attempts, r.refused, r.fingerprint, r.info,
@@ -59,9 +58,15 @@ local function load(name)
       r.state, r.owner = 'd', sub(packed, 18)
     end
   end
+end
+
+local function load(name)
+  local packed, r = call('GET', name), blank()
+  if not packed then return r end
+  parse(packed, r)
   local moment = forget_at(r)
   if moment and moment <= now then return blank() end
-  r.was_item, r.taker = is_item(r), r.owner -- what `index` must undo
+  r.was_item, r.taker, r.was_listed = is_item(r), r.owner, r.state ~= 'f' -- what `index` must undo, `list` need not do
   return r
 end
 
@@ -72,11 +77,11 @@ local function listed_kind(name)
 end
 
 -- Keeps the index of listing.lua as the record will say. What cannot be listed is not written, unless it is `in_place`.
-local function list(kind, name, shown, in_place)
+local function list(kind, name, r, forgotten, in_place)
   local names, own = base .. '#list:' .. kind, sub(name, #base + #kind + 2)
-  if not shown then
+  if forgotten or r.state == 'f' and r.opens <= now then
     redis.pcall('ZREM', names, own) -- what stays is removed when a scan meets it
-  else
+  elseif not r.was_listed then
     local added = redis.pcall('ZADD', names, 0, own)
     if type(added) == 'table' and not in_place then error(added) end
   end
@@ -127,7 +132,7 @@ end
 local function save(name, r, in_place)
   local moment, kind = forget_at(r), listed_kind(name)
   local forgotten = moment and moment <= now
-  if kind then list(kind, name, not forgotten and (r.state ~= 'f' or r.opens > now), in_place) end
+  if kind then list(kind, name, r, forgotten, in_place) end
   if forgotten then
     call('DEL', name)
   else

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any
 
 from hiredis import ReplyError
@@ -37,6 +38,7 @@ _STATES = {b"f": FREE, b"h": HELD, b"d": DONE, b"c": CLOSED}
 _RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)  # by number: see entries.lua
 UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)  # what comes of decoding what is not ours
 _FIRST = {48: False, 49: True}
+_HEAD = Struct(">ddd")  # of a plain record: fence, until when, refused
 
 
 def lacks_script(raw: Any) -> bool:
@@ -86,10 +88,23 @@ def _item(op: Take, raw: Any) -> LeasedItem | None:
 def _page(op: ListPage, raw: Any) -> Page | None:
     if raw == 0:
         return None
-    last, *shown = raw
+    now, last, *shown = raw
     stem = op.kind + "/"
-    entries = [_entry(stem + name.decode(), "", view) for name, view in zip(shown[::2], shown[1::2], strict=True)]
+    entries = [
+        _plain(stem + name.decode(), seen, now) if type(seen) is bytes else _entry(stem + name.decode(), "", seen)
+        for name, seen in zip(shown[::2], shown[1::2], strict=True)
+    ]
     return Page(entries, stem + last.decode() if last is not None else "")
+
+
+def _plain(key: str, record: bytes, now: int) -> Entry:
+    """A record of the form 'c' or 'd', which records.lua describes."""
+    fence, ends, refused = _HEAD.unpack_from(record, 1)
+    _, print, info, *value = record[1 + _HEAD.size :].split(b"\0", 3)
+    state, kept = (DONE, value[0]) if record[:1] == b"d" else (HELD, None)
+    return Entry(
+        key, state, int(fence), (ends - now) / 1_000_000, "", 1, int(refused), 0, print.decode(), info.decode(), kept,
+    )  # fmt: skip
 
 
 def _yes(op: RedisOp, raw: Any) -> bool:

@@ -9,7 +9,7 @@ if type(listed) == 'table' then
 elseif fence % 16 == 0 then
   local records = string.sub(KEYS[1], 1, -7) .. 'reservation/'
   local first = fence * 2 % redis.call('ZCARD', index) -- fences are the clock's µs, and the next 16 lead 32 names on
-  for _, member in ipairs(redis.call('ZRANGE', index, first, first + 31)) do
-    if redis.call('EXISTS', records .. member) == 0 then redis.call('ZREM', index, member) end
+  for _, member in ipairs(redis.pcall('ZRANGE', index, first, first + 31)) do
+    if redis.pcall('EXISTS', records .. member) == 0 then redis.pcall('ZREM', index, member) end
   end
 end
