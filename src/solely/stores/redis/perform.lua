@@ -136,7 +136,9 @@ while arg <= #ARGV do
       --@ records.lua
       --@ entries.lua
       --@ queues.lua
-      --@ listing.lua
+      if #code > 1 and not ops[code] then -- ops on the index are never in one batch with others
+        --@ listing.lua
+      end
     end
     if code == 'a' then
       ok, reply = pcall(ops.acquire, name, one, two, three, ARGV[arg + 4], 0, '', '', '')

@@ -7,7 +7,6 @@
 -- passing, and its name would stay in the index.
 
 local REMEMBER, MAX_GONE = 60000000, 128 -- as in rules.py
-local LISTED = {r = 'reservation', w = 'watermark'} -- by their first letters; items are listed by `index`
 
 local call, find, sub = redis.call, string.find, string.sub
 local base = string.sub(KEYS[1], 1, -7) -- what stands before '#fence' and before every key of ours
@@ -70,10 +69,11 @@ local function load(name)
   return r
 end
 
--- The kind of a record that `list` keeps in the index; nil for every other one.
+-- The kind of a record that `list` keeps in the index; false for every other one. Items are listed by `index`.
 local function listed_kind(name)
-  local kind = LISTED[sub(name, #base + 1, #base + 1)]
-  return kind and sub(name, #base + 2, #base + #kind + 1) == sub(kind, 2) .. '/' and kind or nil
+  local letter = sub(name, #base + 1, #base + 1)
+  local kind = letter == 'r' and 'reservation' or letter == 'w' and 'watermark'
+  return kind and sub(name, #base + 1, #base + #kind + 1) == kind .. '/' and kind
 end
 
 -- Keeps the index of listing.lua as the record will say. What cannot be listed is not written, unless it is `in_place`.
