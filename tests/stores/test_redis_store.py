@@ -98,6 +98,14 @@ class Twins:
         theirs = self.redis.perform([other for _, other in pairs])
         for op, one, other in zip(batch, ours, theirs, strict=True):
             assert self.same(one, other), f"{op}\n reference {one}\n redis     {other}"
+        if self.random.random() < 0.2:
+            self.list_the_same(self.random.choice(["reservation/", "watermark/", "item/", "item/q/", "item/r%2Fs/i"]))
+
+    def list_the_same(self, prefix: str) -> None:
+        after, limit = self.random.choice(["", prefix, "item/q/i1", "reservation/e"]), self.random.choice([1, 2, 100])
+        pages = [store.scan(prefix, after, limit) for store in (self.memory, self.redis)]
+        assert [entry.key for entry in pages[0]] == [entry.key for entry in pages[1]]
+        assert all(self.same(*pair) for pair in zip(*pages, strict=True))
 
     def fenced(self, op: Op) -> tuple[Op, Op]:
         """The same op for both sides: a Clear names each side's own fence."""
@@ -106,7 +114,9 @@ class Twins:
     def op(self) -> Op:
         draw = self.random.choice
         key, owner, ttl = draw(["claim/a", "claim/ü"]), draw(["o1", "o2", "o3", "o4"]), draw([0.01, 1.0, 20.0])
-        mark = draw(["mark/b", "mark/ü"])
+        mark, kept = draw(["mark/b", "mark/ü"]), draw([b"b", b"b\x00value\xff"])
+        if draw([True, False]):
+            key, kept = draw(["reservation/e", "reservation/ü"]), b""
         queue, id = draw(["q", "r/s"]), draw(["i1", "i2", "i3"])
         client, delay, value = draw(["", "c1", "c2", "c3"]), draw([0.0, 0.0, 2.0]), draw([True, False])
         some_key = draw([key, key, mark, item_key(queue, id)])
@@ -115,7 +125,7 @@ class Twins:
             Acquire(key, owner, ttl, "who", client),
             Acquire(key, owner, ttl, "who", client, delay, draw(["", "print"]), counted=value, value=value),
             Renew(key, owner, ttl),
-            Finish(key, owner, draw([b"b", b"b\x00value\xff"]), ttl),
+            Finish(key, owner, kept, ttl),
             Release(key, owner),
             Release(key, owner, draw([True, False]), delay, draw([0.0, 3.0])),
             Mark(mark, owner, ttl),

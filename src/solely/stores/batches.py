@@ -25,7 +25,7 @@ def waits(ops: Sequence[Op]) -> bool:
     return False
 
 
-def run_of_marks(ops: Sequence[Op], start: int) -> int:
+def run_of_marks(ops: Sequence[tuple[Any, ...]], start: int) -> int:
     """Where the Marks of one owner and one ttl that begin at `start`, and extend nothing, end; `start` if there are
     none."""
     first = ops[start]

@@ -16,16 +16,17 @@ import hiredis
 from ...errors import ClientClosed, InvalidInput, StoreError, StoreUnavailable, Unanswered
 from ...kinds import check_ops
 from ...model import Entry, Finding
-from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
+from ...ops import MAX_BATCH, MAX_LIMIT, Op
 from .. import SCANS, Answers, Clock, NotPrimary, OnHint
 from ..batches import waits
 from ..listener import AsyncListener
 from .aio_connection import AsyncRedisConnection, fail
 from .batch import MOST_ROUNDS, Part, SplitBatch, calls
-from .codec import LOAD, Codec, chunks
+from .codec import LOAD, Codec
 from .health import admit, read_info
+from .index import RedisOp
 from .listener import FAILURES, AsyncRedisSubscription, ListenerConnection
-from .queries import Query, Routes, check, find_keys, find_routes, page
+from .queries import Batch, Query, Routes, check, complete_index, find_routes, scan
 from .replies import decode, lacks_script
 from .settings import RedisSettings, ServerAddress
 
@@ -55,6 +56,7 @@ class AsyncRedisStore:
     def _reset(self) -> None:
         self._routes: Routes | None = None
         self._scans = asyncio.Semaphore(SCANS)
+        self._completing: asyncio.Task[None] | None = None
         self._home: AsyncRedisConnection | None = None  # while it is up; in a cluster there is none
         self._connections: dict[ServerAddress, AsyncRedisConnection] = {}
         self._connecting: dict[ServerAddress, asyncio.Task[AsyncRedisConnection]] = {}
@@ -86,13 +88,19 @@ class AsyncRedisStore:
 
     async def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
-        found: list[Entry] = []
         async with self._scans:
-            for keys in chunks(await self._drive(find_keys(await self._all_routes(), self._codec, prefix, after))):
-                found += page(await self.perform([Read(key) for key in keys]), limit - len(found))
-                if len(found) >= limit:
-                    break
-        return found
+            while True:
+                found = await self._drive(scan(await self._all_routes(), self._codec, prefix, after, limit))
+                if found is not None:
+                    return found
+                await self._complete_index()
+
+    async def _complete_index(self) -> None:
+        """Completes it once for all callers, and goes on if they stop waiting: it may take longer than a try."""
+        routes = await self._all_routes()
+        if self._completing is None or self._completing.done():
+            self._completing = self._start(self._drive(complete_index(routes, self._codec)))
+        await self._shared(self._completing)
 
     async def check(self) -> list[Finding]:
         """Reachable? Clock? RedisSettings that break a promise? Raises only StoreError."""
@@ -157,7 +165,7 @@ class AsyncRedisStore:
         answers: Answers = await connection.call(self._codec.command(ops), self._finish, ops)
         return answers
 
-    async def _in_parts(self, ops: Sequence[Op]) -> Answers:
+    async def _in_parts(self, ops: Sequence[RedisOp]) -> Answers:
         batch = SplitBatch(ops, self._codec)
         for _ in range(MOST_ROUNDS):
             groups = batch.groups(await self._all_routes())
@@ -210,6 +218,11 @@ class AsyncRedisStore:
         if task is None:
             task = self._connecting[address] = self._start(self._connect(AsyncRedisConnection, address))
             task.add_done_callback(lambda done: self._connecting.pop(address, None))
+        return await self._shared(task)
+
+    @staticmethod
+    async def _shared(task: asyncio.Task[T]) -> T:
+        """The result of a task that others await too; ClientClosed if closing the client cancelled it."""
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -276,7 +289,7 @@ class AsyncRedisStore:
             self._listener.follow(routes[0] or self._settings.seeds[0])
         return routes
 
-    async def _drive(self, asking: Generator[Query, Any, T]) -> T:
+    async def _drive(self, asking: Generator[Query | Batch, Any, T]) -> T:
         """Sends the queries of a generator and returns its result."""
         try:
             query = next(asking)
@@ -291,7 +304,9 @@ class AsyncRedisStore:
             result: T = end.value
             return result
 
-    async def _send_query(self, query: Query) -> Any:
+    async def _send_query(self, query: Query | Batch) -> Any:
+        if isinstance(query, list):
+            return await self._in_parts(query)
         if not query.seed:
             connection = await self._connected(query.address)
             return await connection.call(hiredis.pack_command(query.command))

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import StoreError, StoreUnavailable, first_error
-from ...ops import Op
 from .. import Answers
 from .codec import Codec, chunks, packed
 from .faults import Elsewhere
+from .index import Enlist, ListPage, RedisOp
 from .queries import Routes
 from .replies import decode
 from .settings import ServerAddress
@@ -23,7 +23,7 @@ class Part:
 
     __slots__ = ("asking", "bucket", "ops", "places")
 
-    def __init__(self, bucket: int, ops: Sequence[Op], places: Sequence[int]) -> None:
+    def __init__(self, bucket: int, ops: Sequence[RedisOp], places: Sequence[int]) -> None:
         self.bucket = bucket
         self.ops = ops
         self.places = places
@@ -33,13 +33,13 @@ class Part:
 class SplitBatch:
     """Collects the answers of all parts, in the order of the ops."""
 
-    def __init__(self, ops: Sequence[Op], codec: Codec) -> None:
+    def __init__(self, ops: Sequence[RedisOp], codec: Codec) -> None:
         self.answers: Answers = [None] * len(ops)
         self.open = self._parts(ops, codec)  # what is still to be sent
         self.moved = False  # the routes were wrong
 
     @staticmethod
-    def _parts(ops: Sequence[Op], codec: Codec) -> list[Part]:
+    def _parts(ops: Sequence[RedisOp], codec: Codec) -> list[Part]:
         if len(codec.bases) > 1:
             by_bucket: dict[int, list[int]] = {}
             for place, op in enumerate(ops):
@@ -50,7 +50,7 @@ class SplitBatch:
                 for portion in chunks(places)
             ]
         all_places = range(len(ops))
-        return [Part(0, own, places) for own, places in zip(chunks(ops), chunks(all_places), strict=True)]
+        return [Part(0, own, places) for own, places in zip(chunks(ops), chunks(all_places), strict=True) if own]
 
     def groups(self, routes: Routes) -> list[tuple[ServerAddress, list[Part]]]:
         """What goes to which server now. Parts that nobody serves are answered so."""
@@ -68,7 +68,10 @@ class SplitBatch:
         """Takes the answer to a part; one that belongs elsewhere becomes open again."""
         found: Answers = [raw] * len(part.ops) if isinstance(raw, StoreError) else decode(part.ops, raw, [])
         first = found[0]
-        if isinstance(first, Elsewhere):
+        if isinstance(first, Elsewhere) and first.asking and isinstance(part.ops[0], ListPage | Enlist):
+            # There, what has not been moved yet would seem to be gone.
+            found = [StoreUnavailable("a slot is being moved to another node just now; list again")] * len(found)
+        elif isinstance(first, Elsewhere):
             host, _, port = first.address.rpartition(":")
             part.asking = ServerAddress(host, int(port)) if first.asking and host else None
             self.moved = self.moved or not first.asking

@@ -16,16 +16,17 @@ from hiredis import HiredisError
 from ...errors import ClientClosed, StoreError, StoreUnavailable, Unanswered
 from ...kinds import check_ops
 from ...model import Entry, Finding
-from ...ops import MAX_BATCH, MAX_LIMIT, Op, Read
+from ...ops import MAX_BATCH, MAX_LIMIT, Op
 from .. import Answers, Clock, NotPrimary, OnHint
 from ..batches import waits
 from ..listener import Listener
 from .batch import MOST_ROUNDS, SplitBatch, calls
-from .codec import Codec, chunks, packed
+from .codec import Codec, packed
 from .connection import RedisConnection
 from .health import admit, read_info
+from .index import RedisOp
 from .listener import FAILURES, RedisSubscription
-from .queries import Query, Routes, check, find_keys, find_routes, page
+from .queries import Batch, Query, Routes, check, complete_index, find_routes, scan
 from .replies import decode
 from .settings import RedisSettings, ServerAddress
 
@@ -79,11 +80,8 @@ class RedisStore:
 
     def scan(self, prefix: str, after: str, limit: int) -> list[Entry]:
         """Entries whose stored key begins with prefix and is greater than `after`, in key order, at most `limit`."""
-        found: list[Entry] = []
-        for keys in chunks(self._drive(find_keys(self._all_routes(), self._codec, prefix, after))):
-            found += page(self.perform([Read(key) for key in keys]), limit - len(found))
-            if len(found) >= limit:
-                break
+        while (found := self._drive(scan(self._all_routes(), self._codec, prefix, after, limit))) is None:
+            self._drive(complete_index(self._all_routes(), self._codec))
         return found
 
     def check(self) -> list[Finding]:
@@ -110,7 +108,7 @@ class RedisStore:
 
     # -- batches in parts
 
-    def _in_parts(self, ops: Sequence[Op]) -> Answers:
+    def _in_parts(self, ops: Sequence[RedisOp]) -> Answers:
         batch = SplitBatch(ops, self._codec)
         for _ in range(MOST_ROUNDS):
             for address, parts in batch.groups(self._all_routes()):
@@ -253,7 +251,7 @@ class RedisStore:
             lambda: RedisSubscription(self._connect(self._home()), channel, self._timeout), FAILURES, self._timeout
         )
 
-    def _drive(self, asking: Generator[Query, Any, T]) -> T:
+    def _drive(self, asking: Generator[Query | Batch, Any, T]) -> T:
         """Sends the queries of a generator and returns its result."""
         try:
             query = next(asking)
@@ -268,7 +266,9 @@ class RedisStore:
             result: T = end.value
             return result
 
-    def _send_query(self, query: Query) -> Any:
+    def _send_query(self, query: Query | Batch) -> Any:
+        if isinstance(query, list):
+            return self._in_parts(query)
         if not query.seed:
             return self._use_connection(query.address, RedisConnection.call, packed(*query.command))
         connection = RedisConnection.connect(self._settings, query.address, self._timeout, seed=True)

@@ -24,7 +24,6 @@ from ...ops import (
     Finish,
     Hit,
     Mark,
-    Op,
     Push,
     QueueOp,
     Read,
@@ -37,6 +36,7 @@ from ...ops import (
 from .. import Clock
 from ..batches import run_of_marks
 from ..transitions import us
+from .index import Complete, Enlist, ListPage, RedisOp
 
 
 def _read(name: str) -> str:
@@ -60,6 +60,7 @@ LOAD: bytes = packed("SCRIPT", "LOAD", PERFORM)
 
 Words = tuple[str, tuple[Any, ...]]
 T = TypeVar("T")
+_LISTED = "reservation/"  # of what can be acquired, the only kind in the index
 _KNOWN_SPANS = 256  # durations of which the word is remembered
 _YES, _NO = "$1\r\n1\r\n", "$0\r\n\r\n"
 
@@ -69,11 +70,12 @@ _YES, _NO = "$1\r\n1\r\n", "$0\r\n\r\n"
 
 def _acquire(op: Acquire, base: str) -> Words:
     key, owner, ttl, info, client, delay, fingerprint, counted, value = op
-    if delay or fingerprint or counted or value:
+    listed = key.startswith(_LISTED)
+    if delay or fingerprint or counted or value or listed:
         flags = ("1" if counted else "", "1" if value else "")
         if delay or "\0" in owner or "\0" in fingerprint or "\0" in info:
             return base + key, ("acquire", 8, owner, us(ttl), info, client, us(delay), fingerprint, *flags)
-        return base + key, ("A", owner, us(ttl), info, client, fingerprint, *flags)
+        return base + key, ("R" if listed else "A", owner, us(ttl), info, client, fingerprint, *flags)
     return base + key, ("a", owner, int(ttl * 1_000_000 + 0.5) or 1, info, client)
 
 
@@ -132,10 +134,13 @@ _ENCODE: dict[type, Callable[[Any, str], Words]] = {
     ),
     Amend: _amend,
     Count: lambda op, base: (_queue_name(op, base), ("count", 0)),
+    ListPage: lambda op, base: (f"{base}#list:{op.kind}", ("list", 3, *op.bounds, op.most)),
+    Enlist: lambda op, base: (base + op.key, ("enlist", 0)),
+    Complete: lambda op, base: (base + "#listed", ("complete", 0)),
 }
 
 
-def in_run(op: Op) -> bool:
+def in_run(op: RedisOp) -> bool:
     """True if it is a Mark that goes together with others: one that only marks what is free."""
     return type(op) is Mark and not op.extend
 
@@ -165,9 +170,10 @@ class Codec:
             return None
         name, span = self.prefix + key, self._spans.get(ttl) or self._span(ttl)
         who = f"${len(owner)}\r\n{owner}\r\n{span}${len(info)}\r\n{info}\r\n${len(client)}\r\n{client}\r\n"
-        if print or counted or value:
+        if print or counted or value or key.startswith(_LISTED):
             more = f"${len(print)}\r\n{print}\r\n{_YES if counted else _NO}{_YES if value else _NO}"
-            text = f"{self._heads[14]}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\nA\r\n{who}{more}"
+            code = "R" if key.startswith(_LISTED) else "A"
+            text = f"{self._heads[14]}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\n{code}\r\n{who}{more}"
         else:
             text = f"{self._heads[11]}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\na\r\n{who}"
         return text.encode() if text.isascii() and "\0" not in text else None
@@ -196,7 +202,7 @@ class Codec:
         text = f"{words}${len(owner)}\r\n{owner}\r\n${len(value)}\r\n"
         return b"%b%b\r\n%b" % (text.encode(), value, span.encode()) if text.isascii() else None
 
-    def command(self, ops: Sequence[Op], bucket: int = 0) -> bytes:
+    def command(self, ops: Sequence[RedisOp], bucket: int = 0) -> bytes:
         """One call of the script that performs `ops`, all of this bucket."""
         if len(ops) == 1:
             write = self._quick.get(type(ops[0]))
@@ -216,7 +222,7 @@ class Codec:
         return command
 
     @staticmethod
-    def _batch(ops: Sequence[Op], base: str) -> tuple[list[str], list[Any]]:
+    def _batch(ops: Sequence[RedisOp], base: str) -> tuple[list[str], list[Any]]:
         keys: list[str] = []
         args: list[Any] = []
         place, end = 0, len(ops)
@@ -224,7 +230,8 @@ class Codec:
             op = ops[place]
             if type(op) is Mark and not op.extend:
                 beyond = run_of_marks(ops, place)
-                keys += [base + mark[0] for mark in ops[place:beyond]]
+                marks: Sequence[Any] = ops[place:beyond]
+                keys += [base + mark[0] for mark in marks]
                 args += ("m", op.owner, us(op.ttl), beyond - place)
                 place = beyond
             else:
@@ -234,8 +241,12 @@ class Codec:
                 place += 1
         return keys, args
 
-    def bucket(self, op: Op) -> int:
+    def bucket(self, op: RedisOp) -> int:
         """Where in a cluster the op belongs: a queue, its items and its line together, everything else by its key."""
+        if len(self.bases) == 1:
+            return 0
+        if isinstance(op, ListPage | Complete):
+            return op.bucket
         if isinstance(op, QueueOp):
             name = "item/" + quote(op.queue, safe="")
         elif op.key.startswith("item/"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...errors import StoreDenied, StoreError, StoreFailed, StoreFull, StoreUnavailable
+from ...errors import StoreDenied, StoreError, StoreFailed, StoreFull, StoreUnavailable, Unanswered
 from .. import NotPrimary
 
 
@@ -15,6 +15,8 @@ class Elsewhere(StoreUnavailable):
         self.asking = asking
 
 
+_HALF_MOVED = (Unanswered, "a part of the slot's keys has been moved to another node, in the middle of an op")
+
 # First word of the server's error → (our error, what it means and what to do).
 _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "OOM": (
@@ -26,6 +28,8 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "LOADING": (NotPrimary, "the server is starting and still loads its data"),
     "CLUSTERDOWN": (NotPrimary, "the cluster does not serve all its slots now"),
     "TRYAGAIN": (StoreUnavailable, "the slot is being moved to another node just now"),
+    "Script": _HALF_MOVED,  # "attempted to access a non local key": Redis, Valkey 8
+    "Attempted": _HALF_MOVED,  # the same from Valkey 9
     "BUSY": (StoreUnavailable, "the server is busy with a script of somebody else"),
     "NOREPLICAS": (StoreUnavailable, "fewer replicas are connected than min-replicas-to-write demands"),
     "MISCONF": (StoreUnavailable, "the server cannot write to its disk and therefore refuses writes; see its log"),

@@ -5,10 +5,11 @@
 -- arguments, durations in µs:
 --   a owner ttl info client    an Acquire of nothing more
 --   A owner ttl info client fingerprint counted value    an Acquire without a delay
+--   R …                        the same for a reservation, which is listed (reserved.lua)
 --   F owner value keep         a Finish
 --   r owner fence              a Release of nothing more
 --   m owner ttl count          a run of Marks on the next `count` keys, of which none extends
---   name count arguments…      any op: the name and the arguments of its function in entries.lua or queues.lua
+--   name count arguments…      any op: the name and the arguments of its function in entries.lua, queues.lua, listing.lua
 -- Answers one reply per op: what that function answers; a fence alone for a fresh hold; {done, fence, left, refused,
 -- rest} for a plain refusal of A and {fence, refused, rest} for a plain Finish, whose rest is what the record holds behind
 -- the owner: fingerprint, info and, of what is done, the value if it was asked for, with NULs between them; for a run of
@@ -37,7 +38,7 @@ while arg <= #ARGV do
 
   -- The plain cases: a free key, a hold or a result without waiters or history, marks. They make no function on their
   -- way, since that would cost as much as they do. What is not plain is left to the ops below, and so is every error.
-  if not fence and (code == 'a' or code == 'A' or code == 'm') then
+  if not fence and (code == 'a' or code == 'A' or code == 'R' or code == 'm') then
     --@ fences.lua
     if not fence and code == 'm' then reply = last end
   end
@@ -49,7 +50,7 @@ while arg <= #ARGV do
         'NX', 'GET', 'PX', math.floor(two / 1000) + 60000 + slack)
       if not stored then reply = fence end
     end
-  elseif code == 'A' then
+  elseif code == 'A' or code == 'R' then
     width = 8
     local client, print, counted = ARGV[arg + 4], ARGV[arg + 5], ARGV[arg + 6] == '1'
     if fence then
@@ -59,6 +60,9 @@ while arg <= #ARGV do
         'NX', 'GET', 'PX', math.floor(two / 1000) + 60000 + slack)
       if not stored then
         reply = fence
+        if code == 'R' then
+          --@ reserved.lua
+        end
       elseif type(stored) == 'string' then
         local form, under, ends, refused = string.sub(stored, 1, 1), nil, nil, nil
         if form == 'd' or form == 'c' and client == '' then
@@ -132,10 +136,13 @@ while arg <= #ARGV do
       --@ records.lua
       --@ entries.lua
       --@ queues.lua
+      if #code > 1 and not ops[code] then -- ops on the index are never in one batch with others
+        --@ listing.lua
+      end
     end
     if code == 'a' then
       ok, reply = pcall(ops.acquire, name, one, two, three, ARGV[arg + 4], 0, '', '', '')
-    elseif code == 'A' then
+    elseif code == 'A' or code == 'R' then
       ok, reply = pcall(ops.acquire, name, one, two, three, ARGV[arg + 4], 0, unpack(ARGV, arg + 5, arg + 7))
     elseif code == 'F' then
       ok, reply = pcall(ops.finish, name, one, two, three)

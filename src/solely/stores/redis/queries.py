@@ -1,4 +1,4 @@
-"""Queries outside of batches, as generators without I/O: they yield queries and get the answers.
+"""Queries, as generators without I/O: they yield commands for one server, or batches of ops, and get the answers.
 
 The blocking and the asyncio store each perform them in their own way. An answer that is an error of the server comes as
 the ReplyError itself; an unreachable server is thrown in as StoreUnavailable.
@@ -14,17 +14,21 @@ from typing import Any, NamedTuple
 from hiredis import ReplyError
 from redis.crc import key_slot
 
-from ...errors import StoreError, StoreUnavailable
+from ...errors import StoreError, StoreUnavailable, first_error
 from ...model import Entry, Finding, State
-from .codec import Codec
+from ...ops import Read
+from .codec import Codec, chunks
 from .faults import fault
 from .health import findings, read_info
+from .index import KINDS, Complete, Enlist, ListPage, RedisOp, is_listed
 from .settings import RedisSettings, ServerAddress
 
 Routes = list[ServerAddress | None]  # bucket → who serves it; one bucket unless it is a cluster
 
 # Keys per step of a SCAN: a step stays under a millisecond, and a million keys need a thousand steps.
 SCAN_STEP = 1_000
+
+Batch = list[RedisOp]
 
 
 class Query(NamedTuple):
@@ -75,22 +79,90 @@ def _routes(settings: RedisSettings, asked: ServerAddress, slots: list[Any]) -> 
     return routes
 
 
-def find_keys(routes: Routes, codec: Codec, prefix: str, after: str) -> Generator[Query, Any, list[str]]:
+def scan(
+    routes: Routes, codec: Codec, prefix: str, after: str, limit: int
+) -> Generator[Query | Batch, Any, list[Entry] | None]:
+    """The page that a store's `scan` promises; None if `complete_index` must come first."""
+    if is_listed(prefix):
+        return (yield from _merge(codec, prefix, after, limit))
+    found: list[Entry] = []
+    for keys in chunks((yield from _find_keys(routes, codec, prefix, after))):
+        entries = _raise_errors((yield [Read(key) for key in keys]))
+        found += [entry for entry in entries if entry.state is not State.FREE or entry.fence]
+        if len(found) >= limit:
+            break
+    return found[:limit]
+
+
+def _merge(codec: Codec, prefix: str, after: str, limit: int) -> Generator[Batch, Any, list[Entry] | None]:
+    """The first entries of all buckets that can have some, by the index; None if it is not complete.
+
+    Keys are spread evenly, so every bucket is asked for about twice its share, and again only if its next key may come
+    before one that was found.
+    """
+    found: list[Entry] = []
+    if after > prefix and not after.startswith(prefix[: prefix.index("/") + 1]):
+        return found  # it comes after all keys of this kind
+    buckets = [codec.bucket(Read(prefix))] if _is_one_queue(prefix) else range(len(codec.bases))
+    share = limit if len(buckets) == 1 else 2 + 2 * limit // len(buckets)
+    behind = dict.fromkeys(buckets, after)  # bucket → the last key of it that was looked at, while it has more
+    while asked := [each for each, last in behind.items() if len(found) < limit or (found and last < found[-1].key)]:
+        pages = yield [ListPage(bucket, prefix, behind[bucket], share) for bucket in asked]
+        for bucket, page in zip(asked, _raise_errors(pages), strict=True):
+            if page is None:
+                return None
+            found += page.entries
+            behind[bucket] = page.last
+        behind = {bucket: last for bucket, last in behind.items() if last}
+        found = sorted(found, key=lambda entry: entry.key)[:limit]
+    return found
+
+
+def _is_one_queue(prefix: str) -> bool:
+    return prefix.startswith("item/") and "/" in prefix[5:]
+
+
+def _raise_errors(answers: list[Any]) -> list[Any]:
+    """The answers; raises the first error among them."""
+    error = first_error(StoreError, answers)
+    if error is not None:
+        raise error
+    return answers
+
+
+def complete_index(routes: Routes, codec: Codec) -> Generator[Query | Batch, Any, None]:
+    """Adds all records of the kinds that are listed to the index: an older version, which knew none, may have written
+    them."""
+    kinds = "".join(f"[{''.join(letters)}]" for letters in zip(*KINDS, strict=False))  # not all that match are listed
+    for address in nodes(routes):
+        cursor = b""
+        while cursor != b"0":
+            cursor, keys = yield from _step(address, codec, cursor, kinds)
+            _raise_errors((yield [Enlist(key) for key in keys if is_listed(key)]))
+    _raise_errors((yield [Complete(bucket) for bucket in range(len(codec.bases))]))
+
+
+def _find_keys(routes: Routes, codec: Codec, prefix: str, after: str) -> Generator[Query, Any, list[str]]:
     """All stored keys that begin with `prefix` and come after `after`, in order."""
     found: set[str] = set()
-    bucket = "{b*}" if len(codec.bases) > 1 else ""
-    pattern = _escaped(codec.prefix) + bucket + _escaped(prefix) + "*"
     for address in nodes(routes):
-        cursor = b"0"
-        while True:
-            answer = yield Query(address, ("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_STEP, "TYPE", "string"))
-            if isinstance(answer, ReplyError):
-                raise fault(answer)
-            cursor, names = answer
-            found.update(_stored_key(codec, name) for name in names)
-            if cursor == b"0":
-                break
+        cursor = b""
+        while cursor != b"0":
+            cursor, keys = yield from _step(address, codec, cursor, _escaped(prefix))
+            found.update(keys)
     return sorted(key for key in found if key > after and key.startswith(prefix) and not key.startswith("#"))
+
+
+def _step(
+    address: ServerAddress, codec: Codec, cursor: bytes, begins: str
+) -> Generator[Query, Any, tuple[bytes, list[str]]]:
+    """The next cursor of a SCAN of one server, b"0" at the end, and the stored keys of this step."""
+    pattern = _escaped(codec.prefix) + ("{b*}" if len(codec.bases) > 1 else "") + begins + "*"
+    answer = yield Query(address, ("SCAN", cursor or b"0", "MATCH", pattern, "COUNT", SCAN_STEP, "TYPE", "string"))
+    if isinstance(answer, ReplyError):
+        raise fault(answer)
+    cursor, names = answer
+    return cursor, [_stored_key(codec, name) for name in names]
 
 
 def _stored_key(codec: Codec, name: bytes) -> str:
@@ -100,14 +172,6 @@ def _stored_key(codec: Codec, name: bytes) -> str:
 
 def _escaped(text: str) -> str:
     return "".join(f"\\{letter}" if letter in "*?[]^-\\" else letter for letter in text)
-
-
-def page(entries: list[Any], limit: int) -> list[Entry]:
-    """The entries that are something, at most `limit`; raises the first error among them."""
-    for entry in entries:
-        if isinstance(entry, StoreError):
-            raise entry
-    return [entry for entry in entries if entry.state is not State.FREE or entry.fence][:limit]
 
 
 def check(routes: Routes, codec: Codec) -> Generator[Query, Any, list[Finding]]:

@@ -3,7 +3,8 @@
 -- A record is one of five strings: 'h' a plain hold: fence and until (doubles of 8 bytes), owner, NUL, info;
 -- 'm' a plain mark: fence, until, owner; 'c' a hold that is counted or of a fingerprint: fence, until, refused, owner,
 -- NUL, fingerprint, NUL, info; 'd' what became of that: the same, NUL, value; 'g' anything: all fields in the order of
--- `pack`, by cmsgpack.
+-- `pack`, by cmsgpack. What is listed (reservations, watermarks) is never 'h' or 'm': perform.lua deletes those in
+-- passing, and its name would stay in the index.
 
 local REMEMBER, MAX_GONE = 60000000, 128 -- as in rules.py
 
@@ -33,9 +34,8 @@ local function forget_at(r)
   return moment
 end
 
-local function load(name)
-  local packed, r = call('GET', name), blank()
-  if not packed then return r end
+-- Fills a blank record with what is stored; with 'g' any record, since that sets all fields.
+local function parse(packed, r)
   local form = sub(packed, 1, 1)
   if form == 'g' then
     r.state, r.owner, r.fence, r.ends, r.delay, r.opens, r.kept, r.attempts, r.refused, r.fingerprint, r.info,
@@ -57,15 +57,39 @@ local function load(name)
       r.state, r.owner = 'd', sub(packed, 18)
     end
   end
+end
+
+local function load(name)
+  local packed, r = call('GET', name), blank()
+  if not packed then return r end
+  parse(packed, r)
   local moment = forget_at(r)
   if moment and moment <= now then return blank() end
-  r.was_item, r.taker = is_item(r), r.owner -- what `index` must undo
+  r.was_item, r.taker, r.was_listed = is_item(r), r.owner, r.state ~= 'f' -- what `index` must undo, `list` need not do
   return r
 end
 
-local function pack(r)
+-- The kind of a record that `list` keeps in the index; false for every other one. Items are listed by `index`.
+local function listed_kind(name)
+  local letter = sub(name, #base + 1, #base + 1)
+  local kind = letter == 'r' and 'reservation' or letter == 'w' and 'watermark'
+  return kind and sub(name, #base + 1, #base + #kind + 1) == kind .. '/' and kind
+end
+
+-- Keeps the index of listing.lua as the record will say. What cannot be listed is not written, unless it is `in_place`.
+local function list(kind, name, r, forgotten, in_place)
+  local names, own = base .. '#list:' .. kind, sub(name, #base + #kind + 2)
+  if forgotten or r.state == 'f' and r.opens <= now then
+    redis.pcall('ZREM', names, own) -- what stays is removed when a scan meets it
+  elseif not r.was_listed then
+    local added = redis.pcall('ZADD', names, 0, own)
+    if type(added) == 'table' and not in_place then error(added) end
+  end
+end
+
+local function pack(r, kind)
   local plain = #r.waiters == 0 and #r.gone == 0 and not r.offered and r.opens == 0 and r.kept == 0 and r.delay == 0
-  local bare = plain and not r.value and r.refused == 0 and r.fingerprint == ''
+  local bare = plain and not kind and not r.value and r.refused == 0 and r.fingerprint == ''
   local fits = r.attempts == 1 and r.ends ~= 0 and (r.state == 'h' and not r.value or r.state == 'd' and r.value)
   if plain and not bare and fits
     and not find(r.owner .. r.fingerprint .. r.info, '\0', 1, true) then
@@ -80,7 +104,7 @@ local function pack(r)
     r.fingerprint, r.info, r.value, r.offered, r.waiters, r.gone)
 end
 
--- Keeps the queue's order and the memory of who took what as the record of an item says.
+-- Keeps the queue's order, the memory of who took what and the index of listing.lua as the record of an item says.
 local function index(name, r)
   local queue, id = string.match(sub(name, #base + 1), '^item/([^/]*)/(.*)$')
   local member = string.format('%016.0f', r.fence) .. id
@@ -90,7 +114,9 @@ local function index(name, r)
   end
   if not is_item(r) then
     call('ZREM', base .. '#queue:' .. queue, member)
+    call('ZREM', base .. '#list:item', queue .. '/' .. id)
   else
+    if not r.was_item then call('ZADD', base .. '#list:item', 0, queue .. '/' .. id) end
     call('ZADD', base .. '#queue:' .. queue, r.state == 'h' and r.ends or r.opens, member)
     if taken ~= '' then call('HSET', takers, taken, id) end
   end
@@ -104,11 +130,13 @@ end
 -- Stores the record, or forgets it if it answers nothing more. `in_place`: the new record takes no more room than the
 -- old one, so it is written even when memory is full: after a DEL the server lets a script write.
 local function save(name, r, in_place)
-  local moment = forget_at(r)
-  if moment and moment <= now then
+  local moment, kind = forget_at(r), listed_kind(name)
+  local forgotten = moment and moment <= now
+  if kind then list(kind, name, r, forgotten, in_place) end
+  if forgotten then
     call('DEL', name)
   else
-    local packed, px = pack(r), moment and math.floor((moment - now) / 1000) + slack
+    local packed, px = pack(r, kind), moment and math.floor((moment - now) / 1000) + slack
     local stored = set(name, packed, px)
     if stored.err and in_place then
       call('DEL', name)

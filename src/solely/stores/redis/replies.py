@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from struct import Struct
 from typing import Any
 
 from hiredis import ReplyError
@@ -19,12 +20,10 @@ from ...ops import (
     Finish,
     Hit,
     Mark,
-    Op,
     Push,
     Read,
     Release,
     Renew,
-    Reply,
     Return,
     Take,
     Unhit,
@@ -35,11 +34,13 @@ from ..batches import run_of_marks
 from ..transitions import us
 from .codec import in_run
 from .faults import fault
+from .index import Complete, Enlist, ListPage, Page, RedisOp
 
 _STATES = {b"f": FREE, b"h": HELD, b"d": DONE, b"c": CLOSED}
 _RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)  # by number: see entries.lua
 UNREADABLE = (AttributeError, LookupError, TypeError, ValueError)  # what comes of decoding what is not ours
 _FIRST = {48: False, 49: True}
+_HEAD = Struct(">ddd")  # of a plain record: fence, until when, refused
 
 
 def lacks_script(raw: Any) -> bool:
@@ -88,11 +89,33 @@ def _item(op: Take, raw: Any) -> LeasedItem | NoItem | None:
     return LeasedItem(id.decode(), payload, attempts, left / 1_000_000, fence)
 
 
-def _yes(op: Op, raw: Any) -> bool:
+def _page(op: ListPage, raw: Any) -> Page | None:
+    if raw == 0:
+        return None
+    now, last, *shown = raw
+    stem = op.kind + "/"
+    entries = [
+        _plain(stem + name.decode(), seen, now) if type(seen) is bytes else _entry(stem + name.decode(), "", seen)
+        for name, seen in zip(shown[::2], shown[1::2], strict=True)
+    ]
+    return Page(entries, stem + last.decode() if last is not None else "")
+
+
+def _plain(key: str, record: bytes, now: int) -> Entry:
+    """A record of the form 'c' or 'd', which records.lua describes."""
+    fence, ends, refused = _HEAD.unpack_from(record, 1)
+    _, print, info, *value = record[1 + _HEAD.size :].split(b"\0", 3)
+    state, kept = (DONE, value[0]) if record[:1] == b"d" else (HELD, None)
+    return Entry(
+        key, state, int(fence), (ends - now) / 1_000_000, "", 1, int(refused), 0, print.decode(), info.decode(), kept,
+    )  # fmt: skip
+
+
+def _yes(op: RedisOp, raw: Any) -> bool:
     return bool(raw == 1)
 
 
-DECODE: dict[type, Callable[[Any, Any], Reply]] = {
+DECODE: dict[type, Callable[[Any, Any], Any]] = {
     Acquire: _acquired,
     Release: lambda op, raw: _RELEASED[raw],
     Mark: _yes,
@@ -109,10 +132,13 @@ DECODE: dict[type, Callable[[Any, Any], Reply]] = {
     Return: _yes,
     Amend: _yes,
     Count: lambda op, raw: int(raw),
+    ListPage: _page,
+    Enlist: _yes,
+    Complete: _yes,
 }
 
 
-def decode(ops: Sequence[Op], raw: Any, failures: list[StoreError]) -> Answers:
+def decode(ops: Sequence[RedisOp], raw: Any, failures: list[StoreError]) -> Answers:
     """One reply per op, an error in the place of what failed; the errors are added to `failures` as well."""
     if isinstance(raw, ReplyError):
         failures += (errors := [fault(raw, getattr(op, "key", "")) for op in ops])
@@ -143,7 +169,7 @@ def _not_ours(key: str, why: Exception) -> StoreError:
     return StoreFailed(f"{key or 'a key of ours'} holds something else; give another ?namespace= ({why})", key=key)
 
 
-def _add_marks(ops: Sequence[Op], part: Any, answers: Answers, failures: list[StoreError]) -> None:
+def _add_marks(ops: Sequence[RedisOp], part: Any, answers: Answers, failures: list[StoreError]) -> None:
     """The answers to one run of Marks: in one string, or one by one if some failed, or in one error."""
     if type(part) is bytes:
         answers += [_FIRST[digit] for digit in part]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ...formats import write_watermark
 from ...kinds import allowed
-from ...model import Entry, Finding, State
-from ...ops import Acquire, Advance, Finish, Mark, Push, Read, Release, Renew
+from ...model import Entry, Finding, State, item_key
+from ...ops import Acquire, Advance, Clear, Finish, Mark, Push, Read, Release, Renew
 from ..clock import ManualClock
 from ..harness import Harness, fresh
 
@@ -82,6 +82,23 @@ class ReadingPromises:
             after = page[-1].key
             assert len(pages) < 10
         assert pages == [keys[:10], keys[10:20], keys[20:]]
+
+    def test_reservations_watermarks_and_items_are_paged_like_locks(self, store: Harness) -> None:
+        """A store may list them in another way: they are what people and workers list."""
+        part, names = fresh("paged"), [f"{n:02}" for n in range(25)]
+        store.perform(*(Acquire(f"reservation/{part}/{name}", "o", 10, counted=True) for name in reversed(names)))
+        store.perform(*(Advance(f"watermark/{part}/{name}", write_watermark(7)) for name in reversed(names)))
+        store.perform(*(Push(part, name, b"p") for name in reversed(names)), Push(part + "/", "00", b"p"))
+        for stem in (f"reservation/{part}/", f"watermark/{part}/", item_key(part, "")):
+            keys = [stem + name for name in names]
+            gone = store.one(Read(keys[12]))
+            assert store.one(Clear(gone.key, gone.fence, "test")) is True
+            keys.remove(gone.key)
+            assert [entry.key for entry in store.scan(stem)] == keys
+            assert [entry.key for entry in store.scan(stem, keys[3], 5)] == keys[4:9]
+            assert [entry.key for entry in store.scan(stem, gone.key, 100)] == keys[12:]
+            assert [entry.key for entry in store.scan(stem + "1")] == keys[10:19]
+            assert store.scan(stem, keys[-1]) == []
 
     def test_scan_returns_held_done_closed_and_queued_entries_only(self, store: Harness, clock: ManualClock) -> None:
         part, seven = fresh("scan"), write_watermark(7)
