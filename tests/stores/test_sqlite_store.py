@@ -20,7 +20,7 @@ import pytest
 
 from solely.errors import InvalidInput, StoreError, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
 from solely.formats import write_watermark
-from solely.model import Entry, LeasedItem, Released, State, item_key
+from solely.model import Entry, LeasedItem, Released, State, item_key, line_key
 from solely.ops import (
     Ack,
     Acquire,
@@ -148,7 +148,9 @@ def random_op(chance: random.Random, fences: list[int]) -> Op:
         Advance("watermark/w", write_watermark(some[0])),
         Hit(f"hits/{chance.randrange(2)}", owner, chance.randrange(1, 4), 2.0),
         Push(queue, id, some, later),
-        Take(queue, owner, ttl, chance.choice(["", "", id])),
+        Take(queue, owner, ttl, chance.choice(["", "", id]), client),
+        Release(line_key(queue), owner),
+        Read(line_key(queue)),
         Take(queue, owner, ttl),
         Ack(queue, id, owner),
         Return(queue, id, owner, later, flag),
