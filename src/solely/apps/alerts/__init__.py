@@ -2,8 +2,8 @@
 
 `inputs/` decode what senders post, the `receiver` asks `decision` whether it is sent, `suppression/` holds the reasons
 not to notify and what fires now, and `notifications/` delivers to the `publishers/`. `records/` and `worker` are the
-layers below; `api/` and `pages/` serve operators. From the bottom up: model and decision, publishers, settings, records,
-worker, suppression, notifications, receiver, runtime, api, inputs and pages, app; none imports a later one.
+layers below; `api/` and `pages/` serve operators. From the bottom up: model and decision, publishers, settings,
+records, worker, suppression, notifications, receiver, runtime, api, inputs and pages, app; none imports a later one.
 """
 
 from __future__ import annotations
