@@ -13,7 +13,7 @@ from solely.apps.alerts.model import RESOLVED, Alert, key_of
 from solely.apps.alerts.publishers import PublishFailed
 from solely.apps.alerts.suppression.open_alerts import OpenAlert
 from tests.apps.alerts.operator import operating
-from tests.apps.alerts.working import FakePublisher, Open, Worker, alert, until
+from tests.apps.alerts.working import FakePublisher, Open, Worker, alert
 
 EAST: dict[str, Any] = {"labels": {"cluster": "east"}}
 
@@ -62,7 +62,6 @@ async def test_an_alert_that_nobody_was_notified_of_is_listed_too(open_anywhere:
     made = await worker.silences.add(["fingerprint=silenced"], ends=time.time() + 60, by="ann", reason="works")
     for given in (alert("silenced"), alert("unwanted", "info")):
         assert (await worker.receive(given)).outcome == "suppressed"
-    await until(lambda: not worker.parts.receiver._in_flight)
     rows = {row.alert.fingerprint: row for row in await listed(worker)}
     assert {name: row.last_notified for name, row in rows.items()} == {"silenced": None, "unwanted": None}
     assert (rows["silenced"].silenced, rows["unwanted"].silenced) == (made, None)
@@ -108,6 +107,21 @@ async def test_alerts_of_a_group_are_listed_one_by_one_and_the_group_is_not(open
     await worker.receive(over("a", **EAST))
     assert names(await listed(worker)) == ["b"]
     await worker.receive(over("b", **EAST))
+    assert await listed(worker) == []
+
+
+async def test_a_silenced_alert_of_a_group_is_listed_once_and_does_not_keep_the_group_open(open_anywhere: Open) -> None:
+    worker = await open_anywhere(group_by=["labels.cluster"])
+    await worker.receive(alert("a", **EAST))
+    made = await worker.silences.add(["fingerprint=b"], ends=time.time() + 60, by="ann", reason="works")
+    assert (await worker.receive(alert("b", **EAST))).reason == "silenced"
+    assert sorted(names(await listed(worker))) == ["a", "b"]
+    assert (await worker.receive(over("a", **EAST))).outcome == "published"
+    assert names(await listed(worker)) == ["b"]
+    await worker.silences.expire(made.id, by="ann", reason="done")
+    assert (await worker.receive(alert("b", **EAST))).outcome == "published"
+    assert names(await listed(worker)) == ["b"]
+    assert (await worker.receive(over("b", **EAST))).outcome == "published"
     assert await listed(worker) == []
 
 

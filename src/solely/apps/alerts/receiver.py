@@ -38,7 +38,7 @@ from .notifications.facts import FactFinder
 from .notifications.outbox import Delivery, Outbox
 from .suppression.groups import with_group
 from .suppression.open_alerts import OpenAlerts
-from .worker import AlertsPart, Dependencies, Refusal, finish_or_cancel
+from .worker import FRESH, AlertsPart, Dependencies, Refusal, finish_or_cancel
 
 log = structlog.get_logger("solely.alerts")
 
@@ -130,7 +130,7 @@ class Receiver(AlertsPart):
             self._history.queued(notification, {})
             return queued(alert, FIRING_QUEUED)
         if facts.firing:
-            self._list_as_firing(alert)
+            await self._list_as_firing(alert)
         elif not facts.others_fire:
             await self._open.forget(alert)
         return Refusal.of(decision)
@@ -156,8 +156,7 @@ class Receiver(AlertsPart):
         notification = self._notification(alert)
         if alert.status != FIRING:
             return notification
-        if alert.group:
-            await self._open.enter(alert)
+        await self._open.join(alert)
         record = await self._open.read(alert) if self._windows.remind(alert.severity) else None
         sent = record.notified.get(alert.severity) if record is not None else None
         return notification if sent is None else msgspec.structs.replace(notification, reminder=sent.times)
@@ -242,12 +241,12 @@ class Receiver(AlertsPart):
 
     # -- in the background
 
-    def _list_as_firing(self, alert: Alert) -> None:
-        """Lists a suppressed alert as firing, at most once a moment; its sender does not wait for the store."""
+    async def _list_as_firing(self, alert: Alert) -> None:
+        """Lists a suppressed alert as firing, at most once a moment; a slow store delays its sender no longer."""
         key = f"listed/{cache_key(alert)}"
         if self._refusals.get(key) is None:
             self._refusals.remember(key, Refusal(key, math.inf))
-            self._start(self._open.enter(alert))
+            await asyncio.wait((self._start(self._open.enter(alert)),), timeout=FRESH)
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)

@@ -92,8 +92,11 @@ class OpenAlerts(AlertsPart):
         return record is not None and record.was_sent
 
     async def enter(self, alert: Alert) -> None:
-        """Lists the alert as firing, from now on unless it was listed before."""
-        await self._notes.add(_name(alert), OpenRecord(alert=alert, since=time.time()), time.time() + MAX_OPEN)
+        """Lists an alert that is suppressed as firing, from now on unless it was listed before."""
+        await self._enter(part_of(alert.fingerprint), alert)
+
+    async def _enter(self, name: str, alert: Alert) -> None:
+        await self._notes.add(name, OpenRecord(alert=alert, since=time.time()), time.time() + MAX_OPEN)
 
     async def queueing(self, alert: Alert) -> OpenRecord | None:
         """A notification of this severity is about to be queued; returns the record as it was before."""
@@ -144,12 +147,21 @@ class OpenAlerts(AlertsPart):
 
     # -- of a group
 
+    async def join(self, alert: Alert) -> None:
+        """Adds a firing alert to its group, which does not resolve before all of its alerts have."""
+        if alert.group:
+            await self._enter(_member(alert), alert)
+
     async def leave(self, alert: Alert) -> bool:
-        """Removes a resolved alert, and its acknowledgement, from its group; False if it was not in it."""
-        if not alert.group or not await self._notes.remove(_name(alert)):
+        """Removes a resolved alert from its group, and its acknowledgement; False if it was not in it."""
+        if not alert.group:
             return False
-        await self._acknowledgements.remove(alert.fingerprint)
-        return True
+        left, _ = await asyncio.gather(
+            self._notes.remove(_member(alert)), self._notes.remove(part_of(alert.fingerprint))
+        )
+        if left:
+            await self._acknowledgements.remove(alert.fingerprint)
+        return left
 
     async def firing(self, alert: Alert, limit: int = LISTED) -> list[Alert]:
         """The alerts that fire in this alert's group, as they first came in; none if it has no group."""
@@ -173,29 +185,31 @@ class OpenAlerts(AlertsPart):
         wanted = matching(matchers)
         records, acknowledged = await asyncio.gather(self._notes.all(), self._acknowledgements.list())
         made = {each.fingerprint: each for each in acknowledged}
-        alone = [(name, each) for name, each in records.items() if "/" in name or not each.alert.group]
-        rows = [
-            self._row(each, records.get(name.partition("/")[0], each), made)
-            for name, each in alone
-            if wanted(each.alert) and severity.casefold() in ("", each.alert.severity.casefold())
-        ]
+        firing = {  # a member of a group follows, and replaces, what was listed while it was suppressed
+            each.alert.fingerprint: each
+            for name, each in sorted(records.items(), key=lambda item: "/" in item[0])
+            if not (each.alert.group and name == part_of(subject_of(each.alert)))
+            and wanted(each.alert)
+            and severity.casefold() in ("", each.alert.severity.casefold())
+        }
+        rows = [self._row(each, records.get(part_of(subject_of(each.alert))), made) for each in firing.values()]
         return sorted(rows, key=_place)[:limit]
 
-    def _row(self, record: OpenRecord, of_subject: OpenRecord, made: dict[str, Acknowledgement]) -> OpenAlert:
-        alert = record.alert
+    def _row(self, record: OpenRecord, subject: OpenRecord | None, made: dict[str, Acknowledgement]) -> OpenAlert:
+        alert, notified = record.alert, subject.notified.values() if subject is not None else ()
         covering = [each for name in names_of(alert) if (each := made.get(name)) is not None and each.covers(alert)]
         return OpenAlert(
             alert=alert,
             since=record.since,
-            last_notified=max((each.last for each in of_subject.notified.values()), default=0.0) or None,
+            last_notified=max((each.last for each in notified), default=0.0) or None,
             acknowledged=covering[0] if covering else None,
             silenced=self._silences.match(alert),
         )
 
 
-def _name(alert: Alert) -> str:
-    """The name of an alert's own record: below that of its group, if it has one."""
-    return f"{part_of(subject_of(alert))}/{part_of(alert.fingerprint)}" if alert.group else part_of(alert.fingerprint)
+def _member(alert: Alert) -> str:
+    """The name of an alert's record in its group: below that of the group."""
+    return f"{part_of(subject_of(alert))}/{part_of(alert.fingerprint)}"
 
 
 def _place(row: OpenAlert) -> tuple[int, float]:
