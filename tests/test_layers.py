@@ -91,29 +91,6 @@ def test_no_two_modules_import_each_other_not_even_for_types() -> None:
 # -- what an application imports
 
 KIT = ("solely", "solely.kit", "solely.kit.commands")
-# Modules of applications that still import others: take a line out when its module imports the kit alone.
-NOT_YET = {
-    "solely.apps.alerts.api.acknowledgements",
-    "solely.apps.alerts.api.admin",
-    "solely.apps.alerts.api.explanation",
-    "solely.apps.alerts.api.silences",
-    "solely.apps.alerts.api.why",
-    "solely.apps.alerts.api.windows",
-    "solely.apps.alerts.cli",
-    "solely.apps.alerts.cli_options",
-    "solely.apps.alerts.cli_suppression",
-    "solely.apps.alerts.inputs.alertmanager",
-    "solely.apps.alerts.inputs.announced",
-    "solely.apps.alerts.inputs.own_json",
-    "solely.apps.alerts.inputs.pagerduty",
-    "solely.apps.alerts.model",
-    "solely.apps.alerts.pages.acknowledge_forms",
-    "solely.apps.alerts.pages.admin_forms",
-    "solely.apps.alerts.pages.views",
-    "solely.apps.alerts.publishers",
-    "solely.apps.alerts.publishers.resilient",
-    "solely.apps.alerts.publishers.settings",
-}
 
 
 def _beside_the_kit(module: str) -> list[str]:
@@ -124,9 +101,7 @@ def _beside_the_kit(module: str) -> list[str]:
 
 def test_an_application_imports_the_library_the_kit_and_itself() -> None:
     wrong = {module: _beside_the_kit(module) for module in MODULES if module.startswith("solely.apps.")}
-    found = {module: names for module, names in wrong.items() if names}
-    assert not found.keys() - NOT_YET, {module: found[module] for module in found.keys() - NOT_YET}
-    assert not NOT_YET - found.keys(), "these import the kit alone now: take them out of NOT_YET"
+    assert not {module: names for module, names in wrong.items() if names}
 
 
 @pytest.mark.parametrize("module", ["exports", "commands"])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import wraps
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
 
-from solely.http import Client
 from solely.kit.commands import why_command
 from solely.service.why import Explained, Explainer
 from tests.service.serving import LINES, TOKENS, Running, bearer, running
@@ -54,16 +51,10 @@ def test_the_page_has_the_same_sentences_as_text(service: Running) -> None:
     assert "Enter the name of the target." in empty.text
 
 
-def test_so_does_the_command(service: Running) -> None:
-    def at_service(function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)
-        def command(*args: Any, **others: Any) -> Any:
-            with Client(service.address, token=TOKENS["read"]) as client:
-                return function(client, *args, **others)
-
-        return command
-
-    command = why_command(at_service, "probes", "target", "Explains why TARGET is not probed.")
-    printed = CliRunner().invoke(command, ["db"])
+def test_so_does_the_command(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOLELY_TOKEN", TOKENS["read"])
+    at = ["--at", service.address]
+    command = why_command("probes", "target", "Explains why TARGET is not probed.")
+    printed = CliRunner().invoke(command, ["db", *at])
     assert (printed.exit_code, printed.output) == (0, "Paused by <Ann> until it is resumed.\n")
-    assert '"paused": true' in CliRunner().invoke(command, ["db", "-o", "json"]).output
+    assert '"paused": true' in CliRunner().invoke(command, ["db", "-o", "json", *at]).output

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from .options import in_form
 from .output import Form, printable
+from .service_options import at_service
 
 if TYPE_CHECKING:
     from ..http import Client
 
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-
-def why_command(at_service: Decorator, name: str, argument: str, help: str) -> click.Command:
-    """The command `why` of this application: prints the verdict, or everything with `-o json`. `at_service` adds
-    the options that name the service, and passes its client."""
+def why_command(name: str, argument: str, help: str) -> click.Command:
+    """The command `why` of this application: prints the verdict, or everything with `-o json`."""
 
     @click.command("why", help=help)
     @click.argument("subject", metavar=argument.upper())

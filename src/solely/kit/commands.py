@@ -1,30 +1,59 @@
-"""The kit for an application's `cli.py`: options that commands share, output formats, and exit codes.
+"""The kit for an application's commands (`cli.py`): declarations of acts and lists, from which its routes, forms and
+commands are made, options that commands share, output formats, and exit codes.
 
-A command imports what needs the service inside its function, so that `--help` starts quickly.
+Nothing here imports the service, so that a command starts quickly. An application declares its acts and lists in a
+module that imports this one only.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from ..acts import Act, Field, Listing, after, limit
+from ..cli.acts import act_command, list_command, shown
 from ..cli.entries import not_found
 from ..cli.exits import Exit, leave
 from ..cli.options import DURATION, by_reason, confirm, in_form, paged
 from ..cli.output import Form, Row, cell, printable, talk
+from ..cli.service_options import at_service
 from ..cli.why import show_verdict, why_command
+
+if TYPE_CHECKING:
+    from ..http import Client as ServiceClient
 
 __all__ = [
     "DURATION",
+    "Act",
     "Exit",
+    "Field",
     "Form",
+    "Listing",
     "Row",
+    "ServiceClient",
+    "act_command",
+    "after",
+    "at_service",
     "by_reason",
     "cell",
     "confirm",
     "in_form",
     "leave",
+    "limit",
+    "list_command",
     "not_found",
     "paged",
     "printable",
     "show_verdict",
+    "shown",
     "talk",
     "why_command",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The client of a running service, imported at its first use: most commands only annotate with it."""
+    if name != "ServiceClient":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ..http import Client
+
+    return Client

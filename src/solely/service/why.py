@@ -3,7 +3,7 @@ command line.
 
     WHY = Explainer("probes", "target", Paused, title="Why is it not probed?", hint="the name of the target")
     routes = WHY.routes(self.explain)  # async def explain(target: str) -> Paused, a subclass of Explained
-    command.add_command(why_command(at_service, "probes", "target", "Explains why TARGET is not probed."))  # in cli.py
+    command.add_command(why_command("probes", "target", "Explains why TARGET is not probed."))  # in cli.py
 """
 
 from __future__ import annotations

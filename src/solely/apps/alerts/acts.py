@@ -3,7 +3,7 @@ that commands start quickly."""
 
 from __future__ import annotations
 
-from ...acts import Act, Field, Listing, after, limit
+from ...kit.commands import Act, Field, Listing, after, limit
 
 FINGERPRINT, ANY_FINGERPRINT = Field("fingerprint"), Field("fingerprint", default="")
 _FOR = "30m, 2h, 1d"

@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...acts import Listing
-from ...cli.acts import act_command, list_command, shown
-from ...cli.options import in_form
-from ...cli.output import Form, printable
-from ...cli.service_options import at_service
+from ...kit.commands import Form, Listing, act_command, at_service, in_form, list_command, printable, shown
 from . import acts
 
 if TYPE_CHECKING:
-    from ...http import Client
+    from ...kit.commands import ServiceClient
 
 
 @click.group()
@@ -63,7 +59,7 @@ def _pairs(given: Sequence[str]) -> dict[str, str]:
 @in_form
 @at_service
 def send(
-    client: Client,
+    client: ServiceClient,
     form: Form,
     labels: tuple[str, ...],
     annotations: tuple[str, ...],
@@ -83,7 +79,7 @@ def send(
 @click.argument("fingerprint")
 @in_form
 @at_service
-def why(client: Client, form: Form, fingerprint: str) -> None:
+def why(client: ServiceClient, form: Form, fingerprint: str) -> None:
     """Explains why FINGERPRINT sent no notification: what suppresses it now, and what did so before."""
     known = client.get("/api/alerts/why", dict[str, Any], fingerprint=fingerprint)
     if form.name == "json":

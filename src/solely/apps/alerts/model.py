@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from ...names import part_of as part_of  # also for the other modules of this application
-from ...names import reserved
+from ...kit import part_of as part_of
+from ...kit import reserved
 
 own = partial(reserved, "alerts")  # a name (of a key, a queue, …) that only this application may write
 MAX_FINGERPRINT = 255  # characters: the bound of PagerDuty's dedup_key

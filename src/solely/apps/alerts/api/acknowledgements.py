@@ -12,11 +12,8 @@ from urllib.parse import urlencode
 import msgspec
 import structlog
 
-from ....errors import DataError
-from ....rules import duration, ttl_seconds
-from ....service.acts import Affected, act_routes
-from ....service.dashboard.formatting import at
-from ....service.routes import READ, Answer, Body, Call, PageSize, Route, Ttl
+from .... import DataError
+from ....kit import READ, Affected, Answer, Body, Call, PageSize, Route, Ttl, act_routes, at, duration, ttl_seconds
 from .. import acts
 from ..model import MAX_FINGERPRINT, Text, bare_alert
 from ..runtime import AlertsRuntime, Handlers

@@ -10,9 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ....service.acts import Affected, act_routes
-from ....service.dashboard.formatting import span
-from ....service.routes import READ, Answer, Body, Call, PageSize, Prefix, Reason, Route
+from ....kit import READ, Affected, Answer, Body, Call, PageSize, Prefix, Reason, Route, act_routes, span
 from .. import acts
 from ..model import MAX_FINGERPRINT, Text
 from ..records.history_queries import NoisyAlert, NotificationRecord, ReasonCount

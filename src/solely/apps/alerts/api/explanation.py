@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ....model import State
-from ....service.dashboard.formatting import at, span
-from ....service.routes import Answer
+from .... import State
+from ....kit import Answer, at, span
 from ..model import OF_GROUP, RESOLVED, Member
 from ..records.history_queries import NotificationRecord, ReasonCount
 from ..suppression.acknowledgements import Acknowledgement

@@ -11,11 +11,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from ....errors import InvalidInput
-from ....rules import duration
-from ....service.acts import Affected, act_routes
-from ....service.dashboard.formatting import at
-from ....service.routes import READ, Answer, Body, Call, PageSize, Reason, Route
+from .... import InvalidInput
+from ....kit import READ, Affected, Answer, Body, Call, PageSize, Reason, Route, act_routes, at, duration
 from .. import acts
 from ..model import Alert
 from ..runtime import AlertsRuntime, Handlers

@@ -7,9 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from ....dead_letters.flow import Letter
-from ....queues.flow import ItemInfo
-from ....rules import MAX_TTL, seconds
+from .... import ItemInfo, Letter
+from ....kit import MAX_TTL, seconds
 from ..decision import FLAPPING
 from ..model import OF_GROUP, Alert, bare_alert, subject_of
 from ..notifications.dead_letters import GROUP

@@ -8,9 +8,8 @@ import time
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from ....client import AsyncClient
-from ....reservations.handle import ReservationInfo
-from ....service.routes import Answer, timestamp
+from .... import AsyncClient, ReservationInfo
+from ....kit import Answer, timestamp
 from ..model import FIRING, RESOLVED, Status, fingerprint_prefix, own, reservation_key, resolved_key
 from ..records.history_queries import HistoryQueries, named
 

@@ -15,9 +15,8 @@ from urllib.parse import urlsplit
 import msgspec
 import structlog
 
-from ....errors import InvalidInput, SolelyError
-from ....service.problems import AWAY, INVALID, TOO_MANY, Problem, problem_of
-from ....service.routes import KIB, WRITE, Answer, Call, Route
+from .... import InvalidInput, SolelyError
+from ....kit import AWAY, INVALID, KIB, TOO_MANY, WRITE, Answer, Call, Problem, Route, problem_of
 from ..model import FIRING, MAX_FINGERPRINT, RESOLVED, Alert, AlertOutcome, Labels, Status
 from ..runtime import AlertsRuntime, Handlers
 from .labels import labelled_alert

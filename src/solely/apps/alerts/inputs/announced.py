@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....service.announce import Announcement
+from ....kit import Announcement
 from ..model import MAX_FINGERPRINT, Alert, part_of
 from .labels import LONGEST_VALUE, cut_labels, cut_text
 

@@ -7,8 +7,7 @@ from typing import Annotated
 import msgspec
 import structlog
 
-from ....service.problems import LIMITED, TOO_MANY
-from ....service.routes import WRITE, Body, Call, Route
+from ....kit import LIMITED, TOO_MANY, WRITE, Body, Call, Route
 from ..model import FIRING, MAX_GROUP, Alert, AlertOutcome, Status, Text, fingerprint_of
 from ..runtime import AlertsRuntime, Handlers
 from ..settings import AlertsSettings

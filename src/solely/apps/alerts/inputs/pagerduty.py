@@ -7,10 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 import structlog
 
-from ....errors import DataError, InvalidInput
-from ....service.problems import LIMITED, TOO_MANY
-from ....service.routes import KIB, Answer, Call, JsonResponse, Route, Webhook
-from ....service.security import LOCAL, Principal, Scope
+from .... import DataError, InvalidInput
+from ....kit import KIB, LIMITED, LOCAL, TOO_MANY, Answer, Call, JsonResponse, Principal, Route, Scope, Webhook
 from ..api.acknowledgements import Acknowledge, acknowledge
 from ..model import FIRING, MAX_FINGERPRINT, RESOLVED, Alert, Labels, fingerprint_of
 from ..runtime import AlertsRuntime, Handlers

@@ -6,10 +6,7 @@ import asyncio
 import time
 from typing import Literal
 
-from ....rules import MAX_TTL, seconds
-from ....service.dashboard.history import total
-from ....service.dashboard.rendering import READ_PAGE, Page, View, show
-from ....service.routes import Answer, Call, Route
+from ....kit import MAX_TTL, READ_PAGE, Answer, Call, Page, Route, View, seconds, show, total
 from .. import figures
 from ..api.admin import A_DAY, Anything, HistoryQuery, find_history
 from ..api.explanation import Why

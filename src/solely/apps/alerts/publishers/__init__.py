@@ -8,8 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from ....client import AsyncClient
-from ....errors import InvalidInput
+from .... import AsyncClient, InvalidInput
 from ..model import Alert, Notification
 from . import slack, webhook
 from .command import CommandPublisher

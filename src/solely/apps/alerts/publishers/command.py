@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-from ....client import AsyncClient
-from ....outgoing import sanitized
-from ....programs import NotStarted, Program, run
+from .... import AsyncClient
+from ....kit import NotStarted, Program, run_program, sanitized
 from ..model import Notification
 from .publisher import MatchingPublisher, PublishFailed, attempts_of
 from .settings import CommandSettings
@@ -40,7 +39,7 @@ class CommandPublisher(MatchingPublisher[CommandSettings]):
 
     async def _run(self, program: Program) -> None:
         try:
-            ended = await run(program)
+            ended = await run_program(program)
         except NotStarted as error:
             raise PublishFailed(f"{self.name}: {error}", permanent=error.permanent) from None
         if not ended.ok:

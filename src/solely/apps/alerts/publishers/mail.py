@@ -12,9 +12,8 @@ from itertools import islice
 
 import structlog
 
-from ....client import AsyncClient
-from ....outgoing import sanitized
-from ....outgoing.smtp import Mailer
+from .... import AsyncClient
+from ....kit import Mailer, sanitized
 from ..model import Notification
 from .publisher import MatchingPublisher, attempts_of
 from .settings import EmailSettings

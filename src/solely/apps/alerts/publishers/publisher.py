@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ....client import AsyncClient
-from ....outgoing import Attempts, Caller, CallFailed, Request
+from .... import AsyncClient
+from ....kit import Attempts, Caller, CallFailed, Request
 from ..model import Alert, Notification, own
 from .settings import NamedSettings, PostSettings, ResilientSettings
 

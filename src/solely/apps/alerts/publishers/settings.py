@@ -9,10 +9,19 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ....errors import InvalidInput
-from ....outgoing import AtOnce, OutgoingSettings, Timeout, check_header, check_network, check_url
-from ....outgoing.signing import SECRET_PREFIX, signing_key
-from ....outgoing.smtp import MailServer, Security
+from .... import InvalidInput
+from ....kit import (
+    SECRET_PREFIX,
+    AtOnce,
+    MailServer,
+    OutgoingSettings,
+    Security,
+    Timeout,
+    check_header,
+    check_network,
+    check_url,
+    signing_key,
+)
 from ..model import Alert, Labels, Status
 
 MAX_ANSWER = 16 << 10  # bytes: an error page says in its first lines what is wrong

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ....outgoing import Request, sanitized
+from ....kit import Request, sanitized
 from ..model import RESOLVED, Notification
 from .settings import SlackSettings
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ....outgoing import Request
-from ....outgoing.signing import sign
+from ....kit import Request, sign
 from ..model import Notification
 from .settings import WebhookSettings
 
