@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from solely.http import Client
 from solely.kit.commands import why_command
-from solely.service.why import Explained, Why
+from solely.service.why import Explained, Explainer
 from tests.service.serving import LINES, TOKENS, Running, bearer, running
 
 
@@ -22,7 +22,7 @@ class Paused(Explained):
     paused: bool
 
 
-WHY = Why("probes", "target", Paused, title="Why is it not probed?", hint="the name of the target")
+WHY = Explainer("probes", "target", Paused, title="Why is it not probed?", hint="the name of the target")
 
 
 async def explain(target: str) -> Paused:

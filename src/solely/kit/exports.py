@@ -52,7 +52,7 @@ from ..service.routes import (
 )
 from ..service.security import LOCAL, Principal, Scope
 from ..service.tracing import Tracing
-from ..service.why import Explained, Why
+from ..service.why import Explained, Explainer
 
 __all__ = [
     "ADMIN",
@@ -84,6 +84,7 @@ __all__ = [
     "Call",
     "Database",
     "Explained",
+    "Explainer",
     "Figure",
     "Job",
     "Journal",
@@ -112,7 +113,6 @@ __all__ = [
     "View",
     "Wait",
     "Webhook",
-    "Why",
     "acted",
     "at",
     "begin_of",

@@ -1,9 +1,9 @@
 """Why: facts in, sentences out. One declaration explains a subject in the same words on a page, in the API and on the
 command line.
 
-    WHY = Why("alerts", "fingerprint", Explained, title="Why was I not notified?", hint="the fingerprint of the alert")
-    routes = WHY.routes(self.explain)          # async def explain(fingerprint: str) -> Explained
-    command = why_command(at_service, "alerts", "fingerprint", "Explains why …")   # in cli.py, see cli/why.py
+    WHY = Explainer("probes", "target", Paused, title="Why is it not probed?", hint="the name of the target")
+    routes = WHY.routes(self.explain)  # async def explain(target: str) -> Paused, a subclass of Explained
+    command.add_command(why_command(at_service, "probes", "target", "Explains why TARGET is not probed."))  # in cli.py
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Explained(Answer):
     verdict: list[str]
 
 
-class WhyView(Answer):
+class ExplainedView(Answer):
     """The data of a page: the explanation, null without a subject, and the labels of the form."""
 
     subject: str
@@ -38,11 +38,11 @@ class WhyView(Answer):
     hint: str
 
 
-class Why(Generic[E]):
+class Explainer(Generic[E]):
     """The route `GET /api/<name>/why` and the page `/<name>/why`, with the subject in the query under `argument`.
 
-    `form` is the type of the explanation. The template gets a WhyView; `solely:why.html` shows the verdict, and one
-    that extends it shows the facts in its block `facts`.
+    `form` is the type of the explanation. The template gets an ExplainedView; `solely:why.html` shows the verdict, and
+    one that extends it shows the facts in its block `facts`.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class Why(Generic[E]):
             Route("GET", f"/{self._name}/why", READ_PAGE, page, self._page.title, hidden=True),
         ]
 
-    async def _load(self, call: Call[None, Any], explain: Callable[[str], Awaitable[E]]) -> WhyView:
+    async def _load(self, call: Call[None, Any], explain: Callable[[str], Awaitable[E]]) -> ExplainedView:
         subject: str = getattr(call.query, self._argument)
         views, key = call.service.dashboard.views, ("why", self._name, subject)
         why = await views.share(key, FRESH, lambda: explain(subject)) if subject else None
-        return WhyView(subject=subject, why=why, argument=self._argument, hint=self._hint)
+        return ExplainedView(subject=subject, why=why, argument=self._argument, hint=self._hint)

@@ -13,6 +13,7 @@ from solely.apps.alerts.records import history as module
 from solely.apps.alerts.records.history import AlertHistory
 from solely.data import HOUR, Database, journal, open_database
 from solely.errors import DataError, InvalidInput
+from tests.apps.alerts.operator import operating
 
 LATER = 3 * HOUR
 
@@ -212,3 +213,11 @@ async def test_texts_that_a_database_cannot_keep_lose_nothing(data: Database) ->
     assert [each.count for each in await history.suppressed_counts(fingerprint=odd)] == [1]
     assert await history.suppressed_of([odd, "cpu"], since=0.0) == {(kept, kept): 1}
     assert await history.recent(after="1.0/\0") == []
+
+
+def test_what_the_history_drops_is_a_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_NOTIFICATIONS", 0)
+    with operating() as it:
+        it.send("a")
+        it.send("b")
+        assert 'solely_journal_dropped_total{app="alerts"} 2.0' in it.get("/metrics").text
