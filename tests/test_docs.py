@@ -55,6 +55,7 @@ def test_examples_of_the_testing_page(number: int, valkey: Valkey) -> None:
     "page",
     [
         "docs/claims.md",
+        "docs/client.md",
         "docs/dashboard.md",
         "docs/dead-letters.md",
         "docs/watermarks.md",
@@ -62,6 +63,7 @@ def test_examples_of_the_testing_page(number: int, valkey: Valkey) -> None:
         "docs/integrations.md",
         "docs/reservations.md",
         "docs/resilience.md",
+        "docs/stores.md",
     ],
 )
 def test_examples_of_pages_that_need_no_server(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

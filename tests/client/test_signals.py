@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from solely import Client, State
+from solely.model import line_key
 from solely.ops import Hit, Read
 from solely.stores.memory import Memory, MemoryStore
 
@@ -97,3 +98,16 @@ def test_a_taken_item_is_returned(once: Client, monkeypatch: pytest.MonkeyPatch,
         queue.take(ttl=60)
     monkeypatch.undo()
     assert queue.take(ttl=60) is not None
+
+
+@pytest.mark.parametrize("error", HANDLERS_RAISE)
+def test_a_taker_that_waits_leaves_the_line(
+    once: Client, memory: Memory, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    monkeypatch.setattr("solely.queues.waiting._look_again", raising(error))
+    with pytest.raises(error):
+        once.queue("jobs").take(ttl=60, wait=60)
+    monkeypatch.undo()
+    (line,) = memory.perform([Read(line_key("queue:jobs"))])
+    assert line.waiters == 0  # type: ignore[union-attr]
+    assert len(once._driver.waiters) == 0

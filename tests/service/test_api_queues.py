@@ -199,6 +199,9 @@ def test_a_client_takes_no_more_items_than_it_may_hold() -> None:
             api.queues.take("jobs")
         api.queues.ack("jobs", first.token)
         assert api.queues.take("jobs") is not None
+        api.queues.give_back("jobs", second.token, delay=600)  # counts for as long as nobody can take it
+        with pytest.raises(solely.Limited, match="max_holds"):
+            api.queues.take("jobs")
 
 
 @pytest.mark.parametrize("path", ["renew", "ack", "give-back"])

@@ -18,14 +18,18 @@ from redis.credentials import CredentialProvider, UsernamePasswordCredentialProv
 
 import solely
 from solely import Login
+from solely.cli.exits import Exit
+from solely.cli.program import perform
 from solely.credential_sources import logins_of
 from solely.credentials import Logins
 from solely.stores import open_store
+from solely.testing.harness import fresh
 from tests.client_modes import MODES, result_of
 from tests.conftest import PATIENT, isolated
 from tests.mongo_server import Mongod
 from tests.postgres_server import Postgres
 from tests.servers import Valkey, until
+from tests.service.serving import running
 
 USER = "app"
 RIGHTS = ("~*", "&*", "+@all", "-@admin", "-@dangerous", "+info")
@@ -504,6 +508,20 @@ async def test_a_provider_is_named_by_its_module_or_the_environment(
     monkeypatch.setenv("SOLELY_URL", server.url)
     monkeypatch.setenv("SOLELY_CREDENTIALS", named)
     assert not await result_of(open_client(timeout=PATIENT).seen("a"))
+
+
+def test_the_service_and_the_command_line_take_a_named_provider(
+    server: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = f"{__name__}:provided"
+    with running(url=server.url, credentials=named) as it:
+        assert it.post("/v1/locks/acquire", {"key": fresh("lock")}).status_code == 200
+        assert {each["user"] for each in server.connections()} == {USER}
+    command = ["marks", "list", "--url", server.url]
+    assert perform(command) == Exit.DENIED
+    assert perform([*command, "--credentials", named]) == 0
+    monkeypatch.setenv("SOLELY_CREDENTIALS", named)
+    assert perform(command) == 0
 
 
 def test_entra_makes_the_provider_of_redis_entraid_and_tokens_for_postgres(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ import redis
 
 from solely.errors import InvalidInput, StoreFailed, StoreFull, StoreMisconfigured, StoreUnavailable, Unanswered
 from solely.formats import write_watermark
-from solely.model import Allowance, Entry, LeasedItem, Released, State, item_key
+from solely.model import Allowance, Entry, LeasedItem, NoItem, Released, State, item_key, line_key
 from solely.ops import (
     Ack,
     Acquire,
@@ -579,6 +579,7 @@ def test_a_cluster_performs_a_batch_over_all_its_nodes(face: Opener, cluster: Va
     assert (item.value, item.state) == (b"payload", State.HELD)
     assert store.one(Clear(item.key, item.fence, "test")) is True
     assert store.one(Ack("q/1", "j", "other")) is True
+    assert store.perform(Push("q/1", "k", b"1"), Amend("q/1", "k", b"2", b"1"), Count("q/1")) == [True, True, 1]
     assert [store.one(Hit("limit/a", owner, 1, 30)).allowed for owner in ("me", "other")] == [True, False]
     assert {finding.subject for finding in store.run("check")} == {f"127.0.0.1:{node.port}" for node in cluster.nodes}
 
@@ -594,6 +595,25 @@ def test_a_hint_crosses_the_cluster(face: Opener, cluster: ValkeyCluster) -> Non
         other.one(Release(f"lock/{n}", "other"))
     store.until(lambda: len(heard) == 8, "the hints")
     assert sorted(heard) == [f"lock/{n}" for n in range(8)]
+
+
+def test_a_line_is_on_the_node_of_its_queue(face: Opener, cluster: ValkeyCluster) -> None:
+    url = isolated(cluster.url)
+    store, other = face(url), face(url)
+    heard: list[str] = []
+    store.store.listen(heard.append)
+    queues = [f"queue:{n}/{n}" for n in range(16)]
+    for queue in queues:
+        assert store.one(Take(queue, "me", 30, client=store.store.client)) == NoItem(float("inf"))
+        assert store.one(Read(line_key(queue))).waiters == 1
+        other.one(Push(queue, "i", other_item := b"0" * 32 + b"b"))
+        assert store.one(Take(queue, "me", 30, client=store.store.client)).payload == other_item
+        assert store.one(Renew(item_key(queue, "i"), "me", 60)).owner == "me"
+        assert store.one(Take(queue, "another", 30, client="somebody")).left > 30
+        assert store.one(Release(line_key(queue), "another")) is Released.RELEASED
+        assert store.one(Read(line_key(queue))).waiters == 0
+    store.until(lambda: len(heard) == len(queues), "the hints")
+    assert sorted(heard) == sorted(map(line_key, queues))
 
 
 def test_a_slot_that_moves_is_followed(face: Opener, cluster: ValkeyCluster) -> None:

@@ -87,6 +87,7 @@ class SimulatedDriver:
         self.wakes = 0.0  # paused until then
         self._paused = 0.0  # total seconds of all pauses
         self.owners = owners
+        self.owner_width = 0  # characters, at least, of an owner id
         self._rate = rate
         self._start = start
 
@@ -217,7 +218,7 @@ class SimulatedRun:
     def fresh_owner(self) -> str:
         """A new id, unique to this run."""
         driver = self.driver
-        self.owner = f"{driver.name}.{len(driver.owners)}"
+        self.owner = f"{driver.name}.{len(driver.owners)}".ljust(driver.owner_width, "-")
         driver.owners[self.owner] = self
         return self.owner
 

@@ -41,11 +41,13 @@ def acquire(
     info: str = "",
     held: Sequence[Hold] = (),
     here: Here = NOWHERE,
+    lone: bool = True,
 ) -> Flow[T]:
     """Acquires the key within terms.wait, in the order of arrival; else raises Busy, which names the holder.
 
     Returns granted(hold). `held` are earlier holds of the same caller, to be renewed while it waits; `here` are the
-    holds of this process: while one of them has the key, the caller waits without a request to the store.
+    holds of this process: while one of them has the key, a caller that wants only this key (`lone`) waits without a
+    request to the store.
     """
     ttl, wait, delay, client, polls = terms
     requested = answered = late = False
@@ -56,7 +58,7 @@ def acquire(
             if run is None:
                 raise busy((yield Read(key)), wait, here)
             start = run.arrived
-            if key in here and not held:  # else those would not be renewed meanwhile
+            if lone and key in here:
                 yield from wait_for_local_holder(key, start + wait, here)
         else:
             run = yield RUN

@@ -30,7 +30,9 @@ def acquire_all(keys: Iterable[str], terms: LeaseTerms, *, info: str = "", here:
             left = terms.wait - ((yield Ask.NOW) - start)
             if left <= 0:
                 raise busy(refusal, terms.wait, here)
-            held.append((yield from acquire(key, terms._replace(wait=left), info=info, held=held, here=here)))
+            held.append(
+                (yield from acquire(key, terms._replace(wait=left), info=info, held=held, here=here, lone=False))
+            )
         yield from renew_due(held)
     except INTERRUPTIONS:
         if held:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .proxy import FaultProxy as FaultProxy
     from .simulator import simulate as simulate
     from .simulator import simulate_claims as simulate_claims
+    from .simulator import simulate_queues as simulate_queues
     from .simulator import simulate_reservations as simulate_reservations
 
 _MODULES = {
@@ -27,6 +28,7 @@ _MODULES = {
     "run_machine": "machine",
     "simulate": "simulator",
     "simulate_claims": "simulator",
+    "simulate_queues": "simulator",
     "simulate_reservations": "simulator",
 }
 

@@ -214,7 +214,7 @@ async def give_back(call: Call[GiveBackItem, None]) -> GivenBackItem:
     wanted = call.body
     item = _item(call, wanted.queue, wanted.token)
     back = await item.give_back(delay=call.service.ttl(wanted.delay), uncounted=wanted.uncounted)
-    call.service.holds.remove(call.principal.name, wanted.token)
+    call.service.holds.close(call.principal.name, wanted.token, wanted.delay if back else 0.0)
     return GivenBackItem(given_back=back)
 
 

@@ -8,9 +8,14 @@ import sys
 from contextlib import nullcontext
 from importlib import import_module
 
-from . import simulate, simulate_claims, simulate_reservations
+from . import simulate, simulate_claims, simulate_queues, simulate_reservations
 
-_SIMULATIONS = {"locks": simulate, "claims": simulate_claims, "reservations": simulate_reservations}
+_SIMULATIONS = {
+    "locks": simulate,
+    "claims": simulate_claims,
+    "reservations": simulate_reservations,
+    "queues": simulate_queues,
+}
 
 
 def main() -> int:

@@ -26,7 +26,7 @@ from .scenarios import Scenario
 from .store_checks import WaitChecks
 
 OPS = 200  # sent per seed: enough for several holds of each key by each client, and for a few faults among them
-_TIMEOUT = 1.0  # seconds: the clients' timeout; short, so that they often give up
+TIMEOUT = 1.0  # seconds: the clients' timeout; short, so that they often give up
 _MAX_EVENTS = 50_000  # a simulation that ends needs about 2,000
 
 
@@ -196,7 +196,7 @@ class Simulation:
         self.keys = [f"{kind}/{n}" for n in range(self.chance.choice(scenario.keys))]
         self.runs: dict[str, SimulatedRun] = {}
         self.waiting = WaitChecks(
-            self.history, timeout=_TIMEOUT, latency=self.faults.latency, reliable=scenario.reliable
+            self.history, timeout=TIMEOUT, latency=self.faults.latency, reliable=scenario.reliable
         )
         self.clients: list[SimulatedClient] = []
 
@@ -212,7 +212,7 @@ class Simulation:
             rate = 1.0 + DRIFT_RATE * self.chance.uniform(-1.0, 1.0)
             driver = SimulatedDriver(
                 f"c{n}", self.timeline, self.network, self.chance,
-                owners=self.runs, timeout=_TIMEOUT, rate=rate, start=self.chance.random() * 1000,
+                owners=self.runs, timeout=TIMEOUT, rate=rate, start=self.chance.random() * 1000,
             )  # fmt: skip
             self.network.listen(driver)
             self.clients.append(client(self, driver, self.chance.randint(1, 4)))
