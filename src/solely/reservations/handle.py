@@ -35,8 +35,7 @@ class ReservationBase:
         self.reason = reply.reason
         self.retry_after = reply.retry_after
         self.count = reply.suppressed
-        self.details = details_of(reply.info)
-        self._blocker = reply.info if reply.hold is None else ""
+        self._info = reply.info
         self._hold = reply.hold
         self._ticket = reply.ticket
         self._context = context
@@ -71,12 +70,17 @@ class ReservationBase:
     @property
     def holder(self) -> str:
         """The caller that blocks this one, as a phrase; "" if there is none, or it is unknown."""
-        return describe(self._blocker) if self._blocker else ""
+        return describe(self._info) if self._info and self._hold is None else ""
 
     @property
     def purpose(self) -> str:
-        """The purpose that the holder gave; "" if none."""
-        return purpose_of(self._blocker)
+        """The purpose that the caller that blocks this one gave; "" if none."""
+        return purpose_of(self._info) if self._hold is None else ""
+
+    @property
+    def details(self) -> dict[str, str]:
+        """The details that the caller that has the key gave: this one if granted; empty if none."""
+        return details_of(self._info)
 
     @property
     def unguarded(self) -> bool:

@@ -244,3 +244,20 @@ async def test_what_cannot_be_read_is_parked_and_not_lost(open_worker: Open) -> 
     (letter,) = await worker.once.dead_letters(GROUP).list()
     assert letter.payload == {"what": "is this"}
     assert await worker.waiting() == 0
+
+
+async def test_an_item_with_which_workers_died_repeatedly_is_parked_and_replayed_to_all(open_worker: Open) -> None:
+    worker = await open_worker(FakePublisher("one"), FakePublisher("two"), max_attempts=1)
+    left = Notification(id="msg_1", alert=alert(), at=0.0)
+    await worker.parts.outbox.ensure_queued(key_of(alert()), left)
+    for _ in range(6):  # each takes it and dies: its attempts, and as many crashes as are tolerated
+        item = await worker.once.queue(QUEUE).take(ttl=0.05)
+        assert item is not None
+        await asyncio.sleep(0.1)  # the store's own clock
+    await worker.sweep()
+    (letter,) = await worker.once.dead_letters(GROUP).list()
+    assert (letter.payload["id"], worker.publisher.ids) == ("msg_1", [])
+    replay = worker.parts.dead_letters.replay
+    assert (await worker.once.dead_letters(GROUP).replay(letter.id, replay)).outcome is LetterOutcome.REPLAYED
+    assert [each.ids for each in worker.publishers] == [["msg_1"], ["msg_1"]]
+    assert await worker.parts.open_alerts.is_open(alert())

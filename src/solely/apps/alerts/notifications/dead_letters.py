@@ -55,14 +55,20 @@ class NotificationDeadLetters(AlertsPart):
         await self._letters.push(payload if not isinstance(payload, bytes) else payload.hex(), error=error, id=id)
 
     async def replay(self, payload: Any) -> str:
-        """Publishes a dead letter under the same id; raises PublishFailed if that fails again."""
-        retry = msgspec.convert(payload, Retry)
-        failure = await self.publish(retry)
-        if failure is not None:
-            raise failure
-        if retry.notification.alert.status == FIRING:  # it may be the first publisher that has it
-            await self._open.sent(retry.notification.alert, retry.notification.reminder)
-        return retry.notification.id
+        """Publishes a dead letter under the same id; raises PublishFailed if that fails again. One with which workers
+        died repeatedly names no publisher, and goes to all."""
+        if isinstance(payload, dict) and "publisher" not in payload:
+            notification = msgspec.convert(payload, Notification)
+            failures = list((await self._fanout.publish(notification)).values())
+        else:
+            retry = msgspec.convert(payload, Retry)
+            notification, failures = retry.notification, [await self.publish(retry)]
+        for failure in failures:
+            if failure is not None:
+                raise failure
+        if notification.alert.status == FIRING:  # it may be the first publisher that has it
+            await self._open.sent(notification.alert, notification.reminder)
+        return notification.id
 
     async def publish(self, retry: Retry) -> PublishFailed | None:
         """Publishes to the one publisher; its failure, or None."""

@@ -203,8 +203,8 @@ class Outbox(AlertsPart):
             await self.close(notification.alert)
         # Marked before it is removed: another worker may hold the item by now, it may wait for its next attempt, and a
         # refused caller may queue it again. Whoever takes it finds the mark.
-        ids = {notification.id, hold.details.get("id", notification.id)}
-        await asyncio.gather(*(self._once.mark(_sent_mark(id), ttl=_SENT) for id in ids))
+        for id in {notification.id, hold.details.get("id", notification.id)}:
+            await self._once.mark(_sent_mark(id), ttl=_SENT)
         if delivery.item is not None:
             await delivery.item.ack()
 

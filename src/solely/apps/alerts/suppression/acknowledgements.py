@@ -6,7 +6,6 @@ They are notes in the store, so that every worker sees them at once. Only an ale
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import msgspec
@@ -60,12 +59,16 @@ class Acknowledgements:
 
     async def covering(self, alert: Alert) -> Acknowledgement | None:
         """The acknowledgement that suppresses this alert: its own, or that of its group."""
-        found = await asyncio.gather(*map(self.of_fingerprint, names_of(alert)))
-        return next((each for each in found if each is not None and each.covers(alert)), None)
+        for name in names_of(alert):
+            made = await self.of_fingerprint(name)
+            if made is not None and made.covers(alert):
+                return made
+        return None
 
     async def resolved(self, alert: Alert) -> None:
         """Removes the acknowledgements of a resolved alert and of its group."""
-        await asyncio.gather(*map(self.remove, names_of(alert)))
+        for name in names_of(alert):
+            await self.remove(name)
 
     async def list(self, limit: int = PAGE) -> list[Acknowledgement]:
         """Those in effect, the newest first."""
