@@ -168,5 +168,5 @@ def routes(app: AlertsRuntime) -> list[Route]:
     posted = "Receive alerts from Prometheus, as Alertmanager does"
     return [
         route("POST", "/api/alerts/alertmanager", WRITE, handlers.webhook, webhook),
-        route("POST", "/api/v2/alerts", WRITE, handlers.post, posted),
+        route("POST", "/api/v2/alerts", WRITE, handlers.post, posted, text_errors=True),
     ]
