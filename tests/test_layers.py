@@ -96,7 +96,6 @@ NOT_YET = {
     "solely.apps.alerts.api.acknowledgements",
     "solely.apps.alerts.api.admin",
     "solely.apps.alerts.api.explanation",
-    "solely.apps.alerts.api.silences",
     "solely.apps.alerts.api.why",
     "solely.apps.alerts.api.windows",
     "solely.apps.alerts.cli",

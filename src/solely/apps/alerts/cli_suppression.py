@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -58,6 +59,15 @@ def acknowledged(client: Client, form: Form, limit: int) -> None:
     form.rows(rows, ("fingerprint", "severity", "made_by", "ends", "comment"), ("made",))
 
 
+def _terms(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --for, --starts and --reason."""
+    lasts = click.option("--for", "lasts", type=DURATION, required=True, help="How long, e.g. 2h.")
+    later = "When it starts, e.g. 2027-01-31T22:00:00+01:00.  [default: now]"
+    starts = click.option("--starts", metavar="TIME", help=later)
+    why = click.option("--reason", required=True, metavar="TEXT", help="Why: listed with the silence, and audited.")
+    return lasts(starts(why(function)))
+
+
 @click.group()
 def silence() -> None:
     """Silences: suppress alerts for a time."""
@@ -65,17 +75,31 @@ def silence() -> None:
 
 @silence.command()
 @click.argument("matchers", nargs=-1, required=True, metavar="MATCHER…")
-@click.option("--for", "lasts", type=DURATION, required=True, help="How long, e.g. 2h.")
-@click.option("--reason", required=True, metavar="TEXT", help="Why: listed with the silence, and audited.")
+@_terms
 @in_form
 @at_service
-def add(client: Client, form: Form, matchers: tuple[str, ...], lasts: float, reason: str) -> None:
+def add(client: Client, form: Form, matchers: tuple[str, ...], **terms: Any) -> None:
     """Silences alerts that match all MATCHERs: severity=critical, name=~'Disk.*', team!=dba, source!~'test-.*'."""
     from .api.silences import AddSilence
     from .suppression.silences import Silence
 
-    wanted = AddSilence(matchers=list(matchers), lasts=lasts, reason=reason)
+    wanted = AddSilence(matchers=list(matchers), **terms)
     form.one(row(client.post("/api/alerts/silences", wanted, Silence), *SILENCED))
+
+
+@silence.command()
+@click.argument("id")
+@click.argument("matchers", nargs=-1, required=True, metavar="MATCHER…")
+@_terms
+@in_form
+@at_service
+def edit(client: Client, form: Form, id: str, matchers: tuple[str, ...], **terms: Any) -> None:
+    """Edits the silence ID, which has not ended; one that has begun keeps its start. Exits with 3 if there is none."""
+    from .api.silences import EditSilence
+    from .suppression.silences import Silence
+
+    wanted = EditSilence(id=id, matchers=list(matchers), **terms)
+    form.one(row(client.post("/api/alerts/silences/edit", wanted, Silence), *SILENCED))
 
 
 @silence.command("list")

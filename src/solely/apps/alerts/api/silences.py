@@ -7,19 +7,22 @@ which goes into the audit log.
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
 
-from ....errors import InvalidInput
-from ....rules import duration
-from ....service.problems import UNKNOWN, Problem
-from ....service.routes import ADMIN, READ, Answer, Body, Call, PageSize, Reason, Route
+from .... import InvalidInput
+from ....kit import ADMIN, READ, UNKNOWN, Answer, Body, Call, PageSize, Problem, Reason, Route, duration
 from ..runtime import AlertsRuntime, Handlers
-from ..suppression.matchers import MAX_MATCHER, MOST_MATCHERS
+from ..suppression.matchers import MAX_MATCHER, MOST_MATCHERS, checked
+from ..suppression.open_alerts import OpenAlert
 from ..suppression.silences import LONGEST, Silence
 
+MOST_COUNTED = 10_000  # open alerts that a preview counts: more than anybody silences knowingly
+
 Moment = Annotated[float, msgspec.Meta(ge=0.0, le=1e11, description="seconds of UTC")]
+DateTime = Annotated[datetime, msgspec.Meta(tz=True, description="a time as in RFC 3339: 2027-01-31T22:00:00+01:00")]
 Matcher = Annotated[str, msgspec.Meta(min_length=2, max_length=MAX_MATCHER, description="e.g. severity=critical")]
 Matchers = Annotated[list[Matcher], msgspec.Meta(min_length=1, max_length=MOST_MATCHERS)]
 Lines = Annotated[
@@ -54,8 +57,8 @@ class AddSilence(Body):
     matchers: Matchers | Lines
     reason: Reason
     lasts: Lasts | Duration | msgspec.UnsetType = msgspec.UNSET
-    ends: Moment | msgspec.UnsetType = msgspec.UNSET
-    starts: Moment | None = None
+    ends: Moment | DateTime | msgspec.UnsetType = msgspec.UNSET
+    starts: Moment | DateTime | None = None
 
     @property
     def key(self) -> str:
@@ -68,16 +71,47 @@ class AddSilence(Body):
             return self.matchers
         return [line.strip() for line in self.matchers.splitlines() if line.strip()]
 
-    def end(self) -> float:
-        """The moment at which it ends; InvalidInput unless exactly one of `lasts` and `ends` is given."""
+    def start(self) -> float | None:
+        """The moment at which it starts; None: now."""
+        return self.starts.timestamp() if isinstance(self.starts, datetime) else self.starts
+
+    def end(self, starts: float | None = None) -> float:
+        """The moment at which it ends; InvalidInput unless exactly one of `lasts` and `ends` is given. `lasts` counts
+        from `starts`, or from now."""
         if not isinstance(self.lasts, msgspec.UnsetType):
-            if isinstance(self.ends, float):
+            if not isinstance(self.ends, msgspec.UnsetType):
                 raise InvalidInput("give either lasts or ends, not both")
             lasts = duration(self.lasts) if isinstance(self.lasts, str) else self.lasts
-            return (time.time() if self.starts is None else self.starts) + lasts
-        if isinstance(self.ends, float):
-            return self.ends
-        raise InvalidInput("give lasts or ends, so that the silence has an end")
+            return (time.time() if starts is None else starts) + lasts
+        if isinstance(self.ends, msgspec.UnsetType):
+            raise InvalidInput("give lasts or ends, so that the silence has an end")
+        return self.ends.timestamp() if isinstance(self.ends, datetime) else self.ends
+
+
+class EditSilence(AddSilence, kw_only=True):
+    """Replaces the matchers, the reason and the end of this silence; its start only if one is given and it has not
+    begun."""
+
+    id: SilenceId
+
+    @property
+    def key(self) -> str:
+        """For the audit log."""
+        return self.id
+
+
+class PreviewQuery(Body):
+    """The matchers of a silence."""
+
+    matcher: Matchers
+    limit: PageSize = 100
+
+
+class SilencePreview(Answer):
+    """How many open alerts the silence would match, and the worst and newest of them."""
+
+    count: int
+    alerts: list[OpenAlert]
 
 
 class ExpireSilence(Body):
@@ -110,6 +144,19 @@ class Silencing(Handlers):
         """Adds a silence."""
         return await add_silence(self._app, call.body, by=call.principal.name)
 
+    async def edit(self, call: Call[EditSilence, None]) -> Silence:
+        """Edits a silence."""
+        edited = await edit_silence(self._app, call.body, by=call.principal.name)
+        if edited is None:
+            raise Problem(UNKNOWN, f"No current or future silence has the id {call.body.id!r}: it may have ended.")
+        return edited
+
+    async def preview(self, call: Call[None, PreviewQuery]) -> SilencePreview:
+        """Lists the open alerts that these matchers match."""
+        checked(call.query.matcher)
+        found = await self._app.open_alerts.list(matchers=call.query.matcher, limit=MOST_COUNTED)
+        return SilencePreview(count=len(found), alerts=found[: call.query.limit])
+
     async def end(self, call: Call[ExpireSilence, None]) -> ExpiredSilence:
         """Ends a silence."""
         ended = await self._app.silences.expire(call.body.id, by=call.principal.name, reason=call.body.reason)
@@ -120,7 +167,19 @@ class Silencing(Handlers):
 
 async def add_silence(app: AlertsRuntime, wanted: AddSilence, *, by: str) -> Silence:
     """Adds a silence; InvalidInput if it is invalid."""
-    return await app.silences.add(wanted.texts(), starts=wanted.starts, ends=wanted.end(), by=by, reason=wanted.reason)
+    starts = wanted.start()
+    return await app.silences.add(wanted.texts(), starts=starts, ends=wanted.end(starts), by=by, reason=wanted.reason)
+
+
+async def edit_silence(app: AlertsRuntime, wanted: EditSilence, *, by: str) -> Silence | None:
+    """Edits a silence, which keeps its start unless another is given; None if no current or future silence has this id.
+    InvalidInput if it is invalid."""
+    old = await app.silences.read(wanted.id)
+    if old is None:
+        return None
+    starts = wanted.start() or max(old.starts, time.time())
+    given = {"starts": starts, "ends": wanted.end(starts)}
+    return await app.silences.edit(wanted.id, wanted.texts(), **given, by=by, reason=wanted.reason)
 
 
 def routes(app: AlertsRuntime) -> list[Route]:
@@ -136,6 +195,16 @@ def routes(app: AlertsRuntime) -> list[Route]:
             "Silence alerts for a while",
             keyed=True,
             again="Adds another one, unless it comes with the same Idempotency-Key.",
+        ),
+        Route("GET", "/api/alerts/silences/preview", READ, silencing.preview, "List what a silence would match now"),
+        Route(
+            "POST",
+            "/api/alerts/silences/edit",
+            ADMIN,
+            silencing.edit,
+            "Edit a silence that has not ended",
+            refusals=(UNKNOWN,),
+            again="Edits it again.",
         ),
         Route(
             "POST",
