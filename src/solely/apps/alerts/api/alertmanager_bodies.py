@@ -13,7 +13,7 @@ import msgspec
 
 from ....kit import Reason
 from ..model import Labels
-from ..suppression.matchers import ALERTNAME, LABEL, MOST_MATCHERS, Matcher, parse
+from ..suppression.matchers import ALERTNAME, LABEL, MAX_MATCHER, MOST_MATCHERS, Matcher, parse
 from ..suppression.silences import Silence
 
 _APART = {"name": f"{LABEL}name", "source": f"{LABEL}source"}  # label → our matcher of it, where a field has its name
@@ -29,7 +29,7 @@ class LabelMatcher(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A matcher of one label."""
 
     name: LabelName
-    value: str
+    value: Annotated[str, msgspec.Meta(max_length=MAX_MATCHER)]
     is_regex: bool
     is_equal: bool = True
 
@@ -60,7 +60,7 @@ class PostableSilence(msgspec.Struct, kw_only=True, rename="camel"):
     ends_at: Time
     created_by: Author
     reason: Reason = msgspec.field(name="comment")
-    id: str = ""
+    id: Annotated[str, msgspec.Meta(max_length=64)] | None = None
 
     @property
     def key(self) -> str:
