@@ -155,6 +155,9 @@ if mongod_path() is None:
 CHROMIUM = shutil.which("chromium")
 if CHROMIUM is None:
     ABSENT["the dashboard in a browser"] = "chromium not installed"
+AMTOOL = shutil.which("amtool")
+if AMTOOL is None:
+    ABSENT["amtool"] = "prometheus-alertmanager not installed"
 
 
 # Fixtures whose server this machine does not have: what needs one is not collected, and the summary names it.
@@ -165,6 +168,7 @@ LACKING = {
     "replica_set": mongod_path() is None,
     "standalone": mongod_path() is None,
     "chromium": CHROMIUM is None,
+    "amtool": AMTOOL is None,
 }
 
 

@@ -292,6 +292,10 @@ def test_a_route_that_says_too_little_cannot_be_declared(method: str, auth: Any,
         Route(method, "/x", auth, handler, "x")
 
 
+def test_an_admin_action_without_a_reason_must_write_its_audit_record_itself() -> None:
+    assert Route("DELETE", "/x", ADMIN, done, "x", audits=True).is_admin_action
+
+
 def test_a_route_of_the_api_needs_a_summary() -> None:
     with pytest.raises(InvalidInput, match="it has no summary"):
         Route("GET", "/x", READ, done)

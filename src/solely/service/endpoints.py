@@ -159,21 +159,30 @@ def _form(wanted: Any) -> Callable[[Call[Any, Any]], Any]:
 
 
 def _query(wanted: Any) -> Callable[[bytes], Any]:
-    return lambda raw: _converted(_pairs(raw), wanted)
+    described = msgspec.inspect.type_info(wanted)
+    fields = described.fields if isinstance(described, msgspec.inspect.StructType) else ()
+    lists = frozenset(each.encode_name for each in fields if isinstance(each.type, msgspec.inspect.ListType))
+    return lambda raw: _converted(_pairs(raw, lists), wanted)
 
 
-def _pairs(raw: bytes) -> dict[str, str]:
+def _pairs(raw: bytes, lists: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """The fields by name. Each is given once, and is a text; those of `lists` may be repeated, and are lists."""
     try:
         pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=100)
     except ValueError:
         raise Problem(INVALID, "the query or form is not well encoded, or has more than 100 fields") from None
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise Problem(INVALID, "a field was given twice")
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in lists:
+            fields.setdefault(name, []).append(value)
+        elif name in fields:
+            raise Problem(INVALID, "a field was given twice")
+        else:
+            fields[name] = value
     return fields
 
 
-def _converted(fields: dict[str, str], wanted: Any) -> Any:
+def _converted(fields: dict[str, Any], wanted: Any) -> Any:
     try:
         return msgspec.convert(fields, wanted, strict=False)
     except msgspec.ValidationError as error:

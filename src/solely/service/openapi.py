@@ -104,7 +104,10 @@ def _responses(route: Route, known: dict[str, Any]) -> dict[str, Any]:
         response = responses.setdefault(str(kind.status), {"description": kind.title, "content": {}})
         if kind.title not in response["description"]:
             response["description"] += f", or: {kind.title}"
-        response.setdefault("content", {})["application/problem+json"] = {"schema": known[repr(ProblemDocument)]}
+        media, schema = "application/problem+json", known[repr(ProblemDocument)]
+        if route.text_errors:
+            media, schema = "application/json", {"type": "string"}
+        response.setdefault("content", {})[media] = {"schema": schema}
     return responses
 
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from ..errors import SolelyError
 from .problems import Problem, problem_of
-from .routes import Call, JsonResponse
+from .routes import UNMATCHED, Call, JsonResponse
 
 log = structlog.get_logger("solely.http")
 
@@ -46,8 +46,12 @@ async def send_result(call: Call[Any, Any], send: Send, result: object) -> int:
 
 
 async def send_problem(call: Call[Any, Any], send: Send, problem: Problem) -> int:
-    """Sends a problem document; returns the status."""
-    return await _send(call, send, problem.kind.status, _PROBLEM_HEADERS + problem.headers, to_json(problem.document))
+    """Sends a problem document, or its `detail` alone where the route has text_errors; returns the status."""
+    body: object = problem.document
+    headers = _PROBLEM_HEADERS
+    if call.path != UNMATCHED and call.route.text_errors:
+        body, headers = problem.document.detail, _JSON_HEADERS
+    return await _send(call, send, problem.kind.status, headers + problem.headers, to_json(body))
 
 
 async def _send(call: Call[Any, Any], send: Send, status: int, headers: tuple[Header, ...], body: bytes) -> int:

@@ -239,7 +239,8 @@ class Route:
     page. With `keyed`, a repeat with the same Idempotency-Key gets the first response, which must still be true. A form
     is urlencoded, and needs the CSRF token in its field `csrf`. The audit log has every admin action: `changed` names
     the field of the answer that is false or 0 if there was nothing to do; a handler that `audits` writes the record
-    itself. `tag` is the heading in the documents: by default part of the path, or the name of the application.
+    itself. With `text_errors`, an error is a JSON string instead of a problem document, as clients of another program's
+    API expect it. `tag` is the heading in the documents: by default part of the path, or the name of the application.
     """
 
     method: str
@@ -259,6 +260,7 @@ class Route:
     keyed: bool = False
     changed: str = ""
     audits: bool = False
+    text_errors: bool = False
     hidden: bool = False  # a page for people: not part of the documented API
     tag: str = ""
     body: Any = field(init=False)
@@ -305,7 +307,7 @@ def _check(route: Route) -> None:
     if route.keyed and route.over_max_body:
         raise InvalidInput("it cannot be both keyed and over_max_body: max_body bounds what is compared for a repeat")
     fields = () if route.body is None else getattr(route.body, "__struct_fields__", ())
-    if route.is_admin_action and "reason" not in fields:
+    if route.is_admin_action and not route.audits and "reason" not in fields:
         raise InvalidInput("an admin action needs a `reason` in its body, which the audit log keeps")
 
 

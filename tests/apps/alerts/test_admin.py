@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ CHANGES: dict[str, dict[str, Any]] = {
     "/api/alerts/reservations/expire": {"fingerprint": "scoped", "severity": "critical"},
     "/api/alerts/reservations/clear": {"fingerprint": "scoped"},
     "/api/alerts/silences": {"matchers": ["severity=nobody"], "lasts": 5.0},
+    "/api/alerts/silences/edit": {"id": "nothing", "matchers": ["severity=nobody"], "lasts": 5.0},
     "/api/alerts/silences/expire": {"id": "nothing"},
 }
-LOOKS = ("reservations", "history", "suppressed", "silences", "why?fingerprint=x")
+LOOKS = ("reservations", "history", "suppressed", "silences", "silences/preview?matcher=a%3Db", "why?fingerprint=x")
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +191,7 @@ def test_a_dry_run_says_what_a_silence_would_match_now_and_makes_none(desk: Oper
         "facts": {"Matches now": "1: Raid degraded (critical)"},
     }
     none = desk.post("/api/alerts/silences?dry_run=true", body | {"matchers": ["rack=9"]}).json()
-    assert none["facts"] == {"Matches now": "no alert that is being sent or quiet"}
+    assert none["facts"] == {"Matches now": "no alert that fires"}
     assert desk.ask("/api/alerts/silences") == before
 
 
@@ -198,7 +200,8 @@ def test_refused_acts_do_not_look_like_done_ones(desk: Operator, path: str) -> N
     """Four of six records of an afternoon looked the same: two were done."""
     desk.send("scoped")
     body = CHANGES[path] | {"reason": f"of {path}"}
-    done = {"/api/alerts/silences/expire": "nothing"}.get(path, "done")
+    missing = dict.fromkeys(("/api/alerts/silences/expire", "/api/alerts/silences/edit"), "nothing")
+    done = missing.get(path, "done")
     wrong = {"/api/alerts/silences": ({"matchers": ["name=~(a+)+"]}, "refused: the pattern '(a+)+'")}
     change, outcome = wrong.get(path, ({"fingerprint": "never"} if "fingerprint" in body else {}, "nothing"))
     desk.post(path, body)
@@ -236,3 +239,58 @@ def test_a_silence_needs_an_end_and_may_begin_later(desk: Operator) -> None:
     assert desk.send("later", "later")["outcome"] == "published"
     lasting = desk.post("/api/alerts/silences", body | {"starts": now + 1000, "lasts": 500.0}).json()
     assert lasting["ends"] == pytest.approx(now + 1500)
+
+
+def test_a_silence_starts_and_ends_at_dates(desk: Operator) -> None:
+    body = {"matchers": ["severity=dated"], "reason": BECAUSE, "starts": "2200-01-31T22:00:00+01:00"}
+    refused = desk.post("/api/alerts/silences", body | {"ends": "2200-01-31T23:00:00+01:00"})
+    assert "would last from 7260786000 to 7260789600" in refused.json()["detail"]
+    assert desk.post("/api/alerts/silences", body | {"ends": "2200-01-31T23:00:00"}).status_code == 400
+    now = datetime.now(UTC)
+    at = {"starts": (now + timedelta(hours=1)).isoformat(), "ends": (now + timedelta(hours=3)).isoformat()}
+    made = desk.post("/api/alerts/silences", body | at).json()
+    assert (made["starts"], made["ends"]) == (now.timestamp() + 3600, now.timestamp() + 3 * 3600)
+
+
+def test_a_silence_is_edited_until_it_ends(desk: Operator) -> None:
+    body = {"matchers": ["name=Edit"], "reason": BECAUSE, "lasts": 3600.0}
+    made = desk.post("/api/alerts/silences", body).json()
+    edit = {"id": made["id"], "matchers": ["name=~Edit.*"], "reason": "all of them", "lasts": "2h"}
+    edited = desk.post("/api/alerts/silences/edit", edit).json()
+    assert (edited["id"], edited["starts"], edited["reason"]) == (made["id"], made["starts"], "all of them")
+    assert (edited["matchers"], edited["ends"] > made["ends"] + 3500) == (['name=~"Edit.*"'], True)
+    assert desk.send("edit", name="Editor")["reason"] == "silenced"
+    refused = desk.post("/api/alerts/silences/edit", edit | {"matchers": ["name=~.*"]})
+    assert (refused.status_code, "every alert" in refused.json()["detail"]) == (400, True)
+    desk.post("/api/alerts/silences/expire", {"id": made["id"], "reason": BECAUSE})
+    assert desk.post("/api/alerts/silences/edit", edit).status_code == 404
+    assert desk.post("/api/alerts/silences/edit", edit | {"id": "unknown"}).status_code == 404
+
+
+def test_an_edit_without_a_start_leaves_a_later_start_as_it_is(desk: Operator) -> None:
+    starts = time.time() + 3600
+    body = {"matchers": ["name=Pending"], "reason": BECAUSE, "lasts": 600.0}
+    made = desk.post("/api/alerts/silences", body | {"starts": starts}).json()
+    edited = desk.post("/api/alerts/silences/edit", body | {"id": made["id"], "lasts": 1200.0}).json()
+    assert (edited["starts"], edited["ends"]) == (starts, starts + 1200)
+    moved = desk.post("/api/alerts/silences/edit", body | {"id": made["id"], "starts": starts + 60}).json()
+    assert (moved["starts"], moved["ends"]) == (starts + 60, starts + 660)
+
+
+def test_a_preview_lists_the_open_alerts_that_a_silence_would_match(desk: Operator) -> None:
+    for number in range(3):
+        desk.send(f"preview-{number}", name="Preview", labels={"number": str(number)})
+    desk.send("preview-0", name="Preview", labels={"number": "0"}, status="resolved")
+
+    def preview(*matchers: str, **more: Any) -> Any:
+        return desk.ask("/api/alerts/silences/preview", matcher=list(matchers), **more)
+
+    found = preview("name=Preview")
+    assert found["count"] == 2
+    assert {each["alert"]["fingerprint"] for each in found["alerts"]} == {"preview-1", "preview-2"}
+    (one,) = preview("name=Preview", "number=2")["alerts"]
+    assert (one["alert"]["fingerprint"], one["silenced"]) == ("preview-2", None)
+    some = preview("alertname=Preview", limit=1)
+    assert (some["count"], len(some["alerts"])) == (2, 1)
+    for wrong in (("name=~.*",), ("name",), ()):
+        assert desk.get("/api/alerts/silences/preview", matcher=list(wrong)).status_code == 400

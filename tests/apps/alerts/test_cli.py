@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -149,6 +150,24 @@ def test_silences_are_made_listed_and_ended(run: Run, desk: Operator) -> None:
     refused = run("silence", "add", "name=~(a+)+", "--for", "2h", "--reason", BECAUSE)
     assert refused.code == 2
     assert "too many ways" in refused.err
+
+
+def test_a_silence_starts_later_and_is_edited(run: Run, desk: Operator) -> None:
+    why, later = ("--reason", BECAUSE, "-o", "json"), "2027-01-31T22:00:00+01:00"
+    starts = datetime.now(UTC) + timedelta(hours=3)
+    made = answered(run("silence", "add", "name=Later", "--for", "2h", "--starts", starts.isoformat(), *why))
+    assert isinstance(made, dict)
+    assert desk.send("later", name="Later")["outcome"] == "published"
+    edited = answered(run("silence", "edit", made["id"], "name=Later", "team=a", "--for", "1h", *why))
+    assert isinstance(edited, dict)
+    assert (edited["id"], edited["starts"], edited["matchers"]) == (
+        made["id"],
+        made["starts"],
+        ['name="Later"', 'team="a"'],
+    )
+    assert run("silence", "edit", "unknown", "name=Later", "--for", "1h", *why).code == 3
+    refused = run("silence", "add", "name=Later", "--for", "1h", "--starts", later.removesuffix("+01:00"), *why)
+    assert (refused.code, "$.starts" in refused.err) == (2, True)
 
 
 def test_what_goes_wrong_has_its_exit_code(run: Run, desk: Operator, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from solely.apps.alerts.model import Alert
 from solely.apps.alerts.suppression import silences as module
-from solely.apps.alerts.suppression.matchers import checked, parse, predicate
+from solely.apps.alerts.suppression.matchers import checked, labels_of, parse, predicate
 from solely.apps.alerts.suppression.silences import Silences
 from solely.data import Database
 from solely.errors import DataError, InvalidInput
@@ -44,12 +44,23 @@ def alert(**more: Any) -> Alert:
         ("note=a=b", True),
         ('note="a=b"', True),
         ("lines=~a.b", True),  # a point is any character
+        ("alertname=CPU high", True),  # of an alert without this label, its name
+        ("labels.alertname!=CPU high", False),
+        ("labels.source=host-1", True),  # of an alert without this label, its source
     ],
 )
 def test_a_matcher_meets(text: str, met: bool) -> None:
     labels = {"env": "prod", "name": "inner", "note": "a=b", "lines": "a\nb"}
     assert predicate(parse(text))(alert(labels=labels)) is met
     assert parse(str(parse(text))) == parse(text)
+
+
+def test_a_label_wins_over_the_field_that_stands_in_for_it() -> None:
+    labelled = alert(labels={"alertname": "Load", "source": "sensor", "severity": "page", "a": "b"})
+    for text in ("alertname=Load", "labels.source=sensor", "name=CPU high", "source=host-1"):
+        assert predicate(parse(text))(labelled), text
+    assert labels_of(labelled) == {"alertname": "Load", "source": "sensor", "severity": "critical", "a": "b"}
+    assert labels_of(alert()) == {"alertname": "CPU high", "source": "host-1", "severity": "critical"}
 
 
 @pytest.mark.parametrize(

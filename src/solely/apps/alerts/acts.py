@@ -40,6 +40,17 @@ CLEAR = Act(
     fields=(FINGERPRINT,),
     changed="cleared",
 )
+_MATCHING = Field(
+    "matchers",
+    "Matchers, all of which an alert must match",
+    _MATCHERS,
+    reading="lines",
+    required=True,
+    rows=5,
+    example="severity=critical",
+)
+_LASTS = Field("lasts", "For how long", _FOR, "--for", "duration", required=True)
+_STARTS = Field("starts", "From", "a time such as 2027-01-31T22:00:00+01:00; now if empty", "--starts")
 SILENCE = Act(
     name="alerts.silences.add",
     title="Silence alerts",
@@ -50,19 +61,23 @@ SILENCE = Act(
     again="Adds another one, unless it comes with the same Idempotency-Key.",
     api="/api/alerts/silences",
     page="/alerts/silences",
-    fields=(
-        Field(
-            "matchers",
-            "Matchers, all of which an alert must match",
-            _MATCHERS,
-            reading="lines",
-            required=True,
-            rows=3,
-            example="severity=critical",
-        ),
-        Field("lasts", "For how long", _FOR, "--for", "duration", required=True),
-    ),
+    fields=(_MATCHING, _LASTS, _STARTS),
     keyed=True,
+    asks=False,
+    shows=True,
+    times=("starts", "ends", "made"),
+)
+EDIT_SILENCE = Act(
+    name="alerts.silences.edit",
+    title="Edit a silence",
+    verb="edit",
+    summary="Edit a silence that has not ended; one that has begun keeps its start",
+    means="The matchers, the reason and the end take the place of the old ones.",
+    nothing="No current or future silence has this id: it may have ended.",
+    again="Edits it again.",
+    api="/api/alerts/silences/edit",
+    page="/alerts/silences/edit",
+    fields=(Field("id"), _MATCHING, _LASTS, _STARTS),
     asks=False,
     shows=True,
     times=("starts", "ends", "made"),

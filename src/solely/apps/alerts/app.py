@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from ...kit import AppPage, Figure, Job, Route
 from .api import acknowledgements, admin, firing, silences
+from .api import alertmanager as alertmanager_api
 from .demo import demo
 from .figures import FIGURES
 from .inputs import alertmanager, announced, own_json, pagerduty
@@ -33,7 +34,8 @@ class AlertsApp(AlertsRuntime):
 
     def routes(self) -> Sequence[Route]:
         """The endpoints of senders and operators, and the pages."""
-        modules = (own_json, alertmanager, pagerduty, firing, acknowledgements, admin, silences, views)
+        inputs = (own_json, alertmanager, pagerduty)
+        modules = (*inputs, alertmanager_api, firing, acknowledgements, admin, silences, views)
         return [route for module in modules for route in module.routes(self)]
 
     async def start(self) -> None:

@@ -34,6 +34,7 @@ command.add_command(act_command(acts.CLEAR, "clear"))
 command.add_command(act_command(acts.ACKNOWLEDGE, "acknowledge"))
 command.add_command(act_command(acts.UNACKNOWLEDGE, "unacknowledge"))
 silence.add_command(act_command(acts.SILENCE, "add"))
+silence.add_command(act_command(acts.EDIT_SILENCE, "edit"))
 silence.add_command(act_command(acts.END_SILENCE, "end"))
 silence.add_command(list_command(acts.SILENCES, "list"))
 

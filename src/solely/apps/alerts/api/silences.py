@@ -7,6 +7,7 @@ which goes into the audit log.
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -16,14 +17,17 @@ from ....kit import READ, Affected, Answer, Body, Call, PageSize, Reason, Route,
 from .. import acts
 from ..model import Alert
 from ..runtime import AlertsRuntime, Handlers
-from ..suppression.matchers import MAX_MATCHER, MOST_MATCHERS, checked, predicate
+from ..suppression.matchers import FIELDS, LABEL, MAX_MATCHER, MOST_MATCHERS, checked, parse
+from ..suppression.matchers import Matcher as MatcherParts
+from ..suppression.open_alerts import OpenAlert
 from ..suppression.silences import LONGEST, MOST, Silence
-from . import windows
 
-LOOKED_AT = 50  # alerts among which a preview looks for matches: each costs a query
+MOST_COUNTED = 10_000  # open alerts that a preview counts: more than anybody silences knowingly
+MAX_SUGGESTED = 200  # characters of a matcher that a form starts with: it is part of an address
 NAMED = 5  # of those that match: one line
 
 Moment = Annotated[float, msgspec.Meta(ge=0.0, le=1e11, description="seconds of UTC")]
+DateTime = Annotated[datetime, msgspec.Meta(tz=True, description="a time as in RFC 3339: 2027-01-31T22:00:00+01:00")]
 Matcher = Annotated[str, msgspec.Meta(min_length=2, max_length=MAX_MATCHER, description="e.g. severity=critical")]
 Matchers = Annotated[list[Matcher], msgspec.Meta(min_length=1, max_length=MOST_MATCHERS)]
 Lines = Annotated[
@@ -58,8 +62,8 @@ class AddSilence(Body):
     matchers: Matchers | Lines
     reason: Reason
     lasts: Lasts | Duration | msgspec.UnsetType = msgspec.UNSET
-    ends: Moment | msgspec.UnsetType = msgspec.UNSET
-    starts: Moment | None = None
+    ends: Moment | DateTime | msgspec.UnsetType = msgspec.UNSET
+    starts: Moment | DateTime | None = None
 
     def texts(self) -> list[str]:
         """The matchers, one by one."""
@@ -67,16 +71,47 @@ class AddSilence(Body):
             return self.matchers
         return _lines(self.matchers or "")  # not given yet, on a form
 
-    def end(self) -> float:
-        """The moment at which it ends; InvalidInput unless exactly one of `lasts` and `ends` is given."""
+    def start(self) -> float | None:
+        """The moment at which it starts; None: now."""
+        return self.starts.timestamp() if isinstance(self.starts, datetime) else self.starts
+
+    def end(self, starts: float | None) -> float:
+        """The moment at which it ends; InvalidInput unless exactly one of `lasts` and `ends` is given. `lasts` counts
+        from `starts`, or from now."""
         if not isinstance(self.lasts, msgspec.UnsetType):
-            if isinstance(self.ends, float):
+            if not isinstance(self.ends, msgspec.UnsetType):
                 raise InvalidInput("give either lasts or ends, not both")
             lasts = duration(self.lasts) if isinstance(self.lasts, str) else self.lasts
-            return (time.time() if self.starts is None else self.starts) + lasts
-        if isinstance(self.ends, float):
-            return self.ends
-        raise InvalidInput("give lasts or ends, so that the silence has an end")
+            return (time.time() if starts is None else starts) + lasts
+        if isinstance(self.ends, msgspec.UnsetType):
+            raise InvalidInput("give lasts or ends, so that the silence has an end")
+        return self.ends.timestamp() if isinstance(self.ends, datetime) else self.ends
+
+
+class EditSilence(AddSilence, kw_only=True):
+    """Replaces the matchers, the reason and the end of this silence; its start only if one is given and it has not
+    begun."""
+
+    id: SilenceId
+
+    @property
+    def key(self) -> str:
+        """For the audit log."""
+        return self.id
+
+
+class PreviewQuery(Body):
+    """The matchers of a silence."""
+
+    matcher: Matchers
+    limit: PageSize = 100
+
+
+class SilencePreview(Answer):
+    """How many open alerts the silence would match, and the worst and newest of them."""
+
+    count: int
+    alerts: list[OpenAlert]
 
 
 def _lines(text: str) -> list[str]:
@@ -91,7 +126,7 @@ class ExpireSilence(Body):
 
 
 class Silencing(Handlers):
-    """The handlers."""
+    """Makes, lists and ends silences."""
 
     async def listed(self, call: Call[None, SilencesQuery]) -> ListedSilences:
         """Lists silences."""
@@ -100,31 +135,44 @@ class Silencing(Handlers):
 
     async def add(self, call: Call[AddSilence, None]) -> Silence:
         """Adds a silence; InvalidInput if it is invalid."""
-        wanted, by = call.body, call.principal.name
-        options: Any = {"starts": wanted.starts, "ends": wanted.end(), "by": by, "reason": wanted.reason}
-        return await self._app.silences.add(wanted.texts(), **options)
+        wanted, starts = call.body, call.body.start()
+        terms: Any = {"starts": starts, "ends": wanted.end(starts), "by": call.principal.name, "reason": wanted.reason}
+        return await self._app.silences.add(wanted.texts(), **terms)
+
+    async def edit(self, call: Call[EditSilence, None]) -> Silence | None:
+        """Edits a silence, which keeps its start unless another is given; None if no current or future silence has
+        this id."""
+        wanted, old = call.body, await self._app.silences.read(call.body.id)
+        if old is None:
+            return None
+        starts = wanted.start() or max(old.starts, time.time())
+        terms: Any = {"starts": starts, "ends": wanted.end(starts), "by": call.principal.name, "reason": wanted.reason}
+        return await self._app.silences.edit(wanted.id, wanted.texts(), **terms)
+
+    async def to_edit(self, call: Call[Any, Any], wanted: EditSilence) -> Affected | None:
+        """The silence, if it has not ended, with its terms to start from."""
+        silence = await self._app.silences.read(wanted.id)
+        if silence is None or silence.ends <= time.time():
+            return None
+        facts = {"Until": at(silence.ends), "Made by": silence.made_by, "Why": silence.reason}
+        if wanted.texts():
+            facts |= (await self.to_add(call, wanted)).facts
+        values = {"matchers": "\n".join(silence.matchers), "reason": silence.reason}
+        return Affected(f"the silence of {', '.join(silence.matchers)}", facts, values)
+
+    async def preview(self, call: Call[None, PreviewQuery]) -> SilencePreview:
+        """Lists the open alerts that these matchers match."""
+        checked(call.query.matcher)
+        found = await self._app.open_alerts.list(matchers=call.query.matcher, limit=MOST_COUNTED)
+        return SilencePreview(count=len(found), alerts=found[: call.query.limit])
 
     async def to_add(self, call: Call[Any, Any], wanted: AddSilence) -> Affected:
         """The alerts that it would silence now, once it is known which."""
         if not wanted.texts():
             return Affected("alerts", values={"lasts": "1h"})
-        matchers = checked(wanted.texts())
-        tests = [predicate(each) for each in matchers]
-        found = [
-            f"{each.name} ({each.severity})" for each in await self._current() if all(test(each) for test in tests)
-        ]
-        what = f"alerts that match {', '.join(map(str, matchers))}"
-        return Affected(what, {"Matches now": _counted(found)}, {"lasts": "1h"})
-
-    async def _current(self) -> list[Alert]:
-        """The alerts that are being sent or quiet now, as they were last received."""
-        app = self._app
-        await app.history.flush()
-        page = await windows.listed(app.once, app.history, "", LOOKED_AT, windows.SENDING)
-        open_now = {(window.fingerprint, window.severity) for window in page.found}
-        names = dict.fromkeys(window.fingerprint for window in page.found)
-        known = [alert for name in names for alert in await app.history.samples(name)]
-        return [alert for alert in known if (alert.fingerprint, alert.severity) in open_now]
+        what = f"alerts that match {', '.join(map(str, checked(wanted.texts())))}"
+        found = await self._app.open_alerts.list(matchers=wanted.texts(), limit=MOST_COUNTED)
+        return Affected(what, {"Matches now": _counted([each.alert for each in found])}, {"lasts": "1h"})
 
     async def end(self, call: Call[ExpireSilence, None]) -> bool | None:
         """Ends a silence."""
@@ -141,12 +189,32 @@ class Silencing(Handlers):
         return Affected(f"the silence of {matchers}", facts)
 
 
-def _counted(names: list[str]) -> str:
-    """How many there are, and the first of them by name."""
-    if not names:
-        return "no alert that is being sent or quiet"
-    more = f", and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{len(names)}: {', '.join(names[:NAMED])}{more}"
+def _counted(alerts: list[Alert]) -> str:
+    """How many alerts there are, and the first of them by name."""
+    if not alerts:
+        return "no alert that fires"
+    names = ", ".join(f"{each.name} ({each.severity})" for each in alerts[:NAMED])
+    more = f", and {len(alerts) - NAMED} more" if len(alerts) > NAMED else ""
+    return f"{len(alerts)}: {names}{more}"
+
+
+def matchers_of(alert: Alert) -> list[str]:
+    """Matchers that this alert matches: its name, severity and source, then its labels. People remove those that are
+    too narrow. A label that cannot be written as a matcher, or is too long, is left out."""
+    fields = {name: getattr(alert, name) for name in ("name", "severity", "source")}
+    known = set(fields.values())  # Prometheus has the name and the severity as labels, too
+    labels = {
+        f"{LABEL if name in FIELDS else ''}{name}": value for name, value in alert.labels.items() if value not in known
+    }
+    texts = [str(MatcherParts(name, "=", value)) for name, value in (fields | labels).items()]
+    return [text for text in texts if len(text) <= MAX_SUGGESTED and _is_matcher(text)][:MOST_MATCHERS]
+
+
+def _is_matcher(text: str) -> bool:
+    try:
+        return _lines(text) == [text] and str(parse(text)) == text
+    except InvalidInput:
+        return False
 
 
 def _check_matchers(text: str) -> None:
@@ -159,7 +227,9 @@ def routes(app: AlertsRuntime) -> list[Route]:
     checks = {"lasts": duration, "matchers": _check_matchers}
     return [
         Route("GET", acts.SILENCES.path, READ, silencing.listed, acts.SILENCES.summary),
+        Route("GET", "/api/alerts/silences/preview", READ, silencing.preview, "List what a silence would match now"),
         *act_routes(acts.SILENCE, silencing.add, silencing.to_add, back=_back, checks=checks),
+        *act_routes(acts.EDIT_SILENCE, silencing.edit, silencing.to_edit, back=_back, checks=checks),
         *act_routes(acts.END_SILENCE, silencing.end, silencing.to_end, back=_back),
     ]
 

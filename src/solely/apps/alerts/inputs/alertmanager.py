@@ -25,6 +25,7 @@ log = structlog.get_logger("solely.alerts")
 
 MAX_ALERTS = 1000  # in one request: a worker decides as many within the timeout of senders
 MAX_BODY = 1024 * KIB  # bytes: about 1 KiB per alert
+_NEVER = "0001-01-01T"  # how Go begins a time that is not set
 OVERLOADED = TOO_MANY._replace(status=503)  # the status that makes these senders retry
 
 
@@ -92,7 +93,7 @@ def parse_posted(posted: Sequence[PostedAlert], now: datetime) -> list[Alert]:
             each.annotations or {},
             source=_origin(each.generator_url) or "prometheus",
             status=RESOLVED if _has_ended(each.ends_at, now) else FIRING,
-            starts_at=each.starts_at,
+            starts_at="" if each.starts_at.startswith(_NEVER) else each.starts_at,
             generator_url=each.generator_url,
         )
         for each in posted
@@ -167,5 +168,5 @@ def routes(app: AlertsRuntime) -> list[Route]:
     posted = "Receive alerts from Prometheus, as Alertmanager does"
     return [
         route("POST", "/api/alerts/alertmanager", WRITE, handlers.webhook, webhook),
-        route("POST", "/api/v2/alerts", WRITE, handlers.post, posted),
+        route("POST", "/api/v2/alerts", WRITE, handlers.post, posted, text_errors=True),
     ]

@@ -16,6 +16,8 @@ from ..model import Alert, bare_alert
 
 FIELDS = frozenset(("name", "severity", "source", "fingerprint"))
 LABEL = "labels."  # optional prefix of a label's name, for labels that are named like a field
+ALERTNAME = "alertname"  # the label with the alert's name, as Prometheus has it
+_STAND_INS = {ALERTNAME: "name", "source": "source"}  # label → the field that an alert without this label has for it
 OPERATORS = "=~, !~, != or ="
 MOST_MATCHERS = 20  # of one silence: more than anybody reads
 MAX_MATCHER = 600  # characters: a name, a pattern, the operator and quotes
@@ -94,10 +96,21 @@ def matching(texts: Sequence[str]) -> Callable[[Alert], bool]:
     return lambda alert: all(matches(alert) for matches in predicates)
 
 
+def labels_of(alert: Alert) -> dict[str, str]:
+    """The labels by which clients of Alertmanager know the alert: its own, its severity, and where it lacks them its
+    name and source as labels. A matcher of one of these labels reads the same value."""
+    return {label: str(getattr(alert, field)) for label, field in _STAND_INS.items()} | {
+        **alert.labels,
+        "severity": alert.severity,
+    }
+
+
 def _reader(name: str) -> Callable[[Alert], str]:
     if name in FIELDS:
         return lambda alert: str(getattr(alert, name))
     label = name.removeprefix(LABEL)
+    if label in _STAND_INS:
+        return lambda alert: alert.labels.get(label, str(getattr(alert, _STAND_INS[label])))
     return lambda alert: alert.labels.get(label, "")
 
 

@@ -6,8 +6,8 @@ Every worker has a copy of the silences in effect, at most a second old, so that
 
 from __future__ import annotations
 
-import secrets
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -76,7 +76,7 @@ class Silences:
         """Adds a silence from `starts` (default: now) until `ends`. It applies in this worker at once and in others
         within a second. InvalidInput if the arguments are invalid, or there are too many silences."""
         now = time.time()
-        row = _row(matchers, starts, ends, by, reason, now) | {"id": secrets.token_hex(8), "made": now}
+        row = _row(matchers, starts, ends, by, reason, now) | {"id": str(uuid.uuid4()), "made": now}
         if len(await self.list(limit=MOST)) >= MOST:
             raise InvalidInput(f"there are {MOST} silences already; end some first")
         await self._queries.run("add_silence", **row)

@@ -1,0 +1,190 @@
+"""Alertmanager's API (version 2) of alerts, silences and the status, so that amtool works with this receiver."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from starlette.responses import Response
+
+from .... import __version__
+from ....kit import ADMIN, READ, UNKNOWN, Call, Problem, Route
+from ..model import MAX_OPEN
+from ..publishers import PublisherSettings
+from ..runtime import AlertsRuntime, Handlers
+from ..suppression.matchers import check_pattern, labels_of
+from ..suppression.open_alerts import OpenAlert
+from ..suppression.silences import MOST, Silence
+from .alertmanager_bodies import (
+    STATES,
+    AlertmanagerStatus,
+    AlertsFilter,
+    AlertState,
+    GettableAlert,
+    GettableSilence,
+    LabelMatcher,
+    PostableSilence,
+    SilencesFilter,
+    SilenceState,
+)
+
+VERSION = "0.25.0"  # of Alertmanager, whose API this is: amtool warns on every call if its own version differs
+MOST_ALERTS = 10_000  # in one response, the worst first: some megabytes
+ENDED = "expired over Alertmanager's API"
+NOBODY = "nobody"  # the receiver of what no publisher wants: a configuration of Alertmanager must name one
+
+
+class AlertmanagerApi(Handlers):
+    """The handlers."""
+
+    def __init__(self, app: AlertsRuntime) -> None:
+        super().__init__(app)
+        self._since = time.time()
+
+    async def status(self, call: Call[None, None]) -> AlertmanagerStatus:
+        """The status, with the publishers as a configuration of Alertmanager."""
+        version = {"version": VERSION, "revision": __version__, "branch": "solely"}
+        unknown = dict.fromkeys(("buildUser", "buildDate", "goVersion"), "")
+        return AlertmanagerStatus(
+            cluster={"status": "disabled", "peers": []},
+            version_info=version | unknown,
+            config={"original": _configuration(self._app.settings.publishers)},
+            uptime=_text(self._since),
+        )
+
+    async def alerts(self, call: Call[None, AlertsFilter]) -> list[GettableAlert]:
+        """Lists alerts that fire, by fingerprint."""
+        query, is_wanted = call.query, _name_test(call.query.receiver)
+        matchers = [LabelMatcher.parse(text).own() for text in query.filter]
+        found = map(self._gettable, await self._app.open_alerts.list(matchers=matchers, limit=MOST_ALERTS))
+        states = {"active": query.active, "suppressed": query.silenced}
+        chosen = [each for each in found if states[each.status.state] and is_wanted(each.receivers)]
+        return sorted(chosen, key=lambda each: each.fingerprint)
+
+    def _gettable(self, row: OpenAlert) -> GettableAlert:
+        alert, facts = row.alert, dict(row.alert.annotations)
+        silences = [each.id for each in self._app.silences.matching(alert)]
+        changed = row.last_notified or row.since
+        return GettableAlert(
+            labels=labels_of(alert),
+            generator_url=facts.pop("generatorURL", ""),
+            starts_at=_sender_start(facts.pop("startsAt", "")) or _text(row.since),
+            annotations=facts,
+            updated_at=_text(changed),
+            ends_at=_text(changed + MAX_OPEN),
+            fingerprint=alert.fingerprint,
+            receivers=[{"name": each.name} for each in self._app.publishers if each.wants(alert)],
+            status=AlertState(state="suppressed" if silences else "active", silenced_by=silences),
+        )
+
+    async def silences(self, call: Call[None, SilencesFilter]) -> list[GettableSilence]:
+        """Lists silences: those in effect, then those that are to start, then those that ended, the next change first.
+        Each has all matchers of the filter."""
+        query, silences = call.query, self._app.silences
+        wanted = set(map(LabelMatcher.parse, query.filter))
+        rows = await silences.list(limit=MOST) + (await silences.list(ended=True, limit=MOST) if query.expired else [])
+        found = [each for each in map(_silence, rows) if wanted.issubset(each.matchers)]
+        by_state = {state: [each for each in found if each.status["state"] == state] for state in STATES}
+        by_state["pending"].sort(key=lambda each: each.starts_at)
+        return [each for state in STATES if getattr(query, state) for each in by_state[state]]
+
+    async def silence(self, call: Call[None, None]) -> GettableSilence:
+        """Reads a silence."""
+        return _silence(await self._read(call.params["id"]))
+
+    async def post(self, call: Call[PostableSilence, None]) -> dict[str, str]:
+        """Adds a silence, edits it, or replaces it by one with another id, which applies before the first one ends."""
+        body, silences, now = call.body, self._app.silences, time.time()
+        by, starts, ends = body.created_by or call.principal.name, body.starts_at.timestamp(), body.ends_at.timestamp()
+        old = await self._read(body.id) if body.id else None
+        if old is not None and body.edits(old, now):
+            edited = await silences.edit(old.id, old.matchers, starts=starts, ends=ends, by=by, reason=body.reason)
+            if edited is not None:
+                return {"silenceID": edited.id}
+        new = await silences.add(body.texts(), starts=max(starts, now), ends=ends, by=by, reason=body.reason)
+        if old is not None:
+            await silences.expire(old.id, by=call.principal.name, reason=f"replaced by {new.id}")
+        return {"silenceID": new.id}
+
+    async def delete(self, call: Call[None, None]) -> Response:
+        """Ends a silence; one that has ended stays as it is."""
+        old, who = await self._read(call.params["id"]), call.principal.name
+        if old.ends > time.time():
+            async with call.service.audit.acting(who, call.route.name, old.id, old.reason):
+                await self._app.silences.expire(old.id, by=who, reason=ENDED)
+        return Response()
+
+    async def _read(self, id: str) -> Silence:
+        found = await self._app.silences.read(id)
+        if found is None:
+            raise Problem(UNKNOWN, f"silence {id!r:.80} not found")
+        return found
+
+
+def _silence(silence: Silence) -> GettableSilence:
+    now = time.time()
+    state: SilenceState = "expired" if silence.ends <= now else "pending" if silence.starts > now else "active"
+    return GettableSilence(
+        id=silence.id,
+        status={"state": state},
+        updated_at=_text(silence.ends if silence.ended_by else silence.made),
+        comment=silence.reason,
+        created_by=silence.made_by,
+        starts_at=_text(min(silence.starts, silence.ends)),
+        ends_at=_text(silence.ends),
+        matchers=list(map(LabelMatcher.of, silence.matchers)),
+    )
+
+
+def _text(at: float) -> str:
+    """The time with milliseconds, as Alertmanager writes it."""
+    return f"{datetime.fromtimestamp(at, UTC).isoformat(timespec='milliseconds').removesuffix('+00:00')}Z"
+
+
+def _sender_start(text: str) -> str:
+    """The start that the sender gave; "" if there is none, for which Go writes the year 1."""
+    try:
+        start = datetime.fromisoformat(text)
+        return _text(start.timestamp()) if start.tzinfo and start.year > 1 else ""
+    except (ValueError, OverflowError):
+        return ""
+
+
+def _name_test(pattern: str) -> Callable[[Sequence[dict[str, str]]], bool]:
+    """A function that is true if one of the names matches; InvalidInput if the pattern is invalid."""
+    check_pattern(pattern)
+    known = re.compile(pattern)
+    return lambda names: not pattern or any(known.fullmatch(each["name"]) for each in names)
+
+
+def _configuration(publishers: Sequence[PublisherSettings]) -> str:
+    """Which publisher gets which alerts, as a configuration of Alertmanager (JSON is YAML), without secrets."""
+    routes = [
+        {"receiver": each.name, "continue": True, "matchers": [f"{name}={json.dumps(value)}" for name, value in tests]}
+        for each in publishers
+        for severity in each.match.severities or ("",)
+        for tests in [[*([("severity", severity)] if severity else ()), *each.match.labels.items()]]
+    ]
+    receivers = [{"name": name} for name in (NOBODY, *(each.name for each in publishers))]
+    known = {"route": {"receiver": NOBODY, "routes": routes}, "receivers": receivers}
+    return json.dumps(known, indent=2, ensure_ascii=False)
+
+
+def routes(app: AlertsRuntime) -> list[Route]:
+    """The routes below /api/v2/; the one that receives alerts is among the inputs."""
+    api, silence = AlertmanagerApi(app), "/api/v2/silence/{id}"
+    route = partial(Route, tag="alerts", text_errors=True)
+    known = partial(route, refusals=(UNKNOWN,))
+    edited = "Adds another one; with an id, edits it again."
+    return [
+        route("GET", "/api/v2/status", READ, api.status, "The status, as Alertmanager has it"),
+        route("GET", "/api/v2/alerts", READ, api.alerts, "List alerts that fire, as Alertmanager does"),
+        route("GET", "/api/v2/silences", READ, api.silences, "List silences, as Alertmanager does"),
+        known("GET", silence, READ, api.silence, "Read a silence, as Alertmanager does"),
+        known("POST", "/api/v2/silences", ADMIN, api.post, "Add or edit a silence, as Alertmanager does", again=edited),
+        known("DELETE", silence, ADMIN, api.delete, "End a silence, as Alertmanager does", again="Safe.", audits=True),
+    ]
