@@ -54,14 +54,16 @@ def _encoded_details(details: object) -> str:
     return f',"details":{json.dumps(dict(details), separators=(",", ":"))}'
 
 
-def describe(info: str) -> str:
-    """The info as a phrase, e.g. "web-3 pid 4711 (deploy) since 12:00:01 UTC"; unchanged if Solely did not write it."""
+def describe(info: str, who: str = "") -> str:
+    """The info as a phrase, e.g. "web-3 pid 4711 (deploy) since 12:00:01 UTC"; unchanged if Solely did not write it.
+    `who`, if it is known better, takes the place of host and pid."""
     facts = facts_of(info)
     since = _since(facts)
     if since is None or not {"host", "pid"} <= facts.keys():
-        return info
+        return who or info
     purpose = f" ({facts['purpose']})" if facts.get("purpose") else ""
-    return f"{facts['host']} pid {facts['pid']}{purpose} since {since.strftime('%H:%M:%S UTC')}"
+    named = who or f"{facts['host']} pid {facts['pid']}"
+    return f"{named}{purpose} since {since.strftime('%H:%M:%S UTC')}"
 
 
 def facts_of(info: str) -> dict[str, Any]:

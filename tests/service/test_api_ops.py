@@ -103,7 +103,7 @@ def test_a_clear_is_in_the_audit_log(guarded: Running) -> None:
 
 
 def test_an_op_that_fails_harms_no_neighbour_and_says_little() -> None:
-    with running(url="memory://?max_size=3", tokens=LINES) as service:
+    with running(url="memory://?max_size=3", tokens=LINES, apps="none") as service:
         batch = [acquire(f"lock/{number}") for number in range(5)]
         replies = perform(service, "write", *batch).json()["replies"]
         assert [reply["reply"] for reply in replies] == ["entry"] * 3 + ["failed"] * 2

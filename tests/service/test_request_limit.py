@@ -7,7 +7,6 @@ import time
 import msgspec
 import pytest
 
-from solely.errors import InvalidInput
 from solely.service.problems import Problem
 from solely.service.quotas import RequestLimit
 from solely.service.routes import PUBLIC, Answer, Body, Call, Route
@@ -63,8 +62,3 @@ def test_only_a_route_that_says_so_takes_more_than_the_service_takes_in_general(
             body = msgspec.json.encode({"text": "x" * size})
             answer = it.http.post(path, content=body, headers={"content-type": "application/json"})
             assert answer.status_code == status, (path, size, answer.text)
-
-
-def test_a_keyed_route_is_always_bounded_by_what_the_service_takes() -> None:
-    with pytest.raises(InvalidInput, match="both keyed and over_max_body"):
-        Route("POST", "/large", PUBLIC, measure, keyed=True, over_max_body=True)

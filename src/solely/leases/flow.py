@@ -124,7 +124,7 @@ def look_again(entry: Entry, looks: int, ttl: float, polls: bool) -> float:
 def busy(entry: Entry, waited: float, here: Here = NOWHERE) -> Busy:
     """The error that names the holder of the key: another process, or the thread or task of this one."""
     hold = here.get(entry.key)
-    holder = describe(entry.info) if hold is None or hold.fence != entry.fence else hold.holder()
+    holder = describe(entry.info, hold.holder() if hold is not None and hold.fence == entry.fence else "")
     if entry.state is HELD:
         text = f"is held by {holder or 'another owner'} for another {entry.left:.1f} s unless renewed"
     elif entry.state is CLOSED:

@@ -304,8 +304,6 @@ def _check(route: Route) -> None:
         raise InvalidInput("it declares no scheme; give it PUBLIC, READ, WRITE, ADMIN or a Webhook")
     if not route.summary and not route.hidden:
         raise InvalidInput("it has no summary; give it one, or its handler a docstring")
-    if route.keyed and route.over_max_body:
-        raise InvalidInput("it cannot be both keyed and over_max_body: max_body bounds what is compared for a repeat")
     fields = () if route.body is None else getattr(route.body, "__struct_fields__", ())
     if route.is_admin_action and not route.audits and "reason" not in fields:
         raise InvalidInput("an admin action needs a `reason` in its body, which the audit log keeps")
