@@ -155,7 +155,7 @@ def _taken(op: Take, item: LeasedItem | NoItem | None, park: Park, max_attempts:
     run: Run = yield RUN
     ends = deadline(run.sent, item.left)
     if run.now() >= ends:
-        yield Return(op.queue, item.id, op.owner)
+        yield Return(op.queue, item.id, op.owner, uncounted=True)
         return None
     try:
         payload = _payload(item.payload, op.queue, item.id)
