@@ -102,7 +102,6 @@ class Worker:
         for publisher in self.publishers:
             await publisher.close()
         await self.parts.receiver.finish(SOON)
-        await self.parts.sweeper.finish(SOON)
         await self.history.flush()
         await self._data.close()
         await self.once.close()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ... import QueueWorker
 from ...kit import Application
 from .figures import ACTIVE
 from .notifications.dead_letters import GROUP, NotificationDeadLetters
@@ -79,15 +79,16 @@ class AlertsRuntime(Application[AlertsSettings]):
         service.dashboard.replays[GROUP] = parts.dead_letters.replay
         service.metrics.gauge(ACTIVE, lambda: float(given.capacity.active))
         await self.silences.refresh()
-        self.sweeper.start()
+
+    def workers(self) -> Sequence[QueueWorker]:
+        """The workers of the sweeper."""
+        return self.sweeper.workers
 
     async def stop(self) -> None:
         """Waits at most `stop_timeout` for what is being published, then writes the history."""
-        if hasattr(self, "sweeper"):
-            timeout = self.service.settings.stop_timeout
-            await asyncio.gather(self.receiver.finish(timeout), self.sweeper.finish(timeout))
-            await self.history.flush()
-        for publisher in getattr(self, "publishers", ()):
+        await self.receiver.finish(self.service.settings.stop_timeout)
+        await self.history.flush()
+        for publisher in self.publishers:
             await publisher.close()
 
 
