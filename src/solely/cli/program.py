@@ -48,7 +48,7 @@ SHELLS = ("bash", "zsh", "fish")
 CHECKOUT = Path(__file__).parents[3]  # the folder that has bench/, unless the package was installed
 
 
-class Program(click.Group):
+class CommandGroup(click.Group):
     """Imports a command when it is used; those of an application are in its `cli.py` or follow from its `acts.py`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -104,7 +104,7 @@ def missing(error: ImportError, what: str) -> ImportError:
     return missing_extra(what, error.name, "service")
 
 
-@click.command(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 @click.option("-v", "--verbose", is_flag=True, help="Also print the library's log.")
 def solely(verbose: bool) -> None:

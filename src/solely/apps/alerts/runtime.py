@@ -20,7 +20,7 @@ from .settings import AlertsSettings, Windows
 from .suppression.acknowledgements import Acknowledgements
 from .suppression.open_alerts import OpenAlerts
 from .suppression.silences import Silences
-from .tracing import Tracing
+from .tracing import AlertTracing
 from .worker import Capacity, Dependencies, RefusalCache
 
 
@@ -72,7 +72,7 @@ class AlertsRuntime(Application[AlertsSettings]):
             Capacity(settings.request_limit, settings.request_per, settings.max_active),
             self.history,
             service.metrics,
-            Tracing.on() if service.telemetry is not None else Tracing(),
+            AlertTracing(self.tracing),
         )
         parts = self.parts = assemble(given, self.publishers, self.silences)
         self.receiver, self.sweeper, self.open_alerts = parts.receiver, parts.sweeper, parts.open_alerts

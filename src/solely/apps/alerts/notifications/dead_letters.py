@@ -21,7 +21,7 @@ log = structlog.get_logger("solely.alerts")
 GROUP = own("notifications")  # of the dead letters: the outbox's name, so that its unreadable items land here too
 
 
-class Retry(msgspec.Struct, frozen=True, kw_only=True):
+class PublisherRetry(msgspec.Struct, frozen=True, kw_only=True):
     """A notification that one publisher has yet to send; also the payload of a dead letter."""
 
     publisher: str
@@ -42,7 +42,7 @@ class NotificationDeadLetters(AlertsPart):
         self._fanout = fanout
         self._open = open_alerts
 
-    async def add(self, retry: Retry, failure: PublishFailed, attempts: int) -> None:
+    async def add(self, retry: PublisherRetry, failure: PublishFailed, attempts: int) -> None:
         """Keeps it as a dead letter; adding the same one again does not duplicate it."""
         payload = msgspec.to_builtins(retry)
         await self._letters.push(payload, error=str(failure), id=retry.id, attempts=max(1, attempts))
@@ -56,7 +56,7 @@ class NotificationDeadLetters(AlertsPart):
 
     async def replay(self, payload: Any) -> str:
         """Publishes a dead letter under the same id; raises PublishFailed if that fails again."""
-        retry = msgspec.convert(payload, Retry)
+        retry = msgspec.convert(payload, PublisherRetry)
         failure = await self.publish(retry)
         if failure is not None:
             raise failure
@@ -64,7 +64,7 @@ class NotificationDeadLetters(AlertsPart):
             await self._open.sent(retry.notification.alert, retry.notification.reminder)
         return retry.notification.id
 
-    async def publish(self, retry: Retry) -> PublishFailed | None:
+    async def publish(self, retry: PublisherRetry) -> PublishFailed | None:
         """Publishes to the one publisher; its failure, or None."""
         started = time.perf_counter()
         failure = await self._fanout.publish_to(retry.publisher, retry.notification)

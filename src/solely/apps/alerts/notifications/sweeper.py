@@ -13,7 +13,7 @@ from .... import AsyncItem, QueueWorker
 from ..decision import FIRING_QUEUED, QUIET, RESERVED, SENT, Decision, Facts, decide
 from ..model import FIRING, Notification, key_of
 from ..worker import AlertsPart, Dependencies
-from .dead_letters import GROUP, NotificationDeadLetters, Retry
+from .dead_letters import GROUP, NotificationDeadLetters, PublisherRetry
 from .facts import FactFinder
 from .outbox import QUEUE, RETRIES, Delivery, Outbox
 
@@ -69,7 +69,7 @@ class Sweeper(AlertsPart):
         return Decision()
 
     async def _retry(self, item: AsyncItem) -> None:
-        retry = msgspec.convert(item.payload, Retry)
+        retry = msgspec.convert(item.payload, PublisherRetry)
         failure = await self._dead_letters.publish(retry)
         if failure is None:
             return
