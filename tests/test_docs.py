@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from solely import kit
 from solely.service.mount import all_routes
+from solely.service.service import Service
 from tests.http_service import HttpServices
 from tests.servers import Valkey
-from tests.service.serving import running
+from tests.service.serving import running, settings
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -54,6 +57,7 @@ def test_examples_of_the_testing_page(number: int, valkey: Valkey) -> None:
 @pytest.mark.parametrize(
     "page",
     [
+        "docs/applications.md",
         "docs/claims.md",
         "docs/client.md",
         "docs/dashboard.md",
@@ -72,6 +76,18 @@ def test_examples_of_pages_that_need_no_server(page: str, tmp_path: Path, monkey
     shared: dict[str, object] = {}
     for block in blocks(page):
         exec(block, shared)
+
+
+def test_the_applications_of_the_page_declare_their_routes() -> None:
+    shared: dict[str, Any] = {}
+    for block in blocks("docs/applications.md"):
+        exec(block, shared)
+    service, paths = Service(settings()), set[str]()
+    for kind in [each for each in shared.values() if isinstance(each, type) and issubclass(each, kit.Application)]:
+        app = kind(service, kind.Settings())
+        acts = [route for act, perform in app.acts().items() for route in kit.act_routes(act, perform)]
+        paths |= {route.path for route in (*app.routes(), *acts)}
+    assert paths == {"/api/mails", "/api/probes/pause", "/probes/pause"}
 
 
 def test_examples_of_the_api_page(http_services: HttpServices) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from pathlib import Path
 
 import pytest
 
@@ -222,10 +220,3 @@ async def test_memory_is_each_ones_own() -> None:
     assert await one.rows("SELECT * FROM notes") == [], "an error does not lose what is in memory"
     await one.close()
     await other.close()
-
-
-def test_the_example_of_the_page() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "applications.md").read_text()
-    examples = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    (example,) = [each for each in examples if "open_database" in each]
-    exec(example, {})

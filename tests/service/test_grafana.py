@@ -12,6 +12,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from solely.apps import APPS, find
+from solely.service import workers
 from solely.service.announce import ANNOUNCED
 from solely.service.application import JOURNAL_DROPPED
 from solely.service.figures import Figure
@@ -28,7 +29,8 @@ OF_PROMETHEUS = {"instance", "job", "le"}
 
 def figures() -> list[Figure]:
     """All that /metrics can tell: of the service, and of every application that there is."""
-    return [*KNOWN, ANNOUNCED, FAILURES, JOURNAL_DROPPED, *(figure for name in APPS for figure in find(name).figures)]
+    of_apps = [figure for name in APPS for figure in find(name).figures]
+    return [*KNOWN, ANNOUNCED, FAILURES, JOURNAL_DROPPED, *workers.FIGURES, *of_apps]
 
 
 def suffixes(figure: Figure) -> tuple[str, ...]:
