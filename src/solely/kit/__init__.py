@@ -5,7 +5,8 @@
   fields (Key, Limit, PageSize, Prefix, Quiet, Reason, Ttl, Wait); timestamp
 - refusals: Problem, problem_of; AWAY, INVALID, LIMITED, TOO_MANY, UNKNOWN
 - callers: LOCAL, Principal, Scope; RequestLimit
-- acts of people (declared with `Act` of `solely.kit.commands`): act_routes, Affected
+- acts of people, and lists (declared with `Act` and `Listing` of `solely.kit.commands`): act_routes, Affected;
+  list_route, Rows
 - pages: Page, View, show, acted; READ_PAGE, WRITE_PAGE, ADMIN_PAGE; at, span, total
 - explanations: Explainer, Explained
 - metrics and traces: Figure, Metrics, HOLD, LATENCY; Tracing

@@ -51,6 +51,7 @@ from ..service.dashboard.formatting import at, span
 from ..service.dashboard.history import total
 from ..service.dashboard.rendering import ADMIN_PAGE, READ_PAGE, WRITE_PAGE, Page, View, acted, show
 from ..service.figures import HOLD, LATENCY, Figure
+from ..service.listings import Rows, list_route
 from ..service.metrics import Metrics
 from ..service.problems import AWAY, INVALID, LIMITED, TOO_MANY, UNKNOWN, Problem, problem_of
 from ..service.quotas import RequestLimit
@@ -144,6 +145,7 @@ __all__ = [
     "Response",
     "Route",
     "Row",
+    "Rows",
     "Scope",
     "Security",
     "Service",
@@ -170,6 +172,7 @@ __all__ = [
     "duration",
     "from_row",
     "json_texts",
+    "list_route",
     "part_of",
     "position_after",
     "problem_of",

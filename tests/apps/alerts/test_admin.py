@@ -189,7 +189,7 @@ def test_a_dry_run_says_what_a_silence_would_match_now_and_makes_none(desk: Oper
         "facts": {"Matches now": "1: Raid degraded (critical)"},
     }
     none = desk.post("/api/alerts/silences?dry_run=true", body | {"matchers": ["rack=9"]}).json()
-    assert none["facts"] == {"Matches now": "no alert that is being sent or quiet"}
+    assert none["facts"] == {"Matches now": "no alert that fires"}
     assert desk.ask("/api/alerts/silences") == before
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from .... import State
-from ....kit import Answer, at, span
+from ....kit import Answer, Explained, at, span
 from ..model import OF_GROUP, RESOLVED, Member
-from ..records.history_queries import NotificationRecord, ReasonCount
+from ..notifications.dead_letters import GROUP
+from ..records.history import NotificationRecord, ReasonCount
 from ..suppression.acknowledgements import Acknowledgement
 from ..suppression.silences import Silence
 from ..worker import QUIET
@@ -38,13 +39,14 @@ class WaitingNotification(Answer):
 
 
 class DeadNotification(Answer):
-    """A dead letter: a notification that this publisher could not send, which can be replayed."""
+    """A dead letter of this `group`: a notification that this publisher could not send, which can be replayed."""
 
     id: str
     publisher: str
     severity: str
     error: str
     at: float
+    group: str = GROUP
 
 
 class FiringGroup(Answer):
@@ -63,12 +65,13 @@ class FlappingState(Answer):
     last: float
 
 
-class Why(Answer):
-    """`verdict` explains it in sentences, the most important first. `complete` is false if there were too many queued
-    items or dead letters to search all of them."""
+class Why(Explained):
+    """What is known about a fingerprint. Only an alert that `is_open` can be acknowledged: a firing notification was
+    sent, and no resolved one since. `complete` is false if there were too many queued items or dead letters to search
+    all of them."""
 
     fingerprint: str
-    verdict: list[str]
+    is_open: bool
     silences: list[Silence]
     acknowledged: Acknowledgement | None
     group: FiringGroup | None

@@ -16,11 +16,12 @@ from ....kit import READ, Affected, Answer, Body, Call, PageSize, Reason, Route,
 from .. import acts
 from ..model import Alert
 from ..runtime import AlertsRuntime, Handlers
-from ..suppression.matchers import MAX_MATCHER, MOST_MATCHERS, checked, predicate
+from ..suppression.matchers import FIELDS, LABEL, MAX_MATCHER, MOST_MATCHERS, checked, parse
+from ..suppression.matchers import Matcher as MatcherParts
 from ..suppression.silences import LONGEST, MOST, Silence
-from . import windows
 
-LOOKED_AT = 50  # alerts among which a preview looks for matches: each costs a query
+MOST_COUNTED = 10_000  # open alerts that a preview counts: more than anybody silences knowingly
+MAX_SUGGESTED = 200  # characters of a matcher that a form starts with: it is part of an address
 NAMED = 5  # of those that match: one line
 
 Moment = Annotated[float, msgspec.Meta(ge=0.0, le=1e11, description="seconds of UTC")]
@@ -91,7 +92,7 @@ class ExpireSilence(Body):
 
 
 class Silencing(Handlers):
-    """The handlers."""
+    """Makes, lists and ends silences."""
 
     async def listed(self, call: Call[None, SilencesQuery]) -> ListedSilences:
         """Lists silences."""
@@ -108,23 +109,9 @@ class Silencing(Handlers):
         """The alerts that it would silence now, once it is known which."""
         if not wanted.texts():
             return Affected("alerts", values={"lasts": "1h"})
-        matchers = checked(wanted.texts())
-        tests = [predicate(each) for each in matchers]
-        found = [
-            f"{each.name} ({each.severity})" for each in await self._current() if all(test(each) for test in tests)
-        ]
-        what = f"alerts that match {', '.join(map(str, matchers))}"
-        return Affected(what, {"Matches now": _counted(found)}, {"lasts": "1h"})
-
-    async def _current(self) -> list[Alert]:
-        """The alerts that are being sent or quiet now, as they were last received."""
-        app = self._app
-        await app.history.flush()
-        page = await windows.listed(app.once, app.history, "", LOOKED_AT, windows.SENDING)
-        open_now = {(window.fingerprint, window.severity) for window in page.found}
-        names = dict.fromkeys(window.fingerprint for window in page.found)
-        known = [alert for name in names for alert in await app.history.samples(name)]
-        return [alert for alert in known if (alert.fingerprint, alert.severity) in open_now]
+        what = f"alerts that match {', '.join(map(str, checked(wanted.texts())))}"
+        found = await self._app.open_alerts.list(matchers=wanted.texts(), limit=MOST_COUNTED)
+        return Affected(what, {"Matches now": _counted([each.alert for each in found])}, {"lasts": "1h"})
 
     async def end(self, call: Call[ExpireSilence, None]) -> bool | None:
         """Ends a silence."""
@@ -141,12 +128,32 @@ class Silencing(Handlers):
         return Affected(f"the silence of {matchers}", facts)
 
 
-def _counted(names: list[str]) -> str:
-    """How many there are, and the first of them by name."""
-    if not names:
-        return "no alert that is being sent or quiet"
-    more = f", and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{len(names)}: {', '.join(names[:NAMED])}{more}"
+def _counted(alerts: list[Alert]) -> str:
+    """How many alerts there are, and the first of them by name."""
+    if not alerts:
+        return "no alert that fires"
+    names = ", ".join(f"{each.name} ({each.severity})" for each in alerts[:NAMED])
+    more = f", and {len(alerts) - NAMED} more" if len(alerts) > NAMED else ""
+    return f"{len(alerts)}: {names}{more}"
+
+
+def matchers_of(alert: Alert) -> list[str]:
+    """Matchers that this alert matches: its name, severity and source, then its labels. People remove those that are
+    too narrow. A label that cannot be written as a matcher, or is too long, is left out."""
+    fields = {name: getattr(alert, name) for name in ("name", "severity", "source")}
+    known = set(fields.values())  # Prometheus has the name and the severity as labels, too
+    labels = {
+        f"{LABEL if name in FIELDS else ''}{name}": value for name, value in alert.labels.items() if value not in known
+    }
+    texts = [str(MatcherParts(name, "=", value)) for name, value in (fields | labels).items()]
+    return [text for text in texts if len(text) <= MAX_SUGGESTED and _is_matcher(text)][:MOST_MATCHERS]
+
+
+def _is_matcher(text: str) -> bool:
+    try:
+        return _lines(text) == [text] and str(parse(text)) == text
+    except InvalidInput:
+        return False
 
 
 def _check_matchers(text: str) -> None:

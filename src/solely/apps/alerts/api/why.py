@@ -8,15 +8,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from .... import ItemInfo, Letter
-from ....kit import MAX_TTL, seconds
+from ....kit import MAX_TTL, Explainer, Route, seconds
 from ..decision import FLAPPING
-from ..model import OF_GROUP, Alert, bare_alert, subject_of
+from ..model import MAX_FINGERPRINT, OF_GROUP, Alert, bare_alert, subject_of
 from ..notifications.dead_letters import GROUP
 from ..notifications.outbox import QUEUE, RETRIES
-from ..records.history_queries import ReasonCount
+from ..records.history import ReasonCount
 from ..runtime import AlertsRuntime
 from ..settings import table
 from ..suppression.silences import Silence
+from .acknowledgements import is_open
 from .explanation import DeadNotification, FiringGroup, FlappingState, LimitState, WaitingNotification, Why, verdict
 from .windows import key_of_resolved, of_fingerprint, prefix_of
 
@@ -25,6 +26,21 @@ T = TypeVar("T")
 SEARCHED = 1_000  # items and letters that are searched for the fingerprint; if there are more, `complete` is false
 SEVERITIES = 50  # of one fingerprint that may wait: more than anybody has
 RECENT = 20  # notifications that are shown
+
+WHY = Explainer(
+    "alerts",
+    "fingerprint",
+    Why,
+    title="Why was I not notified?",
+    hint="the fingerprint of the alert, as its sender gave it",
+    template="alerts:why.html",
+    most=MAX_FINGERPRINT,
+)
+
+
+def routes(app: AlertsRuntime) -> list[Route]:
+    """The route and the page."""
+    return WHY.routes(lambda fingerprint: why(app, fingerprint))
 
 
 async def why(app: AlertsRuntime, fingerprint: str) -> Why:
@@ -35,7 +51,7 @@ async def why(app: AlertsRuntime, fingerprint: str) -> Why:
     group = await _group(app, fingerprint, samples)
     subjects = list(dict.fromkeys((fingerprint, group.fingerprint) if group is not None else (fingerprint,)))
     windows, outbox, retries, letters = await asyncio.gather(
-        _of_each(subjects, lambda subject: of_fingerprint(once, history, subject)),
+        _of_each(subjects, lambda subject: of_fingerprint(app, subject)),
         _of_each(subjects, lambda subject: _in_outbox(app, subject)),
         once.queue(RETRIES).list(limit=SEARCHED),
         once.dead_letters(GROUP).list(limit=SEARCHED),
@@ -46,6 +62,7 @@ async def why(app: AlertsRuntime, fingerprint: str) -> Why:
     found = Why(
         fingerprint=fingerprint,
         verdict=[],
+        is_open=await is_open(app, fingerprint),
         silences=_silences(app, fingerprint, samples),
         acknowledged=next((each for each in holding if each is not None), None),
         group=group,
