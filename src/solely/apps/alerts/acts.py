@@ -57,7 +57,7 @@ SILENCE = Act(
             _MATCHERS,
             reading="lines",
             required=True,
-            rows=3,
+            rows=5,
             example="severity=critical",
         ),
         Field("lasts", "For how long", _FOR, "--for", "duration", required=True),
