@@ -1,8 +1,8 @@
 """The kit: all that an application imports beside the library (`solely`); its `cli.py` imports `solely.kit.commands`.
 
 - the application: Application, AppPage, Job, Service
-- endpoints: Route, Call, Answer, Body, JsonResponse, KIB; READ, WRITE, ADMIN, PUBLIC, Webhook; the types of their
-  fields (Key, Limit, PageSize, Prefix, Quiet, Reason, Ttl, Wait); timestamp
+- endpoints: Route, Call, Answer, Body, JsonResponse, KIB; READ, WRITE, ADMIN, PUBLIC, Webhook, BodyToken; the types
+  of their fields (Key, Limit, PageSize, Prefix, Quiet, Reason, Ttl, Wait); timestamp, inlined_schema
 - refusals: Problem, problem_of; AWAY, INVALID, LIMITED, TOO_MANY, UNKNOWN
 - callers: LOCAL, Principal, Scope; RequestLimit
 - acts of people, and lists (declared with `Act` and `Listing` of `solely.kit.commands`): act_routes, Affected;
@@ -11,12 +11,15 @@
 - explanations: Explainer, Explained
 - metrics and traces: Figure, Metrics, HOLD, LATENCY; Tracing
 - calls to others: Caller, OutgoingSettings, Request, Response, Timings, CallFailed; by_link, by_header, by_token,
-  by_offset, NextPage; Attempts; sign, signing_key, SECRET_PREFIX; Mailer, MailServer, Security; sanitized; the checks
-  and types of their settings (AtOnce, Timeout, check_header, check_network, check_url)
+  by_offset, NextPage; Attempts; sign, signing_key, SECRET_PREFIX; Mailer, MailServer, Security, ForeignSubject;
+  sanitized; the checks and types of their settings (AtOnce, Timeout, check_header, check_network, check_url)
+- receivers that settings name: NamedReceiver, Receiver, ReceiverName, UrlReceiver, WebhookReceiver, ProgramReceiver,
+  MailReceiver
 - programs: Program, run_program, Ended, NotStarted
 - alerts of its own: `self.announce(…)`, Announcement
 - its tables: Database, Row; Statements, SqlStatement, Queries; Journal, begin_of, HOUR, DAY; Position, position_after;
   from_row, json_texts, without_nul
+- small values in the store that all workers share: Notes, NOTES_PAGE
 - its keys: reserved, part_of
 - durations and retries: MAX_TTL, duration, seconds, ttl_seconds; Backoff, RETRY
 

@@ -37,8 +37,10 @@ from ..outgoing import (
     check_url,
     sanitized,
 )
+from ..outgoing.receivers import MailReceiver, NamedReceiver, ProgramReceiver, Receiver, UrlReceiver, WebhookReceiver
+from ..outgoing.receivers import Name as ReceiverName
 from ..outgoing.signing import SECRET_PREFIX, sign, signing_key
-from ..outgoing.smtp import Mailer, MailServer, Security
+from ..outgoing.smtp import ForeignSubject, Mailer, MailServer, Security
 from ..programs import Ended, NotStarted, Program
 from ..programs import run as run_program
 from ..resilience import RETRY, Backoff
@@ -47,12 +49,15 @@ from ..service.acts import Affected, act_routes
 from ..service.announce import Announcement
 from ..service.api.reservations import Limit, Quiet
 from ..service.application import Application, AppPage, Job, Service
+from ..service.body_tokens import BodyToken
 from ..service.dashboard.formatting import at, span
 from ..service.dashboard.history import total
 from ..service.dashboard.rendering import ADMIN_PAGE, READ_PAGE, WRITE_PAGE, Page, View, acted, show
 from ..service.figures import HOLD, LATENCY, Figure
 from ..service.listings import Rows, list_route
 from ..service.metrics import Metrics
+from ..service.notes import NOTES_PAGE, Notes
+from ..service.openapi import inlined_schema
 from ..service.problems import AWAY, INVALID, LIMITED, TOO_MANY, UNKNOWN, Problem, problem_of
 from ..service.quotas import RequestLimit
 from ..service.records import from_row, json_texts
@@ -93,6 +98,7 @@ __all__ = [
     "LIMITED",
     "LOCAL",
     "MAX_TTL",
+    "NOTES_PAGE",
     "PUBLIC",
     "READ",
     "READ_PAGE",
@@ -111,6 +117,7 @@ __all__ = [
     "Attempts",
     "Backoff",
     "Body",
+    "BodyToken",
     "Call",
     "CallFailed",
     "Caller",
@@ -119,16 +126,20 @@ __all__ = [
     "Explained",
     "Explainer",
     "Figure",
+    "ForeignSubject",
     "Job",
     "Journal",
     "JsonResponse",
     "Key",
     "Limit",
+    "MailReceiver",
     "MailServer",
     "Mailer",
     "Metrics",
+    "NamedReceiver",
     "NextPage",
     "NotStarted",
+    "Notes",
     "OutgoingSettings",
     "Page",
     "PageSize",
@@ -137,9 +148,12 @@ __all__ = [
     "Principal",
     "Problem",
     "Program",
+    "ProgramReceiver",
     "Queries",
     "Quiet",
     "Reason",
+    "Receiver",
+    "ReceiverName",
     "Request",
     "RequestLimit",
     "Response",
@@ -155,9 +169,11 @@ __all__ = [
     "Timings",
     "Tracing",
     "Ttl",
+    "UrlReceiver",
     "View",
     "Wait",
     "Webhook",
+    "WebhookReceiver",
     "act_routes",
     "acted",
     "at",
@@ -171,6 +187,7 @@ __all__ = [
     "check_url",
     "duration",
     "from_row",
+    "inlined_schema",
     "json_texts",
     "list_route",
     "part_of",

@@ -29,7 +29,7 @@ def list_route(listing: Listing, find: Callable[[Q], Awaitable[Rows[T] | list[T]
     paged = get_origin(found) is Rows
     fields: list[tuple[str, Any]] = [(listing.rows, list[get_args(found)[0]])]  # type: ignore[misc]  # a run-time type
     fields += [("next", str | None)] if paged else []
-    answer: Any = msgspec.defstruct(f"Listed{listing.rows.title().replace('_', '')}", fields, bases=(Answer,))
+    answer: Any = msgspec.defstruct(_name(listing.path), fields, bases=(Answer,))
     answer.__doc__ = Rows.__doc__ if paged else "Rows of the list, in its order."
 
     async def listed(call: Any) -> Any:
@@ -38,3 +38,9 @@ def list_route(listing: Listing, find: Callable[[Q], Awaitable[Rows[T] | list[T]
 
     listed.__annotations__ = {"call": Call[None, query], "return": answer}  # type: ignore[valid-type]  # a run-time type
     return Route("GET", listing.path, READ, listed, listing.summary)
+
+
+def _name(path: str) -> str:
+    """The name of the answer in the API's document: ListedAlertsHistory for /api/alerts/history."""
+    words = path.removeprefix("/api/").replace("-", "/").split("/")
+    return f"Listed{''.join(word.capitalize() for word in words)}"

@@ -7,6 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import msgspec
+
 from .... import ItemInfo, Letter
 from ....kit import MAX_TTL, Explainer, Route, seconds
 from ..decision import FLAPPING
@@ -58,7 +60,7 @@ async def why(app: AlertsRuntime, fingerprint: str) -> Why:
     )
     suppressed = await history.suppressed_counts(fingerprint=fingerprint)
     holding = await asyncio.gather(*map(app.parts.acknowledgements.of_fingerprint, subjects))
-    of_this = [item for item in retries if fingerprint_in(item.payload) == fingerprint]
+    of_this = [item for item in retries if _read(item.payload).alert.fingerprint == fingerprint]
     found = Why(
         fingerprint=fingerprint,
         verdict=[],
@@ -70,7 +72,7 @@ async def why(app: AlertsRuntime, fingerprint: str) -> Why:
         flapping=_flaps(app, suppressed),
         limits=[limit for alert in samples for limit in await _limits(app, alert)],
         waiting=[_waiting(item) for item in (*outbox, *of_this)],
-        dead_letters=[_dead(letter) for letter in letters if fingerprint_in(letter.payload) == fingerprint],
+        dead_letters=[_dead(letter) for letter in letters if _read(letter.payload).alert.fingerprint == fingerprint],
         suppressed=suppressed,
         last_notified=await history.last_notified(fingerprint),
         recent=await history.recent(fingerprint=fingerprint, limit=RECENT),
@@ -139,32 +141,39 @@ def _limit(severity: str, shared: bool, limit: int, per: float, count: int) -> L
 # -- payloads of queued items and dead letters
 
 
-def _notification(payload: Any) -> dict[str, Any]:
-    """The notification in a payload; empty if there is none."""
-    found = payload.get("notification", payload) if isinstance(payload, dict) else {}
-    return found if isinstance(found, dict) else {}
+class _Alert(msgspec.Struct, frozen=True):
+    fingerprint: str = ""
+    severity: str = ""
 
 
-def alert_in(payload: Any) -> dict[str, Any]:
-    """The alert in a payload; empty if there is none."""
-    found = _notification(payload).get("alert", {})
-    return found if isinstance(found, dict) else {}
+class _Payload(msgspec.Struct):
+    """What matters here of a notification in the outbox, or of one that waits for a single publisher."""
+
+    id: str = ""
+    publisher: str = ""
+    alert: _Alert = _Alert()
+    notification: _Payload | None = None
 
 
-def fingerprint_in(payload: Any) -> str:
-    """The fingerprint in a payload; "" if there is none."""
-    return str(alert_in(payload).get("fingerprint", ""))
-
-
-def _publisher(payload: Any) -> str:
-    return str(payload.get("publisher", "")) if isinstance(payload, dict) else ""
+def _read(payload: Any) -> _Payload:
+    """The notification in a payload, with its publisher if there is one; empty if it is none."""
+    try:
+        found = msgspec.convert(payload, _Payload)
+    except msgspec.ValidationError:
+        return _Payload()
+    return (
+        found
+        if found.notification is None
+        else _Payload(found.notification.id, found.publisher, found.notification.alert)
+    )
 
 
 def _waiting(item: ItemInfo) -> WaitingNotification:
+    known = _read(item.payload)
     return WaitingNotification(
-        id=str(_notification(item.payload).get("id", item.id)),
-        publisher=_publisher(item.payload),
-        severity=str(alert_in(item.payload).get("severity", "")),
+        id=known.id or item.id,
+        publisher=known.publisher,
+        severity=known.alert.severity,
         state=item.state,
         left=item.left,
         attempts=item.attempts,
@@ -173,10 +182,11 @@ def _waiting(item: ItemInfo) -> WaitingNotification:
 
 
 def _dead(letter: Letter) -> DeadNotification:
+    known = _read(letter.payload)
     return DeadNotification(
         id=letter.id,
-        publisher=_publisher(letter.payload),
-        severity=str(alert_in(letter.payload).get("severity", "")),
-        error=letter.last_error.removeprefix(f"{_publisher(letter.payload)}: "),
+        publisher=known.publisher,
+        severity=known.alert.severity,
+        error=letter.last_error.removeprefix(f"{known.publisher}: "),
         at=letter.last_at.timestamp(),
     )
