@@ -1,4 +1,4 @@
-"""Lists: one declaration gives the route and the command."""
+"""Lists: one declaration gives the route, the page and the command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from solely.kit import Body, PageSize, Rows, list_route
+from solely.kit import Body, Page, PageSize, Rows, list_page, list_route
 from solely.kit.commands import Field, Listing, after, limit, list_command
 from tests.service.serving import LINES, TOKENS, Running, bearer, running
 
@@ -55,7 +55,8 @@ async def everybody(query: PeopleQuery) -> list[Person]:
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Running]:
-    with running([list_route(PAGED, people), list_route(ALL, everybody)], tokens=LINES) as it:
+    page = list_page(PAGED, people, "/people", Page("People", "solely:live.html", "/"))
+    with running([list_route(PAGED, people), list_route(ALL, everybody), page], tokens=LINES) as it:
         yield it
 
 
@@ -91,3 +92,9 @@ def test_the_command_finds_columns_inside_of_rows_and_says_if_there_are_none(
     none = CliRunner().invoke(command, ["--named", "nobody", *at])
     assert (none.exit_code, none.stdout, none.stderr) == (0, "", "Nobody is here.\n")
     assert CliRunner().invoke(command, ["--named", "nobody", "-o", "json", *at]).stdout == "[]\n"
+
+
+def test_the_page_has_the_rows_of_the_api(service: Running) -> None:
+    shown = ask(service, "/people", format="json", after="ann")
+    assert [each["name"] for each in shown["people"]] == ["ben", "cem"]
+    assert service.get("/people", headers={"accept": "text/html"}).status_code == 303  # to the login

@@ -6,7 +6,7 @@
 - refusals: Problem, problem_of; AWAY, INVALID, LIMITED, TOO_MANY, UNKNOWN
 - callers: LOCAL, Principal, Scope; RequestLimit
 - acts of people, and lists (declared with `Act` and `Listing` of `solely.kit.commands`): act_routes, Affected;
-  list_route, Rows
+  list_route, list_page, Rows
 - pages: Page, View, show, acted; READ_PAGE, WRITE_PAGE, ADMIN_PAGE; at, span, total
 - explanations: Explainer, Explained
 - metrics and traces: Figure, Metrics, HOLD, LATENCY; Tracing
@@ -14,7 +14,7 @@
   by_offset, NextPage; Attempts; sign, signing_key, SECRET_PREFIX; Mailer, MailServer, Security, ForeignSubject;
   sanitized; the checks and types of their settings (AtOnce, Timeout, check_header, check_network, check_url)
 - receivers that settings name: NamedReceiver, Receiver, ReceiverName, UrlReceiver, WebhookReceiver, ProgramReceiver,
-  MailReceiver
+  MailReceiver, check_names, check_bounds
 - programs: Program, run_program, Ended, NotStarted
 - alerts of its own: `self.announce(…)`, Announcement
 - its tables: Database, Row; Statements, SqlStatement, Queries; Journal, begin_of, HOUR, DAY; Position, position_after;

@@ -37,7 +37,16 @@ from ..outgoing import (
     check_url,
     sanitized,
 )
-from ..outgoing.receivers import MailReceiver, NamedReceiver, ProgramReceiver, Receiver, UrlReceiver, WebhookReceiver
+from ..outgoing.receivers import (
+    MailReceiver,
+    NamedReceiver,
+    ProgramReceiver,
+    Receiver,
+    UrlReceiver,
+    WebhookReceiver,
+    check_bounds,
+    check_names,
+)
 from ..outgoing.receivers import Name as ReceiverName
 from ..outgoing.signing import SECRET_PREFIX, sign, signing_key
 from ..outgoing.smtp import ForeignSubject, Mailer, MailServer, Security
@@ -54,7 +63,7 @@ from ..service.dashboard.formatting import at, span
 from ..service.dashboard.history import total
 from ..service.dashboard.rendering import ADMIN_PAGE, READ_PAGE, WRITE_PAGE, Page, View, acted, show
 from ..service.figures import HOLD, LATENCY, Figure
-from ..service.listings import Rows, list_route
+from ..service.listings import Rows, list_page, list_route
 from ..service.metrics import Metrics
 from ..service.notes import NOTES_PAGE, Notes
 from ..service.openapi import inlined_schema
@@ -182,13 +191,16 @@ __all__ = [
     "by_link",
     "by_offset",
     "by_token",
+    "check_bounds",
     "check_header",
+    "check_names",
     "check_network",
     "check_url",
     "duration",
     "from_row",
     "inlined_schema",
     "json_texts",
+    "list_page",
     "list_route",
     "part_of",
     "position_after",

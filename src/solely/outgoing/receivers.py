@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -193,3 +193,19 @@ class MailReceiver(Receiver, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def server(self) -> MailServer:
         """The mail server and the login."""
         return MailServer(self.host, self.port, self.security, self.timeout, self.username, self.password, self.ca_file)
+
+
+def check_names(receivers: Sequence[NamedReceiver], what: str) -> None:
+    """Raises InvalidInput if two receivers have the same name."""
+    names = [each.name for each in receivers]
+    if double := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidInput(f"{what} have the same name: {', '.join(double)}; give each its own")
+
+
+def check_bounds(receiver: NamedReceiver, what: str) -> None:
+    """Raises InvalidInput if a field is out of bounds: decoding checks that, and settings made in Python are not
+    decoded."""
+    try:
+        msgspec.convert(msgspec.to_builtins(receiver), type(receiver))
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"{what} {receiver.what} {error}") from None

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Literal
 from urllib.parse import urlencode
 
-from ...kit import DAY, READ_PAGE, Answer, Call, Figure, Page, Route, View, show, total
+from ...kit import DAY, READ_PAGE, Answer, Call, Figure, Page, Route, View, list_page, show, total
 from . import acts, figures
-from .api.history import HistoryQuery, find_history
+from .api.history import finder
 from .api.silences import matchers_of
 from .api.windows import SENDING, Window, listed
 from .notifications.dead_letters import GROUP
@@ -74,36 +73,13 @@ class AlertsOverview(Answer):
     prefix: str = SENDING
 
 
-class HistoryPageQuery(HistoryQuery):
-    """The API's query, with the fields of a page (see View)."""
-
-    format: Literal["", "html", "json", "live"] = ""
-    note: str = ""
-
-
-class HistoryPage(Answer):
-    """A page of the history."""
-
-    history: list[NotificationRecord]
-    next: str | None
-
-
 class Pages(Handlers):
-    """The handlers of the pages."""
+    """The handler of the overview."""
 
     async def overview(self, call: Call[None, View]) -> object:
         """The overview."""
         views = call.service.dashboard.views
         return await show(call, OVERVIEW, lambda: views.share("alerts", FRESH, self._overview))
-
-    async def history(self, call: Call[None, HistoryPageQuery]) -> object:
-        """The history."""
-
-        async def load() -> HistoryPage:
-            page = await find_history(self._app, call.query)
-            return HistoryPage(history=page.rows, next=page.next)
-
-        return await show(call, HISTORY, load)
 
     async def _overview(self) -> AlertsOverview:
         app, since = self._app, time.time() - DAY
@@ -154,5 +130,5 @@ def routes(app: AlertsRuntime) -> list[Route]:
     pages = Pages(app)
     return [
         Route("GET", "/alerts", READ_PAGE, pages.overview, OVERVIEW.title, hidden=True),
-        Route("GET", "/alerts/history", READ_PAGE, pages.history, HISTORY.title, hidden=True),
+        list_page(acts.HISTORY, finder(app), "/alerts/history", HISTORY),
     ]

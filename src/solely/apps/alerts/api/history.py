@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import msgspec
@@ -44,18 +45,18 @@ class SuppressedCounts(Answer):
     most: list[NoisyAlert]
 
 
-async def find_history(app: AlertsRuntime, asked: HistoryQuery) -> Rows[NotificationRecord]:
-    """A page of the history."""
-    given = {name: getattr(asked, name) for name in HistoryQuery.__struct_fields__}
-    found = await app.history.recent(**given)
-    return Rows(found, found[-1].place if len(found) == asked.limit else None)
+def finder(app: AlertsRuntime) -> Callable[[HistoryQuery], Awaitable[Rows[NotificationRecord]]]:
+    """Finds a page of the history."""
+
+    async def find(query: HistoryQuery) -> Rows[NotificationRecord]:
+        found = await app.history.recent(**{name: getattr(query, name) for name in HistoryQuery.__struct_fields__})
+        return Rows(found, found[-1].place if len(found) == query.limit else None)
+
+    return find
 
 
 def routes(app: AlertsRuntime) -> list[Route]:
     """The routes of the history."""
-
-    async def history(query: HistoryQuery) -> Rows[NotificationRecord]:
-        return await find_history(app, query)
 
     async def suppressed(call: Call[None, SuppressedQuery]) -> SuppressedCounts:
         asked, found = call.query, app.history
@@ -65,4 +66,4 @@ def routes(app: AlertsRuntime) -> list[Route]:
         return SuppressedCounts(since=since, reasons=reasons, most=most)
 
     counted = "Count what was suppressed, by reason"
-    return [list_route(acts.HISTORY, history), Route("GET", "/api/alerts/suppressed", READ, suppressed, counted)]
+    return [list_route(acts.HISTORY, finder(app)), Route("GET", "/api/alerts/suppressed", READ, suppressed, counted)]
