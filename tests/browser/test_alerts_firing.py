@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Enter
-from tests.browser.test_alerts import BECAUSE, LEGIBLE, row, send
+from tests.browser.test_alerts import BECAUSE, LEGIBLE, PAGES, row, send
 from tests.browser.test_dashboard import CONTRAST
 from tests.service.serving import Running
 
@@ -59,19 +60,26 @@ def test_two_critical_alerts_fire_and_somebody_acknowledges_one_and_silences_the
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_what_fires_fits_and_is_legible(enter: Enter, service: Running, shots: Path, width: int) -> None:
+def test_every_page_fits_and_is_legible(enter: Enter, service: Running, shots: Path, width: int) -> None:
     long = {f"label_{number}": "a-rather-long-value-without-a-blank" for number in range(8)}
     send(service, "d" * 200, name="Certificate of the ingress in the eastern cluster ends soon", labels=long)
     send(service, "node-1", "warning", name="Node down", group="rack 7")
     page = enter("/alerts", viewport={"width": width, "height": 900})
     expect(row(page, "Certificate", "firing")).to_have_count(1)
-    expect(page.locator("#live")).to_have_text("Live")
-    for colours in ("light", "dark"):
-        page.emulate_media(color_scheme=colours)
-        page.screenshot(path=shots / f"firing-{width}-{colours}.png", full_page=True)
-        ratio, where = page.evaluate(CONTRAST)
-        assert ratio >= LEGIBLE, (colours, where)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for path in (
+        *PAGES,
+        f"/alerts/why?fingerprint={'d' * 200}",
+        "/alerts/silences",
+        "/alerts/acknowledge?fingerprint=node-1",
+    ):
+        page.goto(path)
+        for colours in ("light", "dark"):
+            page.emulate_media(color_scheme=colours)
+            name = re.sub("[^a-z]+", "-", path.replace("d" * 200, "long"))
+            page.screenshot(path=shots / f"all{name}-{width}-{colours}.png", full_page=True)
+            ratio, where = page.evaluate(CONTRAST)
+            assert ratio >= LEGIBLE, (path, colours, where)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
 
 
 def test_who_may_only_look_sees_what_fires_and_may_change_nothing(enter: Enter, service: Running) -> None:

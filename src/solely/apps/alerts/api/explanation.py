@@ -92,13 +92,14 @@ def verdict(found: Why, now: float) -> list[str]:
         *(_of_silence(each) for each in found.silences),
         *([_of_acknowledgement(found.acknowledged)] if found.acknowledged is not None else []),
         *(_of_waiting(each) for each in found.waiting),
-        *(_of_window(each) for each in found.windows),
+        *(_of_window(each) for each in found.windows if not _was_resolved(each)),
         *([_of_flapping(found.flapping)] if found.flapping is not None else []),
         *(_of_limit(each) for each in found.limits if each.reached),
     ]
     sentences = [*current, *(_of_dead(each) for each in found.dead_letters)]
     if not current:
         sentences.append("Nothing suppresses it now: the next firing alert sends a notification.")
+    sentences += ["The resolved notification was sent." for each in found.windows if _was_resolved(each)]
     if found.group is not None:
         sentences.append(_of_group(found.group))
     return [*sentences, _of_the_past(found, now)]
@@ -126,6 +127,11 @@ def _of_group(group: FiringGroup) -> str:
         return f"It belongs to the group {group.name}, of which no alert fires."
     names = ", ".join(dict.fromkeys(each.name for each in group.firing))
     return f"It shares notifications with its group {group.name}, of which {len(group.firing)} fire: {names}."
+
+
+def _was_resolved(window: Window) -> bool:
+    """True if its resolved notification was sent: that suppresses no firing alert, which ends this window."""
+    return window.status == RESOLVED and window.reason == QUIET
 
 
 def _of_window(window: Window) -> str:

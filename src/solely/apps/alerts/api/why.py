@@ -34,7 +34,7 @@ WHY = Explainer(
     "fingerprint",
     Why,
     title="Why was I not notified?",
-    hint="the fingerprint of the alert, as its sender gave it",
+    hint="the fingerprint of an alert",
     template="alerts:why.html",
     most=MAX_FINGERPRINT,
 )
