@@ -23,7 +23,7 @@ PAGES = {
     "/alerts/why?fingerprint=disk:db-1": "Why was I not notified?",
 }
 # How much of its bar the row of this fingerprint has left.
-BAR = """name => [...document.querySelectorAll("#region tbody tr")]
+BAR = """name => [...document.querySelectorAll("#windows tbody tr")]
   .find(row => row.querySelector("th").textContent.trim() === name).querySelector("progress").value"""
 LEGIBLE = 4.5  # contrast that WCAG 2 asks for, level AA
 BECAUSE = "a test wants it"
@@ -48,8 +48,8 @@ def filled(service: Running) -> None:
     send(service, "backup", name="Backup failed", labels={"env": "staging"})
 
 
-def row(page: Page, text: str) -> Any:
-    return page.locator("#region table.cards").first.locator("tbody tr").filter(has_text=text)
+def row(page: Page, text: str, section: str = "windows") -> Any:
+    return page.locator(f"#{section} tbody tr").filter(has_text=text)
 
 
 def test_every_page_renders_and_is_legible_in_light_and_in_dark(enter: Enter, shots: Path) -> None:

@@ -17,7 +17,7 @@ def test_somebody_acknowledges_an_alert_and_takes_it_back(enter: Enter, service:
     assert send(service, "node-2", group="rack 7", name="Node down") == "suppressed"
     page = enter("/alerts/why?fingerprint=node-2", scope="write")
     expect(page.locator("#region")).to_contain_text("It shares notifications with its group rack 7, of which 2 fire")
-    page.get_by_role("button", name="Acknowledge…").click()
+    page.get_by_role("button", name="Acknowledge node-2").click()
     dialog = page.locator("dialog[open]")
     expect(dialog.get_by_label("At most for")).to_have_value("1d")
     dialog.get_by_label("At most for").fill("2h")
@@ -35,7 +35,7 @@ def test_somebody_acknowledges_an_alert_and_takes_it_back(enter: Enter, service:
     page.set_viewport_size({"width": 360, "height": 780})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.screenshot(path=shots / "acknowledged-phone.png", full_page=True)
-    listed.get_by_role("button", name="Change the acknowledgement of node-2").click()
+    page.locator("#firing").get_by_role("button", name="Change the acknowledgement of node-2").click()
     dialog = page.locator("dialog[open]")
     dialog.get_by_role("button", name="Remove the acknowledgement…").click()
     expect(dialog).to_contain_text("Remove the acknowledgement of 'node-2'?")
@@ -48,4 +48,10 @@ def test_who_may_only_look_is_offered_nothing(enter: Enter, service: Running) ->
     send(service, "looked-at")
     page = enter("/alerts/why?fingerprint=looked-at", scope="read")
     expect(page.locator(".verdict")).to_contain_text("is quiet")
-    expect(page.get_by_role("button", name="Acknowledge…")).to_have_count(0)
+    expect(page.get_by_role("button", name="Acknowledge")).to_have_count(0)
+
+
+def test_an_unknown_alert_cannot_be_acknowledged(enter: Enter) -> None:
+    page = enter("/alerts/why?fingerprint=no-such-alert")
+    expect(page.locator(".verdict")).to_contain_text("The history has no alert of this fingerprint")
+    expect(page.get_by_role("button", name="Acknowledge")).to_have_count(0)

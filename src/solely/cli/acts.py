@@ -69,17 +69,35 @@ def list_command(listing: Listing, name: str) -> click.Command:
 
     def show(client: Client, form: Form, **given: Any) -> None:
         page = client.get(listing.path, dict[str, Any], **_given(listing.fields, given))
-        form.rows([shown(listing, row) for row in page[listing.rows]], listing.columns, listing.more)
+        show_rows(form, listing, page)
         if page.get("next") is not None:
             talk(f"there are more: --after {page['next']!r}")
 
     return _command(name, f"{listing.summary}.", show, _parameters(listing.fields))
 
 
-def shown(listing: Listing, row: Row) -> Row:
+def show_rows(form: Form, listing: Listing, page: Row) -> None:
+    """Prints the rows of a page of the list; says so if there are none."""
+    rows = page[listing.rows]
+    if not rows and listing.none and form.name != "json":
+        talk(listing.none)
+    else:
+        form.rows([_shown(listing, row) for row in rows], listing.columns, listing.more)
+
+
+def _shown(listing: Listing, row: Row) -> Row:
     """The row as it is shown: with its times as times, and without blanks where the list says so."""
+    inner = {name: _inside(row, path.split(".")) for name, path in listing.inner}
     filled = {name: text.format_map(row) for name, text in listing.blank if not row[name]}
-    return {**_timed(row, listing.times), **filled}
+    return {**_timed(row, listing.times), **inner, **filled}
+
+
+def _inside(row: Row, path: Iterable[str]) -> Any:
+    """The value at the end of this path through nested fields; None if one of them is null."""
+    found: Any = row
+    for name in path:
+        found = None if found is None else found[name]
+    return found
 
 
 def _timed(row: Row, times: Iterable[str]) -> Row:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..acts import Listing
+from .acts import show_rows
 from .options import in_form
 from .output import Form, printable
 from .service_options import at_service
@@ -14,15 +17,21 @@ if TYPE_CHECKING:
     from ..http import Client
 
 
-def why_command(name: str, argument: str, help: str) -> click.Command:
-    """The command `why` of this application: prints the verdict, or everything with `-o json`."""
+def why_command(name: str, argument: str, help: str, sections: Sequence[Listing] = ()) -> click.Command:
+    """The command `why` of this application: prints the verdict, with `-o wide` also the `sections` of the explanation
+    that have rows, as tables under their summaries, and with `-o json` everything."""
 
     @click.command("why", help=help)
     @click.argument("subject", metavar=argument.upper())
     @in_form
     @at_service
     def why(client: Client, form: Form, subject: str) -> None:
-        show_verdict(form, client.get(f"/api/{name}/why", dict[str, Any], **{argument: subject}))
+        known = client.get(f"/api/{name}/why", dict[str, Any], **{argument: subject})
+        show_verdict(form, known)
+        for section in sections if form.name == "wide" else ():
+            if known[section.rows]:
+                click.echo(f"\n{section.summary}")
+                show_rows(form, section, known)
 
     return why
 

@@ -38,8 +38,19 @@ from ..outgoing import (
     check_url,
     sanitized,
 )
+from ..outgoing.receivers import (
+    MailReceiver,
+    NamedReceiver,
+    ProgramReceiver,
+    Receiver,
+    UrlReceiver,
+    WebhookReceiver,
+    check_bounds,
+    check_names,
+)
+from ..outgoing.receivers import Name as ReceiverName
 from ..outgoing.signing import SECRET_PREFIX, sign, signing_key
-from ..outgoing.smtp import Mailer, MailServer, Security
+from ..outgoing.smtp import ForeignSubject, Mailer, MailServer, Security
 from ..programs import Ended, NotStarted, Program
 from ..programs import run as run_program
 from ..resilience import RETRY, Backoff
@@ -48,11 +59,15 @@ from ..service.acts import Affected, act_routes
 from ..service.announce import Announcement
 from ..service.api.reservations import Limit, Quiet
 from ..service.application import Acts, Application, AppPage, Job, Service
+from ..service.body_tokens import BodyToken
 from ..service.dashboard.formatting import at, span
 from ..service.dashboard.history import total
 from ..service.dashboard.rendering import ADMIN_PAGE, READ_PAGE, WRITE_PAGE, Page, View, acted, show
 from ..service.figures import HOLD, LATENCY, Figure
+from ..service.listings import Rows, list_page, list_route
 from ..service.metrics import Metrics
+from ..service.notes import NOTES_PAGE, Notes
+from ..service.openapi import inlined_schema
 from ..service.problems import AWAY, INVALID, LIMITED, TOO_MANY, UNKNOWN, Problem, problem_of
 from ..service.quotas import RequestLimit
 from ..service.records import from_row, json_texts
@@ -93,6 +108,7 @@ __all__ = [
     "LIMITED",
     "LOCAL",
     "MAX_TTL",
+    "NOTES_PAGE",
     "PUBLIC",
     "READ",
     "READ_PAGE",
@@ -112,6 +128,7 @@ __all__ = [
     "Attempts",
     "Backoff",
     "Body",
+    "BodyToken",
     "Call",
     "CallFailed",
     "Caller",
@@ -120,17 +137,21 @@ __all__ = [
     "Explained",
     "Explainer",
     "Figure",
+    "ForeignSubject",
     "Job",
     "Journal",
     "JsonResponse",
     "Key",
     "Limit",
+    "MailReceiver",
     "MailServer",
     "Mailer",
     "Metrics",
+    "NamedReceiver",
     "NextPage",
     "NotCalled",
     "NotStarted",
+    "Notes",
     "OutgoingSettings",
     "Page",
     "PageSize",
@@ -139,14 +160,18 @@ __all__ = [
     "Principal",
     "Problem",
     "Program",
+    "ProgramReceiver",
     "Queries",
     "Quiet",
     "Reason",
+    "Receiver",
+    "ReceiverName",
     "Request",
     "RequestLimit",
     "Response",
     "Route",
     "Row",
+    "Rows",
     "Scope",
     "Security",
     "Service",
@@ -156,9 +181,11 @@ __all__ = [
     "Timings",
     "Tracing",
     "Ttl",
+    "UrlReceiver",
     "View",
     "Wait",
     "Webhook",
+    "WebhookReceiver",
     "act_routes",
     "acted",
     "at",
@@ -167,12 +194,17 @@ __all__ = [
     "by_link",
     "by_offset",
     "by_token",
+    "check_bounds",
     "check_header",
+    "check_names",
     "check_network",
     "check_url",
     "duration",
     "from_row",
+    "inlined_schema",
     "json_texts",
+    "list_page",
+    "list_route",
     "part_of",
     "position_after",
     "problem_of",

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from email.header import Header
 from email.message import EmailMessage
+from email.policy import Policy
 from typing import Any, Literal
 
 from .checks import trusted
@@ -39,6 +41,22 @@ class MailServer:
         """What no error may show: the password, plain and as it is sent."""
         plain = base64.b64encode(f"\0{self.username}\0{self.password}".encode()).decode()
         return (self.password, base64.b64encode(self.password.encode()).decode(), plain) if self.password else ()
+
+
+class ForeignSubject(str):
+    """A subject with foreign text, which is always sent encoded.
+
+    The email package decodes a text that looks like an encoded word (RFC 2047) and writes the result, line breaks
+    included. It neither parses nor writes a header object, which has a `name` and a `fold`.
+    """
+
+    __slots__ = ()
+    name = "Subject"
+
+    def fold(self, *, policy: Policy) -> str:
+        """The encoded header."""
+        text = Header(self, "utf-8", policy.max_line_length, self.name).encode(linesep=policy.linesep)
+        return f"{self.name}: {text}{policy.linesep}"
 
 
 class Mailer:

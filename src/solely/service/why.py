@@ -36,6 +36,7 @@ class ExplainedView(Answer):
     why: Any
     argument: str
     hint: str
+    longest: int
 
 
 class Explainer(Generic[E]):
@@ -56,7 +57,8 @@ class Explainer(Generic[E]):
         template: str = "solely:why.html",
         most: int = MAX_SUBJECT,
     ) -> None:
-        self._name, self._argument, self._form, self._hint = name, argument, form, hint
+        self._name, self._argument, self._form = name, argument, form
+        self._labels: Any = {"argument": argument, "hint": hint, "longest": most}
         self._page = Page(title, template, f"/{name}")
         subject = Annotated[str, msgspec.Meta(min_length=1, max_length=most)]
         self._query = msgspec.defstruct("WhyQuery", [(argument, subject)], bases=(Body,), kw_only=True)
@@ -83,4 +85,4 @@ class Explainer(Generic[E]):
         subject: str = getattr(call.query, self._argument)
         views, key = call.service.dashboard.views, ("why", self._name, subject)
         why = await views.share(key, FRESH, lambda: explain(subject)) if subject else None
-        return ExplainedView(subject=subject, why=why, argument=self._argument, hint=self._hint)
+        return ExplainedView(subject=subject, why=why, **self._labels)

@@ -71,6 +71,26 @@ def test_without_a_fingerprint_the_service_makes_one(run: Run) -> None:
     assert re.fullmatch("[0-9a-f]{32}", result["fingerprint"])
 
 
+def test_what_fires_now_is_what_the_bare_command_lists(run: Run) -> None:
+    sent(run, "fires", "--label", "team=storage")
+    assert answered(run("acknowledge", "fires", "-o", "json"))
+    table = run()
+    assert table.code == 0
+    head, *rows = table.out.splitlines()
+    assert head.split()[:4] == ["SEVERITY", "NAME", "FINGERPRINT", "SINCE"]
+    (row,) = [each for each in rows if " fires " in each]
+    assert row.startswith("critical")
+    assert "adminer" in row
+    assert len(run("firing", "--severity", "critical", "--match", "team=storage").out.splitlines()) == 2
+    known = answered(run("firing", "--match", "team=storage", "-o", "json"))
+    assert isinstance(known, list)
+    assert [each["acknowledged"]["made_by"] for each in known] == ["adminer"]
+    sent(run, "fires", "--resolved")
+    nothing = run("firing", "--match", "team=storage")
+    assert (nothing.code, nothing.err.strip()) == (0, "No matching alert fires.")
+    assert answered(run("firing", "--match", "team=storage", "-o", "json")) == []
+
+
 def test_what_is_quiet_is_listed(run: Run) -> None:
     sent(run, "listed")
     table = run("list", "listed")

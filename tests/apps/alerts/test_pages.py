@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from html import unescape
 from html.parser import HTMLParser
+from typing import Any
 from urllib.parse import quote
 
 import httpx2
 import pytest
 
 from tests.apps.alerts.operator import BECAUSE, BROKEN, LOG, Operator, operating
-from tests.service.serving import TOKENS
+from tests.service.serving import TOKENS, until
 
 NASTY = "<script>alert('x')</script>&\"/ü"
 VIEWS = (
@@ -90,12 +91,62 @@ def test_the_overview_shows_what_is_going_on(desk: Operator) -> None:
         (NASTY, "critical"), (NASTY, "warning"), ("other", "critical"),
     }  # fmt: skip
     assert all(each["left"] <= each["full"] for each in view["windows"])
-    assert [each["silence"]["reason"] for each in view["silences"]] == [NASTY]
+    assert [each["reason"] for each in view["silences"]] == [NASTY]
     assert {each["name"] for each in view["publishers"]} == {"log", "broken"}
     (broken,) = [each for each in view["publishers"] if each["name"] == "broken"]
     assert broken["failures"] >= 1
     assert len(view["recent"]) == 3
     assert view["figures"]["notified"] >= 3
+
+
+def test_what_fires_is_the_first_thing_on_the_page(desk: Operator) -> None:
+    view = desk.ask("/alerts", format="json")
+    rows = {each["open"]["alert"]["fingerprint"]: each["open"] for each in view["firing"]}
+    assert set(rows) == {NASTY, "other"}
+    assert rows[NASTY]["silenced"]["made_by"] == "adminer"
+    assert rows["other"]["silenced"] is None
+    with logged_in(desk, "admin") as admin:
+        page = admin.get("/alerts").text
+    assert page.index("Firing now") < page.index("Silences") < page.index("in which repeats of an alert are suppressed")
+    firing = page[page.index('id="firing"') : page.index("</section>")]
+    assert "badge bad" in firing  # a critical alert
+    assert "badge ok" not in firing
+    assert "badge done" not in firing
+    assert "silenced" in firing
+    assert "by adminer until" in firing
+
+
+def test_what_does_not_fire_cannot_be_acknowledged(desk: Operator) -> None:
+    with logged_in(desk, "write") as writer:
+        assert "/alerts/acknowledge" in writer.get("/alerts/why", params={"fingerprint": "other"}).text
+        assert "/alerts/acknowledge" not in writer.get("/alerts/why", params={"fingerprint": "never"}).text
+        assert writer.get("/alerts/acknowledge", params={"fingerprint": "never"}).status_code == 404
+
+
+def test_a_silence_begins_with_the_matchers_of_the_alert_and_what_they_match(desk: Operator) -> None:
+    labels = {"host": "web-1", "name": "a label", "severity": "critical", "a b": "no matcher", "long": "x" * 300}
+    desk.send("like-this", name='CPU "high"\u2028', labels=labels)
+    desk.send("like-that", name="CPU low", labels=labels)
+    (row,) = [each for each in _firing(desk) if each["open"]["alert"]["fingerprint"] == "like-this"]
+    with logged_in(desk, "admin") as admin:
+        form = unescape(admin.get(row["silence"]).text)
+    lines = ['severity="critical"', 'source="db-1"', 'host="web-1"', 'labels.name="a label"']
+    assert "\n".join(lines) + "</textarea>" in form
+    assert re.search(r"<dt>Matches now\s*<dd>2: CPU", form)
+    for fingerprint in ("like-this", "like-that"):
+        desk.send(fingerprint, status="resolved")
+
+
+def _firing(desk: Operator) -> list[dict[str, Any]]:
+    """The rows of what fires, as soon as the page has them: it is shared by its viewers for a second."""
+    rows: list[dict[str, Any]] = until(
+        lambda: (
+            (found := desk.ask("/alerts", format="json")["firing"])
+            and any(each["open"]["alert"]["fingerprint"] == "like-this" for each in found)
+            and found
+        )
+    )
+    return rows
 
 
 def test_buttons_are_only_for_those_who_may(desk: Operator) -> None:

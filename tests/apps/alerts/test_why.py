@@ -46,6 +46,17 @@ def test_a_quiet_window_is_shown_with_what_it_suppressed(desk: Operator) -> None
     assert known["last_notified"] == known["recent"][0]["notified"]
 
 
+def test_a_resolved_alert_is_not_said_to_be_suppressed_for_a_month(desk: Operator) -> None:
+    desk.send("was-resolved")
+    assert desk.send("was-resolved", status="resolved")["outcome"] == "published"
+    known = desk.why("was-resolved")
+    assert [each["status"] for each in known["windows"]] == ["resolved"]
+    assert said(known, "Nothing suppresses it now: the next firing alert sends a notification.")
+    assert said(known, "The resolved notification was sent.")
+    assert not said(known, "quiet for")
+    assert desk.send("was-resolved")["outcome"] == "published"
+
+
 def test_a_silence_is_named_also_to_whom_it_hid_all(desk: Operator) -> None:
     wanted = {"matchers": ["env=staging"], "lasts": 600.0, "reason": "the move of staging"}
     made = desk.post("/api/alerts/silences", wanted).json()

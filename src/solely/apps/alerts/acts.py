@@ -136,6 +136,25 @@ UNACKNOWLEDGE = Act(
     asks=False,
 )
 
+FIRING = Listing(
+    "/api/alerts/firing",
+    "firing",
+    "List the alerts that fire now, the worst first, and of one severity the newest first",
+    ("severity", "name", "fingerprint", "since", "last_notified", "acknowledged_by", "silenced_by"),
+    more=("source", "labels"),
+    times=("since", "last_notified"),
+    fields=(
+        Field("matchers", hint="Only those that match, e.g. team=storage.", option="--match"),
+        Field("severity", hint="Only of this severity.", option="--severity"),
+        limit(100),
+    ),
+    inner=(
+        *((name, f"alert.{name}") for name in ("severity", "name", "fingerprint", "source", "labels")),
+        ("acknowledged_by", "acknowledged.made_by"),
+        ("silenced_by", "silenced.made_by"),
+    ),
+    none="No matching alert fires.",
+)
 WINDOWS = Listing(
     "/api/alerts/reservations",
     "reservations",

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from ...kit import AppPage, Figure, Job, Route
-from .api import acknowledgements, admin, firing, silences
+from . import pages
+from .api import acknowledgements, firing, history, silences, why, windows
 from .api import alertmanager as alertmanager_api
 from .demo import demo
 from .figures import FIGURES
 from .inputs import alertmanager, announced, own_json, pagerduty
-from .pages import views
 from .publishers import LogSettings
 from .runtime import AlertsRuntime
 
@@ -32,8 +32,8 @@ class AlertsApp(AlertsRuntime):
 
     def routes(self) -> Sequence[Route]:
         """The endpoints of senders and operators, and the pages."""
-        inputs = (own_json, alertmanager, pagerduty)
-        modules = (*inputs, alertmanager_api, firing, acknowledgements, admin, silences, views)
+        senders, page = (own_json, alertmanager, pagerduty), (pages, why)
+        modules = (*senders, alertmanager_api, firing, acknowledgements, windows, history, silences, *page)
         return [route for module in modules for route in module.routes(self)]
 
     async def start(self) -> None:

@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...kit.commands import Form, Listing, act_command, at_service, in_form, list_command, printable, shown
+from ...kit.commands import Form, Listing, act_command, at_service, in_form, list_command, why_command
 from . import acts
 
 if TYPE_CHECKING:
     from ...kit.commands import ServiceClient
 
 
-@click.group()
-def command() -> None:
-    """Alerts: one notification each. Calls the service at --at, with the token in SOLELY_TOKEN."""
+@click.group(invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Alerts: one notification each. Without a command, lists what fires now. Commands call the service at --at, with
+    the token in SOLELY_TOKEN."""
+    if context.invoked_subcommand is None:
+        context.invoke(_firing)
+
+
+_firing = list_command(acts.FIRING, "firing")
 
 
 @click.group()
@@ -26,6 +33,7 @@ def silence() -> None:
 
 
 command.add_command(silence)
+command.add_command(_firing)
 command.add_command(list_command(acts.WINDOWS, "list"))
 command.add_command(list_command(acts.HISTORY, "history"))
 command.add_command(list_command(acts.ACKNOWLEDGED, "acknowledged"))
@@ -76,25 +84,6 @@ def send(
     form.one({"reason": "", **answer, "retry_after": retry_after})
 
 
-@command.command()
-@click.argument("fingerprint")
-@in_form
-@at_service
-def why(client: ServiceClient, form: Form, fingerprint: str) -> None:
-    """Explains why FINGERPRINT sent no notification: what suppresses it now, and what did so before."""
-    known = client.get("/api/alerts/why", dict[str, Any], fingerprint=fingerprint)
-    if form.name == "json":
-        form.one(known)
-        return
-    for sentence in known["verdict"]:
-        click.echo(printable(sentence))
-    if form.name == "wide":
-        for section in _SECTIONS:
-            if rows := known[section.rows]:
-                click.echo(f"\n{section.summary}")
-                form.rows([shown(section, row) for row in rows], section.columns)
-
-
 # Parts of the explanation, as tables.
 _SECTIONS = (
     replace(acts.SILENCES, summary="Silences"),
@@ -104,3 +93,5 @@ _SECTIONS = (
     Listing("", "suppressed", "Suppressed", ("reason", "count", "last"), times=("last",)),
     replace(acts.HISTORY, summary="Sent", rows="recent", columns=("at", "outcome", "status", "severity", "results")),
 )
+_WHY = "Explains why FINGERPRINT sent no notification: what suppresses it now, and what did so before."
+command.add_command(why_command("alerts", "fingerprint", _WHY, _SECTIONS))

@@ -56,7 +56,8 @@ _templates.globals["parts"] = _templates.get_template("solely:parts.html").modul
 
 
 def add_templates(prefix: str, package: str) -> None:
-    """Registers the templates of an application's package as `prefix:name`; they extend `solely:page.html`."""
+    """Registers the templates of an application's package as `prefix:name`; they extend
+    `solely:page.html`, or `solely:live.html` if the block `region` of the page is to follow changes."""
     _packages[prefix] = PackageLoader(package)
 
 
@@ -134,8 +135,7 @@ async def _live(call: Call[Any, Any], page: Page, load: Load) -> AsyncGenerator[
     while True:
         try:
             async with call.service.slots.take():
-                facts = template.new_context(_facts(call, page, await load(), live=True))
-                region = encodable("".join(template.blocks["region"](facts)))
+                region = encodable(template.render(_facts(call, page, await load(), live=True)))
         except (SolelyError, Problem):
             shown = ""
             yield message("away", {"now": time.time()})

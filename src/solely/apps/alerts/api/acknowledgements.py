@@ -7,19 +7,18 @@ Unlike a silence, an acknowledgement needs an open alert and ends when that reso
 from __future__ import annotations
 
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 import msgspec
 import structlog
 
 from .... import DataError
-from ....kit import READ, Affected, Answer, Body, Call, PageSize, Route, Ttl, act_routes, at, duration, ttl_seconds
+from ....kit import Affected, Body, Call, PageSize, Route, Ttl, act_routes, at, duration, list_route, ttl_seconds
 from .. import acts
 from ..model import MAX_FINGERPRINT, Text, bare_alert
 from ..runtime import AlertsRuntime, Handlers
 from ..suppression.acknowledgements import Acknowledgement
-from . import windows
 from .silences import Duration
+from .windows import back_to_why, of_fingerprint, page_of
 
 log = structlog.get_logger("solely.alerts")
 
@@ -58,16 +57,10 @@ class AcknowledgedQuery(Body):
     limit: PageSize = 100
 
 
-class ListedAcknowledgements(Answer):
-    """Acknowledgements in effect, the newest first."""
-
-    acknowledged: list[Acknowledgement]
-
-
 async def acknowledge(app: AlertsRuntime, wanted: Acknowledge, *, by: str) -> Acknowledgement | None:
     """The acknowledgement, which applies in all workers at once; None if the alert is not open."""
     lasts, fingerprint, severity = wanted.seconds(), wanted.fingerprint, wanted.severity
-    if not await _is_open(app, fingerprint):
+    if not await is_open(app, fingerprint):
         return None
     made = await app.parts.acknowledgements.add(
         fingerprint,
@@ -81,7 +74,7 @@ async def acknowledge(app: AlertsRuntime, wanted: Acknowledge, *, by: str) -> Ac
     return made
 
 
-async def _is_open(app: AlertsRuntime, fingerprint: str) -> bool:
+async def is_open(app: AlertsRuntime, fingerprint: str) -> bool:
     """True if the alert is open, alone or in the group that the history has for it."""
     if await app.parts.open_alerts.is_open(bare_alert(fingerprint)):
         return True
@@ -95,7 +88,7 @@ async def _is_open(app: AlertsRuntime, fingerprint: str) -> bool:
 
 
 class Acknowledging(Handlers):
-    """The handlers."""
+    """Acknowledges alerts."""
 
     async def acknowledge(self, call: Call[Acknowledge, None]) -> Acknowledgement | None:
         """Acknowledges an alert."""
@@ -104,16 +97,16 @@ class Acknowledging(Handlers):
     async def to_acknowledge(self, call: Call[Any, Any], wanted: Acknowledge) -> Affected | None:
         """The alert, if it is open, and who has acknowledged it."""
         name, app = wanted.fingerprint, self._app
-        if not await _is_open(app, name):
+        if not await is_open(app, name):
             return None
         made = await app.parts.acknowledgements.of_fingerprint(name)
-        found = await windows.of_fingerprint(app.once, app.history, name)
+        found = await of_fingerprint(app, name)
         return Affected(
             f"{name!r}",
             {"Fingerprint": name} | ({} if made is None else {"Acknowledged": _described(made)}),
             {"for": _as_text(app.settings.ack_for)},
             {"severity": sorted({window.severity for window in found if window.severity})},
-            {} if made is None else {"Remove the acknowledgement…": _address(acts.UNACKNOWLEDGE.page, name)},
+            {} if made is None else {"Remove the acknowledgement…": page_of(acts.UNACKNOWLEDGE.page, name)},
         )
 
     async def undo(self, call: Call[Unacknowledge, None]) -> bool | None:
@@ -132,10 +125,6 @@ class Acknowledging(Handlers):
         what = f"the acknowledgement of {wanted.fingerprint!r}"
         return None if made is None else Affected(what, facts | {"Acknowledged": _described(made)})
 
-    async def listed(self, call: Call[None, AcknowledgedQuery]) -> ListedAcknowledgements:
-        """Lists acknowledgements."""
-        return ListedAcknowledgements(acknowledged=await self._app.parts.acknowledgements.list(call.query.limit))
-
 
 def _described(made: Acknowledgement) -> str:
     return f"by {made.made_by}, until {at(made.ends)}" + (f": {made.comment}" if made.comment else "")
@@ -147,21 +136,16 @@ def _as_text(seconds: float) -> str:
     return f"{seconds / size:g}{unit}"
 
 
-def _address(path: str, fingerprint: str) -> str:
-    return f"{path}?{urlencode({'fingerprint': fingerprint})}"
-
-
-def back_to_why(body: Any) -> str:
-    """The page that explains the alert."""
-    return _address("/alerts/why", body.fingerprint)
-
-
 def routes(app: AlertsRuntime) -> list[Route]:
     """The routes of acknowledgements."""
     made = Acknowledging(app)
+
+    async def listed(query: AcknowledgedQuery) -> list[Acknowledgement]:
+        return await app.parts.acknowledgements.list(query.limit)
+
     checks = {"for": lambda text: ttl_seconds(duration(text), "for")}
     return [
         *act_routes(acts.ACKNOWLEDGE, made.acknowledge, made.to_acknowledge, back=back_to_why, checks=checks),
         *act_routes(acts.UNACKNOWLEDGE, made.undo, made.to_undo, back=back_to_why),
-        Route("GET", acts.ACKNOWLEDGED.path, READ, made.listed, acts.ACKNOWLEDGED.summary),
+        list_route(acts.ACKNOWLEDGED, listed),
     ]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from .... import State
-from ....kit import Answer, at, span
+from ....kit import Answer, Explained, at, span
 from ..model import OF_GROUP, RESOLVED, Member
-from ..records.history_queries import NotificationRecord, ReasonCount
+from ..notifications.dead_letters import GROUP
+from ..records.history import NotificationRecord, ReasonCount
 from ..suppression.acknowledgements import Acknowledgement
 from ..suppression.silences import Silence
 from ..worker import QUIET
@@ -38,13 +39,14 @@ class WaitingNotification(Answer):
 
 
 class DeadNotification(Answer):
-    """A dead letter: a notification that this publisher could not send, which can be replayed."""
+    """A dead letter of this `group`: a notification that this publisher could not send, which can be replayed."""
 
     id: str
     publisher: str
     severity: str
     error: str
     at: float
+    group: str = GROUP
 
 
 class FiringGroup(Answer):
@@ -63,12 +65,13 @@ class FlappingState(Answer):
     last: float
 
 
-class Why(Answer):
-    """`verdict` explains it in sentences, the most important first. `complete` is false if there were too many queued
-    items or dead letters to search all of them."""
+class Why(Explained):
+    """What is known about a fingerprint. Only an alert that `is_open` can be acknowledged: a firing notification was
+    sent, and no resolved one since. `complete` is false if there were too many queued items or dead letters to search
+    all of them."""
 
     fingerprint: str
-    verdict: list[str]
+    is_open: bool
     silences: list[Silence]
     acknowledged: Acknowledgement | None
     group: FiringGroup | None
@@ -89,13 +92,14 @@ def verdict(found: Why, now: float) -> list[str]:
         *(_of_silence(each) for each in found.silences),
         *([_of_acknowledgement(found.acknowledged)] if found.acknowledged is not None else []),
         *(_of_waiting(each) for each in found.waiting),
-        *(_of_window(each) for each in found.windows),
+        *(_of_window(each) for each in found.windows if not _was_resolved(each)),
         *([_of_flapping(found.flapping)] if found.flapping is not None else []),
         *(_of_limit(each) for each in found.limits if each.reached),
     ]
     sentences = [*current, *(_of_dead(each) for each in found.dead_letters)]
     if not current:
         sentences.append("Nothing suppresses it now: the next firing alert sends a notification.")
+    sentences += ["The resolved notification was sent." for each in found.windows if _was_resolved(each)]
     if found.group is not None:
         sentences.append(_of_group(found.group))
     return [*sentences, _of_the_past(found, now)]
@@ -123,6 +127,11 @@ def _of_group(group: FiringGroup) -> str:
         return f"It belongs to the group {group.name}, of which no alert fires."
     names = ", ".join(dict.fromkeys(each.name for each in group.firing))
     return f"It shares notifications with its group {group.name}, of which {len(group.firing)} fire: {names}."
+
+
+def _was_resolved(window: Window) -> bool:
+    """True if its resolved notification was sent: that suppresses no firing alert, which ends this window."""
+    return window.status == RESOLVED and window.reason == QUIET
 
 
 def _of_window(window: Window) -> str:

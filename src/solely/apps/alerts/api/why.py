@@ -7,16 +7,19 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import msgspec
+
 from .... import ItemInfo, Letter
-from ....kit import MAX_TTL, seconds
+from ....kit import MAX_TTL, Explainer, Route, seconds
 from ..decision import FLAPPING
-from ..model import OF_GROUP, Alert, bare_alert, subject_of
+from ..model import MAX_FINGERPRINT, OF_GROUP, Alert, bare_alert, subject_of
 from ..notifications.dead_letters import GROUP
 from ..notifications.outbox import QUEUE, RETRIES
-from ..records.history_queries import ReasonCount
+from ..records.history import ReasonCount
 from ..runtime import AlertsRuntime
 from ..settings import table
 from ..suppression.silences import Silence
+from .acknowledgements import is_open
 from .explanation import DeadNotification, FiringGroup, FlappingState, LimitState, WaitingNotification, Why, verdict
 from .windows import key_of_resolved, of_fingerprint, prefix_of
 
@@ -25,6 +28,21 @@ T = TypeVar("T")
 SEARCHED = 1_000  # items and letters that are searched for the fingerprint; if there are more, `complete` is false
 SEVERITIES = 50  # of one fingerprint that may wait: more than anybody has
 RECENT = 20  # notifications that are shown
+
+WHY = Explainer(
+    "alerts",
+    "fingerprint",
+    Why,
+    title="Why was I not notified?",
+    hint="the fingerprint of an alert",
+    template="alerts:why.html",
+    most=MAX_FINGERPRINT,
+)
+
+
+def routes(app: AlertsRuntime) -> list[Route]:
+    """The route and the page."""
+    return WHY.routes(lambda fingerprint: why(app, fingerprint))
 
 
 async def why(app: AlertsRuntime, fingerprint: str) -> Why:
@@ -35,17 +53,18 @@ async def why(app: AlertsRuntime, fingerprint: str) -> Why:
     group = await _group(app, fingerprint, samples)
     subjects = list(dict.fromkeys((fingerprint, group.fingerprint) if group is not None else (fingerprint,)))
     windows, outbox, retries, letters = await asyncio.gather(
-        _of_each(subjects, lambda subject: of_fingerprint(once, history, subject)),
+        _of_each(subjects, lambda subject: of_fingerprint(app, subject)),
         _of_each(subjects, lambda subject: _in_outbox(app, subject)),
         once.queue(RETRIES).list(limit=SEARCHED),
         once.dead_letters(GROUP).list(limit=SEARCHED),
     )
     suppressed = await history.suppressed_counts(fingerprint=fingerprint)
     holding = await asyncio.gather(*map(app.parts.acknowledgements.of_fingerprint, subjects))
-    of_this = [item for item in retries if fingerprint_in(item.payload) == fingerprint]
+    of_this = [item for item in retries if _read(item.payload).alert.fingerprint == fingerprint]
     found = Why(
         fingerprint=fingerprint,
         verdict=[],
+        is_open=await is_open(app, fingerprint),
         silences=_silences(app, fingerprint, samples),
         acknowledged=next((each for each in holding if each is not None), None),
         group=group,
@@ -53,7 +72,7 @@ async def why(app: AlertsRuntime, fingerprint: str) -> Why:
         flapping=_flaps(app, suppressed),
         limits=[limit for alert in samples for limit in await _limits(app, alert)],
         waiting=[_waiting(item) for item in (*outbox, *of_this)],
-        dead_letters=[_dead(letter) for letter in letters if fingerprint_in(letter.payload) == fingerprint],
+        dead_letters=[_dead(letter) for letter in letters if _read(letter.payload).alert.fingerprint == fingerprint],
         suppressed=suppressed,
         last_notified=await history.last_notified(fingerprint),
         recent=await history.recent(fingerprint=fingerprint, limit=RECENT),
@@ -122,32 +141,39 @@ def _limit(severity: str, shared: bool, limit: int, per: float, count: int) -> L
 # -- payloads of queued items and dead letters
 
 
-def _notification(payload: Any) -> dict[str, Any]:
-    """The notification in a payload; empty if there is none."""
-    found = payload.get("notification", payload) if isinstance(payload, dict) else {}
-    return found if isinstance(found, dict) else {}
+class _Alert(msgspec.Struct, frozen=True):
+    fingerprint: str = ""
+    severity: str = ""
 
 
-def alert_in(payload: Any) -> dict[str, Any]:
-    """The alert in a payload; empty if there is none."""
-    found = _notification(payload).get("alert", {})
-    return found if isinstance(found, dict) else {}
+class _Payload(msgspec.Struct):
+    """What matters here of a notification in the outbox, or of one that waits for a single publisher."""
+
+    id: str = ""
+    publisher: str = ""
+    alert: _Alert = _Alert()
+    notification: _Payload | None = None
 
 
-def fingerprint_in(payload: Any) -> str:
-    """The fingerprint in a payload; "" if there is none."""
-    return str(alert_in(payload).get("fingerprint", ""))
-
-
-def _publisher(payload: Any) -> str:
-    return str(payload.get("publisher", "")) if isinstance(payload, dict) else ""
+def _read(payload: Any) -> _Payload:
+    """The notification in a payload, with its publisher if there is one; empty if it is none."""
+    try:
+        found = msgspec.convert(payload, _Payload)
+    except msgspec.ValidationError:
+        return _Payload()
+    return (
+        found
+        if found.notification is None
+        else _Payload(found.notification.id, found.publisher, found.notification.alert)
+    )
 
 
 def _waiting(item: ItemInfo) -> WaitingNotification:
+    known = _read(item.payload)
     return WaitingNotification(
-        id=str(_notification(item.payload).get("id", item.id)),
-        publisher=_publisher(item.payload),
-        severity=str(alert_in(item.payload).get("severity", "")),
+        id=known.id or item.id,
+        publisher=known.publisher,
+        severity=known.alert.severity,
         state=item.state,
         left=item.left,
         attempts=item.attempts,
@@ -156,10 +182,11 @@ def _waiting(item: ItemInfo) -> WaitingNotification:
 
 
 def _dead(letter: Letter) -> DeadNotification:
+    known = _read(letter.payload)
     return DeadNotification(
         id=letter.id,
-        publisher=_publisher(letter.payload),
-        severity=str(alert_in(letter.payload).get("severity", "")),
-        error=letter.last_error.removeprefix(f"{_publisher(letter.payload)}: "),
+        publisher=known.publisher,
+        severity=known.alert.severity,
+        error=letter.last_error.removeprefix(f"{known.publisher}: "),
         at=letter.last_at.timestamp(),
     )

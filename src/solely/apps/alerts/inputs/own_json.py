@@ -9,7 +9,7 @@ import structlog
 
 from ....kit import LIMITED, TOO_MANY, WRITE, Body, Call, Route
 from ..model import FIRING, MAX_GROUP, Alert, AlertOutcome, Status, Text, fingerprint_of
-from ..runtime import AlertsRuntime, Handlers
+from ..runtime import AlertsRuntime
 from ..settings import AlertsSettings
 from .labels import LONGEST_TEXT, LONGEST_VALUE, MOST_LABELS
 
@@ -68,24 +68,19 @@ def _fields(intake: Intake, wanted: tuple[str, ...]) -> list[tuple[str, str]]:
     return found
 
 
-class _OwnJson(Handlers):
-    """The handler."""
-
-    async def receive(self, call: Call[Intake, None]) -> AlertOutcome:
-        """Decides on one alert."""
-        receiver = self._app.receiver
-        receiver.check_capacity(call.principal.name)
-        return await receiver.receive(alert_of(call.body, self._app.settings))
-
-
 def routes(app: AlertsRuntime) -> list[Route]:
     """The endpoint."""
+
+    async def receive(call: Call[Intake, None]) -> AlertOutcome:
+        app.receiver.check_capacity(call.principal.name)
+        return await app.receiver.receive(alert_of(call.body, app.settings))
+
     return [
         Route(
             "POST",
             "/api/alerts",
             WRITE,
-            _OwnJson(app).receive,
+            receive,
             "Send an alert: it is published once per window, suppressed, or durably queued",
             refusals=(LIMITED, TOO_MANY),
             grants=True,

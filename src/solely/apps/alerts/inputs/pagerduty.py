@@ -8,7 +8,7 @@ import msgspec
 import structlog
 
 from .... import DataError, InvalidInput
-from ....kit import KIB, LIMITED, LOCAL, TOO_MANY, Answer, Call, JsonResponse, Principal, Route, Scope, Webhook
+from ....kit import KIB, LIMITED, LOCAL, TOO_MANY, Answer, BodyToken, Call, JsonResponse, Route, Scope, inlined_schema
 from ..api.acknowledgements import Acknowledge, acknowledge
 from ..model import FIRING, MAX_FINGERPRINT, RESOLVED, Alert, Labels, fingerprint_of
 from ..runtime import AlertsRuntime, Handlers
@@ -16,6 +16,7 @@ from .labels import DEFAULT_SEVERITY, LONGEST_TEXT, cut_labels, cut_text
 
 log = structlog.get_logger("solely.alerts")
 
+ROUTING_KEY = BodyToken("routing_key", Scope.WRITE)
 MAX_BODY = 512 * KIB  # bytes: PagerDuty's own bound
 NOT_ACKNOWLEDGED = "Event accepted, and nothing changed: no notification of this alert was sent, or it is resolved"
 
@@ -61,12 +62,6 @@ class PagerDutyEvent(msgspec.Struct, kw_only=True):
     client_url: Words = None
     links: list[Link] | None = None
     images: list[Image] | None = None
-
-
-class RoutingKey(msgspec.Struct):
-    """The part of an event that identifies its sender."""
-
-    routing_key: str = ""
 
 
 class Accepted(Answer, kw_only=True):
@@ -156,28 +151,6 @@ def _beside(text: str | None, address: str) -> str:
     return f"{text}: {address}" if text else address
 
 
-# -- authentication
-
-
-_routing_key = msgspec.json.Decoder(RoutingKey).decode
-
-
-def _sender(call: Call[Any, Any]) -> Principal | None:
-    """The principal whose token the routing_key is; None if unknown. Without tokens, every local caller may send."""
-    tokens = call.service.tokens
-    if not tokens:
-        return LOCAL
-    try:
-        return tokens.whose(_routing_key(call.raw).routing_key.encode())
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def _may_send(call: Call[Any, Any]) -> bool:
-    principal = _sender(call)
-    return principal is not None and principal.scope >= Scope.WRITE
-
-
 # -- the endpoint
 
 
@@ -186,7 +159,7 @@ class PagerDuty(Handlers):
 
     async def enqueue(self, call: Call[EventBody, None]) -> Accepted | JsonResponse:
         """Accepts the event, or refuses it with PagerDuty's error document."""
-        principal = _sender(call) or LOCAL
+        principal = ROUTING_KEY.sender(call) or LOCAL
         self._app.receiver.check_capacity(principal.name)
         try:
             event = read(call.body)
@@ -222,25 +195,8 @@ class PagerDuty(Handlers):
         return msgspec.structs.replace(last[0], status=resolved.status) if last else resolved
 
 
-def _inlined(schema: Any, named: dict[str, Any]) -> Any:
-    """The schema without references, since it is embedded in another."""
-    if isinstance(schema, list):
-        return [_inlined(each, named) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        return _inlined(named[schema["$ref"].rpartition("/")[2]], named)
-    return {name: _inlined(each, named) for name, each in schema.items()}
-
-
-def _documented() -> dict[str, Any]:
-    schema = msgspec.json.schema(PagerDutyEvent)
-    inlined: dict[str, Any] = _inlined({"$ref": schema["$ref"]}, schema["$defs"])
-    return inlined
-
-
 # The route accepts any object: the handler refuses invalid ones with PagerDuty's error document.
-EventBody = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema=_documented())]
+EventBody = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema=inlined_schema(PagerDutyEvent))]
 
 
 def routes(app: AlertsRuntime) -> list[Route]:
@@ -249,7 +205,7 @@ def routes(app: AlertsRuntime) -> list[Route]:
         Route(
             "POST",
             "/v2/enqueue",
-            Webhook(_may_send, "a routing_key in the body that is a token with the scope write"),
+            ROUTING_KEY.auth,
             PagerDuty(app).enqueue,
             "Receive an event as PagerDuty's Events API v2 does",
             status=202,

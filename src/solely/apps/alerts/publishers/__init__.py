@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import msgspec
-
 from .... import AsyncClient, InvalidInput
+from ....kit import check_bounds, check_names
 from ..model import Alert, Notification
 from . import slack, webhook
 from .command import CommandPublisher
@@ -62,20 +61,10 @@ def build(settings: Sequence[PublisherSettings], *, once: AsyncClient) -> list[P
     """The publishers, in the order of their settings; InvalidInput if these are invalid."""
     if len(settings) > MAX_PUBLISHERS:
         raise InvalidInput(f"{len(settings)} publishers; the most is {MAX_PUBLISHERS}")
-    names = [each.name for each in settings]
-    double = sorted({name for name in names if names.count(name) > 1})
-    if double:
-        raise InvalidInput(f"publishers have the same name: {', '.join(double)}; give each its own")
-    return [_publisher(_checked(each), once) for each in settings]
-
-
-def _checked(settings: PublisherSettings) -> PublisherSettings:
-    """The settings with their bounds checked, also if they were created in Python instead of being decoded."""
-    try:
-        checked: PublisherSettings = msgspec.convert(msgspec.to_builtins(settings), PublisherSettings)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"publisher {settings.name!r}: {error}") from None
-    return checked
+    check_names(settings, "publishers")
+    for each in settings:
+        check_bounds(each, "publisher")
+    return [_publisher(each, once) for each in settings]
 
 
 def _publisher(settings: PublisherSettings, once: AsyncClient) -> Publisher:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from .... import AsyncClient
 from ....kit import NotStarted, Program, run_program, sanitized
 from ..model import Notification
@@ -11,14 +9,11 @@ from .publisher import MatchingPublisher, PublishFailed, attempts_of
 from .settings import CommandSettings
 from .webhook import event
 
-MAX_ERRORS = 2048  # bytes of the end of its standard error: the last lines say what went wrong
 MAX_VARIABLE = 4096  # bytes of an alert's text in the environment, which is small; standard input has all of it
-_OURS = "SOLELY_"  # the prefix of the service's own variables, which hold tokens and passwords
 
 
 class CommandPublisher(MatchingPublisher[CommandSettings]):
-    """Runs the program, which is ended if the publish times out. It inherits the service's environment without
-    SOLELY_… variables."""
+    """Runs the program, which is ended if the publish times out."""
 
     def __init__(self, settings: CommandSettings, once: AsyncClient) -> None:
         super().__init__(settings)
@@ -26,15 +21,7 @@ class CommandPublisher(MatchingPublisher[CommandSettings]):
 
     async def publish(self, notification: Notification) -> None:
         """Returns when it exited with 0; else raises PublishFailed."""
-        program = Program(
-            self._settings.argv,
-            event(notification),
-            {**self._settings.environment, **variables(notification)},
-            inherit=[name for name in os.environ if not name.startswith(_OURS)],
-            timeout=None,
-            max_output=MAX_ERRORS,
-            discard_stdout=True,
-        )
+        program = self._settings.program(event(notification), variables(notification))
         await self._attempts.run(lambda: self._run(program))
 
     async def _run(self, program: Program) -> None:
@@ -58,7 +45,7 @@ def variables(notification: Notification) -> dict[str, str]:
         "SOURCE": alert.source,
         "FINGERPRINT": alert.fingerprint,
     }
-    return {f"{_OURS}ALERT_{name}": _bounded(value) for name, value in fields.items()}
+    return {f"SOLELY_ALERT_{name}": _bounded(value) for name, value in fields.items()}
 
 
 def _bounded(text: str) -> str:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from email.header import Header
 from email.message import EmailMessage
-from email.policy import SMTP, Policy
+from email.policy import SMTP
 from email.utils import format_datetime
 from itertools import islice
 
 import structlog
 
 from .... import AsyncClient
-from ....kit import Mailer, sanitized
+from ....kit import ForeignSubject, Mailer, sanitized
 from ..model import Notification
 from .publisher import MatchingPublisher, attempts_of
 from .settings import EmailSettings
@@ -51,7 +50,7 @@ def message(notification: Notification, settings: EmailSettings) -> EmailMessage
     mail["From"] = settings.sender
     mail["To"] = ", ".join(settings.to)
     remarks = f" ({', '.join(notification.remarks)})" if notification.remarks else ""
-    mail["Subject"] = _Subject(sanitized(f"[{alert.status.upper()}] {alert.severity}: {alert.name}{remarks}"))
+    mail["Subject"] = ForeignSubject(sanitized(f"[{alert.status.upper()}] {alert.severity}: {alert.name}{remarks}"))
     mail["Date"] = format_datetime(datetime.fromtimestamp(notification.at, UTC))
     mail["Message-ID"] = f"<{notification.id}@solely.invalid>"
     mail["Auto-Submitted"] = "auto-generated"  # suppresses out-of-office replies
@@ -60,22 +59,6 @@ def message(notification: Notification, settings: EmailSettings) -> EmailMessage
     parts = ((*facts, ("fingerprint", alert.fingerprint)), group, alert.annotations.items(), alert.labels.items())
     mail.set_content("\n".join(_lines(part) for part in parts if part), cte="quoted-printable")
     return mail
-
-
-class _Subject(str):
-    """A subject with foreign text, which is always sent encoded.
-
-    The email package decodes a text that looks like an encoded word (RFC 2047) and writes the result, line breaks
-    included. It neither parses nor writes a header object, which has a `name` and a `fold`.
-    """
-
-    __slots__ = ()
-    name = "Subject"
-
-    def fold(self, *, policy: Policy) -> str:
-        """The encoded header."""
-        text = Header(self, "utf-8", policy.max_line_length, self.name).encode(linesep=policy.linesep)
-        return f"{self.name}: {text}{policy.linesep}"
 
 
 def _lines(facts: Iterable[tuple[str, str]]) -> str:

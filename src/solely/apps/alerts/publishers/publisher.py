@@ -8,10 +8,10 @@ from typing import Generic, TypeVar
 from .... import AsyncClient
 from ....kit import Attempts, Caller, CallFailed, Request
 from ..model import Alert, Notification, own
-from .settings import NamedSettings, PostSettings, ResilientSettings
+from .settings import CommandSettings, EmailSettings, PublisherSettings, SlackSettings, WebhookSettings
 
-S = TypeVar("S", bound=NamedSettings)
-P = TypeVar("P", bound=PostSettings)
+S = TypeVar("S", bound=PublisherSettings)
+P = TypeVar("P", bound=WebhookSettings | SlackSettings)
 
 PublishFailed = CallFailed  # the receiver does not have the notification, as far as is known
 
@@ -37,7 +37,7 @@ class PostPublisher(MatchingPublisher[P]):
     def __init__(self, settings: P, once: AsyncClient, request: Callable[[Notification, P], Request]) -> None:
         super().__init__(settings)
         self._request = request
-        self._caller = Caller(self.name, settings.outgoing(), once=once, breaker=breaker_of(settings))
+        self._caller = Caller(self.name, settings.outgoing(), once=once, breaker=_breaker(self.name))
 
     async def publish(self, notification: Notification) -> None:
         """Returns when the receiver has it; else raises PublishFailed."""
@@ -48,12 +48,11 @@ class PostPublisher(MatchingPublisher[P]):
         await self._caller.close()
 
 
-def breaker_of(settings: ResilientSettings) -> str:
-    """The name of the publisher's breaker."""
-    return own(f"publishers/{settings.name}")
-
-
-def attempts_of(settings: ResilientSettings, once: AsyncClient) -> Attempts:
+def attempts_of(settings: CommandSettings | EmailSettings, once: AsyncClient) -> Attempts:
     """Attempts to send, within the bounds of the settings."""
     name, timeout, at_once = settings.name, settings.timeout, settings.at_once
-    return Attempts(name, timeout=timeout, at_once=at_once, once=once, breaker=breaker_of(settings))
+    return Attempts(name, timeout=timeout, at_once=at_once, once=once, breaker=_breaker(name))
+
+
+def _breaker(publisher: str) -> str:
+    return own(f"publishers/{publisher}")

@@ -1,42 +1,11 @@
-"""The settings of publishers: one table per publisher, whose `type` names its kind. Invalid settings raise
-`InvalidInput` when they are read, and no error shows a secret: a whole URL may be one."""
+"""The settings of publishers: one table per publisher, whose `type` names its kind, and `match` the alerts it wants."""
 
 from __future__ import annotations
 
-import re
-from typing import Annotated
-from urllib.parse import urlsplit
-
 import msgspec
 
-from .... import InvalidInput
-from ....kit import (
-    SECRET_PREFIX,
-    AtOnce,
-    MailServer,
-    OutgoingSettings,
-    Security,
-    Timeout,
-    check_header,
-    check_network,
-    check_url,
-    signing_key,
-)
+from ....kit import MailReceiver, NamedReceiver, ProgramReceiver, ReceiverName, UrlReceiver, WebhookReceiver
 from ..model import Alert, Labels, Status
-
-MAX_ANSWER = 16 << 10  # bytes: an error page says in its first lines what is wrong
-ANSWER = 0.25  # seconds for the body to follow the status, which alone says whether the receiver has it
-MAX_HEADER = 2048  # characters of a header's value
-# Without =?, which starts an encoded word: the email package would decode it.
-_MAIL = re.compile(r"(?!.*=\?)[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-# Headers that the publisher sets, or that frame the body: receivers disagree on which of two counts.
-_OUR_HEADERS = ("host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding")
-
-Name = Annotated[
-    str,
-    msgspec.Meta(pattern="^[a-z0-9][a-z0-9_-]{0,63}$", description="its name in logs, metrics and dead letters"),
-]
 
 
 class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,148 +24,39 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         )
 
 
-class NamedSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
-    """The settings of every publisher."""
+class WebhookSettings(WebhookReceiver, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="webhook"):
+    """Any receiver of Standard Webhooks."""
 
-    name: Name
+    name: ReceiverName = "webhook"
     match: Match = Match()
 
-    @property
-    def what(self) -> str:
-        """The beginning of every error about these settings."""
-        return f"publisher {self.name!r}:"
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(name={self.name!r}, …)"
-
-
-class ResilientSettings(NamedSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of every publisher that may fail."""
-
-    timeout: Timeout = 10.0
-    at_once: AtOnce = 20
-
-
-class PostSettings(ResilientSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings of every publisher that calls a URL. `guard` refuses addresses that are not public, except for the
-    networks of `guard_allow`; `ca_file` names the certificates to trust instead of the system's."""
-
-    url: str
-    guard: bool = False
-    guard_allow: tuple[str, ...] = ()
-    ca_file: str = ""
-
-    def __post_init__(self) -> None:
-        check_url(f"{self.what} url", self.url)
-        for network in self.guard_allow:
-            check_network(f"{self.what} guard_allow:", network)
-
-    def outgoing(self) -> OutgoingSettings:
-        """How the receiver is called: without redirects, and only the beginning of its response is read."""
-        return OutgoingSettings(
-            timeout=self.timeout,
-            at_once=self.at_once,
-            guard=self.guard,
-            guard_allow=self.guard_allow,
-            ca_file=self.ca_file,
-            max_redirects=0,
-            max_response=MAX_ANSWER,
-            body_timeout=ANSWER,
-        )
-
-    def secret_texts(self) -> tuple[str, ...]:
-        """What no error may show."""
-        return (self.url, urlsplit(self.url).path, urlsplit(self.url).query)
-
-
-class WebhookSettings(PostSettings, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="webhook"):
-    """Any receiver of Standard Webhooks. Each of several secrets signs, so that they can be rotated; without secrets
-    nothing is signed."""
-
-    name: Name = "webhook"
-    secrets: Annotated[tuple[str, ...], msgspec.Meta(max_length=8)] = ()
-    headers: Annotated[dict[str, str], msgspec.Meta(max_length=32)] = {}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.keys()
-        for header, value in self.headers.items():
-            check_header(self.what, header, value, MAX_HEADER)
-            if header.lower() in _OUR_HEADERS or header.lower().startswith("webhook-"):
-                raise InvalidInput(f"{self.what} header {header!r} is set by the publisher itself; remove it")
-
-    def keys(self) -> list[bytes]:
-        """The keys that sign."""
-        return [signing_key(self.what, secret) for secret in self.secrets]
-
-    def secret_texts(self) -> tuple[str, ...]:
-        """What no error may show."""
-        bare = (secret.removeprefix(SECRET_PREFIX) for secret in self.secrets)
-        return (*super().secret_texts(), *self.secrets, *bare, *self.headers.values())
-
-
-class SlackSettings(PostSettings, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="slack"):
+class SlackSettings(UrlReceiver, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="slack"):
     """An incoming webhook of Slack, or a compatible one: Mattermost, Rocket.Chat, Discord under /slack."""
 
-    name: Name = "slack"
+    name: ReceiverName = "slack"
+    match: Match = Match()
 
 
-class CommandSettings(ResilientSettings, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="command"):
-    """A program, which gets the notification as JSON on its standard input. It inherits the service's environment
-    without SOLELY_… variables; `environment` adds to it."""
+class CommandSettings(ProgramReceiver, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="command"):
+    """A program, which gets the notification as JSON on its standard input."""
 
-    name: Name = "command"
-    argv: Annotated[tuple[str, ...], msgspec.Meta(max_length=256)]
-    environment: Annotated[dict[str, str], msgspec.Meta(max_length=64)] = {}
-    at_once: AtOnce = 4
-
-    def __post_init__(self) -> None:
-        if not self.argv or not self.argv[0]:
-            raise InvalidInput(f'{self.what} argv is empty; give the program and its arguments: ["…", "…"]')
-        if any("\0" in text for text in (*self.argv, *self.environment.values())):
-            raise InvalidInput(f"{self.what} argv and environment must not contain NUL")
-        for variable in self.environment:
-            if not _VARIABLE.fullmatch(variable):
-                raise InvalidInput(f"{self.what} environment variable {variable!r:.80} has no usable name")
-
-    def secret_texts(self) -> tuple[str, ...]:
-        """What no error may show."""
-        return tuple(self.environment.values())
+    name: ReceiverName = "command"
+    match: Match = Match()
 
 
-class EmailSettings(ResilientSettings, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="email"):
-    """A mail to each of `to`. `security`: the connection is upgraded to TLS (starttls), uses TLS from the start (tls),
-    or is not encrypted (none), which no password is sent on."""
+class EmailSettings(MailReceiver, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="email"):
+    """A mail to each of `to`."""
 
-    name: Name = "email"
-    host: Annotated[str, msgspec.Meta(min_length=1, max_length=253)]
-    port: Annotated[int, msgspec.Meta(ge=1, le=65_535)] = 587
-    security: Security = "starttls"
-    username: str = ""
-    password: str = ""
-    sender: str
-    to: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=50)]
-    ca_file: str = ""
-    at_once: AtOnce = 4
-
-    def __post_init__(self) -> None:
-        for address in (self.sender, *self.to):
-            if not _MAIL.fullmatch(address):
-                raise InvalidInput(f"{self.what} {address!r:.80} is not a mail address; write name@host.example")
-        if bool(self.username) != bool(self.password):
-            raise InvalidInput(f"{self.what} give both username and password, or neither")
-        if self.password and self.security == "none":
-            raise InvalidInput(f"{self.what} a password needs security starttls or tls, else it is sent in the clear")
-
-    def server(self) -> MailServer:
-        """The mail server and the login."""
-        return MailServer(self.host, self.port, self.security, self.timeout, self.username, self.password, self.ca_file)
+    name: ReceiverName = "email"
+    match: Match = Match()
 
 
-class LogSettings(NamedSettings, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="log"):
+class LogSettings(NamedReceiver, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="log"):
     """A line in the service's log."""
 
-    name: Name = "log"
+    name: ReceiverName = "log"
+    match: Match = Match()
 
 
 PublisherSettings = WebhookSettings | SlackSettings | CommandSettings | EmailSettings | LogSettings

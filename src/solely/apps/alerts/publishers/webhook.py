@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import re
-import time
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from ....kit import Request, sign
+from ....kit import Request
 from ..model import Notification
 from .settings import WebhookSettings
-
-_TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # a traceparent, which came from outside
 
 
 def request(notification: Notification, settings: WebhookSettings) -> Request:
     """The notification as a signed event."""
-    body, keys = event(notification), settings.keys()
-    headers = {**settings.headers, "content-type": "application/json"}
-    if _TRACE.fullmatch(notification.trace):
-        headers["traceparent"] = notification.trace
-    return Request(
-        "POST",
-        settings.url,
-        headers,
-        body,
-        settings.secret_texts(),
-        fresh_headers=lambda: sign(notification.id, int(time.time()), body, keys),
-        repeatable=True,  # receivers remember the id
-    )
+    return settings.request(notification.id, event(notification), notification.trace)
 
 
 def event(notification: Notification) -> bytes:

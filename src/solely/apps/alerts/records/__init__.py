@@ -1,1 +1,1 @@
-"""Records: the history in the database, and notes in the store that all workers share."""
+"""Records: the history in the database."""

@@ -11,8 +11,8 @@ import time
 import msgspec
 
 from .... import AsyncClient
-from ..model import Alert, part_of, subject_of
-from ..records.notes import PAGE, Notes
+from ....kit import NOTES_PAGE, Notes
+from ..model import Alert, own, part_of, subject_of
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class Acknowledgements:
     """The acknowledgements in effect: at most one per fingerprint."""
 
     def __init__(self, once: AsyncClient) -> None:
-        self._notes = Notes(once, "acknowledged", Acknowledgement)
+        self._notes = Notes(once, own("acknowledged"), Acknowledgement)
         self.sweep = self._notes.sweep
 
     async def add(
@@ -70,7 +70,7 @@ class Acknowledgements:
         for name in names_of(alert):
             await self.remove(name)
 
-    async def list(self, limit: int = PAGE) -> list[Acknowledgement]:
+    async def list(self, limit: int = NOTES_PAGE) -> list[Acknowledgement]:
         """Those in effect, the newest first."""
         found = await self._notes.under(limit=limit)
         return sorted(found.values(), key=lambda each: each.made, reverse=True)

@@ -16,17 +16,18 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ....kit import NOTES_PAGE, Notes
 from ..model import (
     MAX_OPEN,
     Alert,
     Member,
     fingerprint_prefix,
+    own,
     part_of,
     reservation_key,
     resolved_key,
     subject_of,
 )
-from ..records.notes import PAGE, Notes
 from ..worker import AlertsPart, Dependencies
 from .acknowledgements import Acknowledgement, Acknowledgements, names_of
 from .matchers import matching
@@ -75,7 +76,7 @@ class OpenAlerts(AlertsPart):
 
     def __init__(self, given: Dependencies, acknowledgements: Acknowledgements, silences: Silences) -> None:
         super().__init__(given)
-        self._notes = Notes(given.once, "open", OpenRecord)
+        self._notes = Notes(given.once, own("open"), OpenRecord)
         self.sweep = self._notes.sweep
         self._acknowledgements = acknowledgements
         self._silences = silences
@@ -179,7 +180,9 @@ class OpenAlerts(AlertsPart):
 
     # -- for people
 
-    async def list(self, *, matchers: Sequence[str] = (), severity: str = "", limit: int = PAGE) -> list[OpenAlert]:
+    async def list(
+        self, *, matchers: Sequence[str] = (), severity: str = "", limit: int = NOTES_PAGE
+    ) -> list[OpenAlert]:
         """What fires now, the worst and newest first: alerts of this severity that match all matchers, at most `limit`.
         Raises InvalidInput if a matcher is invalid."""
         wanted = matching(matchers)

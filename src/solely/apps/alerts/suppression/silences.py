@@ -15,7 +15,7 @@ import msgspec
 from .... import InvalidInput
 from ....kit import DAY, Database, Row, from_row, without_nul
 from ..model import Alert
-from ..records.history_queries import STATEMENTS
+from ..records.history import STATEMENTS
 from .matchers import checked, parse, predicate
 
 MOST = 1_000  # current and future silences: each alert is matched with all of them

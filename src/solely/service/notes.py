@@ -1,5 +1,9 @@
 """Notes: small values in the store that all workers share, each under a name, until it is removed or expires. A note
-is an item of a queue that nobody consumes: it can be read in one step, and is changed by compare-and-set."""
+is an item of a queue that nobody consumes: it can be read in one step, and is changed by compare-and-set.
+
+    paused = Notes(once, reserved("probes", "paused"), Pause)
+    await paused.add(part_of(target), Pause(by="ann"), ends=time.time() + 3600)
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,11 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from .... import AsyncClient, ItemInfo, StoreUnavailable
-from ..model import own
+from .. import AsyncClient, ItemInfo, StoreUnavailable
 
 T = TypeVar("T")
 
-PAGE = 1_000  # notes in one listing: the bound of a queue's listing
+NOTES_PAGE = 1_000  # notes in one listing: the bound of a queue's listing
 _ATTEMPTS = 50  # at a note that others keep changing: more workers than a service has
 
 
@@ -26,13 +29,14 @@ class Note(msgspec.Struct, Generic[T]):
 
 
 class Notes(Generic[T]):
-    """All notes of one kind, with values of one type. A name consists of key parts, separated by slashes.
+    """The notes in the queue of this name, with values of one type. The name of a note consists of key parts, separated
+    by slashes.
 
     An item that is not a valid note counts as missing, so that it suppresses no notification.
     """
 
-    def __init__(self, once: AsyncClient, kind: str, form: type[T]) -> None:
-        self._queue = once.queue(own(kind))
+    def __init__(self, once: AsyncClient, queue: str, form: type[T]) -> None:
+        self._queue = once.queue(queue)
         self._form: type[Note[T]] = Note[form]  # type: ignore[valid-type]
 
     async def read(self, name: str) -> T | None:
@@ -69,7 +73,7 @@ class Notes(Generic[T]):
         before = await self.change(name, lambda now: None if unless_changed in (None, now) else now)
         return before is not None and unless_changed in (None, before)
 
-    async def under(self, prefix: str = "", limit: int = PAGE) -> dict[str, T]:
+    async def under(self, prefix: str = "", limit: int = NOTES_PAGE) -> dict[str, T]:
         """Notes whose names have this prefix, in order of names, at most `limit`."""
         page = await self._queue.list(after=prefix, limit=limit)
         current = {each.id: self._current(each) for each in page if each.id.startswith(prefix)}
@@ -85,12 +89,12 @@ class Notes(Generic[T]):
             await self._queue.remove(each.id, expected=each)
 
     async def _items(self) -> AsyncIterator[ItemInfo]:
-        after, page = "", await self._queue.list(limit=PAGE)
+        after, page = "", await self._queue.list(limit=NOTES_PAGE)
         while page:
             for each in page:
                 yield each
             after = page[-1].id
-            page = await self._queue.list(after=after, limit=PAGE) if len(page) == PAGE else []
+            page = await self._queue.list(after=after, limit=NOTES_PAGE) if len(page) == NOTES_PAGE else []
 
     def _current(self, item: ItemInfo) -> T | None:
         """The value; None if it is expired or invalid."""

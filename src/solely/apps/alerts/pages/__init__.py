@@ -1,1 +1,0 @@
-"""Pages: the dashboard's views of alerts, and their forms."""
