@@ -77,6 +77,8 @@ class Receiver(AlertsPart):
         if task.done():
             return task.result()
         self._metrics.count(QUEUED)
+        if alert.status == FIRING:
+            self._start(self._open.enter(alert))
         return queued(alert, "publishing")
 
     async def receive_all(self, alerts: Sequence[Alert]) -> list[AlertOutcome | SolelyError]:
@@ -131,8 +133,6 @@ class Receiver(AlertsPart):
             return queued(alert, FIRING_QUEUED)
         if facts.firing:
             await self._list_as_firing(alert)
-        elif not facts.others_fire:
-            await self._open.forget(alert)
         return Refusal.of(decision)
 
     async def _request(self, alert: Alert) -> tuple[Granted | None, Refusal]:
@@ -183,9 +183,13 @@ class Receiver(AlertsPart):
             copy = msgspec.structs.replace(notification, id=hold.details.get("id") or notification.id)
             await self._outbox.ensure_queued(key_of(alert), copy)
         elif hold.reason == LIMITED:
-            await asyncio.gather(self._outbox.discard(notification), self._open.enter(alert))
+            await self._discard(notification)
         facts = Facts(alert.status == FIRING, bool(alert.group), window=hold.reason, window_left=hold.retry_after)
         return Refusal.of(decide(facts), hold.details.get("trace", ""))
+
+    async def _discard(self, notification: Notification) -> None:
+        """A firing notification is suppressed by the store's facts: copies are dropped, and the alert is listed."""
+        await asyncio.gather(self._outbox.discard(notification), self._open.enter(notification.alert))
 
     async def _queue(self, notification: Notification, hold: AsyncReservation) -> tuple[Granted | None, Refusal]:
         """Queues the notification, to be delivered under this reservation; this is released if a rule suppresses the
@@ -198,7 +202,7 @@ class Receiver(AlertsPart):
             if opening:
                 undo.push_async_callback(_undo, opening)
             if decision.reason:
-                await self._outbox.discard(notification)
+                await self._discard(notification)
                 return None, Refusal.of(decision)
             added = await self._outbox.add(hold.key, notification, ttl)
             if added is None:
@@ -217,9 +221,8 @@ class Receiver(AlertsPart):
         if alert.status != FIRING:
             return SEND, notification, None
         facts = Facts(firing=True)
-        acknowledged, before = await asyncio.gather(self._facts.acknowledged(alert), self._open.queueing(alert))
-        opening = None
-        if limit and acknowledged is None and not (before is not None and before.was_sent):
+        acknowledged, opening = await self._facts.acknowledged(alert), None
+        if limit and acknowledged is None and not await self._open.is_open(alert):
             key = own(f"openings/{part_of(subject_of(alert))}")
             opening = await self._once.limit(key, limit=limit, per=self._settings.flap_per)
             facts = facts._replace(flapping=None if opening else opening.retry_after)

@@ -67,7 +67,7 @@ class NotificationDeadLetters(AlertsPart):
             if failure is not None:
                 raise failure
         if notification.alert.status == FIRING:  # it may be the first publisher that has it
-            await self._open.sent(notification.alert, notification.reminder)
+            await self._open.sent(notification)
         return notification.id
 
     async def publish(self, retry: Retry) -> PublishFailed | None:

@@ -42,6 +42,7 @@ _LOOKS = 4  # at an item that another worker holds: one that has just recorded i
 _PAUSE = 0.05  # seconds between them
 _LATE = 600.0  # seconds until a notification that refused callers still queue has been dropped by a sweeper
 _SENT = 86_400.0  # seconds: longer than anything waits in the outbox
+_SEVERITIES = 10  # of one alert that are looked at: more than are queued for it at one time
 _LONGEST = 3600.0  # seconds: a receiver that asks for a longer pause is retried earlier
 
 
@@ -103,10 +104,13 @@ class Outbox(AlertsPart):
         reservation to publish."""
         await self._queue.push(key, msgspec.to_builtins(notification))
 
-    async def has_unsent(self, key: str) -> bool:
-        """True if a notification that was not sent is queued under this key."""
-        found = await self._queue.read(key)
-        return found is not None and not found.unreadable and await self._unfinished(key, found.payload) is not None
+    async def has_unsent(self, prefix: str) -> bool:
+        """True if a notification that was not sent is queued under a key with this prefix."""
+        for each in await self._queue.list(after=prefix, limit=_SEVERITIES):
+            readable = each.id.startswith(prefix) and not each.unreadable
+            if readable and await self._unfinished(each.id, each.payload) is not None:
+                return True
+        return False
 
     async def was_sent(self, notification: Notification) -> bool:
         """True if it was sent and recorded: it is in the outbox only because removing it failed, or because a caller
@@ -177,7 +181,7 @@ class Outbox(AlertsPart):
         for name, failure in failures.items():
             await self._retry_alone(Retry(publisher=name, notification=notification), failure)
         if alert.status == FIRING:
-            await self._open.sent(alert, notification.reminder)
+            await self._open.sent(notification)
         with self._tracing.span("record", alert):
             recorded = await self._record(delivery)
         if recorded:
@@ -201,12 +205,11 @@ class Outbox(AlertsPart):
         self._refusals.remember(hold.key, Refusal(QUIET, ends, notification.trace))
         if notification.alert.status != FIRING:
             await self.close(notification.alert)
-        # Marked before it is removed: another worker may hold the item by now, it may wait for its next attempt, and a
-        # refused caller may queue it again. Whoever takes it finds the mark.
-        for id in {notification.id, hold.details.get("id", notification.id)}:
-            await self._once.mark(_sent_mark(id), ttl=_SENT)
-        if delivery.item is not None:
-            await delivery.item.ack()
+        # Marked as well as removed: another worker may hold the item by now, it may wait for its next attempt, and a
+        # refused caller may queue it again. Whoever takes it finds the mark, or the quiet window.
+        ids = {notification.id, hold.details.get("id", notification.id)}
+        removed = () if delivery.item is None else (delivery.item.ack(),)
+        await asyncio.gather(*(self._once.mark(_sent_mark(id), ttl=_SENT) for id in ids), *removed)
 
     async def _leave_to_holder(self, delivery: Delivery) -> None:
         """Leaves the item to the current holder of the reservation, which sends it again or has done so. It must find
@@ -242,6 +245,8 @@ class Outbox(AlertsPart):
             await self._give_up(delivery, failures)
             return queued(alert, "dead_lettered")
         self._refusals.forget(delivery.hold.key)
+        if alert.status == FIRING:
+            await self._open.enter(alert)
         if await delivery.hold.release():
             log.debug("Released reservation", **alert.facts, fence=delivery.hold.fence)
         if delivery.item is not None:
