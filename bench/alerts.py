@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Self
 
 import uvloop
 
-from solely.apps.alerts import AlertsApp
+from solely.apps.alerts.app import AlertsApp
 from solely.apps.alerts.model import Alert
 from solely.apps.alerts.receiver import Receiver
 from solely.service import logs

@@ -37,23 +37,24 @@ class Field:
 class Act:
     """An act. Its `verb` and what it affects are the sentence that says what would be done: "end the window …".
 
-    `api` and `page` are the paths of its route and of its form; without one of them there is none. `name` is the action
-    in the audit log, which every act of an admin has, and any other that is `audited`. `means` says what follows, and
-    `nothing` why there may be nothing to do: then the field `changed` of the answer is false or 0, or there is none.
-    `again` says what a repeat of the request does. A command `asks` for confirmation if the act cannot be undone; it
-    prints the answer, with `times` as times, if the act `shows` it.
+    `name` is the action in the audit log, which every act of an admin has, and any other that is `audited`; it ends
+    with the verb, unless that is given. `api` and `page` are the paths of its route and of its form, made of the name
+    unless they are given; with an empty one there is none. `means` says what follows, and `nothing` why there may be
+    nothing to do: then the field `changed` of the answer is false or 0, or there is none. `again` says what a repeat of
+    the request does. A command `asks` for confirmation if the act cannot be undone; it prints the answer, with `times`
+    as times, if the act `shows` it.
     """
 
     name: str
-    title: str
-    verb: str
     summary: str
-    means: str
-    nothing: str
     again: str
+    verb: str = ""
+    title: str = ""  # of the form; by default the summary
+    means: str = ""
+    nothing: str = "There is nothing to do."
     scope: Literal["write", "admin"] = "admin"
-    api: str = ""
-    page: str = ""
+    api: str = "/api/{name}"
+    page: str = "/{name}"
     fields: tuple[Field, ...] = ()
     changed: str = ""
     keyed: bool = False  # repeats with the same Idempotency-Key get the first response
@@ -61,6 +62,14 @@ class Act:
     asks: bool = True
     shows: bool = False
     times: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Completes what was left to its defaults."""
+        path = self.name.replace(".", "/")
+        paths = {"api": self.api.replace("{name}", path), "page": self.page.replace("{name}", path)}
+        words = {"title": self.title or self.summary, "verb": self.verb or self.name.rpartition(".")[2]}
+        for field, value in (*paths.items(), *words.items()):
+            object.__setattr__(self, field, value)
 
     @property
     def needs_reason(self) -> bool:

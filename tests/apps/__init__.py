@@ -6,7 +6,7 @@
 - `inbox`: `inbox(subject)` is a receiver of signed webhooks, on threads. It knows which process calls it, and
   `meet_next` has a test act (kill, wait, drop) in the middle of a delivery.
 - `hooks`: `hooks()` is a receiver on the test's event loop that fails, hangs, trickles, redirects and floods as the
-  test says.
+  test says; `hooks_aside()` is one on a thread, for tests that block.
 - `operator`: `operating(app, settings, …)` is a service in this process with one application, as senders and operators
   call it.
 

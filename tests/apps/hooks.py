@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import threading
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
 FLOOD = 10 << 20  # bytes: a hundred times what a socket takes that nobody reads
@@ -138,3 +139,19 @@ async def hooks(tls: ssl.SSLContext | None = None) -> AsyncIterator[Hooks]:
         for task in list(serving):
             task.cancel()
         await asyncio.gather(*serving, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def hooks_aside() -> Iterator[Hooks]:
+    """A receiver on a thread of its own, for tests that block."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    serving = hooks()
+    try:
+        yield asyncio.run_coroutine_threadsafe(serving.__aenter__(), loop).result(10)
+    finally:
+        asyncio.run_coroutine_threadsafe(serving.__aexit__(None, None, None), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import solely.http
 from solely import InvalidInput, SolelyError
 from solely.apps import APPS, find, has
 from solely.cli.exits import Exit
@@ -29,7 +32,7 @@ from typing import ClassVar
 import msgspec
 
 from solely.service.application import Application, AppPage, Figure, Job, Route
-from solely.service.routes import READ, Call
+from solely.service.routes import READ, WRITE, Call
 
 SEATS = Figure("solely_NAME_seats", "Seats that are free", kind="gauge")
 
@@ -61,7 +64,8 @@ class Troupe(Application[Settings]):
     calls: ClassVar[list[str]] = []
 
     def routes(self):
-        return [Route("GET", "/NAME", READ, self.play, "Play")]
+        plays = Route("POST", "/NAME/plays", WRITE, self.add, "Add a play")
+        return [Route("GET", "/NAME", READ, self.play, "Play"), plays]
 
     def jobs(self):
         return [Job("stumble", 0.01, self.stumble), Job("walk", 0.01, self.walk)]
@@ -79,6 +83,9 @@ class Troupe(Application[Settings]):
     async def play(self, call: Call[None, None]) -> dict[str, int]:
         found = await self.service.data.row("SELECT count(*) AS plays FROM NAME_plays")
         return dict(found)
+
+    async def add(self, call: Call[None, None]) -> dict[str, int]:
+        return {"added": await self.service.data.run("INSERT INTO NAME_plays VALUES ('another')")}
 
     async def stumble(self):
         self.calls.append("stumbled")
@@ -142,6 +149,24 @@ def test_an_application_runs_from_start_to_stop(made: Made, tmp_path: Path) -> N
         assert 'job="walk"' not in figures
     assert calls[-1] == "stopped after 1"
     assert (tmp_path / "data.db").exists()
+
+
+def test_while_the_database_is_away_callers_are_told_to_come_back(made: Made, tmp_path: Path) -> None:
+    writer, plays, file = bearer(TOKENS["write"]), f"/{made.name}/plays", tmp_path / "data.db"
+    with (
+        running(apps=[made.name], tokens=LINES, data_url=f"sqlite:///{file}", store_timeout="500ms") as it,
+        closing(sqlite3.connect(file)) as other,
+    ):
+        other.execute("BEGIN IMMEDIATE")  # and nobody else can write
+        away = it.post(plays, headers=writer)
+        assert (away.status_code, away.headers["retry-after"]) == (503, "1")
+        assert away.json()["type"] == "/policy#data-away"
+        assert "data.db" not in away.text, "what the database says is for the log"
+        client = solely.http.Client(it.address, token=TOKENS["write"])
+        with client, pytest.raises(solely.DataUnavailable):
+            client.post(plays, {}, dict[str, int])
+        other.rollback()
+        assert it.post(plays, headers=writer).json() == {"added": 1}
 
 
 def test_none_is_mounted_and_no_database_opened() -> None:

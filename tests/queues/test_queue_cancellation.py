@@ -54,7 +54,10 @@ def in_hand(once: Any, call: Callable[[Any], Awaitable[Any]]) -> Callable[[str],
 @pytest.mark.parametrize("id", ["", "a"])
 async def test_take(once: Any, observer: Observer, way: str, id: str) -> None:
     def check(key: str, outcome: Any) -> None:
-        assert item(observer, key).state is (State.FREE if is_cancelled(outcome) else State.HELD)
+        there = State.FREE, 0  # nobody got it: that is no attempt
+        assert (item(observer, key).state, item(observer, key).attempts) == (
+            there if is_cancelled(outcome) else (State.HELD, 1)
+        )
         assert item(observer, key).value is not None
 
     await at_every_await(way, prepared(once, lambda queue: queue.take(ttl=1_000, id=id)), check)

@@ -259,3 +259,20 @@ async def test_an_item_is_never_lost_on_its_way_to_the_dead_letters(
 async def test_an_invalid_max_attempts_never_reaches_the_store(mode: str, most: Any) -> None:
     with pytest.raises(solely.InvalidInput, match="max_attempts must be an int"):
         await result_of(refusing_client(mode).queue("jobs").take(ttl=10, max_attempts=most))
+
+
+@pytest.mark.parametrize("id", ["", "a"])
+async def test_an_interrupted_take_counts_no_attempt(once: Any, monkeypatch: pytest.MonkeyPatch, id: str) -> None:
+    def interrupted(*_: object) -> None:
+        raise RuntimeError("a soft time limit")  # as a signal handler raises it anywhere, also after the reply
+
+    queue = once.queue("jobs")
+    await result_of(queue.push("a", 1))
+    with monkeypatch.context() as patch:
+        patch.setattr("solely.queues.flow.TakenItem", interrupted)
+        with pytest.raises(RuntimeError, match="a soft time limit"):
+            await result_of(queue.take(ttl=10, id=id, max_attempts=1))
+    seen = await result_of(queue.read("a"))
+    assert (seen.state, seen.attempts) == (State.FREE, 0)
+    item = await result_of(queue.take(ttl=10, max_attempts=1))
+    assert (item.id, item.attempts) == ("a", 1), "nobody had it, so that it is no dead letter"

@@ -31,7 +31,7 @@ def test_alive_reveals_nothing(path: str, guarded: Running) -> None:
 def test_ready(path: str, guarded: Running) -> None:
     answer = guarded.get(path)
     assert answer.status_code == 200
-    assert answer.json() == {"status": "ok", "checks": {"store": "ok", "data": "ok", "granting": "ok"}}
+    assert answer.json() == {"status": "ok", "checks": {"store": "ok", "data": "ok", "workers": "ok", "granting": "ok"}}
 
 
 def test_version_is_for_those_who_may_read(guarded: Running) -> None:
@@ -48,7 +48,10 @@ def test_unready_while_the_store_is_away_and_ready_when_it_is_back(monkeypatch: 
         server.kill()
         away = it.get("/readyz")
         assert away.status_code == 503
-        assert away.json() == {"status": "unready", "checks": {"store": "error", "data": "ok", "granting": "ok"}}
+        assert away.json() == {
+            "status": "unready",
+            "checks": {"store": "error", "data": "ok", "workers": "ok", "granting": "ok"},
+        }
         assert away.headers["retry-after"] == "1"
         assert str(server.port) not in away.text
         assert it.get("/healthz").status_code == 200, "alive all the same"
@@ -61,7 +64,7 @@ def test_unready_while_it_stops() -> None:
         it.on_loop(it.service.stop)
         answer = it.get("/readyz")
         assert answer.status_code == 503
-        assert answer.json()["checks"] == {"store": "ok", "data": "ok", "granting": "error"}
+        assert answer.json()["checks"] == {"store": "ok", "data": "ok", "workers": "ok", "granting": "error"}
         assert it.get("/healthz").status_code == 200
 
 

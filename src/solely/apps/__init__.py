@@ -1,6 +1,7 @@
 """Applications: built on the library and mounted in the service, each in its own folder.
 
-To add one: a folder here, or a package anywhere, with a subclass of `Application`, and a line in APPS.
+To add one: a folder here, or a package anywhere, with a subclass of `Application` in its module `app`, and a line in
+APPS.
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ from typing import Any
 
 from ..errors import InvalidInput, missing_extra
 
-# name → module:class. The name is also the application's section of the settings and its noun on the command line.
+# name → package:class. The name is also the application's section of the settings and its noun on the command line.
 APPS: dict[str, str] = {"alerts": "solely.apps.alerts:AlertsApp"}
 
 
 def find(name: str) -> Any:
     """The application class of this name, imported; InvalidInput, which lists the known ones, if there is none."""
     package, kind = module_of(name), APPS[name].partition(":")[2]
+    module = f"{package}.app" if has(name, "app.py") else package  # so that commands start without the service
     try:
-        found = getattr(import_module(package), kind, None)  # a package may import its class when it is asked for
+        found = getattr(import_module(module), kind, None)
     except ModuleNotFoundError as error:
         if package.startswith(error.name or "") or (error.name or "").startswith("solely"):
             raise  # ours, and no extra brings it
         raise missing_extra(name, error.name, "service") from error
     if found is None:
-        raise InvalidInput(f"the application {name} cannot be mounted: its module {package} has no class {kind}")
+        raise InvalidInput(f"the application {name} cannot be mounted: its module {module} has no class {kind}")
     return found
 
 

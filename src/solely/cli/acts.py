@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,20 @@ from .service_options import at_service
 
 if TYPE_CHECKING:
     from ..http import Client
+
+
+def act_group(name: str, module: ModuleType) -> click.Group:
+    """The commands of all acts and lists of this module, each named like its variable: `END_ALL` is `end-all`."""
+    group = click.Group(
+        name, help=f"{module.__doc__ or ''}\n\nCalls the service at --at, with the token in SOLELY_TOKEN."
+    )
+    for variable, declared in vars(module).items():
+        called = variable.lower().replace("_", "-")
+        if isinstance(declared, Act):
+            group.add_command(act_command(declared, called))
+        elif isinstance(declared, Listing):
+            group.add_command(list_command(declared, called))
+    return group
 
 
 def act_command(act: Act, name: str) -> click.Command:

@@ -48,7 +48,7 @@ class WatchdogHook:
             self._watchdog.lost()
 
 
-class Ended(NamedTuple):
+class ChildEnd(NamedTuple):
     """How a command ended: its exit code, or 128 + the signal; whether the watchdog ended it; the end of its output."""
 
     code: int
@@ -104,7 +104,7 @@ def exiting_on_signals() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def run_command(words: Sequence[str], watchdog: Watchdog, lease: LeaseBase, *, keeps: int | None = None) -> Ended:
+def run_command(words: Sequence[str], watchdog: Watchdog, lease: LeaseBase, *, keeps: int | None = None) -> ChildEnd:
     """Runs the command in the watchdog's process group; OSError if it cannot be started.
 
     With `keeps`, its stdout and stderr go through pipes, and the last `keeps` bytes of each are returned.
@@ -121,7 +121,7 @@ def run_command(words: Sequence[str], watchdog: Watchdog, lease: LeaseBase, *, k
         )
         tails = [OutputTail(pipe, to, keeps or 0) for pipe, to in ((process.stdout, 1), (process.stderr, 2)) if pipe]
         code = _wait(process, watchdog, signals)
-        return Ended(code, watchdog.has_terminated() or watchdog.is_gone(), *[tail.text() for tail in tails])
+        return ChildEnd(code, watchdog.has_terminated() or watchdog.is_gone(), *[tail.text() for tail in tails])
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import click
 from ..claims.handle import Claim
 from ..client import Client
 from ..errors import StoreError
-from .child_process import Ended
+from .child_process import ChildEnd
 from .exits import Exit, leave
 from .options import DURATION, StoreOptions, at_store
 from .output import talk
@@ -109,7 +109,7 @@ def _run(
     return ended.code
 
 
-def _outcome(ended: Ended, at: datetime, took: float) -> dict[str, Any]:
+def _outcome(ended: ChildEnd, at: datetime, took: float) -> dict[str, Any]:
     return {
         "exit_code": ended.code,
         "stdout": ended.out,

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -47,8 +48,8 @@ SHELLS = ("bash", "zsh", "fish")
 CHECKOUT = Path(__file__).parents[3]  # the folder that has bench/, unless the package was installed
 
 
-class Program(click.Group):
-    """Imports a command when it is used; an application's command is in its `cli.py`."""
+class CommandGroup(click.Group):
+    """Imports a command when it is used; those of an application are in its `cli.py` or follow from its `acts.py`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*COMMANDS, *_apps()]
@@ -67,19 +68,33 @@ class Program(click.Group):
         if name in COMMANDS:
             module, attribute = f"{__package__}.{COMMANDS[name]}", name.replace("-", "_")
         elif name in _apps():
-            module, attribute = f"{module_of(name)}.cli", "command"
+            return _app_command(name)
         else:
             return None
-        try:
-            command: click.Command = getattr(import_module(module), attribute)
-        except ImportError as error:
-            raise missing(error, name) from None
+        command: click.Command = getattr(_imported(module, name), attribute)
         return command
 
 
 def _apps() -> list[str]:
     """The applications that have commands."""
-    return [name for name in APPS if has(name, "cli.py")]
+    return [name for name in APPS if has(name, "cli.py") or has(name, "acts.py")]
+
+
+def _app_command(name: str) -> click.Command:
+    """The `command` of the application's `cli.py`; without that module, a group with the commands of its acts."""
+    if has(name, "cli.py"):
+        command: click.Command = _imported(f"{module_of(name)}.cli", name).command
+        return command
+    from .acts import act_group
+
+    return act_group(name, _imported(f"{module_of(name)}.acts", name))
+
+
+def _imported(module: str, what: str) -> Any:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise missing(error, what) from None
 
 
 def missing(error: ImportError, what: str) -> ImportError:
@@ -89,7 +104,7 @@ def missing(error: ImportError, what: str) -> ImportError:
     return missing_extra(what, error.name, "service")
 
 
-@click.command(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 @click.option("-v", "--verbose", is_flag=True, help="Also print the library's log.")
 def solely(verbose: bool) -> None:

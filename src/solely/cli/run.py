@@ -11,7 +11,14 @@ from ..client import Client
 from ..errors import Busy, StoreError
 from ..leases.lease import Lease
 from ..model import Released
-from .child_process import NOT_EXECUTABLE, Ended, WatchdogHook, exit_code_if_unusable, exiting_on_signals, run_command
+from .child_process import (
+    NOT_EXECUTABLE,
+    ChildEnd,
+    WatchdogHook,
+    exit_code_if_unusable,
+    exiting_on_signals,
+    run_command,
+)
 from .exits import Exit, leave
 from .options import DURATION, StoreOptions, at_store
 from .output import talk
@@ -97,16 +104,16 @@ def purpose_of(words: tuple[str, ...]) -> str:
     return words[0].rpartition("/")[2]
 
 
-def run_watched(words: tuple[str, ...], watchdog: Watchdog, lease: Lease, keeps: int | None = None) -> Ended:
+def run_watched(words: tuple[str, ...], watchdog: Watchdog, lease: Lease, keeps: int | None = None) -> ChildEnd:
     """How the command ended; 126 if it could not be started."""
     try:
         return run_command(words, watchdog, lease, keeps=keeps)
     except OSError as error:
         talk(f"solely: {words[0]}: {error.strerror}")
-        return Ended(NOT_EXECUTABLE, watchdog.has_terminated())
+        return ChildEnd(NOT_EXECUTABLE, watchdog.has_terminated())
 
 
-def _end(lease: Lease, ended: Ended) -> None:
+def _end(lease: Lease, ended: ChildEnd) -> None:
     """Releases the lock; it expires instead if the watchdog ended the command, which may still be ending."""
     if ended.by_watchdog:
         talk(f"solely: the lease of {lease.key!r} {why_lost(lease)}: the command was ended")

@@ -19,6 +19,7 @@ from .statements import SqlStatement
 HOUR, DAY = 3_600, 86_400  # seconds: the usual spans of sums
 MOST = 2_000  # rows that are buffered while the database is unreachable: bounded, as each may have some KiB
 PAGE = 200  # rows that one statement deletes: few enough that it blocks nobody
+_AT = "at"  # column that `add` adds
 _TIMES, _LAST = "times", "last"  # columns that `count` adds: how often the key was counted, and when it last was
 
 
@@ -58,8 +59,9 @@ class Journal:
         self.dropped = 0
 
     def add(self, row: Row) -> None:
-        """Adds a row. Never waits and never fails: a row that does not fit is dropped and counted."""
-        self._put(object(), _Buffered(row, {}))
+        """Adds a row, with the current time (seconds of UTC) as `at` unless it has one. Never waits and never fails: a
+        row that does not fit is dropped and counted."""
+        self._put(object(), _Buffered({_AT: time.time(), **row}, {}))
 
     def count(self, key: Hashable, row: Callable[[], Row], **sums: float) -> None:
         """Counts a key: one row with the columns of `row` (called for the first only), `times`, `last` (seconds of UTC)

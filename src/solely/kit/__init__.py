@@ -1,17 +1,18 @@
 """The kit: all that an application imports beside the library (`solely`); its `cli.py` imports `solely.kit.commands`.
 
-- the application: Application, AppPage, Job, Service
+- the application: Application, AppPage, Job, Service. Its methods open and make what the service then runs and closes:
+  `caller`, `journal`, `queries`, `queue`, `worker`, `announce`, `tracing`, `own`
 - endpoints: Route, Call, Answer, Body, JsonResponse, KIB; READ, WRITE, ADMIN, PUBLIC, Webhook; the types of their
   fields (Key, Limit, PageSize, Prefix, Quiet, Reason, Ttl, Wait); timestamp
 - refusals: Problem, problem_of; AWAY, INVALID, LIMITED, TOO_MANY, UNKNOWN
 - callers: LOCAL, Principal, Scope; RequestLimit
-- acts of people (declared with `Act` of `solely.kit.commands`): act_routes, Affected
+- acts of people (declared with `Act` of `solely.kit.commands`): Acts, act_routes, Affected
 - pages: Page, View, show, acted; READ_PAGE, WRITE_PAGE, ADMIN_PAGE; at, span, total
 - explanations: Explainer, Explained
 - metrics and traces: Figure, Metrics, HOLD, LATENCY; Tracing
-- calls to others: Caller, OutgoingSettings, Request, Response, Timings, CallFailed; by_link, by_header, by_token,
-  by_offset, NextPage; Attempts; sign, signing_key, SECRET_PREFIX; Mailer, MailServer, Security; sanitized; the checks
-  and types of their settings (AtOnce, Timeout, check_header, check_network, check_url)
+- calls to others: Caller, OutgoingSettings, Request, Response, Timings, CallFailed, NotCalled; by_link, by_header,
+  by_token, by_offset, NextPage; Attempts; sign, signing_key, SECRET_PREFIX; Mailer, MailServer, Security; sanitized;
+  the checks and types of their settings (AtOnce, Timeout, check_header, check_network, check_url)
 - programs: Program, run_program, Ended, NotStarted
 - alerts of its own: `self.announce(…)`, Announcement
 - its tables: Database, Row; Statements, SqlStatement, Queries; Journal, begin_of, HOUR, DAY; Position, position_after;

@@ -23,6 +23,7 @@ from ..outgoing import (
     Caller,
     CallFailed,
     NextPage,
+    NotCalled,
     OutgoingSettings,
     Request,
     Response,
@@ -46,7 +47,7 @@ from ..rules import MAX_TTL, duration, seconds, ttl_seconds
 from ..service.acts import Affected, act_routes
 from ..service.announce import Announcement
 from ..service.api.reservations import Limit, Quiet
-from ..service.application import Application, AppPage, Job, Service
+from ..service.application import Acts, Application, AppPage, Job, Service
 from ..service.dashboard.formatting import at, span
 from ..service.dashboard.history import total
 from ..service.dashboard.rendering import ADMIN_PAGE, READ_PAGE, WRITE_PAGE, Page, View, acted, show
@@ -101,6 +102,7 @@ __all__ = [
     "UNKNOWN",
     "WRITE",
     "WRITE_PAGE",
+    "Acts",
     "Affected",
     "Announcement",
     "Answer",
@@ -127,6 +129,7 @@ __all__ = [
     "Mailer",
     "Metrics",
     "NextPage",
+    "NotCalled",
     "NotStarted",
     "OutgoingSettings",
     "Page",

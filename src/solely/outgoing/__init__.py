@@ -8,7 +8,7 @@ retries and a breaker that all workers of a host share.
 from .attempts import Attempts
 from .caller import Caller
 from .checks import check_header, check_network, check_url, trusted
-from .message import CallFailed, Request, Response, Timings
+from .message import CallFailed, NotCalled, Request, Response, Timings
 from .pages import NextPage, by_header, by_link, by_offset, by_token
 from .sanitizing import sanitized
 from .settings import AtOnce, OutgoingSettings, Timeout
@@ -19,6 +19,7 @@ __all__ = [
     "CallFailed",
     "Caller",
     "NextPage",
+    "NotCalled",
     "OutgoingSettings",
     "Request",
     "Response",

@@ -12,7 +12,7 @@ from typing import TypeVar
 from ..client import AsyncClient
 from ..errors import BreakerOpen, NameReserved, StoreError
 from ..resilience import RETRY
-from .message import CallFailed
+from .message import CallFailed, NotCalled
 
 T = TypeVar("T")
 log = logging.getLogger("solely")
@@ -76,12 +76,12 @@ class Attempts:
 
     @asynccontextmanager
     async def _slot(self, until: float) -> AsyncIterator[None]:
-        """A slot for one call; CallFailed, which the breaker does not count, if none becomes free in time."""
+        """A slot for one call; NotCalled, which the breaker does not count, if none becomes free in time."""
         try:
             async with asyncio.timeout_at(until):
                 await self._slots.acquire()
         except TimeoutError:
-            raise CallFailed(f"{self._name}: all at_once={self._at_once} slots were in use") from None
+            raise NotCalled(f"{self._name}: all at_once={self._at_once} slots were in use") from None
         try:
             yield
         finally:
@@ -89,7 +89,7 @@ class Attempts:
 
     @asynccontextmanager
     async def _through_breaker(self) -> AsyncIterator[None]:
-        """Runs the block through the breaker, which counts its result; CallFailed if the breaker is open."""
+        """Runs the block through the breaker, which counts its result; NotCalled if the breaker is open."""
         if not await self._admitted():
             yield
             return
@@ -101,14 +101,14 @@ class Attempts:
         await self._report(None)
 
     async def _admitted(self) -> bool:
-        """True if the breaker admits the call; False if the call goes on without it; CallFailed if it is open."""
+        """True if the breaker admits the call; False if the call goes on without it; NotCalled if it is open."""
         if self._breaker is None:
             return False
         try:
             async with asyncio.timeout(BREAKER_TIMEOUT):
                 await self._breaker.__aenter__()
         except BreakerOpen as refusal:
-            raise CallFailed(f"{self._name}: {refusal}", retry_after=refusal.left) from None
+            raise NotCalled(f"{self._name}: {refusal}", retry_after=refusal.left) from None
         except NameReserved:
             raise  # a mistake of the application, not an outage of its store
         except (StoreError, TimeoutError) as error:

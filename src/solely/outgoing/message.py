@@ -68,6 +68,10 @@ class CallFailed(Exception):
         self.response = response
 
 
+class NotCalled(CallFailed):
+    """Nothing was sent: the breaker is open, or all slots were in use."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """A request. Raises InvalidInput, which shows no secret, if it cannot be sent.

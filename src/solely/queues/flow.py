@@ -155,7 +155,7 @@ def _taken(op: Take, item: LeasedItem | NoItem | None, park: Park, max_attempts:
     run: Run = yield RUN
     ends = deadline(run.sent, item.left)
     if run.now() >= ends:
-        yield Return(op.queue, item.id, op.owner)
+        yield Return(op.queue, item.id, op.owner, uncounted=True)
         return None
     try:
         payload = _payload(item.payload, op.queue, item.id)
@@ -191,19 +191,19 @@ def _compensated(op: Take, flow: Flow[object]) -> Flow[object]:
 
 
 def _undo(op: Take) -> Flow[None]:
-    """Returns the item that the owner of this op has, if any.
+    """Returns the item that the owner of this op has, if any. Nobody got it, so that it does not count as an attempt.
 
     A Take cannot be revoked; the driver ensures that its undo does not overtake it. An item taken by a copy that stays
     in flight even longer comes back when its ttl ends.
     """
     if op.id:
-        yield from undo([Return(op.queue, op.id, op.owner)])
+        yield from undo([Return(op.queue, op.id, op.owner, uncounted=True)])
         return
     item = yield op._replace(
         id=op.owner, client=""
     )  # no item has the owner's id: replies with the owner's item, and takes none
     if isinstance(item, LeasedItem):
-        yield from undo([Return(op.queue, item.id, op.owner)])
+        yield from undo([Return(op.queue, item.id, op.owner, uncounted=True)])
 
 
 def ack(queue: str, id: str, owner: str, fence: int) -> Flow[bool]:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ..errors import LeaseLost, StoreError, Unreadable
+from ..owner import fresh_owner
 from ..rules import MAX_TTL, Seconds, seconds
 from .flow import TakenItem
 from .item import AsyncItem
@@ -17,7 +18,7 @@ from .item import AsyncItem
 log = logging.getLogger("solely")
 
 Perform = Callable[[AsyncItem], Awaitable[object]]
-REPLAYED = "replay"  # id of an item that comes from a dead letter, which keeps only the payload
+REPLAYED = "replay-"  # begins the id of an item that comes from a dead letter, which keeps only the payload
 
 _RENEW_AGAIN = 0.2  # seconds between renewals while the store is unreachable: several tries within half of a short ttl
 _CLEAN_UP = 5.0  # seconds that cancelled work may take to end: a few closing round trips
@@ -52,7 +53,8 @@ class ReplayedItem(AsyncItem):
     """An item that comes from a dead letter: the letter's own lease protects it, and a failure leaves the letter."""
 
     def __init__(self, queue: str, payload: Any) -> None:
-        super().__init__(queue, TakenItem(REPLAYED, payload, 1, 0, "", math.inf, False), _sends_nothing)
+        taken = TakenItem(REPLAYED + fresh_owner(), payload, 1, 0, "", math.inf, False)
+        super().__init__(queue, taken, _sends_nothing)
 
     async def renew(self, ttl: Seconds | None = None) -> None:
         """Does nothing: the letter's lease is renewed by its replay."""

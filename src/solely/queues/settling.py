@@ -55,6 +55,7 @@ class ItemHandler:
     slots: asyncio.Semaphore
     tally: Tally
     stopping: bool = False
+    on_settled: Callable[[str], object] = lambda outcome: None
 
     async def handle(self, queue: AsyncQueue, item: AsyncItem) -> None:
         """Performs the item and settles it. Never raises: what cannot be settled is left to its lease."""
@@ -68,6 +69,7 @@ class ItemHandler:
         except Exception as error:  # noqa: BLE001 - the lease expires, and the item is taken again
             self._left(item, f"it could not be settled: {type(error).__name__}: {error}")
         else:
+            self.on_settled(outcome)
             report(queue, ReleasedLease(key_of(item), item.fence, local_clock() - started, outcome))
 
     async def _performed(self, item: AsyncItem) -> BaseException | None:
@@ -154,6 +156,7 @@ class ItemHandler:
 
     def _left(self, item: AsyncItem, why: str) -> None:
         self.tally.failed(why)
+        self.on_settled("left")
         facts = {"worker": self.worker, "queue": item.queue, "id": item.id, "why": why}
         log.warning("item_left: %(worker)s leaves item %(id)r of %(queue)r to its lease: %(why)s", facts, extra=facts)
 

@@ -89,6 +89,7 @@ class QueueWorker:
         self.name = name or (fixed[0].name if fixed else dead_letters.group)
         self._rotation: deque[AsyncQueue] = deque(fixed)
         self._at_once = _at_least_one("at_once", at_once)
+        self.dead_letters = dead_letters
         self._tally = Tally()
         self._handler = ItemHandler(
             self.name,
@@ -108,6 +109,11 @@ class QueueWorker:
         self._empty = 0  # takes in a row that found nothing
         self._look_at = 0.0
         self._store_error, self._away_since, self._failures = "", 0.0, 0  # of the store's current outage
+
+    def on_settled(self, hook: Callable[[str], object]) -> None:
+        """Has the hook called with what became of each item: acked, retried, postponed, parked, delayed,
+        stopped, or left to its lease."""
+        self._handler.on_settled = hook
 
     @property
     def health(self) -> WorkerHealth:
@@ -143,7 +149,8 @@ class QueueWorker:
 
     async def replay(self, payload: Any) -> object:
         """Performs the payload of a dead letter, for `dead_letters.replay`; raises the error of the work, which leaves
-        the letter. The item has the id `replay` and no lease of its own, since the letter has one."""
+        the letter. The item has a fresh id, which begins with `replay-`, and no lease of its own, since the letter has
+        one."""
         return await self._handler.perform(ReplayedItem(self.name, payload))
 
     # -- taking

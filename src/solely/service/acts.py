@@ -16,13 +16,13 @@ from starlette.responses import RedirectResponse, Response
 
 from ..acts import Act, Field, Listing
 from ..audit import DONE, NOTHING
-from ..errors import SolelyError
+from ..errors import InvalidInput, SolelyError
 from ..integrations.idempotency import ProblemKind
 from .dashboard.rendering import Page, View, html, show, with_headers
 from .forms import REASON, ActForm, Checks, Entered, entered, form_field
 from .problems import INVALID, UNKNOWN, Problem
 from .responses import logged_problem
-from .routes import Answer, Bearer, Body, Call, Route, types_of
+from .routes import Answer, Bearer, Body, Call, Reason, Route, types_of
 from .security import Scope
 
 __all__ = ["Act", "Affected", "Field", "Listing", "act_routes"]
@@ -62,7 +62,7 @@ class WouldDo(Answer):
 def act_routes(
     act: Act,
     perform: Callable[[Call[B, None]], Awaitable[A | None]],
-    affected: Callable[[Call[Any, Any], B], Awaitable[Affected | None]],
+    affected: Callable[[Call[Any, Any], B], Awaitable[Affected | None]] | None = None,
     *,
     outcome: Callable[[A], str] | None = None,
     note: Callable[[A], str] | None = None,
@@ -73,17 +73,42 @@ def act_routes(
     """The routes of an act: that of the API, and the two of its form.
 
     `perform` is annotated like the handler of a route; it returns None, as `affected` does, if there is nothing to act
-    on. A bool or an int that it returns is the field `changed` of the answer. `affected` gets a body in which fields
-    that the form asks for may be UNSET. `outcome` is for the audit log, by default by the field `changed`; `note` names
-    what the page says afterwards; `back` is its address. `checks` by field raise InvalidInput for texts of the form
-    that the types of the body let through.
+    on. A bool or an int that it returns is the field `changed` of the answer. The body of an act that needs a reason
+    has one, `call.reason`, also if its type does not declare it. `affected` gets a body in which fields that the form
+    asks for may be UNSET; without it, the form and the dry run repeat what was entered. `outcome` is for the audit log,
+    by default by the field `changed`; `note` names what the page says afterwards; `back` is its address. `checks` by
+    field raise InvalidInput for texts of the form that the types of the body let through.
     """
     kind, _, answer = types_of(perform)
     if answer in (bool, int):
+        if not act.changed:
+            raise InvalidInput(f"the act {act.name} answers {answer.__name__}: name the field, as in changed='expired'")
         name = "".join(part.capitalize() for part in act.name.replace("-", ".").split("."))
         answer = msgspec.defstruct(f"{name}Answer", [(act.changed, answer)], bases=(Answer,))
         perform = _wrapped(perform, answer)
+    if act.needs_reason and "reason" not in kind.__struct_fields__:
+        kind = msgspec.defstruct(kind.__name__, [("reason", Reason)], bases=(kind,), kw_only=True)
+    affected = affected or _Repeated(act)
     return _ServedAct(act, perform, affected, kind, answer, outcome, note, back, checks or {}).routes(refusals)
+
+
+@dataclass(frozen=True)
+class _Repeated:
+    """What an act affects, as far as the body says it."""
+
+    act: Act
+
+    async def __call__(self, call: Call[Any, Any], body: msgspec.Struct) -> Affected:
+        return Affected(key_of(self.act, body))
+
+
+def key_of(act: Act, body: msgspec.Struct) -> str:
+    """What it acts on, for the audit log: the `key` of the body, else its fields that are no options."""
+    if hasattr(body, "key"):
+        return str(body.key)
+    found = (getattr(body, each.name) for each in act.fields if not each.option)
+    given = (each for each in found if each is not msgspec.UNSET)
+    return " ".join(", ".join(each) if isinstance(each, list) else str(each) for each in given)
 
 
 @dataclass(frozen=True)
@@ -144,18 +169,11 @@ class _ServedAct(Generic[B, A]):
         call.body = body
         if not self.act.audited:
             return await self.perform(call)
-        who, reason = call.principal.name, str(getattr(body, "reason", ""))
-        async with call.service.audit.acting(who, self.act.name, self._key(body), reason) as record:
+        who, key = call.principal.name, key_of(self.act, body)
+        async with call.service.audit.acting(who, self.act.name, key, call.reason) as record:
             answer = await self.perform(call)
             record.outcome = self._outcome(answer)
             return answer
-
-    def _key(self, body: B) -> str:
-        """What it acts on, for the audit log: the `key` of the body, else its fields that are no options."""
-        if hasattr(body, "key"):
-            return str(body.key)
-        found = (getattr(body, each.name) for each in self.act.fields if not each.option)
-        return " ".join(", ".join(each) if isinstance(each, list) else str(each) for each in found)
 
     def _outcome(self, answer: A | None) -> str:
         if answer is None or (self.act.changed and not getattr(answer, self.act.changed)):

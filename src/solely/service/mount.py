@@ -8,7 +8,8 @@ from typing import Any
 
 from ..apps import find, has, module_of
 from ..errors import InvalidInput
-from . import health, openapi, policy
+from . import health, openapi, policy, workers
+from .acts import act_routes
 from .api import (
     claims,
     dead_letter_acts,
@@ -30,6 +31,8 @@ from .dashboard import entries as entry_pages
 from .dashboard import limits as limit_pages
 from .dashboard import queues as queue_pages
 from .dashboard import watermarks as watermark_pages
+from .dashboard.app_overview import overview_route
+from .dashboard.state import AppPage
 from .problems import DATA_AWAY
 from .routes import PUBLIC, Route
 from .service import FAILURES, Service
@@ -54,19 +57,27 @@ def mount(service: Service) -> list[Route]:
     """
     routes = all_routes()
     if service.settings.mounted:
-        service.metrics.add((FAILURES, JOURNAL_DROPPED))
+        service.metrics.add((FAILURES, JOURNAL_DROPPED, *workers.FIGURES))
     for name in service.settings.mounted:
         kind = find(name)
         if kind.name != name:
             raise InvalidInput(f"the application {name} calls itself {kind.name}: it must have the name it is known by")
         service.metrics.add(kind.figures)
-        service.dashboard.pages += kind.pages
         if has(name, "templates"):
             rendering.add_templates(name, module_of(name))
         app: Application[Any] = kind(service, service.settings.section(name))
         service.apps[name] = app
-        routes += [_of_app(name, route) for route in app.routes()]
+        routes += [_of_app(name, route) for route in _app_routes(service, app)]
     return routes
+
+
+def _app_routes(service: Service, app: Application[Any]) -> list[Route]:
+    """The routes of the application and of its acts; with a page that shows these, unless it has pages of its own."""
+    acts = app.acts()
+    routes = [*app.routes(), *(route for act, perform in acts.items() for route in act_routes(act, perform))]
+    pages = app.pages or (AppPage(app.title, f"/{app.name}", app.about),)
+    service.dashboard.pages += pages
+    return routes if app.pages else [*routes, overview_route(app.name, pages[0], acts)]
 
 
 def _of_app(name: str, route: Route) -> Route:

@@ -161,6 +161,11 @@ class Call(Generic[B, Q]):
         return self.service.sessions.csrf(self.cookie)
 
     @property
+    def reason(self) -> str:
+        """Why an admin does it, for the audit log; "" if the body has no reason."""
+        return str(getattr(self.body, "reason", ""))
+
+    @property
     def address(self) -> str:
         """The address that the request came from, or that of a proxy; "" if the server does not know."""
         client = self.scope.get("client")

@@ -21,6 +21,7 @@ from ..errors import InvalidInput, SolelyError, StoreError
 from ..events import Hook
 from ..names import owner_of_queue
 from ..ops import Op, Reply
+from ..queues.worker import QueueWorker
 from ..stores import AsyncStore, capabilities, open_async_store, open_logins
 from ..urls import split_url
 from .announce import Announcements
@@ -37,13 +38,15 @@ from .security import Hosts, Tokens
 from .sessions import Logouts, Sessions
 from .settings import Settings
 from .token_file import TokenFileWatch
+from .workers import AppWorkers
 
 if TYPE_CHECKING:
     from .telemetry import Telemetry
 
 log = structlog.get_logger("solely.service")
 
-CLOSING = 15.0  # seconds for an application to stop, or the store to close: some tries at an unavailable store
+# Seconds, beside stop_timeout, for an application to stop, or the store to close: some tries at an unavailable store.
+CLOSING = 15.0
 JITTER = 0.2  # of the time between two runs of a job, so that workers which start together do not stay in step
 # The label is not `job`: Prometheus gives that name to what it scrapes.
 FAILURES = Figure("solely_job_failures", "Runs of applications' jobs that failed", ("app", "what"))
@@ -63,8 +66,11 @@ class Mounted(Protocol):
     once: AsyncClient
 
     def jobs(self) -> Sequence[Job]: ...
+    def upkeep(self) -> Sequence[Job]: ...
+    def workers(self) -> Sequence[QueueWorker]: ...
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
+    async def close(self) -> None: ...
     async def demo(self) -> None: ...
 
 
@@ -99,6 +105,7 @@ class Service:
         self.apps: dict[str, Mounted] = {}  # mounted ones, by name
         self.openapi: dict[bool, dict[str, Any]] = {}  # the document, by whether tokens are required
         self.dashboard = DashboardState(self.metrics)
+        self.workers = AppWorkers(self.metrics, self.readiness, self.dashboard, settings.stop_timeout)
         self.background: list[Callable[[Service], Coroutine[Any, Any, None]]] = [  # tasks that start with the service
             lambda service: service.dashboard.history.keep_sampling(),
             lambda service: TokenFileWatch(service.settings, service.tokens, service.connections).run(),
@@ -145,14 +152,17 @@ class Service:
             await migrate(self.data, name, module_of(name))
         for name, app in self.apps.items():
             app.once = restricted(self._client, only(name))
+            self._closing.append(app.close)
             try:
                 await app.start()
             except Exception as error:
                 raise SolelyError(f"the application {name} did not start: {error}") from error
             self._closing.append(app.stop)
         for name, app in self.apps.items():
-            for job in app.jobs():
+            for job in (*app.jobs(), *app.upkeep()):
                 self.run(_repeat(self.metrics, name, job))
+            self.workers.start(name, app.workers())
+        self._closing.append(self.workers.finish)
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs the work in the background, at most until the service closes; a failure is logged."""
@@ -180,8 +190,9 @@ class Service:
         return open_async_store(self._store_url, timeout=timeout, credentials=self._logins)
 
     def stop(self) -> None:
-        """Stops granting: waiting requests and streams end."""
+        """Stops granting: waiting requests and streams end, and workers take nothing more."""
         self.stopping.set()
+        self.workers.stop()
         self.feed.close()
 
     async def close(self) -> None:
@@ -193,7 +204,7 @@ class Service:
         while self._closing:
             close = self._closing.pop()
             try:
-                async with asyncio.timeout(CLOSING):
+                async with asyncio.timeout(CLOSING + self.settings.stop_timeout):
                     await close()
             except Exception:  # the rest must still be closed
                 log.exception("not_closed", what=getattr(close, "__qualname__", str(close)))

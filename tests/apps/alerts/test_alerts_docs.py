@@ -12,7 +12,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from solely.apps.alerts import AlertsApp
+from solely.apps.alerts.app import AlertsApp
 from solely.apps.alerts.figures import FIGURES
 from solely.apps.alerts.inputs import alertmanager, labels, pagerduty
 from solely.apps.alerts.model import MAX_FINGERPRINT

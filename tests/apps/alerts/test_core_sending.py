@@ -16,7 +16,8 @@ from solely.apps.alerts import receiver
 from solely.apps.alerts.model import key_of
 from solely.apps.alerts.notifications import fanout, outbox
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.tracing import Tracing
+from solely.apps.alerts.tracing import AlertTracing
+from solely.kit import Tracing
 from tests.apps.alerts.working import FakePublisher, Open, alert, until, working
 
 
@@ -139,6 +140,7 @@ class Traced:
         self.exporter, self.provider = InMemorySpanExporter(), TracerProvider()
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.tracer = self.provider.get_tracer("request")
+        self.tracing = AlertTracing(Tracing.on("solely.alerts", self.provider))
 
     def spans(self) -> dict[str, ReadableSpan]:
         return {span.name: span for span in self.exporter.get_finished_spans()}
@@ -152,7 +154,7 @@ def trace_id(span: ReadableSpan) -> int:
 
 async def test_reserve_publish_and_record_are_spans_of_the_request(open_worker: Open) -> None:
     traced = Traced()
-    worker = await open_worker(tracing=Tracing.on(traced.provider))
+    worker = await open_worker(tracing=traced.tracing)
     with traced.tracer.start_as_current_span("request") as request:
         await worker.receive(alert())
     spans = traced.spans()
@@ -169,8 +171,8 @@ async def test_reserve_publish_and_record_are_spans_of_the_request(open_worker: 
 @pytest.mark.parametrize("known", [True, False], ids=["this worker knows", "the store knows"])
 async def test_a_suppressed_span_links_to_the_trace_of_the_one_that_is_sent(open_worker: Open, known: bool) -> None:
     traced = Traced()
-    first = await open_worker(tracing=Tracing.on(traced.provider))
-    second = first if known else await open_worker(tracing=Tracing.on(traced.provider))
+    first = await open_worker(tracing=traced.tracing)
+    second = first if known else await open_worker(tracing=traced.tracing)
     with traced.tracer.start_as_current_span("original") as original:
         await first.receive(alert())
     with traced.tracer.start_as_current_span("repeat"):
@@ -184,7 +186,7 @@ async def test_a_suppressed_span_links_to_the_trace_of_the_one_that_is_sent(open
 
 async def test_who_takes_over_links_to_the_trace_of_the_request(open_worker: Open) -> None:
     traced = Traced()
-    worker = await open_worker(tracing=Tracing.on(traced.provider))
+    worker = await open_worker(tracing=traced.tracing)
     worker.publisher.failure = PublishFailed("away")
     with traced.tracer.start_as_current_span("request") as request:
         await worker.receive(alert())
@@ -203,7 +205,7 @@ async def test_without_telemetry_there_are_no_spans_and_no_traces(open_worker: O
 
 async def test_the_trace_travels_as_a_field_of_the_reservation(open_worker: Open) -> None:
     traced = Traced()
-    worker = await open_worker(tracing=Tracing.on(traced.provider))
+    worker = await open_worker(tracing=traced.tracing)
     name = f"00-{'a' * 32}-{'b' * 16}-01 msg_{'0' * 32}"  # an alert may be named like a trace and an id
     with traced.tracer.start_as_current_span("request") as request:
         await worker.receive(alert(name=name))

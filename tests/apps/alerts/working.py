@@ -19,7 +19,7 @@ from solely.apps.alerts.records.history import AlertHistory
 from solely.apps.alerts.runtime import Parts, assemble
 from solely.apps.alerts.settings import AlertsSettings, Windows
 from solely.apps.alerts.suppression.silences import Silences
-from solely.apps.alerts.tracing import Tracing
+from solely.apps.alerts.tracing import AlertTracing
 from solely.apps.alerts.worker import Capacity, Dependencies, RefusalCache
 from solely.data import Database, migrate, open_database
 from solely.service.metrics import Metrics
@@ -69,7 +69,7 @@ class Worker:
         self,
         url: str,
         *publishers: FakePublisher,
-        tracing: Tracing | None = None,
+        tracing: AlertTracing | None = None,
         timeout: float = 5.0,
         **settings: Any,
     ) -> None:
@@ -79,7 +79,7 @@ class Worker:
         self.metrics.add(FIGURES)
         self._url = url
         self._timeout = timeout
-        self._tracing = tracing or Tracing()
+        self._tracing = tracing or AlertTracing()
 
     @property
     def publisher(self) -> FakePublisher:
@@ -102,7 +102,6 @@ class Worker:
         for publisher in self.publishers:
             await publisher.close()
         await self.parts.receiver.finish(SOON)
-        await self.parts.sweeper.finish(SOON)
         await self.history.flush()
         await self._data.close()
         await self.once.close()

@@ -6,21 +6,3 @@ layers below; `api/` and `pages/` serve operators. From the bottom up: model and
 records, worker, suppression, notifications, receiver, runtime, api, inputs and pages, app; none imports a later one.
 `acts` has the words of the API, the pages and `cli`.
 """
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .app import AlertsApp
-
-__all__ = ["AlertsApp"]
-
-
-def __getattr__(name: str) -> Any:
-    """Imports the application at its first use, so that its commands start without the service."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .app import AlertsApp
-
-    return AlertsApp

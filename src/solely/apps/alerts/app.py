@@ -13,7 +13,6 @@ from .inputs import alertmanager, announced, own_json, pagerduty
 from .pages import views
 from .publishers import LogSettings
 from .runtime import AlertsRuntime
-from .settings import AlertsSettings
 
 _FLUSH = 0.5  # seconds of history that a killed worker may lose
 _REFRESH = 1.0  # seconds until a silence that another worker made applies here
@@ -26,7 +25,6 @@ class AlertsApp(AlertsRuntime):
     name = "alerts"
     title = "Alerts"
     about = "One notification per alert, no matter how often or by whom it is sent."
-    Settings = AlertsSettings
     figures: ClassVar[tuple[Figure, ...]] = FIGURES
     pages: ClassVar[tuple[AppPage, ...]] = (AppPage("Alerts", "/alerts", about),)
     secrets: ClassVar[tuple[str, ...]] = ("publishers",)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ... import QueueWorker
 from ...kit import Application
 from .figures import ACTIVE
 from .notifications.dead_letters import GROUP, NotificationDeadLetters
@@ -20,7 +20,7 @@ from .settings import AlertsSettings, Windows
 from .suppression.acknowledgements import Acknowledgements
 from .suppression.open_alerts import OpenAlerts
 from .suppression.silences import Silences
-from .tracing import Tracing
+from .tracing import AlertTracing
 from .worker import Capacity, Dependencies, RefusalCache
 
 
@@ -72,22 +72,23 @@ class AlertsRuntime(Application[AlertsSettings]):
             Capacity(settings.request_limit, settings.request_per, settings.max_active),
             self.history,
             service.metrics,
-            Tracing.on() if service.telemetry is not None else Tracing(),
+            AlertTracing(self.tracing),
         )
         parts = self.parts = assemble(given, self.publishers, self.silences)
         self.receiver, self.sweeper, self.open_alerts = parts.receiver, parts.sweeper, parts.open_alerts
         service.dashboard.replays[GROUP] = parts.dead_letters.replay
         service.metrics.gauge(ACTIVE, lambda: float(given.capacity.active))
         await self.silences.refresh()
-        self.sweeper.start()
+
+    def workers(self) -> Sequence[QueueWorker]:
+        """The workers of the sweeper."""
+        return self.sweeper.workers
 
     async def stop(self) -> None:
         """Waits at most `stop_timeout` for what is being published, then writes the history."""
-        if hasattr(self, "sweeper"):
-            timeout = self.service.settings.stop_timeout
-            await asyncio.gather(self.receiver.finish(timeout), self.sweeper.finish(timeout))
-            await self.history.flush()
-        for publisher in getattr(self, "publishers", ()):
+        await self.receiver.finish(self.service.settings.stop_timeout)
+        await self.history.flush()
+        for publisher in self.publishers:
             await publisher.close()
 
 

@@ -14,7 +14,7 @@ from .decision import RESERVED as RESERVED
 from .decision import Decision
 from .records.history import AlertHistory
 from .settings import AlertsSettings, Windows
-from .tracing import Tracing
+from .tracing import AlertTracing
 
 T = TypeVar("T")
 
@@ -140,7 +140,7 @@ class Dependencies(NamedTuple):
     capacity: Capacity
     history: AlertHistory
     metrics: Metrics
-    tracing: Tracing
+    tracing: AlertTracing
 
 
 class AlertsPart:

@@ -45,6 +45,7 @@ def _entries(kind: str, title: str, template: str, place: str, verb: str, means:
         summary=f"{verb.capitalize()} a {kind}",
         nothing="It no longer exists, or somebody else holds it now: reload the list.",
         again="Safe: ends only the entry with this fence.",
+        api="",
         page=f"{place}/{verb}",
         means=means,
         fields=(Field("key"), Field("fence")),

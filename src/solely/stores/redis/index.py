@@ -14,7 +14,7 @@ KINDS = ("item", "reservation", "watermark")  # what people and workers list; re
 
 
 class ListPage(NamedTuple):
-    """→ Page, or None if the index must be completed first. Looks at 128 records at most."""
+    """→ IndexPage, or None if the index must be completed first. Looks at 128 records at most."""
 
     bucket: int
     prefix: str
@@ -33,7 +33,7 @@ class ListPage(NamedTuple):
         return low.encode(), b"(%b\xff" % self.prefix[start:].encode()  # a byte that UTF-8 does not have
 
 
-class Page(NamedTuple):
+class IndexPage(NamedTuple):
     """Entries in key order, and the last key that was looked at; "" if there are no more."""
 
     entries: list[Entry]

@@ -34,7 +34,7 @@ from ..batches import run_of_marks
 from ..transitions import us
 from .codec import in_run
 from .faults import fault
-from .index import Complete, Enlist, ListPage, Page, RedisOp
+from .index import Complete, Enlist, IndexPage, ListPage, RedisOp
 
 _STATES = {b"f": FREE, b"h": HELD, b"d": DONE, b"c": CLOSED}
 _RELEASED = (Released.UNKNOWN, RELEASED, Released.EXPIRED, Released.CLEARED, ABSENT, LOST)  # by number: see entries.lua
@@ -89,7 +89,7 @@ def _item(op: Take, raw: Any) -> LeasedItem | NoItem | None:
     return LeasedItem(id.decode(), payload, attempts, left / 1_000_000, fence)
 
 
-def _page(op: ListPage, raw: Any) -> Page | None:
+def _page(op: ListPage, raw: Any) -> IndexPage | None:
     if raw == 0:
         return None
     now, last, *shown = raw
@@ -98,7 +98,7 @@ def _page(op: ListPage, raw: Any) -> Page | None:
         _plain(stem + name.decode(), seen, now) if type(seen) is bytes else _entry(stem + name.decode(), "", seen)
         for name, seen in zip(shown[::2], shown[1::2], strict=True)
     ]
-    return Page(entries, stem + last.decode() if last is not None else "")
+    return IndexPage(entries, stem + last.decode() if last is not None else "")
 
 
 def _plain(key: str, record: bytes, now: int) -> Entry:

@@ -45,17 +45,17 @@ class Window(Answer):
     unreadable: str = ""
 
 
-class Windows(NamedTuple):
+class WindowPage(NamedTuple):
     """A page of windows in key order, and the key after which the next page starts; None if this is the last one."""
 
     found: list[Window]
     next: str | None
 
 
-async def listed(once: AsyncClient, history: HistoryQueries, after: str, limit: int, prefix: str = _OURS) -> Windows:
+async def listed(once: AsyncClient, history: HistoryQueries, after: str, limit: int, prefix: str = _OURS) -> WindowPage:
     """Windows of all fingerprints; with the prefix SENDING, only those of firing alerts."""
     page = await once.reservations(prefix, after=after, limit=limit)
-    return Windows(await _counted(history, page), page[-1].key if len(page) == limit else None)
+    return WindowPage(await _counted(history, page), page[-1].key if len(page) == limit else None)
 
 
 async def of_fingerprint(once: AsyncClient, history: HistoryQueries, fingerprint: str) -> list[Window]:

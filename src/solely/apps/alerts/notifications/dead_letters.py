@@ -21,7 +21,7 @@ log = structlog.get_logger("solely.alerts")
 GROUP = own("notifications")  # of the dead letters: the outbox's name, so that its unreadable items land here too
 
 
-class Retry(msgspec.Struct, frozen=True, kw_only=True):
+class PublisherRetry(msgspec.Struct, frozen=True, kw_only=True):
     """A notification that one publisher has yet to send; also the payload of a dead letter."""
 
     publisher: str
@@ -42,7 +42,7 @@ class NotificationDeadLetters(AlertsPart):
         self._fanout = fanout
         self._open = open_alerts
 
-    async def add(self, retry: Retry, failure: PublishFailed, attempts: int) -> None:
+    async def add(self, retry: PublisherRetry, failure: PublishFailed, attempts: int) -> None:
         """Keeps it as a dead letter; adding the same one again does not duplicate it."""
         payload = msgspec.to_builtins(retry)
         await self._letters.push(payload, error=str(failure), id=retry.id, attempts=max(1, attempts))
@@ -61,7 +61,7 @@ class NotificationDeadLetters(AlertsPart):
             notification = msgspec.convert(payload, Notification)
             failures = list((await self._fanout.publish(notification)).values())
         else:
-            retry = msgspec.convert(payload, Retry)
+            retry = msgspec.convert(payload, PublisherRetry)
             notification, failures = retry.notification, [await self.publish(retry)]
         for failure in failures:
             if failure is not None:
@@ -70,7 +70,7 @@ class NotificationDeadLetters(AlertsPart):
             await self._open.sent(notification)
         return notification.id
 
-    async def publish(self, retry: Retry) -> PublishFailed | None:
+    async def publish(self, retry: PublisherRetry) -> PublishFailed | None:
         """Publishes to the one publisher; its failure, or None."""
         started = time.perf_counter()
         failure = await self._fanout.publish_to(retry.publisher, retry.notification)

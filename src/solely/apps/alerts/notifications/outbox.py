@@ -31,7 +31,7 @@ from ..publishers import PublishFailed
 from ..records.history import OK
 from ..suppression.open_alerts import OpenAlerts
 from ..worker import AlertsPart, Dependencies, Refusal
-from .dead_letters import NotificationDeadLetters, Retry
+from .dead_letters import NotificationDeadLetters, PublisherRetry
 from .fanout import Fanout, Results
 
 log = structlog.get_logger("solely.alerts")
@@ -179,7 +179,7 @@ class Outbox(AlertsPart):
     async def _sent(self, delivery: Delivery, failures: dict[str, PublishFailed]) -> AlertOutcome:
         notification, alert = delivery.notification, delivery.notification.alert
         for name, failure in failures.items():
-            await self._retry_alone(Retry(publisher=name, notification=notification), failure)
+            await self._retry_alone(PublisherRetry(publisher=name, notification=notification), failure)
         if alert.status == FIRING:
             await self._open.sent(notification)
         with self._tracing.span("record", alert):
@@ -190,7 +190,7 @@ class Outbox(AlertsPart):
             await self._leave_to_holder(delivery)
         return published(alert)
 
-    async def _retry_alone(self, retry: Retry, failure: PublishFailed) -> None:
+    async def _retry_alone(self, retry: PublisherRetry, failure: PublishFailed) -> None:
         """Queues a retry for a publisher that failed while others succeeded."""
         if failure.permanent:
             await self._dead_letters.add(retry, failure, 1)
@@ -258,7 +258,7 @@ class Outbox(AlertsPart):
         """Adds a dead letter per publisher. The window is recorded all the same: otherwise each repeat of the alert
         would add another dead letter."""
         for name, failure in failures.items():
-            retry = Retry(publisher=name, notification=delivery.notification)
+            retry = PublisherRetry(publisher=name, notification=delivery.notification)
             await self._dead_letters.add(retry, failure, delivery.attempts)
         await self._record(delivery)
         await self._finish(delivery)

@@ -5,7 +5,6 @@ Workers do not wait for one another: an item is leased, and its reservation deci
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import msgspec
@@ -14,7 +13,7 @@ from .... import AsyncItem, QueueWorker
 from ..decision import FIRING_QUEUED, QUIET, RESERVED, SENT, Decision, Facts, decide
 from ..model import FIRING, Notification, key_of
 from ..worker import AlertsPart, Dependencies
-from .dead_letters import GROUP, NotificationDeadLetters, Retry
+from .dead_letters import GROUP, NotificationDeadLetters, PublisherRetry
 from .facts import FactFinder
 from .outbox import QUEUE, RETRIES, Delivery, Outbox
 
@@ -35,21 +34,11 @@ class Sweeper(AlertsPart):
         self._facts = facts
         self._outbox = outbox
         self._dead_letters = dead_letters
-        self._running: list[asyncio.Task[None]] = []
         letters, most = given.once.dead_letters(GROUP), given.settings.max_attempts + _CRASHES
         self.workers = [
             QueueWorker(given.once.queue(name), work, dead_letters=letters, ttl=ttl, max_attempts=most)
             for name, work, ttl in ((QUEUE, self._publish, LEASE), (RETRIES, self._retry, LEASE_OF_RETRIES))
         ]
-
-    def start(self) -> None:
-        """Publishes what waits, and what comes in from now on, until `finish`."""
-        self._running = [asyncio.create_task(worker.run()) for worker in self.workers]
-
-    async def finish(self, timeout: float) -> None:
-        """Waits at most `timeout` seconds for items in flight, then gives them back: other workers take them over."""
-        await asyncio.gather(*(worker.stop(timeout) for worker in self.workers))
-        await asyncio.gather(*self._running)
 
     async def _publish(self, item: AsyncItem) -> None:
         notification = msgspec.convert(item.payload, Notification)
@@ -80,7 +69,7 @@ class Sweeper(AlertsPart):
         return Decision()
 
     async def _retry(self, item: AsyncItem) -> None:
-        retry = msgspec.convert(item.payload, Retry)
+        retry = msgspec.convert(item.payload, PublisherRetry)
         failure = await self._dead_letters.publish(retry)
         if failure is None:
             return
