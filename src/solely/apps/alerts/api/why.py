@@ -11,8 +11,7 @@ from .... import ItemInfo, Letter
 from ....kit import MAX_TTL, seconds
 from ..decision import FLAPPING
 from ..model import OF_GROUP, Alert, bare_alert, subject_of
-from ..notifications.dead_letters import GROUP
-from ..notifications.outbox import QUEUE, RETRIES
+from ..notifications.publishing import GROUP, QUEUE, RETRIES
 from ..records.history_queries import ReasonCount
 from ..runtime import AlertsRuntime
 from ..settings import table

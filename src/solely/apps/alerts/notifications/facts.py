@@ -9,8 +9,8 @@ from ..model import FIRING, Alert, Notification, fingerprint_prefix, subject_of
 from ..suppression.acknowledgements import Acknowledgements
 from ..suppression.open_alerts import OpenAlerts
 from ..suppression.silences import Silences
-from .fanout import Fanout
 from .outbox import Outbox
+from .publishing import Publishing
 
 
 class FactFinder:
@@ -22,13 +22,13 @@ class FactFinder:
         acknowledgements: Acknowledgements,
         open_alerts: OpenAlerts,
         outbox: Outbox,
-        fanout: Fanout,
+        publishing: Publishing,
     ) -> None:
         self._silences = silences
         self._acknowledgements = acknowledgements
         self._open = open_alerts
         self._outbox = outbox
-        self._fanout = fanout
+        self._publishing = publishing
 
     async def of_alert(self, alert: Alert, was_firing: bool = True) -> Facts:
         """The facts before a reservation is requested: of a firing alert, what this worker knows without the store; of
@@ -38,7 +38,7 @@ class FactFinder:
         if facts.firing:
             silence = self._silences.match(alert)
             left = None if silence is None else silence.ends - time.time()
-            return facts._replace(silenced=left, wanted=self._fanout.wanted(alert))
+            return facts._replace(silenced=left, wanted=self._publishing.wanted(alert))
         if alert.group and await self._open.firing(alert, 1):
             return facts._replace(others_fire=True)
         if await self._open.is_open(alert):

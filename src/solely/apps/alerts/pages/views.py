@@ -13,8 +13,7 @@ from ..api.explanation import Why
 from ..api.why import why
 from ..api.windows import SENDING, Window, listed
 from ..model import RESOLVED
-from ..notifications.dead_letters import GROUP
-from ..notifications.outbox import QUEUE, RETRIES
+from ..notifications.publishing import GROUP, QUEUE, RETRIES
 from ..records.history_queries import NoisyAlert, NotificationRecord, ReasonCount
 from ..runtime import AlertsRuntime, Handlers
 from ..settings import table

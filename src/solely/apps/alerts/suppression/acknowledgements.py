@@ -60,7 +60,11 @@ class Acknowledgements:
 
     async def covering(self, alert: Alert) -> Acknowledgement | None:
         """The acknowledgement that suppresses this alert: its own, or that of its group."""
-        found = await asyncio.gather(*map(self.of_fingerprint, names_of(alert)))
+        name, *group = names_of(alert)
+        if not group:
+            made = await self.of_fingerprint(name)
+            return made if made is not None and made.covers(alert) else None
+        found = await asyncio.gather(*map(self.of_fingerprint, (name, *group)))
         return next((made for made in found if made is not None and made.covers(alert)), None)
 
     async def resolved(self, alert: Alert) -> None:

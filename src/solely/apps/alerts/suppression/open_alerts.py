@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Sequence
 
 import msgspec
 
+from .... import AsyncClient
 from ..model import (
     MAX_OPEN,
     Alert,
@@ -28,7 +29,7 @@ from ..model import (
     subject_of,
 )
 from ..records.notes import PAGE, Notes
-from ..worker import AlertsPart, Dependencies
+from ..worker import RefusalCache
 from .acknowledgements import Acknowledgement, Acknowledgements, names_of
 from .matchers import matching
 from .silences import Silence, Silences
@@ -71,12 +72,14 @@ class OpenAlert(msgspec.Struct, frozen=True, kw_only=True):
     silenced: Silence | None
 
 
-class OpenAlerts(AlertsPart):
+class OpenAlerts:
     """The records of all alerts that fire."""
 
-    def __init__(self, given: Dependencies, acknowledgements: Acknowledgements, silences: Silences) -> None:
-        super().__init__(given)
-        self._notes = Notes(given.once, "open", OpenRecord)
+    def __init__(
+        self, once: AsyncClient, refusals: RefusalCache, acknowledgements: Acknowledgements, silences: Silences
+    ) -> None:
+        self._once, self._refusals = once, refusals
+        self._notes = Notes(once, "open", OpenRecord)
         self.sweep = self._notes.sweep
         self._acknowledgements = acknowledgements
         self._silences = silences
