@@ -188,11 +188,12 @@ class Outbox:
         self._refusals.remember(hold.key, Refusal(QUIET, ends, notification.trace))
         if notification.alert.status != FIRING:
             await self.close(notification.alert)
-        # Marked as well as removed: another worker may hold the item by now, it may wait for its next attempt, and a
-        # refused caller may queue it again. Whoever takes it finds the mark, or the quiet window.
-        ids = {notification.id, hold.details.get("id", notification.id)}
-        removed = () if delivery.item is None else (delivery.item.ack(),)
-        await asyncio.gather(*(self._once.mark(_sent_mark(id), ttl=_SENT) for id in ids), *removed)
+        # Marked before it is removed: another worker may hold the item by now, it may wait for its next attempt, and a
+        # refused caller may queue it again. Whoever takes it finds the mark.
+        for id in {notification.id, hold.details.get("id", notification.id)}:
+            await self._once.mark(_sent_mark(id), ttl=_SENT)
+        if delivery.item is not None:
+            await delivery.item.ack()
 
     async def _leave_to_holder(self, delivery: Delivery) -> None:
         """Leaves the item to the current holder of the reservation, which sends it again or has done so. It must find
