@@ -27,7 +27,7 @@ import uvloop
 
 from solely.apps.alerts.app import AlertsApp
 from solely.apps.alerts.model import Alert
-from solely.apps.alerts.receiver import Receiver
+from solely.apps.alerts.receiver import AlertReceiver
 from solely.service import logs
 from solely.service.mount import mount
 from solely.service.service import Service
@@ -110,7 +110,7 @@ async def _app(settings: Settings) -> AsyncIterator[AlertsApp]:
     await service.close()
 
 
-Done = Callable[[Receiver, Alert], Coroutine[Any, Any, str]]
+Done = Callable[[AlertReceiver, Alert], Coroutine[Any, Any, str]]
 
 
 class Burst(NamedTuple):
@@ -120,7 +120,7 @@ class Burst(NamedTuple):
     total: float
 
 
-async def _decided(receiver: Receiver, alert: Alert) -> str:
+async def _decided(receiver: AlertReceiver, alert: Alert) -> str:
     """Reserves the notification and, if granted, records it as sent."""
     hold = await receiver._reserve(receiver._notification(alert))
     if hold:
@@ -128,12 +128,12 @@ async def _decided(receiver: Receiver, alert: Alert) -> str:
     return "published" if hold else "suppressed"
 
 
-async def _received(receiver: Receiver, alert: Alert) -> str:
+async def _received(receiver: AlertReceiver, alert: Alert) -> str:
     """The complete path of an alert."""
     return (await receiver.receive(alert)).outcome
 
 
-async def _at_once(receiver: Receiver, fingerprints: Sequence[str], done: Done = _received) -> Burst:
+async def _at_once(receiver: AlertReceiver, fingerprints: Sequence[str], done: Done = _received) -> Burst:
     """Sends all alerts at the same time; exactly one of each fingerprint must be published."""
 
     async def one(fingerprint: str) -> tuple[float, str]:
@@ -170,7 +170,7 @@ def _bursts(store: str, place: Place, effort: Effort) -> Figures:
     return figures
 
 
-async def _reserve(receiver: Receiver, numbers: "count[int]") -> list[float]:
+async def _reserve(receiver: AlertReceiver, numbers: "count[int]") -> list[float]:
     """Returns how long each reservation took; all fingerprints are new, so every one is granted."""
     took: list[float] = []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -105,11 +106,16 @@ class Finding(NamedTuple):
     text: str
 
 
+@lru_cache(256)  # queues of one process: every op of a queue needs its quoted name
+def _quoted(queue: str) -> str:
+    return quote(queue, safe="")
+
+
 def item_key(queue: str, id: str) -> str:
     """The stored key of a queue item, which can be read, listed and cleared like any entry."""
-    return f"item/{quote(queue, safe='')}/{id}"  # quoted, so that no two queues' items share a key
+    return f"item/{_quoted(queue)}/{id}"  # quoted, so that no two queues' items share a key
 
 
 def line_key(queue: str) -> str:
     """The stored key of the line of clients that wait for an item of this queue."""
-    return f"line/{quote(queue, safe='')}"
+    return f"line/{_quoted(queue)}"

@@ -60,6 +60,25 @@ async def is_empty(once: AsyncClient, queue: str = "jobs") -> bool:
 # -- outcomes
 
 
+async def test_drain_performs_what_is_due_now_and_returns_how_much(once: AsyncClient) -> None:
+    performed: list[str] = []
+
+    async def perform(item: AsyncItem) -> None:
+        performed.append(item.id)
+        if item.id == "bad":
+            raise PermanentFailure("it is bad")
+
+    for name in ("good", "bad"):
+        await once.queue("jobs").push(name, {})
+    await once.queue("jobs").push("later", {}, delay=3600)
+    worker = QueueWorker(once.queue("jobs"), perform, dead_letters=once.dead_letters("jobs"))
+    assert await worker.drain() == 2
+    assert sorted(performed) == ["bad", "good"]
+    assert [each.id for each in await once.queue("jobs").list()] == ["later"]
+    assert len(await once.dead_letters("jobs").list()) == 1
+    assert await worker.drain() == 0
+
+
 async def test_each_item_is_performed_once_and_removed(once: AsyncClient) -> None:
     performed = Counter[str]()
 

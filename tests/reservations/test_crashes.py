@@ -95,11 +95,11 @@ def test_a_crash_while_being_limited(dying: Dying, once: Client, clock: ManualCl
     assert send_all(once, "cpu") == 3
 
 
-@pytest.mark.parametrize("questions", [1, 2, 3])
+@pytest.mark.parametrize("questions", [0, 1, 2])
 def test_a_crash_while_recording(dying: Dying, once: Client, clock: ManualClock, questions: int) -> None:
     ticket = dying.run(flows.reserve("reservation/cpu", TERMS, "")).ticket
     dying.run(flows.record(ticket, "2026-01-01T00:00:00+00:00"), questions)
-    recorded = questions > 1
+    recorded = questions > 0
     clock.advance(29)
     assert once.reserve("cpu").reason == ("quiet" if recorded else "reserved")
     once.record_reservation(id_of(ticket))  # whoever takes its work up may say it again

@@ -20,6 +20,7 @@ from ..events import Acquired
 from ..resilience import Backoff
 from ..rules import DAY, Seconds, local_clock, seconds, ttl_seconds
 from .handle import AsyncQueue
+from .item import AsyncItem
 from .performing import Perform, ReplayedItem
 from .settling import AWAY, ItemHandler, Tally, key_of, report
 
@@ -147,6 +148,17 @@ class QueueWorker:
         if self._running:
             await self._ended.wait()
 
+    async def drain(self) -> int:
+        """Performs what is due now, one item after the other, and returns how many items that were: for a program that
+        runs from time to time instead of `run`. Raises StoreError if the store is unavailable."""
+        performed = 0
+        await self._look()
+        for queue in tuple(self._rotation):
+            while (item := await self._take_one(queue, 0.0)) is not None:
+                await self._handler.handle(queue, item)
+                performed += 1
+        return performed
+
     async def replay(self, payload: Any) -> object:
         """Performs the payload of a dead letter, for `dead_letters.replay`; raises the error of the work, which leaves
         the letter. The item has a fresh id, which begins with `replay-`, and no lease of its own, since the letter has
@@ -193,10 +205,13 @@ class QueueWorker:
         del self._takes[name]
         self._changed.set()
 
+    async def _take_one(self, queue: AsyncQueue, wait: float) -> AsyncItem | None:
+        return await queue.take(ttl=self._handler.ttl, wait=wait, max_attempts=self._handler.max_attempts)
+
     async def _take(self, queue: AsyncQueue, wait: float) -> None:
         handler, started = self._handler, local_clock()
         try:
-            item = await queue.take(ttl=handler.ttl, wait=wait, max_attempts=handler.max_attempts)
+            item = await self._take_one(queue, wait)
         except ClientClosed as error:
             self._tally.failed(error)
             handler.stopping = True

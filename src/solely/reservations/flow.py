@@ -167,18 +167,19 @@ def record(ticket: ReservationTicket, now: str) -> Flow[bool]:
     Raises ReservationMismatch if another reservation has the key, UnknownReservation if the store has forgotten it.
     """
     finish = Finish(ticket.key, ticket.owner, b"", ticket.quiet or _NO_QUIET)
-    reads = [Renew(ticket.key, ticket.owner, MIN_TTL), Read(sent_key(ticket.key))]
+    before: Entry | None = None
     try:
-        replies: list[Entry] = replies_or_raise((yield reads))
-        before, stored = replies
-        sent, _ = _counted(stored)
-        if sent.fence == ticket.fence:
-            return False
-        entry: Entry = yield finish
+        if not ticket.quiet:  # the window may be over before the reply of the finish shows whose it was
+            before = yield Renew(ticket.key, ticket.owner, MIN_TTL)
+        entry, stored = replies_or_raise((yield [finish, Read(sent_key(ticket.key))]))
     except Interrupted:
         yield finish  # it was sent: without a record it would be sent again
         raise
-    was_mine = before.owner == ticket.owner or before.gone == Gone.EXPIRED
+    sent, _ = _counted(stored)
+    if sent.fence == ticket.fence:
+        return False
+    run: Run = yield RUN
+    was_mine = run.doubtful if before is None else before.owner == ticket.owner or before.gone == Gone.EXPIRED
     lapsed = was_mine and entry.state is FREE and not entry.gone  # finished, and the quiet window is over already
     if lapsed:  # unless the store lost it between the two reads
         lapsed = (yield Release(ticket.key, ticket.owner, fence=ticket.fence)) is not LOST

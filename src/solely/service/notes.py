@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -28,6 +28,13 @@ class Note(msgspec.Struct, Generic[T]):
     fact: T
 
 
+class Found(NamedTuple, Generic[T]):
+    """A current note, and its item as it was read."""
+
+    fact: T
+    item: ItemInfo
+
+
 class Notes(Generic[T]):
     """The notes in the queue of this name, with values of one type. The name of a note consists of key parts, separated
     by slashes.
@@ -41,8 +48,14 @@ class Notes(Generic[T]):
 
     async def read(self, name: str) -> T | None:
         """The value under this name; None if it is missing or expired."""
-        found = await self._queue.read(name)
-        return None if found is None else self._current(found)
+        found = await self.find(name)
+        return None if found is None else found.fact
+
+    async def find(self, name: str) -> Found[T] | None:
+        """The note of this name, to be removed as it is; None if it is missing or expired."""
+        item = await self._queue.read(name)
+        fact = None if item is None else self._current(item)
+        return None if item is None or fact is None else Found(fact, item)
 
     async def add(self, name: str, fact: T, ends: float) -> bool:
         """Adds a note that expires at `ends` (seconds of UTC); False if the name is taken, and nothing changes."""
@@ -68,10 +81,13 @@ class Notes(Generic[T]):
             return await self.add(name, after, ends)
         return await self._queue.amend(name, msgspec.to_builtins(Note(ends, after)), expected=found)
 
-    async def remove(self, name: str, unless_changed: T | None = None) -> bool:
-        """Removes a note, only if it still has this value if one is given; False if nothing was removed."""
-        before = await self.change(name, lambda now: None if unless_changed in (None, now) else now)
-        return before is not None and unless_changed in (None, before)
+    async def remove(self, name: str) -> bool:
+        """Removes a note; False if there was none."""
+        return await self.change(name, lambda _: None) is not None
+
+    async def remove_found(self, found: Found[T]) -> bool:
+        """Removes this note; False, and it stays, if it has changed since it was read."""
+        return await self._queue.remove(found.item.id, expected=found.item)
 
     async def under(self, prefix: str = "", limit: int = NOTES_PAGE) -> dict[str, T]:
         """Notes whose names have this prefix, in order of names, at most `limit`."""

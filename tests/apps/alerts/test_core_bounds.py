@@ -12,6 +12,7 @@ from solely.apps.alerts.api.windows import SENDING
 from solely.apps.alerts.demo import demo
 from solely.apps.alerts.model import fingerprint_of, key_of
 from solely.apps.alerts.publishers import PublishFailed
+from solely.apps.alerts.settings import AlertsSettings
 from solely.apps.alerts.worker import FRESH, MOST, RESERVED, Capacity, Refusal, RefusalCache
 from solely.service.problems import Problem
 from tests.apps.alerts.working import FakePublisher, Open, alert, until, working
@@ -71,7 +72,7 @@ async def test_beyond_the_cap_nothing_is_taken_in_and_nothing_is_given_up(open_w
     worker.publisher.open.set()
     await worker.parts.receiver.finish(10)
     assert (await worker.receive(alert("cpu-2"))).outcome == "published"
-    assert worker.tools.capacity.active == 0
+    assert worker.parts.capacity.active == 0
 
 
 async def test_a_request_of_many_reports_each(open_worker: Open) -> None:
@@ -83,7 +84,7 @@ async def test_a_request_of_many_reports_each(open_worker: Open) -> None:
 
 
 def test_a_token_has_its_own_limit_of_requests() -> None:
-    capacity = Capacity(request_limit=3, request_per=0.3, max_active=10)
+    capacity = Capacity(AlertsSettings(request_limit=3, request_per=0.3, max_active=10))
     for _ in range(3):
         capacity.check("one")
     with pytest.raises(Problem, match="request_limit") as refused:
@@ -154,7 +155,7 @@ async def test_what_fails_for_the_one_that_asks_fails_for_all(open_worker: Open)
     await worker.once.close()
     result = await worker.parts.receiver.receive_all([alert()] * 5)
     assert not any(hasattr(each, "outcome") for each in result)
-    assert worker.tools.capacity.active == 0
+    assert worker.parts.capacity.active == 0
 
 
 def test_memory_is_bounded() -> None:

@@ -10,8 +10,8 @@ import pytest
 from solely import LetterOutcome
 from solely.apps.alerts.api.windows import SENDING
 from solely.apps.alerts.model import RESOLVED, Notification, key_of
-from solely.apps.alerts.notifications.dead_letters import GROUP
 from solely.apps.alerts.notifications.outbox import QUEUE, RETRIES
+from solely.apps.alerts.notifications.publishing import GROUP
 from solely.apps.alerts.publishers import PublishFailed
 from tests.apps.alerts.working import FakePublisher, Open, alert, until, working
 
@@ -140,7 +140,7 @@ async def test_if_the_sender_hangs_up_the_work_goes_on(open_worker: Open) -> Non
     assert (await worker.receive(alert())).reason == "quiet"
     assert len(worker.publisher.ids) == 1
     assert await worker.waiting() == 0
-    assert worker.tools.capacity.active == 0
+    assert worker.parts.capacity.active == 0
 
 
 async def test_what_is_not_finished_when_the_service_stops_is_left_for_others(open_worker: Open) -> None:
@@ -169,10 +169,10 @@ async def test_after_so_many_attempts_it_is_a_dead_letter_that_can_be_replayed(o
     assert await worker.waiting() == 0
     worker.parts.receiver.forget("cpu")
     assert (await worker.receive(alert())).reason == "quiet"  # not one dead letter per repeat
-    replayed = await letters.replay(letter.id, worker.parts.dead_letters.replay)
+    replayed = await letters.replay(letter.id, worker.parts.publishing.replay)
     assert replayed.outcome is LetterOutcome.FAILED
     worker.publisher.failure = None
-    assert (await letters.replay(letter.id, worker.parts.dead_letters.replay)).outcome is LetterOutcome.REPLAYED
+    assert (await letters.replay(letter.id, worker.parts.publishing.replay)).outcome is LetterOutcome.REPLAYED
     assert worker.publisher.ids == [item.payload["id"]]
     assert await letters.list() == []
     assert (await worker.receive(alert(status=RESOLVED))).outcome == "published"  # a firing notification was sent
@@ -257,7 +257,7 @@ async def test_an_item_with_which_workers_died_repeatedly_is_parked_and_replayed
     await worker.sweep()
     (letter,) = await worker.once.dead_letters(GROUP).list()
     assert (letter.payload["id"], worker.publisher.ids) == ("msg_1", [])
-    replay = worker.parts.dead_letters.replay
+    replay = worker.parts.publishing.replay
     assert (await worker.once.dead_letters(GROUP).replay(letter.id, replay)).outcome is LetterOutcome.REPLAYED
     assert [each.ids for each in worker.publishers] == [["msg_1"], ["msg_1"]]
     assert await worker.parts.open_alerts.is_open(alert())

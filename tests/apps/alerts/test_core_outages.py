@@ -28,7 +28,7 @@ async def test_a_store_that_dies_during_a_reservation_grants_nothing(store: Valk
         await asyncio.sleep(0.1)  # both are waiting for the store
         store.kill()
         assert [type(each) for each in await asking] == [StoreUnavailable] * 2
-        assert (len(worker.publisher.ids), worker.tools.capacity.active) == (1, 0)
+        assert (len(worker.publisher.ids), worker.parts.capacity.active) == (1, 0)
         store.start()
         assert (await worker.receive(alert())).outcome == "published"
         assert len(worker.publisher.ids) == 2

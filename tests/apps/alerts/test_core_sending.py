@@ -14,9 +14,9 @@ from structlog.testing import LogCapture
 
 from solely.apps.alerts import receiver
 from solely.apps.alerts.model import key_of
-from solely.apps.alerts.notifications import fanout, outbox
+from solely.apps.alerts.notifications import outbox, publishing
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.tracing import AlertTracing
+from solely.apps.alerts.records import reports
 from solely.kit import Tracing
 from tests.apps.alerts.working import FakePublisher, Open, alert, until, working
 
@@ -32,7 +32,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> LogCapture:
     """What is logged, however this process has configured its logs."""
     capture = LogCapture()
     logger = structlog.wrap_logger(None, processors=[capture], wrapper_class=structlog.BoundLogger)
-    for module in (receiver, outbox, fanout):
+    for module in (receiver, outbox, publishing, reports):
         monkeypatch.setattr(module, "log", logger)
     return capture
 
@@ -127,7 +127,7 @@ async def test_a_store_that_is_away_is_a_lock_failure(open_worker: Open) -> None
     with pytest.raises(StoreUnavailable):
         await worker.receive(alert())
     assert worker.counted("lock_failures") == 1
-    assert worker.tools.capacity.active == 0
+    assert worker.parts.capacity.active == 0
 
 
 # -- spans
@@ -140,7 +140,7 @@ class Traced:
         self.exporter, self.provider = InMemorySpanExporter(), TracerProvider()
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.tracer = self.provider.get_tracer("request")
-        self.tracing = AlertTracing(Tracing.on("solely.alerts", self.provider))
+        self.tracing = Tracing.on("solely.alerts", self.provider)
 
     def spans(self) -> dict[str, ReadableSpan]:
         return {span.name: span for span in self.exporter.get_finished_spans()}

@@ -12,10 +12,10 @@ FOLDER = Path(solely.apps.alerts.__file__).parent
 # A folder or module may import those of the rows before its own, and itself.
 LAYERS = (
     ("model", "figures", "decision", "acts"),
-    ("publishers", "tracing"),
+    ("publishers",),
     ("settings",),
     ("records",),
-    ("worker",),
+    ("worker", "windows"),
     ("suppression",),
     ("notifications",),
     ("receiver",),

@@ -10,8 +10,8 @@ import pytest
 
 import solely
 from solely.apps.alerts.model import Alert, key_of, part_of, reservation_key
-from solely.apps.alerts.notifications.dead_letters import GROUP
 from solely.apps.alerts.notifications.outbox import QUEUE, RETRIES
+from solely.apps.alerts.notifications.publishing import GROUP
 from solely.dead_letters.flow import queue_of as letters_of
 from solely.model import item_key
 from solely.queues.flow import queue_of

@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from solely import AsyncClient
 from solely.apps.alerts.api.windows import SENDING
 from solely.apps.alerts.model import RESOLVED, Alert, Notification, key_of
 from solely.apps.alerts.publishers import PublishFailed
 from solely.apps.alerts.publishers.webhook import event
-from solely.apps.alerts.settings import AlertsSettings, Windows
+from solely.apps.alerts.settings import AlertsSettings
+from solely.apps.alerts.windows import Windows
 from tests.apps.alerts.operator import operating
 from tests.apps.alerts.working import SOON, Open, Worker, alert
 
@@ -93,7 +95,7 @@ async def test_severities_are_reminded_of_each_on_its_own(open_anywhere: Open) -
     ids=str,
 )
 def test_which_severities_are_reminded_of(policies: dict[str, Any], expected: tuple[float | None, ...]) -> None:
-    windows = Windows(msgspec.convert({"policies": policies}, AlertsSettings))
+    windows = Windows(AsyncClient("memory://"), msgspec.convert({"policies": policies}, AlertsSettings))
     assert (windows.remind("critical"), windows.remind("Info")) == expected
 
 

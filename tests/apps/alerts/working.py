@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,13 +17,12 @@ from solely.apps.alerts.model import Alert, Notification
 from solely.apps.alerts.notifications.outbox import QUEUE
 from solely.apps.alerts.publishers import PublishFailed
 from solely.apps.alerts.records.history import AlertHistory
-from solely.apps.alerts.runtime import Parts, assemble
-from solely.apps.alerts.settings import AlertsSettings, Windows
+from solely.apps.alerts.runtime import AlertsRuntime
+from solely.apps.alerts.settings import AlertsSettings
 from solely.apps.alerts.suppression.silences import Silences
-from solely.apps.alerts.tracing import AlertTracing
-from solely.apps.alerts.worker import Capacity, Dependencies, RefusalCache
 from solely.data import Database, migrate, open_database
 from solely.service.metrics import Metrics
+from solely.service.tracing import Tracing
 
 SOON = 10.0  # seconds within which what is waited for has to happen
 
@@ -61,15 +61,14 @@ class Worker:
     once: AsyncClient
     history: AlertHistory
     silences: Silences
-    tools: Dependencies
-    parts: Parts
+    parts: AlertsRuntime
     _data: Database
 
     def __init__(
         self,
         url: str,
         *publishers: FakePublisher,
-        tracing: AlertTracing | None = None,
+        tracing: Tracing | None = None,
         timeout: float = 5.0,
         **settings: Any,
     ) -> None:
@@ -79,7 +78,7 @@ class Worker:
         self.metrics.add(FIGURES)
         self._url = url
         self._timeout = timeout
-        self._tracing = tracing or AlertTracing()
+        self._tracing = tracing or Tracing()
 
     @property
     def publisher(self) -> FakePublisher:
@@ -89,13 +88,11 @@ class Worker:
         self.once = AsyncClient(self._url, timeout=self._timeout, hooks=[self.metrics])
         self._data = open_database("sqlite:///:memory:")
         await migrate(self._data, "alerts", "solely.apps.alerts")
-        self.history, self.silences = AlertHistory(self._data), Silences(self._data)
-        settings = self.settings
-        capacity = Capacity(settings.request_limit, settings.request_per, settings.max_active)
-        self.tools = Dependencies(
-            self.once, settings, Windows(settings), RefusalCache(), capacity, self.history, self.metrics, self._tracing
-        )
-        self.parts = assemble(self.tools, self.publishers, self.silences)
+        service: Any = SimpleNamespace(data=self._data, metrics=self.metrics, telemetry=None)
+        self.parts = AlertsRuntime(service, self.settings)
+        self.parts.once, self.parts.tracing = self.once, self._tracing
+        self.parts.assemble(self.publishers)
+        self.history, self.silences = self.parts.history, self.parts.silences
         self.receive = self.parts.receiver.receive
 
     async def close(self) -> None:
@@ -109,9 +106,7 @@ class Worker:
     async def sweep(self) -> None:
         """Performs all that is due now, as the running sweeper would."""
         for worker in self.parts.sweeper.workers:
-            (queue,), handler = worker._rotation, worker._handler
-            while (item := await queue.take(ttl=handler.ttl, max_attempts=handler.max_attempts)) is not None:
-                await handler.handle(queue, item)
+            await worker.drain()
 
     async def sweep_until(self, condition: Callable[[], Any]) -> None:
         """Sweeps again and again, as the service does."""

@@ -61,5 +61,5 @@ class AlertsApp(AlertsRuntime):
 
     async def _delete_old(self) -> None:
         await self.history.sweep(self.settings.retention)
-        await self.parts.acknowledgements.sweep()
+        await self.acknowledgements.sweep()
         await self.open_alerts.sweep()

@@ -8,7 +8,7 @@ import random
 
 from ... import SolelyError
 from .model import FIRING, RESOLVED, Alert
-from .receiver import Receiver
+from .receiver import AlertReceiver
 
 _ALERTS = (  # name, severity, summary
     ("CPU high", "critical", "load is over 90 % for five minutes"),
@@ -21,7 +21,7 @@ _RESOLVED = 0.05  # of the alerts are resolved ones: so a window lasts for some 
 _BURST = (1, 1, 1, 2, 5)  # copies sent at once: several monitors watch the same thing
 
 
-async def demo(receiver: Receiver) -> None:
+async def demo(receiver: AlertReceiver) -> None:
     """Sends alerts until it is cancelled."""
     chance = random.Random()
     while True:

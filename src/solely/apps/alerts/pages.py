@@ -11,8 +11,8 @@ from . import acts, figures
 from .api.history import finder
 from .api.silences import matchers_of
 from .api.windows import SENDING, Window, listed
-from .notifications.dead_letters import GROUP
 from .notifications.outbox import QUEUE, RETRIES
+from .notifications.publishing import GROUP
 from .records.history import NoisyAlert, NotificationRecord, ReasonCount
 from .runtime import AlertsRuntime, Handlers
 from .suppression.acknowledgements import Acknowledgement
@@ -101,7 +101,7 @@ class Pages(Handlers):
             suppressed=await app.history.suppressed_counts(since=since),
             noisy=await app.history.most_suppressed(since=since, limit=NOISY),
             silences=await app.silences.list(),
-            acknowledged=await app.parts.acknowledgements.list(COUNTED),
+            acknowledged=await app.acknowledgements.list(COUNTED),
         )
 
     def _counts(self, waiting: int, dead: int) -> OverviewCounts:

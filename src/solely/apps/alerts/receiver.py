@@ -18,7 +18,7 @@ import structlog
 
 from ... import AsyncAdmission, AsyncReservation, ClientClosed, SolelyError, StoreError
 from .decision import FIRING_QUEUED, LIMITED, RESERVED, SEND, Decision, Facts, decide
-from .figures import COLLISIONS, LOCK_FAILURES, QUEUED, RECEIVED, RESERVE_SECONDS, SUPPRESSED, WAIT_SECONDS
+from .figures import LOCK_FAILURES, QUEUED, RECEIVED, RESERVE_SECONDS, WAIT_SECONDS
 from .model import (
     FIRING,
     Alert,
@@ -28,17 +28,17 @@ from .model import (
     fingerprint_prefix,
     key_of,
     new_notification,
-    own,
-    part_of,
     queued,
     resolved_key,
-    subject_of,
 )
 from .notifications.facts import FactFinder
 from .notifications.outbox import Delivery, Outbox
+from .records.reports import AlertReports
+from .settings import AlertsSettings
 from .suppression.groups import with_group
 from .suppression.open_alerts import OpenAlerts
-from .worker import FRESH, AlertsPart, Dependencies, Refusal, finish_or_cancel
+from .windows import Windows
+from .worker import FRESH, Capacity, Refusal, RefusalCache
 
 log = structlog.get_logger("solely.alerts")
 
@@ -48,15 +48,25 @@ Granted = Delivery | AlertOutcome  # what to deliver, or that another worker has
 AT_ONCE = 50  # alerts of one request that are decided concurrently: they share round trips, and leave room for others
 
 
-class Receiver(AlertsPart):
+class AlertReceiver:
     """Decides on alerts, and delivers those that are due."""
 
-    def __init__(self, given: Dependencies, facts: FactFinder, open_alerts: OpenAlerts, outbox: Outbox) -> None:
-        super().__init__(given)
-        self._facts = facts
-        self._open = open_alerts
-        self._outbox = outbox
+    def __init__(
+        self,
+        settings: AlertsSettings,
+        refusals: RefusalCache,
+        windows: Windows,
+        capacity: Capacity,
+        reports: AlertReports,
+        facts: FactFinder,
+        open_alerts: OpenAlerts,
+        outbox: Outbox,
+    ) -> None:
+        self._group_by, self._answer_within = settings.group_by, settings.answer_within
+        self._windows, self._refusals, self._capacity, self._reports = windows, refusals, capacity, reports
+        self._facts, self._open, self._outbox = facts, open_alerts, outbox
         self._in_flight: set[asyncio.Task[Any]] = set()
+        self.check_capacity = capacity.check
 
     async def receive(self, alert: Alert) -> AlertOutcome:
         """The outcome of the alert, once it is published, suppressed or durably queued; `queued` after `answer_within`
@@ -64,8 +74,8 @@ class Receiver(AlertsPart):
 
         Raises StoreError if the store is unreachable, and Limited if this worker has too much in flight.
         """
-        self._metrics.count(RECEIVED)
-        alert = with_group(alert, self._settings.group_by)
+        self._reports.count(RECEIVED)
+        alert = with_group(alert, self._group_by)
         decided = await self._decide(alert)
         if isinstance(decided, Refusal):
             return self._suppress(alert, decided)
@@ -73,10 +83,12 @@ class Receiver(AlertsPart):
             return decided
         task = self._start(self._outbox.deliver(decided))
         task.add_done_callback(lambda _: self._capacity.leave())
-        await asyncio.wait((task,), timeout=self._settings.answer_within)
+        await asyncio.wait((task,), timeout=self._answer_within)
         if task.done():
             return task.result()
-        self._metrics.count(QUEUED)
+        self._reports.count(QUEUED)
+        if alert.status == FIRING:
+            self._start(self._open.enter(alert))
         return queued(alert, "publishing")
 
     async def receive_all(self, alerts: Sequence[Alert]) -> list[AlertOutcome | SolelyError]:
@@ -92,10 +104,6 @@ class Receiver(AlertsPart):
 
         return await asyncio.gather(*(one(alert) for alert in alerts))
 
-    def check_capacity(self, principal: str) -> None:
-        """Counts a request; raises Problem (429) if this token or this worker is over its bound."""
-        self._capacity.check(principal)
-
     def forget(self, fingerprint: str) -> None:
         """Evicts cached refusals of this fingerprint."""
         self._refusals.forget_all(fingerprint_prefix(fingerprint))
@@ -103,7 +111,11 @@ class Receiver(AlertsPart):
 
     async def finish(self, timeout: float) -> None:
         """Waits at most `timeout` seconds for what is being published; other workers take over the rest."""
-        await finish_or_cancel(self._in_flight, timeout)
+        if self._in_flight:
+            _, late = await asyncio.wait(self._in_flight, timeout=timeout)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     # -- decisions
 
@@ -119,20 +131,17 @@ class Receiver(AlertsPart):
         if known is not None:
             return known
         decided: Granted | Refusal = await self._refusals.decide_once(key, lambda: self._request(alert))
-        self._metrics.observe(WAIT_SECONDS, time.perf_counter() - started)
+        self._reports.observe(WAIT_SECONDS, time.perf_counter() - started)
         return decided
 
     async def _not_sent(self, alert: Alert, facts: Facts, decision: Decision) -> AlertOutcome | Refusal:
         if decision.reason == FIRING_QUEUED:  # the sweeper sends it after the firing notification
             notification = self._notification(alert)
             await self._outbox.ensure_queued(key_of(alert), notification)
-            self._metrics.count(QUEUED)
-            self._history.queued(notification, {})
+            self._reports.queued(notification, {})
             return queued(alert, FIRING_QUEUED)
         if facts.firing:
             await self._list_as_firing(alert)
-        elif not facts.others_fire:
-            await self._open.forget(alert)
         return Refusal.of(decision)
 
     async def _request(self, alert: Alert) -> tuple[Granted | None, Refusal]:
@@ -162,17 +171,15 @@ class Receiver(AlertsPart):
         return notification if sent is None else msgspec.structs.replace(notification, reminder=sent.times)
 
     async def _reserve(self, notification: Notification) -> AsyncReservation:
-        started, alert = time.perf_counter(), notification.alert
-        terms = self._windows.terms(notification) | self._windows.limits(alert)
+        started = time.perf_counter()
         try:
-            with self._tracing.span("reserve", alert):
-                details = {"id": notification.id, "trace": self._tracing.current()}
-                return await self._once.reserve(key_of(alert), **terms, purpose=alert.name, details=details)
+            with self._reports.span("reserve", notification.alert):
+                return await self._windows.reserve(notification, limited=True)
         except StoreError:
-            self._metrics.count(LOCK_FAILURES)
+            self._reports.count(LOCK_FAILURES)
             raise
         finally:
-            self._metrics.observe(RESERVE_SECONDS, time.perf_counter() - started)
+            self._reports.observe(RESERVE_SECONDS, time.perf_counter() - started)
 
     async def _refused(self, notification: Notification, hold: AsyncReservation) -> Refusal:
         """The refusal. If another worker holds the reservation, this alert is queued too, unless something is: if that
@@ -183,26 +190,30 @@ class Receiver(AlertsPart):
             copy = msgspec.structs.replace(notification, id=hold.details.get("id") or notification.id)
             await self._outbox.ensure_queued(key_of(alert), copy)
         elif hold.reason == LIMITED:
-            await asyncio.gather(self._outbox.discard(notification), self._open.enter(alert))
+            await self._discard(notification)
         facts = Facts(alert.status == FIRING, bool(alert.group), window=hold.reason, window_left=hold.retry_after)
         return Refusal.of(decide(facts), hold.details.get("trace", ""))
+
+    async def _discard(self, notification: Notification) -> None:
+        """A firing notification is suppressed by the store's facts: copies are dropped, and the alert is listed."""
+        await asyncio.gather(self._outbox.discard(notification), self._open.enter(notification.alert))
 
     async def _queue(self, notification: Notification, hold: AsyncReservation) -> tuple[Granted | None, Refusal]:
         """Queues the notification, to be delivered under this reservation; this is released if a rule suppresses the
         notification, or if another worker has it in hand."""
         since, alert, ttl = time.perf_counter(), notification.alert, self._windows.terms(notification)["hold"]
-        for_others = Refusal.of(Decision(RESERVED, ttl), self._tracing.current())
+        for_others = Refusal.of(Decision(RESERVED, ttl), notification.trace)
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._release, alert, hold)
             decision, notification, opening = await self._check(notification)
             if opening:
                 undo.push_async_callback(_undo, opening)
             if decision.reason:
-                await self._outbox.discard(notification)
+                await self._discard(notification)
                 return None, Refusal.of(decision)
             added = await self._outbox.add(hold.key, notification, ttl)
             if added is None:
-                self._metrics.count(QUEUED)
+                self._reports.count(QUEUED)
                 return queued(alert, "in_flight"), for_others
             older, item = added
             if opening and older.id != notification.id:  # which was counted before
@@ -213,31 +224,23 @@ class Receiver(AlertsPart):
     async def _check(self, notification: Notification) -> tuple[Decision, Notification, AsyncAdmission | None]:
         """The decision of the holder of the reservation, the notification as it is sent, and the opening that it counts
         as, if any. Only a notification that would be sent costs these reads."""
-        alert, limit = notification.alert, self._settings.flap_limit
+        alert, facts, opening = notification.alert, Facts(firing=True), None
         if alert.status != FIRING:
             return SEND, notification, None
-        facts = Facts(firing=True)
-        acknowledged, before = await asyncio.gather(self._facts.acknowledged(alert), self._open.queueing(alert))
-        opening = None
-        if limit and acknowledged is None and not (before is not None and before.was_sent):
-            key = own(f"openings/{part_of(subject_of(alert))}")
-            opening = await self._once.limit(key, limit=limit, per=self._settings.flap_per)
+        acknowledged = await self._facts.acknowledged(alert)
+        if self._windows.counts_openings and acknowledged is None and not await self._open.is_open(alert):
+            opening = await self._windows.opening(alert)
             facts = facts._replace(flapping=None if opening else opening.retry_after)
+        flaps = opening is not None and self._windows.is_last(opening)
         members = await self._open.members(alert)
-        flaps = opening is not None and opening.hits >= limit
         notification = msgspec.structs.replace(notification, flapping=flaps, members=members)
         return decide(facts._replace(acknowledged=acknowledged)), notification, opening
 
     def _suppress(self, alert: Alert, refusal: Refusal) -> AlertOutcome:
-        reason, left = refusal.reason, refusal.left
-        self._metrics.count(SUPPRESSED, reason)
-        self._history.suppressed(alert, reason)
-        if reason == RESERVED:
-            self._metrics.count(COLLISIONS)
-            log.debug("Alert suppressed due to active reservation", **alert.facts, seconds=f"{left:.2f}")
-        with self._tracing.span("suppressed", alert, link=refusal.trace, **{"solely.reason": reason}):
-            again = round(left, 3) if refusal.ends else None
-            return AlertOutcome(outcome="suppressed", fingerprint=alert.fingerprint, reason=reason, retry_after=again)
+        self._reports.suppressed(alert, refusal.reason, refusal.left, refusal.trace)
+        again = round(refusal.left, 3) if refusal.ends else None
+        given = {"fingerprint": alert.fingerprint, "reason": refusal.reason}
+        return AlertOutcome(outcome="suppressed", **given, retry_after=again)
 
     # -- in the background
 
@@ -269,7 +272,7 @@ class Receiver(AlertsPart):
             log.warning("release_failed", **alert.facts, error=str(error))
 
     def _notification(self, alert: Alert) -> Notification:
-        return new_notification(alert, self._tracing.current())
+        return new_notification(alert, self._reports.trace())
 
 
 async def _undo(opening: AsyncAdmission) -> None:

@@ -3,82 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ... import QueueWorker
 from ...kit import Application
 from .figures import ACTIVE
-from .notifications.dead_letters import GROUP, NotificationDeadLetters
 from .notifications.facts import FactFinder
-from .notifications.fanout import Fanout
 from .notifications.outbox import Outbox
+from .notifications.publishing import GROUP, Publishing
 from .notifications.sweeper import Sweeper
 from .publishers import Publisher, build
-from .receiver import Receiver
+from .receiver import AlertReceiver
 from .records.history import AlertHistory
-from .settings import AlertsSettings, Windows
+from .records.reports import AlertReports
+from .settings import AlertsSettings
 from .suppression.acknowledgements import Acknowledgements
 from .suppression.open_alerts import OpenAlerts
 from .suppression.silences import Silences
-from .tracing import AlertTracing
-from .worker import Capacity, Dependencies, RefusalCache
-
-
-class Parts(NamedTuple):
-    """The parts of the alert receiver."""
-
-    receiver: Receiver
-    outbox: Outbox
-    sweeper: Sweeper
-    dead_letters: NotificationDeadLetters
-    acknowledgements: Acknowledgements
-    open_alerts: OpenAlerts
-
-
-def assemble(given: Dependencies, publishers: Sequence[Publisher], silences: Silences) -> Parts:
-    """Creates the parts and connects them."""
-    fanout, acknowledgements = Fanout(publishers, given), Acknowledgements(given.once)
-    open_alerts = OpenAlerts(given, acknowledgements, silences)
-    dead_letters = NotificationDeadLetters(given, fanout, open_alerts)
-    outbox = Outbox(given, fanout, dead_letters, open_alerts)
-    facts = FactFinder(silences, acknowledgements, open_alerts, outbox, fanout)
-    receiver = Receiver(given, facts, open_alerts, outbox)
-    sweeper = Sweeper(given, facts, outbox, dead_letters)
-    return Parts(receiver, outbox, sweeper, dead_letters, acknowledgements, open_alerts)
+from .windows import Windows
+from .worker import Capacity, RefusalCache
 
 
 class AlertsRuntime(Application[AlertsSettings]):
     """The alert receiver of one worker, without its routes and jobs."""
 
-    receiver: Receiver
+    publishers: Sequence[Publisher] = ()
     history: AlertHistory
     silences: Silences
-    publishers: list[Publisher]
-    sweeper: Sweeper
+    capacity: Capacity
+    acknowledgements: Acknowledgements
     open_alerts: OpenAlerts
-    parts: Parts
+    publishing: Publishing
+    outbox: Outbox
+    receiver: AlertReceiver
+    sweeper: Sweeper
 
     async def start(self) -> None:
         """Assembles the parts, and loads the silences."""
-        service, settings = self.service, self.settings
-        self.publishers = build(settings.publishers, once=self.once)
-        self.history = AlertHistory(service.data, self.count_dropped)
-        self.silences = Silences(service.data)
-        given = Dependencies(
-            self.once,
-            settings,
-            Windows(settings),
-            RefusalCache(),
-            Capacity(settings.request_limit, settings.request_per, settings.max_active),
-            self.history,
-            service.metrics,
-            AlertTracing(self.tracing),
-        )
-        parts = self.parts = assemble(given, self.publishers, self.silences)
-        self.receiver, self.sweeper, self.open_alerts = parts.receiver, parts.sweeper, parts.open_alerts
-        service.dashboard.replays[GROUP] = parts.dead_letters.replay
-        service.metrics.gauge(ACTIVE, lambda: float(given.capacity.active))
+        self.assemble(build(self.settings.publishers, once=self.once))
+        self.service.dashboard.replays[GROUP] = self.publishing.replay
+        self.service.metrics.gauge(ACTIVE, lambda: float(self.capacity.active))
         await self.silences.refresh()
+
+    def assemble(self, publishers: Sequence[Publisher]) -> None:
+        """Creates the parts and connects them."""
+        once, settings, service, most = self.once, self.settings, self.service, self.settings.max_attempts
+        self.publishers = publishers
+        self.history, self.silences = AlertHistory(service.data, self.count_dropped), Silences(service.data)
+        self.capacity, self.acknowledgements = Capacity(settings), Acknowledgements(once)
+        refusals, windows = RefusalCache(), Windows(once, settings)
+        reports = AlertReports(self.history, service.metrics, self.tracing)
+        self.open_alerts = OpenAlerts(once, refusals, self.acknowledgements, self.silences)
+        self.publishing = Publishing(once, settings, publishers, reports, self.open_alerts)
+        self.outbox = Outbox(once, most, windows, refusals, reports, self.publishing, self.open_alerts)
+        facts = FactFinder(self.silences, self.acknowledgements, self.open_alerts, self.outbox, self.publishing)
+        shared = windows, self.capacity, reports, facts
+        self.sweeper = Sweeper(once, most, *shared, self.outbox, self.publishing)
+        self.receiver = AlertReceiver(settings, refusals, *shared, self.open_alerts, self.outbox)
 
     def workers(self) -> Sequence[QueueWorker]:
         """The workers of the sweeper."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from ... import InvalidInput, PolicyTable, ReservationPolicy
 from ...kit import Backoff, Limit, Quiet, Ttl
-from .model import FIRING, MAX_OPEN, Alert, Notification, own, part_of
 from .publishers import LogSettings, PublisherSettings
 
-_USUAL = ("critical", "warning")  # severities with a built-in policy
+USUAL = ("critical", "warning")  # severities with a built-in policy
 DEFAULT = "default"  # the name of the policy of all other severities
 _FIELDS = ("name", "source", "severity", "labels")  # fields that a fingerprint can use
 _GROUPING = ("name", "source")  # fields that a group can use; its windows are per severity in any case
@@ -85,7 +84,7 @@ def table(settings: AlertsSettings) -> PolicyTable:
     """The policies of all severities: the library's defaults with the overrides; InvalidInput if they are invalid."""
     usual = PolicyTable()
     others = _merged(usual.default, settings.policies.get(DEFAULT, PolicySettings()))
-    named = {severity: usual[severity] for severity in _USUAL}
+    named = {severity: usual[severity] for severity in USUAL}
     for severity, policy in settings.policies.items():
         if severity != DEFAULT:
             named[severity] = _merged(named.get(severity.casefold(), others), policy)
@@ -101,36 +100,3 @@ def _merged(usual: ReservationPolicy, given: PolicySettings) -> ReservationPolic
         limit=limit or None,
         per=per if limit else None,
     )
-
-
-class Windows:
-    """How long the windows of notifications last, and how many fit into them: the arguments of their reservations."""
-
-    def __init__(self, settings: AlertsSettings) -> None:
-        self._policies = table(settings)
-        self._reminders = {name.casefold(): policy.remind for name, policy in settings.policies.items()}
-        self._limits = {name.casefold(): limit for name, limit in settings.severity_limits.items()}
-
-    def remind(self, severity: str) -> float | None:
-        """Seconds between reminders of this severity, regardless of case; None: no reminders. A policy that leaves it
-        out inherits the default, unless its severity has a built-in policy."""
-        name = severity.casefold()
-        return self._reminders.get(name) or (None if name in _USUAL else self._reminders.get(DEFAULT))
-
-    def terms(self, notification: Notification) -> dict[str, Any]:
-        """How long a notification like this is held, and then quiet."""
-        alert = notification.alert
-        policy = self._policies[alert.severity]
-        if alert.status != FIRING:
-            return {"hold": policy.hold, "quiet": MAX_OPEN}
-        interval = self.remind(alert.severity) if notification.reminder else None
-        return {"hold": policy.hold, "quiet": policy.quiet if interval is None else interval}
-
-    def limits(self, alert: Alert) -> dict[str, Any]:
-        """The limit of this alert, and the one that all alerts of its severity share; a resolved one has none."""
-        if alert.status != FIRING:
-            return {}
-        policy, severity = self._policies[alert.severity], alert.severity.casefold()
-        shared = self._limits.get(severity)
-        group = (own(f"severity/{part_of(severity)}"), shared.limit, shared.per) if shared is not None else None
-        return {"limit": policy.limit, "per": policy.per, "group": group}

@@ -1,20 +1,18 @@
-"""What one worker process has to work with: its capacity, the refusals of the last moment, and shared dependencies."""
+"""What one worker process knows by itself: its capacity, and the refusals of the last moment."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
 
-from ... import AsyncClient, Limited, SolelyError
-from ...kit import TOO_MANY, Metrics, Problem, RequestLimit
+from ... import Limited, SolelyError
+from ...kit import TOO_MANY, Problem, RequestLimit
 from .decision import QUIET as QUIET
 from .decision import RESERVED as RESERVED
 from .decision import Decision
-from .records.history import AlertHistory
-from .settings import AlertsSettings, Windows
-from .tracing import AlertTracing
+from .settings import AlertsSettings
 
 T = TypeVar("T")
 
@@ -101,9 +99,9 @@ class Capacity:
     """Bounds the requests per token and the reservations in flight. Work in flight is never evicted: excess requests
     are refused, with the time after which to retry."""
 
-    def __init__(self, request_limit: int, request_per: float, max_active: int) -> None:
-        self._requests = RequestLimit(request_limit, request_per)
-        self._most = max_active
+    def __init__(self, settings: AlertsSettings) -> None:
+        self._requests = RequestLimit(settings.request_limit, settings.request_per)
+        self._most = settings.max_active
         self.active = 0
 
     def check(self, principal: str) -> None:
@@ -128,39 +126,3 @@ class Capacity:
 
     def _full(self) -> str:
         return f"{self._most} alerts are being published by this worker (max_active)"
-
-
-class Dependencies(NamedTuple):
-    """What the parts of the alert receiver share."""
-
-    once: AsyncClient
-    settings: AlertsSettings
-    windows: Windows
-    refusals: RefusalCache
-    capacity: Capacity
-    history: AlertHistory
-    metrics: Metrics
-    tracing: AlertTracing
-
-
-class AlertsPart:
-    """A part of the alert receiver, with what all parts share."""
-
-    def __init__(self, given: Dependencies) -> None:
-        self._once = given.once
-        self._settings = given.settings
-        self._windows = given.windows
-        self._refusals = given.refusals
-        self._capacity = given.capacity
-        self._history = given.history
-        self._metrics = given.metrics
-        self._tracing = given.tracing
-
-
-async def finish_or_cancel(tasks: Collection[asyncio.Task[Any]], timeout: float | None) -> None:
-    """Waits at most `timeout` seconds for these tasks, then cancels those that are left."""
-    if tasks:
-        _, late = await asyncio.wait(tasks, timeout=timeout)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)

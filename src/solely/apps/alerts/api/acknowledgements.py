@@ -62,7 +62,7 @@ async def acknowledge(app: AlertsRuntime, wanted: Acknowledge, *, by: str) -> Ac
     lasts, fingerprint, severity = wanted.seconds(), wanted.fingerprint, wanted.severity
     if not await is_open(app, fingerprint):
         return None
-    made = await app.parts.acknowledgements.add(
+    made = await app.acknowledgements.add(
         fingerprint,
         severity=severity,
         lasts=app.settings.ack_for if lasts is None else lasts,
@@ -76,7 +76,7 @@ async def acknowledge(app: AlertsRuntime, wanted: Acknowledge, *, by: str) -> Ac
 
 async def is_open(app: AlertsRuntime, fingerprint: str) -> bool:
     """True if the alert is open, alone or in the group that the history has for it."""
-    if await app.parts.open_alerts.is_open(bare_alert(fingerprint)):
+    if await app.open_alerts.is_open(bare_alert(fingerprint)):
         return True
     try:
         await app.history.flush()
@@ -84,7 +84,7 @@ async def is_open(app: AlertsRuntime, fingerprint: str) -> bool:
     except DataError as error:
         log.warning("acknowledged_without_history", fingerprint=fingerprint, error=str(error))
         return False
-    return bool(last and last[0].group) and await app.parts.open_alerts.is_open(last[0])
+    return bool(last and last[0].group) and await app.open_alerts.is_open(last[0])
 
 
 class Acknowledging(Handlers):
@@ -99,7 +99,7 @@ class Acknowledging(Handlers):
         name, app = wanted.fingerprint, self._app
         if not await is_open(app, name):
             return None
-        made = await app.parts.acknowledgements.of_fingerprint(name)
+        made = await app.acknowledgements.of_fingerprint(name)
         found = await of_fingerprint(app, name)
         return Affected(
             f"{name!r}",
@@ -112,7 +112,7 @@ class Acknowledging(Handlers):
     async def undo(self, call: Call[Unacknowledge, None]) -> bool | None:
         """Removes an acknowledgement."""
         name = call.body.fingerprint
-        removed = await self._app.parts.acknowledgements.remove(name)
+        removed = await self._app.acknowledgements.remove(name)
         self._app.receiver.forget(name)
         if removed:
             log.info("alert_unacknowledged", fingerprint=name, by=call.principal.name)
@@ -120,7 +120,7 @@ class Acknowledging(Handlers):
 
     async def to_undo(self, call: Call[Any, Any], wanted: Unacknowledge) -> Affected | None:
         """The acknowledgement, if there is one."""
-        made = await self._app.parts.acknowledgements.of_fingerprint(wanted.fingerprint)
+        made = await self._app.acknowledgements.of_fingerprint(wanted.fingerprint)
         facts = {"Fingerprint": wanted.fingerprint}
         what = f"the acknowledgement of {wanted.fingerprint!r}"
         return None if made is None else Affected(what, facts | {"Acknowledged": _described(made)})
@@ -141,7 +141,7 @@ def routes(app: AlertsRuntime) -> list[Route]:
     made = Acknowledging(app)
 
     async def listed(query: AcknowledgedQuery) -> list[Acknowledgement]:
-        return await app.parts.acknowledgements.list(query.limit)
+        return await app.acknowledgements.list(query.limit)
 
     checks = {"for": lambda text: ttl_seconds(duration(text), "for")}
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .... import State
 from ....kit import Answer, Explained, at, span
 from ..model import OF_GROUP, RESOLVED, Member
-from ..notifications.dead_letters import GROUP
+from ..notifications.publishing import GROUP
 from ..records.history import NotificationRecord, ReasonCount
 from ..suppression.acknowledgements import Acknowledgement
 from ..suppression.silences import Silence

@@ -13,8 +13,7 @@ from .... import ItemInfo, Letter
 from ....kit import MAX_TTL, Explainer, Route, seconds
 from ..decision import FLAPPING
 from ..model import MAX_FINGERPRINT, OF_GROUP, Alert, bare_alert, subject_of
-from ..notifications.dead_letters import GROUP
-from ..notifications.outbox import QUEUE, RETRIES
+from ..notifications.publishing import GROUP, QUEUE, RETRIES
 from ..records.history import ReasonCount
 from ..runtime import AlertsRuntime
 from ..settings import table
@@ -59,7 +58,7 @@ async def why(app: AlertsRuntime, fingerprint: str) -> Why:
         once.dead_letters(GROUP).list(limit=SEARCHED),
     )
     suppressed = await history.suppressed_counts(fingerprint=fingerprint)
-    holding = await asyncio.gather(*map(app.parts.acknowledgements.of_fingerprint, subjects))
+    holding = await asyncio.gather(*map(app.acknowledgements.of_fingerprint, subjects))
     of_this = [item for item in retries if _read(item.payload).alert.fingerprint == fingerprint]
     found = Why(
         fingerprint=fingerprint,

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from .... import (
+    AsyncClient,
     AsyncItem,
     AsyncReservation,
     ClientClosed,
@@ -23,26 +24,25 @@ from .... import (
     StoreError,
     UnknownReservation,
 )
-from ....kit import Backoff
 from ..decision import QUIET
-from ..figures import EXPIRED, HOLD_SECONDS, PUBLISHED, QUEUED
+from ..figures import EXPIRED, HOLD_SECONDS
 from ..model import FIRING, Alert, AlertOutcome, Notification, key_of, new_notification, own, published, queued
 from ..publishers import PublishFailed
-from ..records.history import OK
+from ..records.reports import AlertReports
 from ..suppression.open_alerts import OpenAlerts
-from ..worker import AlertsPart, Dependencies, Refusal
-from .dead_letters import NotificationDeadLetters, PublisherRetry
-from .fanout import Fanout, Results
+from ..windows import Windows
+from ..worker import Refusal, RefusalCache
+from .publishing import QUEUE as QUEUE
+from .publishing import RETRIES as RETRIES
+from .publishing import Publishing
 
 log = structlog.get_logger("solely.alerts")
 
-QUEUE = own("notifications")  # notifications that are being published, or wait to be; ids are those of reservations
-RETRIES = own("retries")  # notifications that some publishers have sent, each with one publisher that has not
 _LOOKS = 4  # at an item that another worker holds: one that has just recorded it removes it within a round trip
 _PAUSE = 0.05  # seconds between them
 _LATE = 600.0  # seconds until a notification that refused callers still queue has been dropped by a sweeper
 _SENT = 86_400.0  # seconds: longer than anything waits in the outbox
-_LONGEST = 3600.0  # seconds: a receiver that asks for a longer pause is retried earlier
+_SEVERITIES = 10  # of one alert that are looked at: more than are queued for it at one time
 
 
 class Delivery(NamedTuple):
@@ -60,18 +60,22 @@ class Delivery(NamedTuple):
         return 0 if self.item is None else self.item.attempts
 
 
-class Outbox(AlertsPart):
+class Outbox:
     """Queues notifications, publishes them under their reservations, and removes them."""
 
     def __init__(
-        self, given: Dependencies, fanout: Fanout, dead_letters: NotificationDeadLetters, open_alerts: OpenAlerts
+        self,
+        once: AsyncClient,
+        max_attempts: int,
+        windows: Windows,
+        refusals: RefusalCache,
+        reports: AlertReports,
+        publishing: Publishing,
+        open_alerts: OpenAlerts,
     ) -> None:
-        super().__init__(given)
-        self._queue, self._retries = given.once.queue(QUEUE), given.once.queue(RETRIES)
-        self._backoff = Backoff(given.settings.backoff)
-        self._fanout = fanout
-        self._dead_letters = dead_letters
-        self._open = open_alerts
+        self._once, self._queue, self._most = once, once.queue(QUEUE), max_attempts
+        self._windows, self._refusals, self._reports = windows, refusals, reports
+        self._publishing, self._open = publishing, open_alerts
 
     # -- queueing
 
@@ -103,10 +107,13 @@ class Outbox(AlertsPart):
         reservation to publish."""
         await self._queue.push(key, msgspec.to_builtins(notification))
 
-    async def has_unsent(self, key: str) -> bool:
-        """True if a notification that was not sent is queued under this key."""
-        found = await self._queue.read(key)
-        return found is not None and not found.unreadable and await self._unfinished(key, found.payload) is not None
+    async def has_unsent(self, prefix: str) -> bool:
+        """True if a notification that was not sent is queued under a key with this prefix."""
+        for each in await self._queue.list(after=prefix, limit=_SEVERITIES):
+            readable = each.id.startswith(prefix) and not each.unreadable
+            if readable and await self._unfinished(each.id, each.payload) is not None:
+                return True
+        return False
 
     async def was_sent(self, notification: Notification) -> bool:
         """True if it was sent and recorded: it is in the outbox only because removing it failed, or because a caller
@@ -129,7 +136,7 @@ class Outbox(AlertsPart):
         try:
             older = msgspec.convert(payload, Notification)
         except msgspec.ValidationError as error:
-            await self._dead_letters.add_unreadable(key, payload, error)
+            await self._publishing.park_unreadable(key, payload, error)
             return None
         return None if await self.was_sent(older) else older
 
@@ -141,11 +148,15 @@ class Outbox(AlertsPart):
         notification, hold, started = delivery.notification, delivery.hold, time.perf_counter()
         alert = notification.alert
         if hold.attempts > 1 and not (delivery.item is not None and delivery.item.fresh):
-            self._metrics.count(EXPIRED)
+            self._reports.count(EXPIRED)
         try:
-            results = await self._fanout.publish(notification)
-            reached = self._report(notification, results, time.perf_counter() - started)
+            results = await self._publishing.publish(notification)
             failures = {name: failure for name, failure in results.items() if failure is not None}
+            reached = not results or len(failures) < len(results)  # else it is published again as a whole
+            if reached:
+                self._reports.published(notification, results, time.perf_counter() - started)
+            else:
+                self._reports.queued(notification, results)
             try:
                 return await (self._sent if reached else self._failed)(delivery, failures)
             except (StoreError, ClientClosed) as error:
@@ -153,46 +164,22 @@ class Outbox(AlertsPart):
                 return published(alert) if reached else queued(alert, "publish_failed")
         finally:
             hold.hand_over()  # if settling failed it is no longer renewed, so that others can take over
-            self._metrics.observe(HOLD_SECONDS, time.perf_counter() - delivery.since)
-
-    def pause(self, attempts: int, wanted: float | None) -> float:
-        """Seconds until the next attempt, after this many; at least what the receiver asked for."""
-        return max(self._backoff.pause(max(0, attempts - 1)), min(wanted or 0.0, _LONGEST))
-
-    def _report(self, notification: Notification, results: Results, seconds: float) -> bool:
-        """True if a receiver has it, or no publisher wants it: it need not be published again as a whole."""
-        reached = not results or None in results.values()
-        texts = {name: OK if failure is None else str(failure) for name, failure in results.items()}
-        self._metrics.count(PUBLISHED if reached else QUEUED)
-        if reached:
-            self._history.published(notification, texts, seconds)
-        else:
-            self._history.queued(notification, texts)
-        return reached
+            self._reports.observe(HOLD_SECONDS, time.perf_counter() - delivery.since)
 
     # -- sent
 
     async def _sent(self, delivery: Delivery, failures: dict[str, PublishFailed]) -> AlertOutcome:
         notification, alert = delivery.notification, delivery.notification.alert
-        for name, failure in failures.items():
-            await self._retry_alone(PublisherRetry(publisher=name, notification=notification), failure)
+        await self._publishing.retry_alone(notification, failures)
         if alert.status == FIRING:
-            await self._open.sent(alert, notification.reminder)
-        with self._tracing.span("record", alert):
+            await self._open.sent(notification)
+        with self._reports.span("record", alert):
             recorded = await self._record(delivery)
         if recorded:
             await self._finish(delivery)
         else:
             await self._leave_to_holder(delivery)
         return published(alert)
-
-    async def _retry_alone(self, retry: PublisherRetry, failure: PublishFailed) -> None:
-        """Queues a retry for a publisher that failed while others succeeded."""
-        if failure.permanent:
-            await self._dead_letters.add(retry, failure, 1)
-        else:
-            delay = self.pause(1, failure.retry_after)
-            await self._retries.push(retry.id, msgspec.to_builtins(retry), delay=delay)
 
     async def _finish(self, delivery: Delivery) -> None:
         """Caches the quiet window, closes a resolved alert, and removes the notification from the outbox."""
@@ -226,7 +213,7 @@ class Outbox(AlertsPart):
         except UnknownReservation as unknown:
             log.warning("Attempted to record alert with unknown reservation ID", fence=hold.fence, **facts)
             if unknown.how == "expired":  # and another held and released it: the next alert would be sent again
-                again = await self._once.reserve(hold.key, **self._windows.terms(delivery.notification))
+                again = await self._windows.reserve(delivery.notification, limited=False)
                 if again:
                     await again.record()
         except ReservationMismatch as mismatch:
@@ -238,23 +225,23 @@ class Outbox(AlertsPart):
 
     async def _failed(self, delivery: Delivery, failures: dict[str, PublishFailed]) -> AlertOutcome:
         alert, attempts = delivery.notification.alert, delivery.attempts
-        if attempts >= self._settings.max_attempts or all(failure.permanent for failure in failures.values()):
+        if attempts >= self._most or all(failure.permanent for failure in failures.values()):
             await self._give_up(delivery, failures)
             return queued(alert, "dead_lettered")
         self._refusals.forget(delivery.hold.key)
+        if alert.status == FIRING:
+            await self._open.enter(alert)
         if await delivery.hold.release():
             log.debug("Released reservation", **alert.facts, fence=delivery.hold.fence)
         if delivery.item is not None:
             wanted = min(failure.retry_after or 0.0 for failure in failures.values())
-            await delivery.item.give_back(delay=self.pause(attempts, wanted))
+            await delivery.item.give_back(delay=self._publishing.pause(attempts, wanted))
         return queued(alert, "publish_failed")
 
     async def _give_up(self, delivery: Delivery, failures: dict[str, PublishFailed]) -> None:
         """Adds a dead letter per publisher. The window is recorded all the same: otherwise each repeat of the alert
         would add another dead letter."""
-        for name, failure in failures.items():
-            retry = PublisherRetry(publisher=name, notification=delivery.notification)
-            await self._dead_letters.add(retry, failure, delivery.attempts)
+        await self._publishing.give_up(delivery.notification, failures, delivery.attempts)
         await self._record(delivery)
         await self._finish(delivery)
 

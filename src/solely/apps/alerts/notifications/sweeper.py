@@ -9,13 +9,15 @@ import time
 
 import msgspec
 
-from .... import AsyncItem, QueueWorker
+from .... import AsyncClient, AsyncItem, QueueWorker
 from ..decision import FIRING_QUEUED, QUIET, RESERVED, SENT, Decision, Facts, decide
-from ..model import FIRING, Notification, key_of
-from ..worker import AlertsPart, Dependencies
-from .dead_letters import GROUP, NotificationDeadLetters, PublisherRetry
+from ..model import FIRING, Notification
+from ..records.reports import AlertReports
+from ..windows import Windows
+from ..worker import Capacity
 from .facts import FactFinder
-from .outbox import QUEUE, RETRIES, Delivery, Outbox
+from .outbox import Delivery, Outbox
+from .publishing import GROUP, QUEUE, RETRIES, Publishing
 
 LEASE = 10.0  # seconds: the shortest usual hold, so that a worker that dies with an item delays it no longer
 # Seconds: longer than any publish takes, since only the lease keeps other workers from publishing a retry.
@@ -24,20 +26,27 @@ _CRASHES = 5  # workers that may die with an item, beside its attempts, before i
 _SOON = 0.5  # seconds, at least, until an item that another worker is publishing is taken again
 
 
-class Sweeper(AlertsPart):
+class Sweeper:
     """Publishes the backlog of the outbox and of retries."""
 
     def __init__(
-        self, given: Dependencies, facts: FactFinder, outbox: Outbox, dead_letters: NotificationDeadLetters
+        self,
+        once: AsyncClient,
+        max_attempts: int,
+        windows: Windows,
+        capacity: Capacity,
+        reports: AlertReports,
+        facts: FactFinder,
+        outbox: Outbox,
+        publishing: Publishing,
     ) -> None:
-        super().__init__(given)
-        self._facts = facts
-        self._outbox = outbox
-        self._dead_letters = dead_letters
-        letters, most = given.once.dead_letters(GROUP), given.settings.max_attempts + _CRASHES
+        self._windows, self._capacity, self._reports = windows, capacity, reports
+        self._facts, self._outbox = facts, outbox
+        letters, most = once.dead_letters(GROUP), max_attempts + _CRASHES
+        work = (QUEUE, self._publish, LEASE), (RETRIES, publishing.perform_retry, LEASE_OF_RETRIES)
         self.workers = [
-            QueueWorker(given.once.queue(name), work, dead_letters=letters, ttl=ttl, max_attempts=most)
-            for name, work, ttl in ((QUEUE, self._publish, LEASE), (RETRIES, self._retry, LEASE_OF_RETRIES))
+            QueueWorker(once.queue(name), perform, dead_letters=letters, ttl=ttl, max_attempts=most)
+            for name, perform, ttl in work
         ]
 
     async def _publish(self, item: AsyncItem) -> None:
@@ -51,29 +60,18 @@ class Sweeper(AlertsPart):
         elif decision.reason == QUIET and alert.status != FIRING:  # recorded by a worker that died before it closed it
             await self._outbox.close(alert)
         elif decision.reason not in ("", QUIET, SENT):
-            self._history.suppressed(alert, decision.reason)
+            self._reports.dropped(alert, decision.reason)
 
     async def _take_over(self, item: AsyncItem, notification: Notification) -> Decision:
         """Publishes a notification whose worker died or failed, unless another worker holds it or has sent it."""
-        alert, terms = notification.alert, self._windows.terms(notification)  # no limit: it was counted before
-        details = {"id": notification.id, "trace": notification.trace}
-        hold = await self._once.reserve(key_of(alert), **terms, purpose=alert.name, details=details)
+        alert = notification.alert
+        hold = await self._windows.reserve(notification, limited=False)  # it was counted before
         if not hold:
             return decide(Facts(alert.status == FIRING, window=hold.reason, window_left=hold.retry_after))
         self._capacity.take_over()
         try:
-            with self._tracing.span("take_over", alert, link=notification.trace):
+            with self._reports.span("take_over", alert, link=notification.trace):
                 await self._outbox.deliver(Delivery(notification, hold, item, time.perf_counter()))
         finally:
             self._capacity.leave()
         return Decision()
-
-    async def _retry(self, item: AsyncItem) -> None:
-        retry = msgspec.convert(item.payload, PublisherRetry)
-        failure = await self._dead_letters.publish(retry)
-        if failure is None:
-            return
-        if failure.permanent or item.attempts >= self._settings.max_attempts:
-            await self._dead_letters.add(retry, failure, item.attempts)
-        else:
-            await item.give_back(delay=self._outbox.pause(item.attempts + 1, failure.retry_after))

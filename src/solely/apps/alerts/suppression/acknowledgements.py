@@ -6,6 +6,7 @@ They are notes in the store, so that every worker sees them at once. Only an ale
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import msgspec
@@ -59,16 +60,16 @@ class Acknowledgements:
 
     async def covering(self, alert: Alert) -> Acknowledgement | None:
         """The acknowledgement that suppresses this alert: its own, or that of its group."""
-        for name in names_of(alert):
+        name, *group = names_of(alert)
+        if not group:
             made = await self.of_fingerprint(name)
-            if made is not None and made.covers(alert):
-                return made
-        return None
+            return made if made is not None and made.covers(alert) else None
+        found = await asyncio.gather(*map(self.of_fingerprint, (name, *group)))
+        return next((made for made in found if made is not None and made.covers(alert)), None)
 
     async def resolved(self, alert: Alert) -> None:
         """Removes the acknowledgements of a resolved alert and of its group."""
-        for name in names_of(alert):
-            await self.remove(name)
+        await asyncio.gather(*map(self.remove, names_of(alert)))
 
     async def list(self, limit: int = NOTES_PAGE) -> list[Acknowledgement]:
         """Those in effect, the newest first."""

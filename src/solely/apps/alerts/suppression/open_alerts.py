@@ -1,26 +1,28 @@
 """Open alerts: what fires now, what people were notified of since it began, and what fires in each group.
 
-Each alert has a record in the store from when it first fires until its resolved notification is sent, and so has each
-group. What a decision needs is read by name; a listing is for people, and for the members of a group.
+Each alert has a record in the store from when it is first notified of, suppressed or waits for its receivers, until its
+resolved notification is sent; so has each group. What a decision needs is read by name; a listing is for people, and
+for the members of a group.
 
-The record of a notification is written before it is queued, and counts it before its reservation is recorded. It is
-removed after the resolved notification is recorded. So a worker that takes over from one that died in between reaches
-the same state.
+The record counts a notification before its reservation is recorded. It is removed after the resolved notification is
+recorded. So a worker that takes over from one that died in between reaches the same state.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 import msgspec
 
+from .... import AsyncClient
 from ....kit import NOTES_PAGE, Notes
 from ..model import (
     MAX_OPEN,
     Alert,
     Member,
+    Notification,
     fingerprint_prefix,
     own,
     part_of,
@@ -28,7 +30,7 @@ from ..model import (
     resolved_key,
     subject_of,
 )
-from ..worker import AlertsPart, Dependencies
+from ..worker import RefusalCache
 from .acknowledgements import Acknowledgement, Acknowledgements, names_of
 from .matchers import matching
 from .silences import Silence, Silences
@@ -38,14 +40,14 @@ _RANK = {severity: rank for rank, severity in enumerate(("critical", "error", "w
 
 
 class Notified(msgspec.Struct, frozen=True):
-    """How many notifications of one severity were sent, and when the last one was; none if it is only queued."""
+    """How many notifications of one severity were sent, and when the last one was."""
 
-    times: int = 0
-    last: float = 0.0
+    times: int
+    last: float
 
 
 class OpenRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An alert that fires since then, or a group; and what was sent or queued of it, by severity."""
+    """An alert that fires since then, or a group; and what was sent of it, by severity."""
 
     alert: Alert
     since: float
@@ -54,7 +56,7 @@ class OpenRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def was_sent(self) -> bool:
         """True if a notification was sent, whatever its severity."""
-        return any(each.times for each in self.notified.values())
+        return bool(self.notified)
 
     def with_severity(self, alert: Alert, notified: Notified) -> OpenRecord:
         """The record with what is known of this alert's severity."""
@@ -71,12 +73,14 @@ class OpenAlert(msgspec.Struct, frozen=True, kw_only=True):
     silenced: Silence | None
 
 
-class OpenAlerts(AlertsPart):
+class OpenAlerts:
     """The records of all alerts that fire."""
 
-    def __init__(self, given: Dependencies, acknowledgements: Acknowledgements, silences: Silences) -> None:
-        super().__init__(given)
-        self._notes = Notes(given.once, own("open"), OpenRecord)
+    def __init__(
+        self, once: AsyncClient, refusals: RefusalCache, acknowledgements: Acknowledgements, silences: Silences
+    ) -> None:
+        self._once, self._refusals = once, refusals
+        self._notes = Notes(once, own("open"), OpenRecord)
         self.sweep = self._notes.sweep
         self._acknowledgements = acknowledgements
         self._silences = silences
@@ -93,58 +97,46 @@ class OpenAlerts(AlertsPart):
         return record is not None and record.was_sent
 
     async def enter(self, alert: Alert) -> None:
-        """Lists an alert that is suppressed as firing, from now on unless it was listed before."""
+        """Lists an alert of which nobody is notified as firing, from now on unless it was listed before."""
         await self._enter(part_of(alert.fingerprint), alert)
 
     async def _enter(self, name: str, alert: Alert) -> None:
         await self._notes.add(name, OpenRecord(alert=alert, since=time.time()), time.time() + MAX_OPEN)
 
-    async def queueing(self, alert: Alert) -> OpenRecord | None:
-        """A notification of this severity is about to be queued; returns the record as it was before."""
-        now, name = time.time(), part_of(subject_of(alert))
-        new = OpenRecord(alert=alert, since=now, notified={alert.severity: Notified()})
-        if await self._notes.add(name, new, now + MAX_OPEN):
-            return None
-
-        def noted(record: OpenRecord | None) -> OpenRecord:
-            if record is None:
-                return new
-            known = record.notified.get(alert.severity)
-            same = known is not None and record.alert.severity == alert.severity
-            return record if same else record.with_severity(alert, known or Notified())
-
-        return await self._notes.change(name, noted, now + MAX_OPEN)
-
-    async def sent(self, alert: Alert, reminder: int) -> None:
+    async def sent(self, notification: Notification) -> None:
         """A firing notification was sent: from now on a resolved one and reminders can be sent."""
-        now, resolved = time.time(), resolved_key(subject_of(alert))
-        sent = Notified(reminder + 1, now)
-
-        def counted(record: OpenRecord | None) -> OpenRecord:
-            return (record or OpenRecord(alert=alert, since=now)).with_severity(alert, sent)
-
+        resolved = resolved_key(subject_of(notification.alert))
         await asyncio.gather(
-            self._notes.change(part_of(subject_of(alert)), counted, now + MAX_OPEN),
-            self._once.expire_reservation(resolved, reason="it fired again"),
+            self._count(notification), self._once.expire_reservation(resolved, reason="it fired again")
         )
         self._refusals.forget(resolved)
+
+    async def _count(self, notification: Notification) -> None:
+        alert, name, now = notification.alert, part_of(subject_of(notification.alert)), time.time()
+        sent, ends = Notified(notification.reminder + 1, now), now + MAX_OPEN
+        new = OpenRecord(alert=alert, since=notification.at, notified={alert.severity: sent})
+        if not await self._notes.add(name, new, ends):  # most often, it is the first notification
+            await self._notes.change(name, lambda known: known.with_severity(alert, sent) if known else new, ends)
 
     async def close(self, alert: Alert) -> None:
         """A resolved notification was sent, or none is due: the next firing alert of any severity is sent at once."""
         subject = subject_of(alert)
-        await self._acknowledgements.resolved(alert)
-        while (record := await self._notes.read(part_of(subject))) is not None:
-            keys = [reservation_key(subject, severity) for severity in record.notified]
-            await asyncio.gather(*(self._once.expire_reservation(key, reason="it was resolved") for key in keys))
-            if await self._notes.remove(part_of(subject), unless_changed=record):
+        ending: list[Awaitable[object]] = [self._acknowledgements.resolved(alert)]
+        while (found := await self._notes.find(part_of(subject))) is not None:
+            keys = [reservation_key(subject, severity) for severity in found.fact.notified]
+            ending += [self._once.expire_reservation(key, reason="it was resolved") for key in keys]
+            await asyncio.gather(*ending)
+            if await self._notes.remove_found(found):
                 break
+            ending = []
         self._refusals.forget_all(fingerprint_prefix(subject))
 
-    async def forget(self, alert: Alert) -> None:
-        """Removes an alert that resolved, if nobody was notified of it."""
-        await self._notes.change(
+    async def forget(self, alert: Alert) -> bool:
+        """False if nobody was notified of an alert that resolved, which is then no longer listed."""
+        before = await self._notes.change(
             part_of(subject_of(alert)), lambda record: record if record is not None and record.was_sent else None
         )
+        return before is not None and before.was_sent
 
     # -- of a group
 
