@@ -145,6 +145,6 @@ def test_every_worker_reads_it_again(file: Path, tmp_path: Path) -> None:
 
         until(lambda: answers(OLD) == {200})
         file.write_text(f"{NEW_LINE}\n")
-        until(lambda: process.log.read_text().count("tokens_changed") == 2)
-        assert answers(NEW) == {200}
-        assert answers(OLD) == {401}
+        # A worker that starts only now reads the new file at once, and has no change to log.
+        until(lambda: answers(NEW) == {200} and answers(OLD) == {401})
+        assert "tokens_changed" in process.log.read_text()
