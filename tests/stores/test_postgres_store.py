@@ -777,7 +777,10 @@ def test_a_full_disk_is_told_so_and_grants_nothing(server: Postgres) -> None:
 
 def test_a_statement_that_takes_too_long_is_broken_off_by_the_server(server: Postgres) -> None:
     url = in_schema(server.url)
-    store = open_blocking(url, clock=None, timeout=0.5)
+    first = open_blocking(url, clock=None, timeout=30.0)  # makes the tables, which takes a busy machine longer
+    first.perform([Read("lock/a")])
+    first.close()
+    store = open_blocking(url, clock=None, timeout=3.0)
     store.perform([Read("lock/a")])
     with psycopg.connect(server.conninfo()) as admin:
         admin.execute(f"LOCK TABLE {parse(url).names['entries']}")
