@@ -29,7 +29,7 @@ log = logging.getLogger("solely")
 Queues = Iterable[AsyncQueue]
 FindQueues = Callable[[], Queues | Awaitable[Queues]]
 
-# After a failure: 1 s for a dropped connection, 5 s for a restart, 30 s and 2 min for a person who is at it.
+# After a failure: 1 s for a dropped connection, 5 s for a restart, 30 s and 2 min for a person who repairs it.
 FAILED = Backoff((1.0, 5.0, 30.0, 120.0))
 _WAIT = 20.0  # seconds that a take waits for a push: a store that lost the wake-up is asked again anyway
 _POLL = 1.0  # seconds that a take waits if there are more queues than `at_once`, so that the next ones get their turn

@@ -99,7 +99,7 @@ class AuditLog:
 
 
 def _outcome_of(error: Exception) -> str:
-    """The outcome of an action that raised this error, as the caller is told: without the texts of stores."""
+    """The outcome of an action that raised this error, as the caller sees it: without the texts of stores."""
     if isinstance(error, SolelyError):
         error = problem_of(error)
     problem = error if isinstance(error, Problem) else Problem(BROKEN)

@@ -43,7 +43,7 @@ from .worker import FRESH, Capacity, Refusal, RefusalCache
 log = structlog.get_logger("solely.alerts")
 
 T = TypeVar("T")
-Granted = Delivery | AlertOutcome  # what to deliver, or that another worker has it in hand
+Granted = Delivery | AlertOutcome  # what to deliver, or that another worker is publishing it
 
 AT_ONCE = 50  # alerts of one request that are decided concurrently: they share round trips, and leave room for others
 
@@ -200,7 +200,7 @@ class AlertReceiver:
 
     async def _queue(self, notification: Notification, hold: AsyncReservation) -> tuple[Granted | None, Refusal]:
         """Queues the notification, to be delivered under this reservation; this is released if a rule suppresses the
-        notification, or if another worker has it in hand."""
+        notification, or if another worker is publishing it."""
         since, alert, ttl = time.perf_counter(), notification.alert, self._windows.terms(notification)["hold"]
         for_others = Refusal.of(Decision(RESERVED, ttl), notification.trace)
         async with AsyncExitStack() as undo:

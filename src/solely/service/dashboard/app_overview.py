@@ -41,7 +41,7 @@ class AppOverview(Answer):
 
 
 def overview_route(app: str, page: AppPage, acts: Iterable[Act]) -> Route:
-    """The route of the page. A form that needs to be told what it is about has no link."""
+    """The route of the page. A form that needs a subject has no link."""
     shown = Page(page.title, "solely:application.html", page.path)
     forms = [act for act in acts if act.page and all(each.label or each.option for each in act.fields)]
 

@@ -73,7 +73,7 @@ local function take_item(name, owner, ttl, id)
     if not first then return false end
     id = string.sub(first, 17)
     r = load(items .. id)
-    if not r.was_item then -- its key was deleted behind our back
+    if not r.was_item then -- another program deleted its key
       call('ZREM', name, first)
       r = nil
     end
