@@ -517,6 +517,8 @@ def test_the_service_and_the_command_line_take_a_named_provider(
     with running(url=server.url, credentials=named) as it:
         assert it.post("/v1/locks/acquire", {"key": fresh("lock")}).status_code == 200
         assert {each["user"] for each in server.connections()} == {USER}
+    with solely.Client(server.url, credentials=named) as once:
+        assert once.first(fresh("mark"), ttl=60)  # a list of nothing runs no script, which the default user may not
     command = ["marks", "list", "--url", server.url]
     assert perform(command) == Exit.DENIED
     assert perform([*command, "--credentials", named]) == 0
