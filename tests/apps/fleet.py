@@ -18,7 +18,7 @@ import httpx2
 from solely import Client
 from tests.apps.inbox import Delivery, Inbox, end_of, process_of
 from tests.apps.volley import Answer, Request, volley
-from tests.service.serving import LINES, TOKENS, Process, bearer, takes_connections, until
+from tests.service.serving import LINES, TOKENS, Process, bearer, takes_connections, until, workers_of
 
 F = TypeVar("F", bound="Fleet")
 
@@ -75,13 +75,8 @@ class Fleet:
 
     @property
     def workers(self) -> list[int]:
-        """The processes that serve: multiprocessing has a helper beside them."""
-        pid, found = self.service.pid, []
-        for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            with suppress(FileNotFoundError, ProcessLookupError):
-                if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes():
-                    found.append(int(each))
-        return found
+        """The processes that serve."""
+        return workers_of(self.service.pid)
 
     def publishing_worker(self, delivery: Delivery) -> int:
         """The worker that waits for the answer to this delivery."""

@@ -1,16 +1,14 @@
 """The burst of many same-key callers over four processes: one execution, one value everywhere, whatever happens."""
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import STORES
+from tests.forked import PIPE, Forked
 
 PROCESSES, CALLERS = 4, 250
 ANSWERS_WITHIN = 40.0  # seconds: a burst takes one or two, but a test machine can be very busy
@@ -25,11 +23,8 @@ def url(request: pytest.FixtureRequest) -> str:
 def burst(url: str, how: str, runs: Path) -> list[dict[str, Any]]:
     """What the callers of each process that lived got."""
     runs.touch()
-    command = [sys.executable, "-m", "tests.claims.burst", url, str(CALLERS), how, str(runs)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    root = Path(__file__).parents[2]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    workers = [subprocess.Popen(command, cwd=root, env=environment, **pipes) for _ in range(PROCESSES)]  # type: ignore[call-overload]
+    words = (url, str(CALLERS), how, str(runs))
+    workers = [Forked("tests.claims.burst", *words, stdin=PIPE, stdout=PIPE) for _ in range(PROCESSES)]
     try:
         for worker in workers:
             assert worker.stdout.readline() == b"ready\n"

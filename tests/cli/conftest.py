@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ import pytest
 from solely.cli.program import perform
 from tests.client.modes import Observer
 from tests.conftest import STORES
+from tests.forked import DEVNULL, PIPE, Forked
 
 # A shell ignores SIGINT for what it starts in the background, and so would every process that is started here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -36,21 +36,18 @@ class Running:
     """`solely …` in a process of its own."""
 
     def __init__(self, url: str, words: tuple[str, ...], **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "solely.cli", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "SOLELY_URL": url, **environment},
-        )
+        path = os.pathsep.join(filter(None, sys.path))
+        variables = {**os.environ, "PYTHONPATH": path, "SOLELY_URL": url, **environment}
+        self.process = Forked(
+            "solely.cli", *words, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, text=True, env=variables
+        )  # fmt: skip
 
     def send(self, number: int) -> None:
         self.process.send_signal(number)
 
     def ended(self) -> Told:
         out, err = self.process.communicate(timeout=ENDS_WITHIN)
-        return Told(self.process.returncode, out, err)
+        return Told(self.process.wait(), out, err)
 
     def end(self) -> None:
         """Kills it if it runs still; its watchdog then ends the command."""

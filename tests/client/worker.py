@@ -13,12 +13,12 @@ import json
 import os
 import selectors
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
+
+from tests.forked import PIPE, Forked
 
 ANSWERS_WITHIN = 90.0  # seconds: an answer takes milliseconds, but a test machine can be very busy
 
@@ -35,13 +35,7 @@ class Worker:
     """Starts at once; `once` is its client of `url`, `url` the URL, `solely` the package."""
 
     def __init__(self, url: str, **options: Any) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.client.worker", url, json.dumps(options)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
+        self._process = Forked("tests.client.worker", url, json.dumps(options), stdin=PIPE, stdout=PIPE)
         self._heard = b""
 
     @property

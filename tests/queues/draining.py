@@ -9,12 +9,13 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from tests.forked import Forked
 
 PATIENCE = 90.0  # seconds: some tenths are enough, but a test machine can be very busy
 
@@ -23,11 +24,7 @@ class Drainer:
     """Starts at once: performs items, each for `pace` seconds, and writes `began ID`, `done ID` or `cancelled ID`."""
 
     def __init__(self, url: str, file: Path, **options: Any) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.queues.draining", url, str(file), json.dumps(options)],
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
+        self._process = Forked("tests.queues.draining", url, str(file), json.dumps(options))
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self._process.pid, number)

@@ -26,6 +26,7 @@ from solely.service.routes import Route
 from solely.service.serve import config
 from solely.service.service import Service
 from solely.service.settings import Settings, load
+from tests.forked import PIPE, Forked
 
 T = TypeVar("T")
 END = 10.0  # seconds for a server to begin or end: it takes some tenths
@@ -130,6 +131,16 @@ def takes_connections(pid: int, port: int) -> bool:
     return False
 
 
+def workers_of(pid: int) -> list[int]:
+    """The workers of a service that run, by the process that supervises them."""
+    found = []
+    for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if Path(f"/proc/{each}/cmdline").read_bytes():  # empty once it has ended
+                found.append(int(each))
+    return found
+
+
 def _listener(port: int) -> int:
     """The inode of the socket that listens on this port; -1 if there is none."""
     sockets = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
@@ -150,14 +161,16 @@ class Process:
 
     def __init__(self, folder: Path, *flags: str, **environ: str) -> None:
         self.log = folder / "service.log"
-        limited = ("sh", "-c", f'ulimit -n {self.files}; exec "$@"', "sh") if self.files else ()
+        words = ("serve", "--port", "0", *flags)
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*limited, sys.executable, "-m", "solely.cli", "serve", "--port", "0", *flags],
-                stdout=subprocess.PIPE, stderr=log, text=True, cwd=folder,
-                env={**environment(folder), **environ},
-            )  # fmt: skip
+            options: Any = {"stdout": PIPE, "stderr": log, "text": True, "cwd": folder}
+            options["env"] = {**environment(folder), **environ}
+            self._process = self._limited(words, options) if self.files else Forked("solely.cli", *words, **options)
         self.pid = self._process.pid
+
+    def _limited(self, words: tuple[str, ...], options: Any) -> subprocess.Popen[str]:
+        limited = ("sh", "-c", f'ulimit -n {self.files}; exec "$@"', "sh")
+        return subprocess.Popen([*limited, sys.executable, "-m", "solely.cli", *words], **options)
 
     def address(self) -> str:
         """Where it is, once that is printed."""

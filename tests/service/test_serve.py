@@ -9,14 +9,23 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from solely.service.serve import WORKER_PATIENCE
-from tests.service.serving import LINES, TOKENS, Process, bearer, environment, running, takes_connections, until
+from tests.service.serving import (
+    LINES,
+    TOKENS,
+    Process,
+    bearer,
+    environment,
+    running,
+    takes_connections,
+    until,
+    workers_of,
+)
 from tests.service.test_metrics import samples
 
 ASKED = 0.5  # seconds between a parent's questions to each of its workers whether it is there
@@ -133,12 +142,8 @@ def _port(address: str) -> int:
 
 
 def _children(pid: int, wanted: int) -> list[int]:
-    """The workers of a service, once all of them are there: multiprocessing has a helper beside them."""
-    found = []
-    for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-            if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes():
-                found.append(int(each))
+    """The workers of a service, once all of them are there."""
+    found = workers_of(pid)
     return found if len(found) == wanted else []
 
 

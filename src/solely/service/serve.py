@@ -19,7 +19,6 @@ from typing import Any
 import msgspec
 import structlog
 import uvicorn
-from uvicorn.supervisors import Multiprocess
 
 from ..errors import InvalidInput
 from . import logs
@@ -29,6 +28,7 @@ from .mount import mount
 from .protocol import BoundedProtocol
 from .service import Service
 from .settings import Settings, verify, without_password
+from .supervisor import Workers
 
 log = structlog.get_logger("solely.serve")
 
@@ -66,17 +66,6 @@ def serve(settings: Settings, announce: Callable[[str], object] = print) -> int:
         except SystemExit as failure:  # raised by uvicorn if the app did not start
             return 1 if failure.code else 0
         return 0
-
-
-class Workers(Multiprocess):
-    """uvicorn's supervisor. A worker that exits while the supervisor waits for its response is replaced at once:
-    uvicorn would wait for WORKER_PATIENCE, and meanwhile replace no other worker."""
-
-    def keep_subprocess_alive(self) -> None:
-        """Replaces workers that have exited or do not respond."""
-        for worker in self.processes:
-            worker.child_conn.close()  # the worker has its own copy, which alone must keep the pipe open
-        super().keep_subprocess_alive()
 
 
 async def _check_start(settings: Settings) -> None:
