@@ -95,6 +95,8 @@ class Postgres:
             "max_connections": 100,
         }
         self._config |= config
+        # 4,096 rounds of a hash would be most of what a connection costs, and a run of the suite makes thousands.
+        self._quick_logins = ("-c", "scram_iterations=1") if binaries == PYPI_POSTGRES else ()
         self._folder = Path(tempfile.mkdtemp(prefix="solely-postgres-", dir=within))
         self.data = data or self._folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
@@ -181,7 +183,7 @@ class Postgres:
         secret.chmod(0o644)
         self.run(
             "initdb", "-D", str(self.data), "-U", "postgres", "-A", "scram-sha-256", f"--pwfile={secret}",
-            "--no-sync", "-E", "UTF8", "--locale=C",
+            "--no-sync", "-E", "UTF8", "--locale=C", *self._quick_logins,
         )  # fmt: skip
         with (self.data / "pg_hba.conf").open("a") as access:
             access.write("host replication all 127.0.0.1/32 scram-sha-256\n")
