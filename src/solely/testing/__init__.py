@@ -1,4 +1,5 @@
-"""For tests: a manual clock, a proxy that breaks connections, the contract suite for stores, the simulator.
+"""For tests: a manual clock, a proxy that breaks connections, the contract suite for stores, the simulator, a checker
+of linearizability.
 
 Names are imported on first use: the contract needs pytest, the state machine needs hypothesis, the rest needs nothing.
 `memory://` behaves as every other store does: `Client("memory://", clock=ManualClock())`.
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from .clock import ManualClock as ManualClock
     from .contract import AsyncStoreContract as AsyncStoreContract
     from .contract import StoreContract as StoreContract
+    from .linearizability import check_history as check_history
     from .machine import run_machine as run_machine
     from .proxy import FaultProxy as FaultProxy
     from .simulator import simulate as simulate
@@ -25,6 +27,7 @@ _MODULES = {
     "FaultProxy": "proxy",
     "StoreContract": "contract",
     "AsyncStoreContract": "contract",
+    "check_history": "linearizability",
     "run_machine": "machine",
     "simulate": "simulator",
     "simulate_claims": "simulator",
