@@ -326,7 +326,7 @@ async def test_a_replay_whose_caller_is_cancelled_leaves_the_letter_as_it_was(
                 await asyncio.sleep(60)
 
             task = asyncio.ensure_future(box.replay(before.id, hangs))
-            await asyncio.wait_for(begun.wait(), 10)
+            await asyncio.wait_for(begun.wait(), 100)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -356,7 +356,7 @@ async def test_a_long_replay_is_renewed(
 
     call = boxes[0].replay
     task = asyncio.ensure_future(asyncio.to_thread(call, "k", slow) if mode == "blocking" else call("k", slowly))
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), 100)
     await asyncio.sleep(1.2 * ttl)
     assert (await result_of(boxes[1].replay("k", ran))).outcome is LetterOutcome.BUSY
     ending.set()
@@ -528,7 +528,7 @@ async def test_who_waits_for_the_claim_meanwhile_gets_the_result_of_the_replay(
     ended = loop.time()
     assert report.outcome is LetterOutcome.REPLAYED
     with measured_lateness() as lateness:
-        claims = await asyncio.wait_for(asyncio.gather(*waiting), 20)
+        claims = await asyncio.wait_for(asyncio.gather(*waiting), 100)
     assert [(claim.cached, claim.value) for claim in claims] == [(True, "result")] * 2
     if store_url.startswith("memory"):  # told, not found by looking again after a second
         assert loop.time() - ended < 0.9 + lateness.seconds

@@ -47,7 +47,7 @@ def alive(pid: int) -> bool:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         while not condition():
             await asyncio.sleep(0.01)
 

@@ -53,11 +53,11 @@ class EchoServer:
     def got(self, *expected: bytes) -> bool:
         """True once exactly `expected` arrived; False if not within 20 s."""
         with self.changed:
-            return self.changed.wait_for(lambda: self.received == list(expected), 20)
+            return self.changed.wait_for(lambda: self.received == list(expected), 100)
 
     def ended(self, *expected: str) -> bool:
         with self.changed:
-            return self.changed.wait_for(lambda: self.ends == list(expected), 20)
+            return self.changed.wait_for(lambda: self.ends == list(expected), 100)
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)

@@ -254,7 +254,7 @@ async def test_the_demo_of_an_application_runs_beside_the_own_one(made: Made) ->
     service.background.append(demo)
     await service.open()
     calls = service.apps[made.name].calls  # type: ignore[attr-defined]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         while "demo" not in calls:
             await asyncio.sleep(0.01)
     await service.close()

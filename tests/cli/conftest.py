@@ -21,7 +21,7 @@ from tests.forked import DEVNULL, PIPE, Forked
 # A shell ignores SIGINT for what it starts in the background, and so would every process that is started here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-ENDS_WITHIN = 30.0  # seconds: a command takes a fraction of one, but a test machine can be very busy
+ENDS_WITHIN = 120.0  # seconds: a command takes a fraction of one, but a test machine can be very busy
 
 
 class Told(NamedTuple):

@@ -128,7 +128,7 @@ async def test_after_the_cooldown_exactly_one_trial_at_a_time(once: Any, other: 
         await leave.wait()
 
     calls = [asyncio.ensure_future(guarded(client, work)) for client in (once, other) * 5]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while sum(call.done() for call in calls) < 9 or not entered:  # the trial's own thread may be the last
             await asyncio.sleep(0.01)
     assert entered == ["trial"]

@@ -107,7 +107,7 @@ async def test_a_waiter_that_is_about_to_be_served_passes_the_turn_on(
         behind = [asyncio.ensure_future(lock_and_release(client, key)) for client in (once, other)]
         await asyncio.sleep(0.01)
         await lease.release()
-        await asyncio.wait_for(asyncio.gather(first, *behind), 20)
+        await asyncio.wait_for(asyncio.gather(first, *behind), 100)
         assert observer.lock(key).waiters == 0
     assert len(once._driver.waiters) == len(other._driver.waiters) == KEEPERS
 

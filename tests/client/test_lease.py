@@ -290,7 +290,7 @@ async def test_a_lease_that_was_only_awaited_cancels_nobody_until_it_is_entered(
 
     async with AsyncClient("memory://", hooks=[hear]) as once:
         lease = await TAKING[how](once, "a")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             await lost.wait()
         await asyncio.sleep(0)  # a cancellation would come here
         assert lease.lost

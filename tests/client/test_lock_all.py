@@ -49,7 +49,7 @@ async def test_it_waits_for_the_one_that_is_held(once: Any, other: Any) -> None:
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await lease.release()
-    await asyncio.wait_for(waiting, 15)
+    await asyncio.wait_for(waiting, 100)
 
 
 @concurrently()
@@ -63,7 +63,7 @@ async def test_keys_taken_early_are_kept_while_another_is_waited_for(once: Any, 
     assert observer.lock("a").fence == fence
     assert observer.lock("a").state is State.HELD
     await lease.release()
-    await asyncio.wait_for(waiting, 15)
+    await asyncio.wait_for(waiting, 100)
 
 
 @concurrently()
@@ -83,7 +83,7 @@ async def test_overlapping_sets_neither_deadlock_nor_starve(once: Any, other: An
                     holders[key] -= 1
 
     workers = (worker((once, other)[n % 2], keys) for n, keys in enumerate(OVERLAPPING))
-    await asyncio.wait_for(asyncio.gather(*workers), 40)
+    await asyncio.wait_for(asyncio.gather(*workers), 100)
     assert [observer.lock(key).state for key in "abcd"] == [State.FREE] * 4
     assert [observer.lock(key).waiters for key in "abcd"] == [0] * 4
 

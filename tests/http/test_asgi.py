@@ -78,7 +78,7 @@ async def test_a_cancellation_while_the_result_is_published_loses_no_result(valk
             fault = proxy.drop_replies(answering=lambda request: b"you_sent" in request)
             app = middleware(service.asgi, once)
             task = asyncio.ensure_future(call_asgi(app, scope_of("POST", "/orders", pairs), BODY))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(100):
                 while not fault.hits:
                     await asyncio.sleep(0.005)
             task.cancel()

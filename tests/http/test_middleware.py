@@ -208,7 +208,7 @@ class Gated(Service):
 
     async def entered(self, count: int) -> None:
         """Returns when that many handlers are waiting or were."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             while len(self.gates) < count:
                 await asyncio.sleep(0.001)
 

@@ -120,7 +120,7 @@ async def test_of_a_long_body_the_beginning_is_kept(make: Making, receiver: Hook
     assert (third.body, third.complete) == (b"fffff", False)
     with pytest.raises(CallFailed, match="sent more than the 5 bytes that were read"):
         second.json(dict)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         while not receiver.broken:
             await asyncio.sleep(0.01)
 
@@ -322,7 +322,7 @@ async def test_no_more_calls_at_once_than_the_settings_say(make: Making, receive
     receiver.answers.append(HANG)
     caller = make(at_once=1, timeout=30.0)
     first, second = (asyncio.ensure_future(caller.call(Request("GET", receiver.url))) for _ in range(2))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while not receiver.received:
             await asyncio.sleep(0.01)
     await asyncio.wait([second], timeout=0.1)

@@ -44,7 +44,7 @@ def together(mode: str) -> Together:
 
     async def all_at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
         asked = [in_thread(call) for call in calls] if mode == "blocking" else [call() for call in calls]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             return await asyncio.gather(*asked)
 
     return all_at_once

@@ -29,7 +29,7 @@ from solely.service.settings import Settings, load
 from tests.forked import PIPE, Forked
 
 T = TypeVar("T")
-END = 10.0  # seconds for a server to begin or end: it takes some tenths
+END = 60.0  # seconds for a server to begin or end: it takes some tenths, but a test machine can be very busy
 _LISTENING = "0A"  # a state in /proc/net/tcp
 TOKENS = {scope: f"{scope}-token-of-these-tests" for scope in ("read", "write", "admin")}
 LINES = tuple(f"{scope}er:{scope}:{hashlib.sha256(token.encode()).hexdigest()}" for scope, token in TOKENS.items())
@@ -53,7 +53,7 @@ class Running:
         self.service = app.service
         self.port = port
         self.address = f"http://127.0.0.1:{port}"
-        self.http = httpx2.Client(base_url=self.address, timeout=20.0)
+        self.http = httpx2.Client(base_url=self.address, timeout=60.0)
         self.loop: asyncio.AbstractEventLoop
 
     def post(self, path: str, body: object = None, **options: Any) -> httpx2.Response:
@@ -64,7 +64,7 @@ class Running:
 
     def connect(self) -> socket.socket:
         """A bare connection."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=20.0)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60.0)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of what is awaited where the service runs."""

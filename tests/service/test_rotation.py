@@ -51,7 +51,7 @@ def test_a_token_is_replaced_without_a_gap(service: Running, file: Path) -> None
 
 
 def test_sessions_and_streams_end_with_their_token(service: Running, file: Path) -> None:
-    with httpx2.Client(base_url=service.address, timeout=20.0) as browser:
+    with httpx2.Client(base_url=service.address, timeout=60.0) as browser:
         form = {"token": OLD, "next": "/locks", "csrf": service.service.sessions.csrf("")}
         assert browser.post("/login", data=form).status_code == 303
         assert browser.get("/locks").status_code == 200
@@ -141,7 +141,7 @@ def test_every_worker_reads_it_again(file: Path, tmp_path: Path) -> None:
 
         def answers(token: str) -> set[int]:
             """What new connections are answered, of which each worker takes some."""
-            return {httpx2.get(f"{address}/version", headers=bearer(token), timeout=20).status_code for _ in range(12)}
+            return {httpx2.get(f"{address}/version", headers=bearer(token), timeout=60).status_code for _ in range(12)}
 
         until(lambda: answers(OLD) == {200})
         file.write_text(f"{NEW_LINE}\n")

@@ -261,7 +261,7 @@ async def test_who_waits_is_served_although_its_stream_is_cut(face: str, http_se
         proxy.reset()
         await asyncio.sleep(0.1)
         lease.release()
-        assert await asyncio.wait_for(waiter, 20)
+        assert await asyncio.wait_for(waiter, 100)
 
 
 def _locked(url: str) -> bool:

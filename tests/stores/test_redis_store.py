@@ -180,7 +180,7 @@ class Face:
         async def call() -> Any:
             return await getattr(self.store, name)(*args)
 
-        return self.loop.run_until_complete(asyncio.wait_for(call(), 20))
+        return self.loop.run_until_complete(asyncio.wait_for(call(), 100))
 
     def perform(self, *ops: Op) -> list[Any]:
         return list(self.run("perform", list(ops)))
@@ -736,7 +736,7 @@ async def test_an_answer_that_cannot_be_understood_is_told_and_ends_no_connectio
     wire = store._home
     assert wire is not None
     with pytest.raises(StoreFailed, match="a mistake of ours"):
-        await asyncio.wait_for(wire.call(store._codec.command([Read("lock/a")]), broken), 20)
+        await asyncio.wait_for(wire.call(store._codec.command([Read("lock/a")]), broken), 100)
     await store.perform([Read("lock/a")])
     assert store._home is wire
     await store.close()

@@ -39,7 +39,7 @@ async def sent_with_a_latecomer(
     sending = asyncio.create_task(publishing_worker.receive(alert))
     await until(lambda: len(publishing_worker.publisher.ids) > before)
     refusal = asyncio.create_task(late.receive(alert))
-    await asyncio.wait_for(refused.wait(), 10)
+    await asyncio.wait_for(refused.wait(), 100)
     publishing_worker.publisher.open.set()
     outcome = await sending
     settled.set()
@@ -117,7 +117,7 @@ async def test_who_lost_its_reservation_to_another_leaves_it_to_that_one_under_t
     await until(lambda: slow.publisher.ids)
     assert await slow.once.expire_reservation(key_of(alert()), reason="as if it had stood still past its hold")
     taking_over = asyncio.create_task(other.receive(alert()))
-    await asyncio.wait_for(reserved.wait(), 10)
+    await asyncio.wait_for(reserved.wait(), 100)
     slow.publisher.open.set()
     assert (await sending).outcome == "published"
     settled.set()
