@@ -1,5 +1,5 @@
-"""Processes that poll the same data at once. One process imports everything and forks a child for each that polls, since
-an import takes longer than a poll.
+"""Processes that poll the same data at once. One process imports everything and forks a child for each that polls,
+since an import takes longer than a poll.
 
     with Pollers() as pollers:
         results = pollers.poll(8, kind="mongo", url=url, sink="signals", path="by_id")

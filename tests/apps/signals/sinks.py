@@ -1,5 +1,5 @@
-"""Where signals are written, in the database of each store: the protected write, the old read-check-write, a transaction
-of the caller's, and what is there in the end."""
+"""Where signals are written, in the database of each store: the protected write, the old read-check-write, a
+transaction of the caller's, and what is there in the end."""
 
 from __future__ import annotations
 

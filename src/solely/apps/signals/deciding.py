@@ -199,11 +199,11 @@ class SignalGeneratorBase(ABC):
         for signal in signals:
             try:
                 username = self._options.username_of(signal)
+                key = self._options.own(result.group.key(username))
             except Exception as error:  # noqa: BLE001 - whatever a signal of another form raises
-                lost = InvalidInput(f"the signal names no credential: {type(error).__name__}: {error}")
+                lost = InvalidInput(f"the signal names no valid credential: {type(error).__name__}: {error}")
                 failed.append((PendingSignal("", "", signal, result.group), lost))
                 continue
-            key = self._options.own(result.group.key(username))
             if key in pending or self.cache.has(key):
                 result.deduplicated += 1
             else:
