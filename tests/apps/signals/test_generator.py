@@ -19,8 +19,11 @@ from solely.apps.signals import (
     SignalGroup,
     SignalOptions,
 )
+from solely.apps.signals.model import fresh_id, signal_id
 from solely.testing.clock import ManualClock
 from tests.client_modes import refusing_client, result_of
+from tests.mongo_server import Mongod, mongod_path
+from tests.postgres_server import PYPI_POSTGRES, Postgres
 from tests.servers import Valkey
 
 GROUP = ("north", "slots")
@@ -195,6 +198,24 @@ async def test_an_asynchronous_generator_is_wrapped_too(written: Written) -> Non
         assert (await run(generator)).generated == 2
 
 
+async def test_a_generator_that_is_cancelled_releases_its_group(written: Written) -> None:
+    began, for_ever = asyncio.Event(), asyncio.Event()
+
+    async def generate(group: SignalGroup, context: Any) -> list[Signal]:
+        if context == "slow":
+            began.set()
+            await for_ever.wait()
+        return [{"username": "ann"}]
+
+    async with AsyncIdempotentSignalGenerator(generate, written, "memory://") as generator:
+        task = asyncio.create_task(generator.generate_group(GROUP, "slow"))
+        await began.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await run(generator)).generated == 1
+
+
 # -- failures
 
 
@@ -323,16 +344,32 @@ async def test_the_unprotected_path_is_a_choice_by_name_and_counted(
     assert "signals_unprotected" in caplog.text
     with pytest.raises(InvalidInput, match="on_outage must be 'refuse' or 'unprotected', not 'ignore'"):
         SignalOptions(on_outage="ignore")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"window must be at least 1 s, not 0\.5"):
+        SignalOptions(window=0.5)
 
 
-@pytest.fixture
-def server() -> Any:
+SERVERS: dict[str, Callable[[], Any]] = {
+    "valkey": Valkey,
+    "mongod": lambda: Mongod(replica_set=True),
+    "postgres": lambda: Postgres(folder=PYPI_POSTGRES, fsync="off"),
+}
+LACKS = {"mongod": mongod_path() is None, "postgres": PYPI_POSTGRES is None}
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=() if name == "valkey" else pytest.mark.only_with_all)
+        for name in SERVERS
+        if not LACKS.get(name)
+    ]
+)
+def server(request: pytest.FixtureRequest) -> Any:
     """A server of the test's own, which it kills."""
-    with Valkey() as it:
+    with SERVERS[request.param]() as it:
         yield it
 
 
-def test_a_store_that_is_killed_and_comes_back_gets_one_trial_from_each_process(server: Valkey) -> None:
+def test_a_store_that_is_killed_and_comes_back_gets_one_trial_from_each_process(server: Any) -> None:
     """Two generators stand for two processes: breakers are local. Nothing is lost, nothing is written twice."""
     written, clock = Written(), ManualClock()
     in_trial, go_on = threading.Event(), threading.Event()
@@ -343,7 +380,7 @@ def test_a_store_that_is_killed_and_comes_back_gets_one_trial_from_each_process(
             assert go_on.wait(60)
         return made("ann", "bob")(group, context)
 
-    with Client(server.url, timeout=1.0) as one, Client(server.url, timeout=1.0) as other:
+    with Client(server.url, timeout=2.0) as one, Client(server.url, timeout=2.0) as other:
         breakers = [
             Breaker("store", threshold=3, per=600, cooldown=30, successes=1, on=StoreUnavailable, clock=clock)
             for _ in range(2)
@@ -429,3 +466,10 @@ def test_half_of_the_attempts_or_a_few_of_them_are_no_alert() -> None:
         assert generator.report() == []
         generator.metrics.record(GroupResult(SignalGroup(*GROUP), "contended"))
         assert generator.report() == []
+
+
+def test_ids_are_object_ids_that_sort_by_time_and_differ_by_credential() -> None:
+    first, second = signal_id("a", 1_800_000_000_000_001), signal_id("a", 1_800_000_000_900_000)
+    assert len(first) == len(fresh_id()) == 24
+    assert first < second
+    assert signal_id("a", 7) == signal_id("a", 7) != signal_id("b", 7)

@@ -30,8 +30,8 @@ async def queries(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 async def test_an_id_is_written_once_and_a_lease_ends(queries: Queries) -> None:
     table, id = SignalTable(queries), fresh_id()
-    assert await table.write(GROUP, "ann", {"username": "ann", "text": "a\0b"}, id)
-    assert not await table.write(GROUP, "ann", {"username": "other"}, id)
+    assert await table.write(GROUP, "ann", {"username": "ann", "text": "a\0b"}, 0, id)
+    assert not await table.write(GROUP, "ann", {"username": "other"}, 0, id)
     taken = await table.take("north", "slots", 3600.0)
     assert taken is not None
     assert taken.signal == {"username": "ann", "text": "ab"}  # PostgreSQL stores no NUL
@@ -47,9 +47,16 @@ async def test_an_id_is_written_once_and_a_lease_ends(queries: Queries) -> None:
 async def test_consumers_at_once_lease_different_signals(queries: Queries) -> None:
     table = SignalTable(queries)
     for number in range(8):
-        await table.write(GROUP, f"user-{number}", {"Priority": number}, fresh_id())
+        await table.write(GROUP, f"user-{number}", {"Priority": number}, 0, fresh_id())
     taken = await asyncio.gather(*(table.take("", "", 60.0) for _ in range(8)))
     assert sorted(each.priority for each in taken if each) == list(range(8))
+
+
+async def test_signals_of_a_batch_are_read_in_its_order(queries: Queries) -> None:
+    table = SignalTable(queries)
+    for place in (2, 0, 1):
+        await table.write(GROUP, f"user-{place}", {}, place * 900_000_000, fresh_id())
+    assert [each.username for each in await table.waiting(limit=3)] == ["user-0", "user-1", "user-2"]
 
 
 async def test_sums_of_a_minute_are_added(queries: Queries) -> None:

@@ -156,7 +156,7 @@ def _posted(group: SignalGroup, signals: list[dict[str, Any]]) -> list[PostedSig
             group.key(username)  # type: ignore[arg-type]  # which is checked there
         except InvalidInput as error:
             raise InvalidInput(f"signals[{place}].username: {error}") from None
-        found.append(PostedSignal(group, str(username), signal))
+        found.append(PostedSignal(group, str(username), signal, place))
     return found
 
 

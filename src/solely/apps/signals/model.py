@@ -18,6 +18,7 @@ Outcome = Literal["generated", "contended", "refused", "unprotected", "off"]
 OnOutage = Literal["refuse", "unprotected"]
 
 LETTERS = "signals"  # the group of the dead letters
+LEAST = 1.0  # seconds of a lock or a window: less than that, a busy process would lose them in the middle of a group
 MAX_KEY = 480  # bytes: that of a key of the store, less what a namespace and the kind of a mark add
 MAX_HELD = 10  # lock ttls: a group takes under 5 s, so a generator that hangs gives its group up after five minutes
 
@@ -53,13 +54,20 @@ def intent_key(key: str) -> str:
 
 
 def signal_id(key: str, fence: int) -> str:
-    """24 hex digits, as an ObjectId of MongoDB has them: the seconds of the fence, then a digest of key and fence."""
-    return f"{fence // 1_000_000:08x}"[-8:] + hashlib.sha256(f"{key}@{fence}".encode()).hexdigest()[:16]
+    """24 hex digits, as an ObjectId of MongoDB has them: the seconds and µs of the fence, so that ids sort by time,
+    then a digest of key and fence."""
+    return f"{_time(fence)}{hashlib.sha256(f'{key}@{fence}'.encode()).hexdigest()[:11]}"
 
 
 def fresh_id() -> str:
     """An id of the same form that nobody else has."""
-    return f"{int(time.time()):08x}"[-8:] + secrets.token_hex(8)
+    return f"{_time(time.time_ns() // 1000)}{secrets.token_hex(6)[:11]}"
+
+
+def _time(fence: int) -> str:
+    """8 digits of seconds and 5 of µs: a fence is the wall clock of the store in µs."""
+    seconds, rest = divmod(fence, 1_000_000)
+    return f"{seconds & 0xFFFFFFFF:08x}{rest:05x}"
 
 
 def _same(signal: Signal) -> Signal:
@@ -76,7 +84,7 @@ def _same_name(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SignalOptions:
-    """How signals are generated. Durations are seconds; InvalidInput if `on_outage` is unknown.
+    """How signals are generated. Durations are seconds; InvalidInput if `on_outage`, `ttl` or `window` is invalid.
 
     `username` is the field of a signal that names its credential, or a function that returns it. `dump` converts a
     signal to JSON for a dead letter; `load` makes it again of the letter's payload (`house`, `game`, `username` and the
@@ -98,6 +106,9 @@ class SignalOptions:
     def __post_init__(self) -> None:
         if self.on_outage not in ("refuse", "unprotected"):
             raise InvalidInput(f"on_outage must be 'refuse' or 'unprotected', not {self.on_outage!r}")
+        for name in ("ttl", "window"):
+            if not getattr(self, name) >= LEAST:
+                raise InvalidInput(f"{name} must be at least {LEAST:g} s, not {getattr(self, name)!r}")
 
     def username_of(self, signal: Signal) -> str:
         """The credential of the signal; raises what a signal of another form makes it raise."""

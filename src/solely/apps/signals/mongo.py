@@ -15,15 +15,16 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 SIGNAL_COLLECTION = "SIGN4L"
-ORDER = (("Priority", -1), ("_id", 1))  # the most urgent first, then the oldest
+Order = tuple[tuple[str, int], ...]
+ORDER: Order = (("Priority", -1), ("_id", 1))  # the most urgent first, then the oldest
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class MongoSignals:
-    """The signals of a collection of pymongo, for threads."""
+    """The signals of a collection of pymongo, read in this `order`; for threads."""
 
-    def __init__(self, collection: Collection[Document]) -> None:
-        self._collection = collection
+    def __init__(self, collection: Collection[Document], *, order: Order = ORDER) -> None:
+        self._collection, self._order = collection, order
 
     def write(self, signal: Document, id: str, session: Any = None) -> bool:
         """Writes the signal under this id; False if it is there. For a generator with a transaction, `session` is its
@@ -40,11 +41,11 @@ class MongoSignals:
 
     def get_next(self) -> Document | None:
         """The next signal that is not acknowledged; None if there is none. Changes nothing."""
-        return self._collection.find_one(_waiting(), sort=ORDER)
+        return self._collection.find_one(_waiting(), sort=self._order)
 
     def take(self, lease: float = 30.0) -> Document | None:
         """The next signal that is neither acknowledged nor leased, leased to this consumer for so many seconds."""
-        return self._collection.find_one_and_update(_available(), _leased(lease), sort=ORDER)
+        return self._collection.find_one_and_update(_available(), _leased(lease), sort=self._order)
 
     def acknowledge(self, signal: Document) -> bool:
         """Marks the signal as processed; False if it was, or is gone."""
@@ -53,10 +54,10 @@ class MongoSignals:
 
 
 class AsyncMongoSignals:
-    """The signals of a collection of pymongo, for asyncio."""
+    """The signals of a collection of pymongo, read in this `order`; for asyncio."""
 
-    def __init__(self, collection: AsyncCollection[Document]) -> None:
-        self._collection = collection
+    def __init__(self, collection: AsyncCollection[Document], *, order: Order = ORDER) -> None:
+        self._collection, self._order = collection, order
 
     async def write(self, signal: Document, id: str, session: Any = None) -> bool:
         """Writes the signal under this id; False if it is there. For a generator with a transaction, `session` is its
@@ -73,11 +74,11 @@ class AsyncMongoSignals:
 
     async def get_next(self) -> Document | None:
         """The next signal that is not acknowledged; None if there is none. Changes nothing."""
-        return await self._collection.find_one(_waiting(), sort=ORDER)
+        return await self._collection.find_one(_waiting(), sort=self._order)
 
     async def take(self, lease: float = 30.0) -> Document | None:
         """The next signal that is neither acknowledged nor leased, leased to this consumer for so many seconds."""
-        return await self._collection.find_one_and_update(_available(), _leased(lease), sort=ORDER)
+        return await self._collection.find_one_and_update(_available(), _leased(lease), sort=self._order)
 
     async def acknowledge(self, signal: Document) -> bool:
         """Marks the signal as processed; False if it was, or is gone."""

@@ -6,7 +6,7 @@ CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)
 
 -- name: write
 INSERT INTO signals_signals VALUES
-(:id, :house, :game, :username, :priority, {now}, :signal, 0, NULL) ON CONFLICT (id) DO NOTHING
+(:id, :house, :game, :username, :priority, {now} + :place * 0.000001, :signal, 0, NULL) ON CONFLICT (id) DO NOTHING
 
 -- name: in_group
 acknowledged IS NULL

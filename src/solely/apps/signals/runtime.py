@@ -46,6 +46,7 @@ class PostedSignal(NamedTuple):
     group: SignalGroup
     username: str
     signal: dict[str, Any]
+    place: int = 0  # in its batch, which consumers read in this order
 
 
 class SignalsRuntime(Application[SignalsSettings]):

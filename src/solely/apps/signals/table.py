@@ -31,10 +31,16 @@ class SignalTable:
     def __init__(self, queries: Queries) -> None:
         self._queries = queries
 
-    async def write(self, group: SignalGroup, username: str, signal: dict[str, Any], id: str) -> bool:
-        """Writes the signal under this id; False if it is there."""
+    async def write(self, group: SignalGroup, username: str, signal: dict[str, Any], place: int, id: str) -> bool:
+        """Writes the signal, which has this place in its batch, under this id; False if it is there."""
         text = msgspec.json.encode(signal).decode().replace("\\u0000", "")
-        values: dict[str, Any] = {"id": id, "house": group.house, "game": group.game, "username": username}
+        values: dict[str, Any] = {
+            "id": id,
+            "place": place,
+            "house": group.house,
+            "game": group.game,
+            "username": username,
+        }
         return await self._queries.run("write", **values, priority=priority_of(signal), signal=text) == 1
 
     async def waiting(self, house: str = "", game: str = "", limit: int = 1) -> list[StoredSignal]:
