@@ -58,6 +58,7 @@ from .queues.performing import PermanentFailure, Postpone, Retry
 from .queues.worker import QueueWorker, WorkerHealth
 from .reservations.handle import AsyncReservation, Reservation, ReservationInfo
 from .reservations.policies import PolicyTable, ReservationPolicy
+from .resilience import RETRY, Backoff, Breaker, Circuit
 from .watermarks.flow import WatermarkInfo
 from .watermarks.handle import AsyncWatermark, Watermark
 
@@ -65,6 +66,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "RELEASE",
+    "RETRY",
     "Admission",
     "AsyncAdmission",
     "AsyncClaim",
@@ -77,9 +79,12 @@ __all__ = [
     "AsyncReservation",
     "AsyncSharedBreaker",
     "AsyncWatermark",
+    "Backoff",
+    "Breaker",
     "BreakerOpen",
     "Busy",
     "Cache",
+    "Circuit",
     "Claim",
     "ClaimInfo",
     "ClaimOutcome",

@@ -53,7 +53,9 @@ BY_KEY: dict[str, Callable[[Any, Any], Any]] = {
     "lock_all": lambda once, key: once.lock_all(["fine", key]),
     "first": lambda once, key: once.first(key),
     "first_many": lambda once, key: once.first_many(["fine", key]),
+    "ensure_marks": lambda once, key: once.ensure_marks(["fine", key]),
     "seen": lambda once, key: once.seen(key),
+    "seen_many": lambda once, key: once.seen_many(["fine", key]),
     "mark": lambda once, key: once.mark(key),
     "forget": lambda once, key: once.forget(key),
 }
@@ -63,6 +65,7 @@ BY_TTL: dict[str, Callable[[Any, Any], Any]] = {
     "lock_all": lambda once, ttl: once.lock_all(["a", "b"], ttl=ttl),
     "first": lambda once, ttl: once.first("a", ttl=ttl),
     "first_many": lambda once, ttl: once.first_many(["a", "b"], ttl=ttl),
+    "ensure_marks": lambda once, ttl: once.ensure_marks(["a", "b"], ttl=ttl),
     "mark": lambda once, ttl: once.mark("a", ttl=ttl),
 }
 

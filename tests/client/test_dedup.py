@@ -41,6 +41,27 @@ async def test_a_thousand_keys_in_one_call(once: Any) -> None:
     assert await once.first_many(keys) == [False] * 1_000
 
 
+async def test_every_caller_gets_the_same_fence_of_a_mark_until_it_ends(once: Any, other: Any) -> None:
+    (first,) = await once.ensure_marks(["a"], ttl=30)
+    again = await other.ensure_marks(["b", "a", "b"], ttl=30)
+    assert [mark.key for mark in again] == ["b", "a", "b"]
+    assert again[1].fence == first.fence
+    assert again[0] == again[2]
+    assert again[0].fence > first.fence
+    assert await once.ensure_marks([]) == []
+    assert not await once.first("a")
+    assert await once.forget("a")
+    (next_one,) = await other.ensure_marks(["a"])
+    assert next_one.fence > again[0].fence
+
+
+async def test_many_keys_are_seen_in_order(once: Any, other: Any) -> None:
+    await other.first("b")
+    assert await once.seen_many(["a", "b", "c", "b"]) == [False, True, False, True]
+    assert await once.seen_many([]) == []
+    assert await once.first("a")  # seen_many marks nothing
+
+
 async def test_mark_is_seen_whoever_was_first(once: Any, other: Any) -> None:
     await once.mark("a", ttl=30)
     await other.mark("a", ttl=30)

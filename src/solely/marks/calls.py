@@ -10,6 +10,7 @@ from ..flow import RUN, Flow, Run
 from ..leases.context import Context
 from ..leases.listing import listing
 from ..model import State
+from ..resilience.guard import guarded
 from . import flow as dedup
 
 
@@ -75,6 +76,18 @@ def _seen(context: Context, key: str) -> Flow[bool]:
         return False
     yield from _remember(context, [(key, entry.left)])
     return True
+
+
+def ensure_many(context: Context, keys: Sequence[str], ttl: float) -> Flow[list[MarkInfo]]:
+    """The mark of each key, made where there was none. Never proceeds without the store: a fence cannot be invented."""
+    flow = dedup.ensure_many(keys, ttl)
+    entries = yield from flow if context.breaker is None else guarded(flow, context.breaker, keys[0])
+    return [MarkInfo(entry.name, entry.left, entry.fence) for entry in entries]
+
+
+def seen_many(context: Context, keys: Sequence[str]) -> Flow[list[bool]]:
+    """`seen` for each key, in order; asks the store, not the cache."""
+    return context.or_proceed(keys[0], "seen_many", dedup.seen_many(keys), lambda: [False] * len(keys))
 
 
 def _remember(context: Context, marks: list[tuple[str, float]]) -> Flow[None]:

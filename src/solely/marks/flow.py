@@ -56,6 +56,19 @@ def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tup
     return [fresh.pop(key, False) for key in keys], entries
 
 
+def ensure_many(keys: Sequence[str], ttl: float) -> Flow[list[Entry]]:
+    """The mark of each key, made for `ttl` where there was none: its fence is the same for every caller until it
+    expires. An interrupted call leaves its marks: they only say which fence belongs to the key."""
+    if not keys:
+        return []
+    owner: str = yield Ask.OWNER
+    distinct = list(dict.fromkeys(keys))
+    marks = [make(Mark, (key, owner, ttl, False)) for key in distinct]
+    replies: list[Any] = replies_or_raise((yield [*marks, *map(Read, distinct)]))
+    found = dict(zip(distinct, replies[len(distinct) :], strict=True))
+    return [found[key] for key in keys]
+
+
 def _revoke_if_doubtful(stale: list[str], owner: str) -> Flow[bool]:
     """After an unanswered try, revokes the owner: a late copy must not mark a key that was returned as seen.
 
@@ -72,6 +85,14 @@ def seen(key: str) -> Flow[Entry]:
     """The entry of the mark: DONE, with the time left, if the key is marked."""
     entry: Entry = yield Read(key)
     return entry
+
+
+def seen_many(keys: Sequence[str]) -> Flow[list[bool]]:
+    """True for each key that is marked."""
+    if not keys:
+        return []
+    entries: list[Entry] = replies_or_raise((yield list(map(Read, keys))))
+    return [entry.state is DONE for entry in entries]
 
 
 def forget(key: str) -> Flow[bool]:

@@ -1,0 +1,299 @@
+"""Decisions on signals, the same for threads and asyncio: lock the group, generate, leave out what was written within
+the window, write the rest once, park what fails.
+
+A signal is written in three steps. *Acquire*: a mark, made by the first that tries, whose fence is the signal's id.
+*Write*, by that id. *Finish*: the credential is marked for the window. A process that dies in between leaves the first
+mark, so whoever comes next writes under the same id: a signal that was written already is not written twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from ... import (
+    Breaker,
+    BreakerOpen,
+    Cache,
+    InvalidInput,
+    SolelyError,
+    StoreUnavailable,
+)
+from .metrics import SignalAlert, SignalMetrics
+from .model import (
+    LETTERS,
+    MAX_HELD,
+    GroupResult,
+    PendingSignal,
+    Signal,
+    SignalGroup,
+    SignalOptions,
+    fresh_id,
+    intent_key,
+    signal_id,
+)
+from .steps import Step, Steps, Together
+
+log = logging.getLogger("solely.signals")
+MAX_REPR = 10_000  # characters kept of a signal that has no JSON form
+
+
+class SignalGeneratorBase(ABC):
+    """What both modes share. `use_idempotent_signals` may be changed at any time."""
+
+    def __init__(
+        self,
+        generate: Callable[[SignalGroup, Any], Any],
+        write: Callable[..., Any],
+        *,
+        once: Any,
+        letters: Any,
+        unprotected: Callable[[Signal], Any] | None,
+        transaction: Callable[[], Any] | None,
+        use_idempotent_signals: bool,
+        breaker: Breaker | None,
+        on_alert: Callable[[SignalAlert], object] | None,
+        options: SignalOptions,
+        clock: Callable[[], float],
+    ) -> None:
+        self._generate, self._write, self._transaction, self._on_alert = generate, write, transaction, on_alert
+        self._unprotected = unprotected or self._write_unguarded
+        self._once, self._options, self._clock = once, options, clock
+        self._letters = letters.dead_letters(options.own(LETTERS))
+        self.use_idempotent_signals = use_idempotent_signals
+        self.breaker = breaker or Breaker("signals", on=StoreUnavailable)
+        self.cache = Cache(size=options.cache_size, ttl=options.window)
+        self.metrics = SignalMetrics()
+        self._reported = clock()
+
+    @abstractmethod
+    def _collect(self, group: SignalGroup, context: Any) -> Any:
+        """The signals of the wrapped generator, as a list."""
+
+    @abstractmethod
+    def _sleep(self, seconds: float) -> Any:
+        """Pauses this thread or task."""
+
+    @abstractmethod
+    def _commit(self, pending: Sequence[PendingSignal]) -> Any:
+        """Marks and writes the signals in a transaction of the caller's; one bool each: True if it was written."""
+
+    def report(self) -> list[SignalAlert]:
+        """Logs the metrics and applies the alert rules; returns, logs and passes to `on_alert` what changed."""
+        self._reported = self._clock()
+        log.info("signal_metrics: %s", self.metrics.line())
+        changed = self.metrics.judge(self.breaker)
+        for alert in changed:
+            level = logging.WARNING if alert.firing else logging.INFO
+            state = "firing" if alert.firing else "resolved"
+            log.log(level, "signal_alert: %s is %s: %s", alert.name, state, alert.summary)
+            if self._on_alert is not None:
+                self._on_alert(alert)
+        return changed
+
+    # -- one group
+
+    def _generating(self, group: tuple[str, str], context: Any) -> Steps[GroupResult]:
+        """The result of the group; raises StoreUnavailable if the store is unreachable and the old path not chosen."""
+        result, began = GroupResult(SignalGroup(*group)), self._clock()
+        try:
+            if self.use_idempotent_signals:
+                yield from self._guarded(result, context)
+            else:
+                yield from self._old_path(result, context, "off")
+        except StoreUnavailable as error:
+            result.outcome, result.error = "refused", error
+            raise
+        except Exception as error:
+            result.error = error
+            raise
+        finally:
+            result.seconds = self._clock() - began
+            self.metrics.record(result)
+            if self._options.report_every and self._clock() - self._reported >= self._options.report_every:
+                self.report()
+        return result
+
+    def _guarded(self, result: GroupResult, context: Any) -> Steps[None]:
+        """Handles the group under its lock, as one call through the breaker."""
+        worked: bool | None = None
+        try:
+            passed = self.breaker.admit()
+        except BreakerOpen as refusal:
+            unreachable = StoreUnavailable(f"no request was sent to the store: {refusal}", left=refusal.left)
+            yield from self._without_store(result, context, unreachable)
+            return
+        try:
+            yield from self._locked(result, context)
+            worked = True
+        except Exception as error:
+            worked = not isinstance(error, StoreUnavailable)
+            raise
+        finally:
+            self.breaker.judge(passed, worked if result.outcome != "unprotected" else False)
+
+    def _locked(self, result: GroupResult, context: Any) -> Steps[None]:
+        options, name = self._options, self._options.own(result.group.lock)
+        most = options.ttl * MAX_HELD
+        try:
+            lease = yield partial(self._once.try_lock, name, ttl=options.ttl, max_hold=most, on_lost="flag")
+        except StoreUnavailable as error:
+            yield from self._without_store(result, context, error)
+            return
+        if lease is None:
+            result.outcome = "contended"
+            return
+        try:
+            signals = yield partial(self._collect, result.group, context)
+            yield from self._settle(result, signals, lease.ensure)
+        finally:
+            yield from self._released(lease)
+
+    def _released(self, lease: Any) -> Steps[None]:
+        """Releases the lock. A failure is logged only: the lock expires, and what was written stays written."""
+        try:
+            yield lease.release
+        except SolelyError as error:
+            log.warning("signal_lock_not_released: %s expires by itself: %s", lease.key, error)
+
+    def _without_store(self, result: GroupResult, context: Any, error: StoreUnavailable) -> Steps[None]:
+        """The old path, if that was chosen for outages; else raises the error, and nothing is written."""
+        if self._options.on_outage == "refuse":
+            raise error
+        log.warning("signals_unprotected: %s is generated without the store: %s", result.group.lock, error)
+        yield from self._old_path(result, context, "unprotected")
+
+    def _old_path(self, result: GroupResult, context: Any, outcome: Any) -> Steps[None]:
+        """What happened before there was this wrapper: everything that is generated is written."""
+        result.outcome = outcome
+        for signal in (yield partial(self._collect, result.group, context)):
+            yield partial(self._unprotected, signal)
+            result.generated += 1
+
+    def _write_unguarded(self, signal: Signal) -> Any:
+        return self._write(signal, fresh_id())
+
+    # -- its signals
+
+    def _settle(self, result: GroupResult, signals: Sequence[Signal], ensure: Step, park: bool = True) -> Steps[None]:
+        """Writes what the window does not have yet; `ensure` raises LeaseLost if the group's lock is lost."""
+        failed: list[tuple[PendingSignal, Exception]] = []
+        pending = self._pending(result, signals, failed)
+        if pending:
+            settle = self._write_by_id if self._transaction is None else self._write_in_transactions
+            yield from settle(result, pending, ensure, failed)
+        for each, error in failed:
+            if not park:
+                raise error
+            yield from self._park(each, error)
+            result.dead_lettered += 1
+
+    def _pending(
+        self, result: GroupResult, signals: Sequence[Signal], failed: list[tuple[PendingSignal, Exception]]
+    ) -> list[PendingSignal]:
+        """The signals that are not known to be written, one per credential."""
+        pending: dict[str, PendingSignal] = {}
+        for signal in signals:
+            try:
+                username = self._options.username_of(signal)
+                key = self._options.own(result.group.key(username))
+            except Exception as error:  # noqa: BLE001 - whatever a signal of another form raises
+                lost = InvalidInput(f"the signal names no valid credential: {type(error).__name__}: {error}")
+                failed.append((PendingSignal("", "", signal, result.group), lost))
+                continue
+            if key in pending or self.cache.has(key):
+                result.deduplicated += 1
+            else:
+                pending[key] = PendingSignal(key, username, signal, result.group)
+        return list(pending.values())
+
+    def _write_by_id(
+        self,
+        result: GroupResult,
+        pending: Sequence[PendingSignal],
+        ensure: Step,
+        failed: list[tuple[PendingSignal, Exception]],
+    ) -> Steps[None]:
+        """Acquire, write, finish. The window is read after the id: who finished before has marked it by then."""
+        once, window = self._once, self._options.window
+        own, keys = self._options.own, [each.key for each in pending]
+        intents = [own(intent_key(each.group.key(each.username))) for each in pending]
+        marks = yield partial(once.ensure_marks, intents, ttl=window)
+        seen = yield partial(once.seen_many, keys)
+        ids = {key: signal_id(key, mark.fence) for key, mark in zip(keys, marks, strict=True)}
+        fresh = [each for each, known in zip(pending, seen, strict=True) if not known]
+        self._remember([key for key, known in zip(keys, seen, strict=True) if known])
+        result.deduplicated += len(pending) - len(fresh)
+        yield ensure
+        replies = yield from self._attempt([partial(self._write, each.signal, ids[each.key]) for each in fresh])
+        failed += [(each, reply) for each, reply in zip(fresh, replies, strict=True) if isinstance(reply, Exception)]
+        lost = {each.key for each, _ in failed}
+        written = [each.key for each in fresh if each.key not in lost]
+        yield partial(once.first_many, written, ttl=window)
+        self._remember(written)
+        result.generated += len(written)
+
+    def _write_in_transactions(
+        self,
+        result: GroupResult,
+        pending: Sequence[PendingSignal],
+        ensure: Step,
+        failed: list[tuple[PendingSignal, Exception]],
+    ) -> Steps[None]:
+        """All in one transaction; if that keeps failing, each in its own, so that a bad signal stops no other."""
+        batches = [list(pending)]
+        while batches:
+            batch = batches.pop()
+            yield ensure
+            (written,) = yield from self._attempt([partial(self._commit, batch)])
+            if isinstance(written, StoreUnavailable):
+                raise written
+            if isinstance(written, Exception) and len(batch) > 1:
+                batches += [[each] for each in batch]
+            elif isinstance(written, Exception):
+                failed.append((batch[0], written))
+            else:
+                self._remember([each.key for each in batch])
+                result.generated += sum(written)
+                result.deduplicated += len(batch) - sum(written)
+
+    def _attempt(self, steps: Sequence[Step]) -> Steps[list[Any]]:
+        """The replies of the steps; those that fail are repeated, all together, after each pause of `backoff`."""
+        replies: list[Any] = yield Together(steps)
+        for pause in self._options.backoff:
+            failing = [place for place, reply in enumerate(replies) if isinstance(reply, Exception)]
+            if not failing:
+                break
+            yield partial(self._sleep, pause)
+            again = yield Together([steps[place] for place in failing])
+            for place, reply in zip(failing, again, strict=True):
+                replies[place] = reply
+        return replies
+
+    def _remember(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.cache.add(key, self._options.window)
+
+    # -- dead letters
+
+    def _park(self, failed: PendingSignal, error: Exception) -> Steps[None]:
+        """Makes a dead letter of the signal: one per credential, which counts its failures."""
+        attempts = 1 + len(list(self._options.backoff)) if failed.key else 1
+        push = partial(self._letters.push, error=error, attempts=attempts, id=failed.key or None)
+        try:
+            yield partial(push, failed.payload(self._options.dump))
+        except InvalidInput:
+            text = {"house": failed.group.house, "game": failed.group.game, "repr": repr(failed.signal)[:MAX_REPR]}
+            yield partial(push, text)
+
+    def _replaying(self, payload: dict[str, Any]) -> Steps[str]:
+        """Writes the signal of a dead letter, unless its credential got one within the window; raises what fails."""
+        if "signal" not in payload:
+            raise InvalidInput(f"the signal has no JSON form, and cannot be replayed: {payload.get('repr', '')!s:.200}")
+        result = GroupResult(SignalGroup(payload["house"], payload["game"]))
+        yield from self._settle(result, [self._options.load(payload)], lambda: None, park=False)
+        self.metrics.record(GroupResult(result.group, "off", result.generated, result.deduplicated))
+        return "generated" if result.generated else "deduplicated"
