@@ -55,6 +55,12 @@ class JiraIssue(msgspec.Struct):
     fields: JiraFields
 
 
+class JiraTotal(msgspec.Struct):
+    """How many issues a query of Data Center has; a page may have fewer than were asked for."""
+
+    total: int = 0
+
+
 class JiraListing:
     """The issues, see `forge.PolledSource`."""
 
@@ -90,7 +96,7 @@ class JiraListing:
     def _jql(self, since: datetime) -> str:
         """The query from the minute of `since` on, in the user's time zone. In the hour that the clocks repeat, Jira
         takes the first one: it returns more, and misses nothing. Ordered by what does not change."""
-        minute = since.astimezone(self._zone or UTC).strftime("%Y/%m/%d %H:%M")
+        minute = since.astimezone(self._zone or UTC).strftime("%Y-%m-%d %H:%M")
         return f'({self._settings.jql}) AND updated >= "{minute}" ORDER BY created ASC, key ASC'
 
     async def _on_cloud(self, jql: str) -> AsyncIterator[dict[str, Any]]:
@@ -107,7 +113,7 @@ class JiraListing:
         for _ in range(MAX_PAGES):
             query = urlencode({"jql": jql, "startAt": start, "maxResults": PER_PAGE, "fields": _FIELDS})
             response = await self._caller.call_ok(Request("GET", f"{self._api}/search?{query}", self._headers))
-            items = _issues(response)
+            items, total = _issues(response), response.json(JiraTotal).total
             if last and (not items or items[0].get("key") != last):
                 start, last, restarts = 0, "", restarts + 1
                 if restarts > RESTARTS:
@@ -115,7 +121,7 @@ class JiraListing:
                 continue
             for item in items[1:] if last else items:
                 yield item
-            if len(items) < PER_PAGE:
+            if not items or start + len(items) >= total:
                 return
             start, last = start + len(items) - 1, str(items[-1].get("key"))
         raise CallFailed(f"jira: more than {MAX_PAGES} pages of issues were updated", permanent=True)

@@ -1,7 +1,7 @@
 """The seam between the application and a forge (GitLab, GitHub): what each of them offers.
 
-The reading half (webhooks) says which jobs a request asks for. The writing half (clients) posts what became of them.
-A forge names its ids and texts as GitLab does: `project_id`, `mr_iid`, `note_id`.
+The reading half, here, says which jobs a request of a webhook asks for; the writing half is in `client`. A forge names
+its ids and texts as GitLab does: `project_id`, `mr_iid`, `note_id`.
 """
 
 from __future__ import annotations
@@ -61,34 +61,3 @@ class PolledSource(Protocol):
 
     def found(self, since: datetime) -> AsyncIterator[Found]:
         """All jobs since then, some of them known."""
-
-
-class Comment(NamedTuple):
-    """A comment on a merge request."""
-
-    id: int
-    text: str
-
-
-class ForgeClient(Protocol):
-    """The writing half of a forge. All of it may raise CallFailed, as outgoing calls do."""
-
-    name: str
-
-    async def completed(self, job: RepoJob) -> RepoJob:
-        """The job with the branches, the head and the URL that the merge request has now."""
-
-    async def find_comment(self, job: RepoJob, marker: str) -> Comment | None:
-        """The comment on the job's merge request that contains the marker; None if there is none."""
-
-    async def comment(self, job: RepoJob, text: str) -> None:
-        """Adds a comment to the job's merge request."""
-
-    async def find_merge_request(self, job: RepoJob, source_branch: str) -> str | None:
-        """The URL of the open merge request of this branch; None if there is none."""
-
-    async def create_merge_request(self, job: RepoJob, source_branch: str, title: str, text: str) -> str:
-        """Creates the merge request into the job's target branch; returns its URL."""
-
-    def git_login(self) -> tuple[str, str]:
-        """The user name and the password for git over HTTP."""
