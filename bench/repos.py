@@ -2,8 +2,8 @@
 
 `solely serve` runs with 2 workers on Redis; nobody performs the jobs. **One request in ten is a new merge request**,
 the nine after it repeat one each of the last 100, as group hooks, project hooks and retries do, with a delivery id of
-their own. The benchmark checks that exactly one request of each merge request is queued, and all others are known. The body
-is that of a real event, about 4 KiB.
+their own. The benchmark checks that exactly one request of each merge request is queued, and all others are known. The
+body is that of a real event, about 4 KiB.
 
 For the latency, requests are sent at fixed times, 200 a second, whether or not earlier ones were answered: one that
 waits for a busy worker counts from the time at which it should have been sent.
