@@ -91,7 +91,7 @@ from ..service.routes import (
     Webhook,
     timestamp,
 )
-from ..service.security import LOCAL, Principal, Scope
+from ..service.security import LOCAL, Principal, Scope, same
 from ..service.tracing import Tracing
 from ..service.why import Explained, Explainer
 
@@ -210,6 +210,7 @@ __all__ = [
     "problem_of",
     "reserved",
     "run_program",
+    "same",
     "sanitized",
     "seconds",
     "show",

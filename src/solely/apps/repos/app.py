@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
-from ...kit import Figure, Route
+from ...kit import Figure, Route, Service
 from .figures import FIGURES
+from .model import UNREAD
 from .runtime import ReposRuntime
+from .settings import ReposSettings
+from .webhooks import endpoints, routes
 
 
 class ReposApp(ReposRuntime):
@@ -19,6 +22,21 @@ class ReposApp(ReposRuntime):
     figures: ClassVar[tuple[Figure, ...]] = FIGURES
     secrets: ClassVar[tuple[str, ...]] = ("gitlab", "github", "jira")
 
+    def __init__(self, service: Service, settings: ReposSettings) -> None:
+        super().__init__(service, settings)
+        self.webhooks = endpoints(self)
+
     def routes(self) -> Sequence[Route]:
         """The endpoints of webhooks."""
-        return ()
+        return routes(self.webhooks)
+
+    async def start(self) -> None:
+        """Starts the parts; what could not be read can be replayed."""
+        await super().start()
+        self.service.dashboard.replays[self.own(UNREAD)] = self._read_again
+
+    async def _read_again(self, payload: Mapping[str, Any]) -> None:
+        """Reads a webhook's request again. A listed item is replayed by the poller, once its watermark is rewound."""
+        if "forge" not in payload:
+            raise ValueError(f"rewind the watermark of {payload.get('source')} instead, so that it is listed again")
+        await self.webhooks[str(payload["forge"])].replay(payload)

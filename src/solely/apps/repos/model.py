@@ -12,6 +12,7 @@ from ...kit import DAY, part_of, reserved
 
 own = partial(reserved, "repos")  # a name (of a key, a queue, …) that only this application may write
 JOBS = "jobs"  # the queue, and the group of dead letters, in the application's own namespace
+UNREAD = "unread"  # the group of dead letters that could not be read
 LONGEST = 400  # bytes of a URL or a key within the name of an entry, which may have 512
 ISSUE_KEEP = 30 * DAY  # the document keeps it while the process runs, which is weeks
 

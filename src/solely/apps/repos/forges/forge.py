@@ -6,8 +6,9 @@ its ids and texts as GitLab does: `project_id`, `mr_iid`, `note_id`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
 
 from ..model import RepoJob
 
@@ -35,3 +36,28 @@ class WebhookReader(Protocol):
 
     def read(self, header: Header, body: bytes) -> WebhookDelivery:
         """What the request asks for; msgspec.DecodeError if it is not what this forge sends."""
+
+
+class UnreadItem(NamedTuple):
+    """An item of a listing that cannot be read: it becomes a dead letter, and does not stop the others."""
+
+    id: str
+    item: dict[str, Any]
+    error: str
+
+
+Found = RepoJob | UnreadItem
+
+
+class PolledSource(Protocol):
+    """What a poller reads: a project of a forge, or the issues of Jira. Raises CallFailed, as outgoing calls do."""
+
+    name: str  # also that of its watermark
+    every: float  # seconds between two polls
+    lookback: float  # seconds that each poll goes back behind the last one
+
+    async def now(self) -> datetime:
+        """The time of the other system, before anything is listed."""
+
+    def found(self, since: datetime) -> AsyncIterator[Found]:
+        """All jobs since then, some of them known."""
