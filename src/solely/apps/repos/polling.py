@@ -41,7 +41,7 @@ class Pollers:
         sources: Sequence[PolledSource],
     ) -> None:
         self._once, self._intake, self._unread, self._metrics = once, intake, unread, metrics
-        self._sources = sources
+        self.sources = sources
         self.latest: dict[str, datetime] = {}  # watermarks, as this worker read them last
         for source in sources:
             metrics.gauge(LAG, partial(self.lag, source.name), source.name)
@@ -50,7 +50,7 @@ class Pollers:
         """A job per source, which polls it if it is due and no other worker does."""
         return [
             Job(f"poll {each.name}", max(SHORTEST_LOOK, each.every / LOOKS), partial(self.poll_if_due, each))
-            for each in self._sources
+            for each in self.sources
         ]
 
     def lag(self, name: str) -> float:

@@ -46,3 +46,8 @@ SELECT {job_columns}, log, job FROM repos_jobs WHERE id = :id
 
 -- name: latest_job
 SELECT {job_columns}, log, job FROM repos_jobs WHERE key = :key ORDER BY since DESC LIMIT 1
+
+-- name: duplicates
+SELECT * FROM repos_received
+WHERE outcome <> 'queued' AND (last < :last OR (last = :last AND key < :key))
+ORDER BY last DESC, key DESC LIMIT :limit

@@ -48,9 +48,7 @@ def assembled(
     once, results = services.once, JobResults(services.once)
     records = JobRecords(services.journal, services.queries)
     handlers = JobHandlers(once, settings, results, jira)
-    performer = JobPerformer(
-        once, settings, forges, handlers, records, results, services.metrics, services.fail
-    )
+    performer = JobPerformer(once, settings, forges, handlers, records, results, services.metrics, services.fail)
     return JobParts(records, results, performer)
 
 

@@ -1,8 +1,8 @@
 """Git for one job: a clone that is ours, and a working copy of it for the command.
 
-The command never sees the URL or the login: its working copy was cloned from our clone, and what it committed is fetched
-back and pushed from ours, with our configuration and without its hooks. The login is in the environment of git's own
-processes alone, and is offered to the forge's origin only: it is in no argument, no file, no log.
+The command never sees the URL or the login: its working copy was cloned from our clone, and what it committed is
+fetched back and pushed from ours, with our configuration and without its hooks. The login is in the environment of
+git's own processes alone, and is offered to the forge's origin only: it is in no argument, no file and no log.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The handlers of the three kinds of jobs. Each leaves a marker with what it posts, and looks for it first: a comment, a
-push or a merge request whose answer was lost is found again, and not repeated."""
+"""The handlers of the three kinds of jobs. Each leaves a marker with what it posts, and looks for it first: a comment,
+a push or a merge request whose answer was lost is found again, and not repeated."""
 
 from __future__ import annotations
 
@@ -159,9 +159,7 @@ class JobHandlers:
     # -- steps that all of them have
 
     async def _cloned(self, attempt: Attempt, job: RepoJob) -> GitClone:
-        clone = GitClone(
-            attempt.folder, job.git_http_url, attempt.forge.login, attempt.tls, self._settings.git_timeout
-        )
+        clone = GitClone(attempt.folder, job.git_http_url, attempt.forge.login, attempt.tls, self._settings.git_timeout)
         await clone.clone()
         return clone
 

@@ -27,9 +27,7 @@ class IssueCommentPage(msgspec.Struct):
 class JiraComments:
     """The comments of one Jira."""
 
-    def __init__(
-        self, caller: Caller, url: str, kind: Literal["cloud", "data_center"], user: str, token: str
-    ) -> None:
+    def __init__(self, caller: Caller, url: str, kind: Literal["cloud", "data_center"], user: str, token: str) -> None:
         self._caller, self._cloud, self._token = caller, kind == "cloud", token
         self._api = f"{url.rstrip('/')}/rest/api/{3 if self._cloud else 2}"
         basic = base64.b64encode(f"{user}:{token}".encode()).decode()

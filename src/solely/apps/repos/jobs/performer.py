@@ -18,6 +18,7 @@ from ....kit import DAY, CallFailed, Metrics, NotStarted
 from ..figures import CODING_SECONDS, REPEATED, REVIEW_SECONDS, REVIEWS
 from ..forges.client import ForgeClient
 from ..model import REVIEW, RepoJob, claim_key
+from ..polling import pause_after
 from .commands import CommandFailed
 from .git import GitUnreachable, PushRejected
 from .handlers import Attempt, JobHandlers
@@ -134,8 +135,7 @@ class JobPerformer:
         """What QueueWorker is told: an outage of something else is no attempt."""
         text, pause = str(error), self._settings.outage_pause
         if isinstance(error, CallFailed):
-            after = pause if error.retry_after is None else error.retry_after
-            return PermanentFailure(text) if error.permanent else Postpone(text, after=after)
+            return PermanentFailure(text) if error.permanent else Postpone(text, after=pause_after(error) or pause)
         if isinstance(error, GitUnreachable):
             return Postpone(text, after=pause)
         if isinstance(error, Busy | LeaseLost):

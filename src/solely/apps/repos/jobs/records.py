@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ....kit import Answer, Journal, Queries, from_row, without_nul
+from ....kit import Answer, Journal, Position, Queries, from_row, position_after, without_nul
 from ..model import RepoJob
 
 # The states of a run. Those that have ended: done, nothing, superseded, ignored, failed.
@@ -61,19 +61,19 @@ class JobProgress:
     """Records one attempt at a job, step by step."""
 
     def __init__(self, journal: Journal, job: RepoJob, run: str, attempts: int) -> None:
-        self._journal = journal
+        self._journal, self._started = journal, time.time()
         self._row: dict[str, Any] = {
             "id": run, "key": job.key, "kind": job.kind, "forge": job.forge, "repository": job.git_http_url,
             "project": job.project_path, "subject": job.issue_key or f"!{job.mr_iid}", "title": job.title[:200],
             "author": job.author[:100], "received_by": job.received_by, "received": job.at, "attempts": attempts,
-            "worker": f"{socket.gethostname()}/{os.getpid()}", "started": time.time(), "commit_id": "", "url": "",
+            "worker": f"{socket.gethostname()}/{os.getpid()}", "started": self._started, "commit_id": "", "url": "",
             "error": "", "log": "", "job": msgspec.json.encode(job).decode(),
         }  # fmt: skip
 
     @property
     def seconds(self) -> float:
         """Since the attempt began."""
-        return max(0.0, time.time() - self._row["started"])
+        return max(0.0, time.time() - self._started)
 
     def note(self, **facts: str) -> None:
         """Adds facts, which the next state records."""
@@ -95,13 +95,16 @@ class JobRecords:
         """The record of a new attempt."""
         return JobProgress(self._journal, job, run, attempts)
 
-    async def recent(self, state: str, kind: str, project: str, before: tuple[float, str], limit: int) -> list[JobRecord]:
+    async def recent(self, state: str, kind: str, project: str, before: Position, limit: int) -> list[JobRecord]:
         """Runs of this state, kind and project (empty: of all), newest first, from before a position on."""
-        since, id = before
         rows = await self._queries.rows(
-            "recent_jobs", state=state, kind=kind, project=project, since=since, id=id, limit=limit
+            "recent_jobs", state=state, kind=kind, project=project, since=before.at, id=before.id, limit=limit
         )
         return [from_row(JobRecord, row) for row in rows]
+
+    async def newest(self, limit: int) -> list[JobRecord]:
+        """The newest runs of all."""
+        return await self.recent("", "", "", position_after(""), limit)
 
     async def find(self, id: str) -> JobDetails | None:
         """This run; None if there is none."""

@@ -29,8 +29,8 @@ class CommandSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How jobs are performed: `review`, `command` and `issue` are the commands of the three kinds. Jobs of a kind without
-    a command are not performed; without any command, all wait in the queue."""
+    """How jobs are performed: `review`, `command` and `issue` are the commands of the three kinds. Jobs of a kind
+    without a command are not performed; without any command, all wait in the queue."""
 
     review: CommandSettings | None = None
     command: CommandSettings | None = None
