@@ -24,7 +24,8 @@ SAME_DELIVERY: Outcome = "same_delivery"  # the forge repeats a delivery that wa
 KNOWN: Outcome = "known"  # the job was accepted before: it waits, runs, is done, or failed for good
 IN_QUEUE: Outcome = "in_queue"  # the same, found in the queue: another process was just about to mark it
 DELIVERY_KEEP = 3 * DAY  # GitHub redelivers for three days; GitLab shows and resends those of the last two
-MAX_TEXT = 64 << 10  # characters of a note: an item of a queue may have 256 KiB
+MAX_TEXT = 16 << 10  # characters of a note or a description: at most 192 KiB as JSON, of the 256 that an item may have
+MAX_TITLE = 1_000  # characters: more than any of these systems allows
 _PAGE = 100  # marks of deliveries in one listing: a job has one per hook
 
 
@@ -37,7 +38,8 @@ class JobIntake:
     async def accept(self, job: RepoJob, delivery: str = "") -> Outcome:
         """Puts the job into the queue, unless it is known; returns which. `delivery` is the forge's id of the request.
 
-        Raises StoreError, and the job is to be reported again, if the store is unreachable.
+        Raises StoreError, and the job is to be reported again, if the store is unreachable; InvalidInput if no queue
+        can hold it.
         """
         outcome = await self._decide(job, delivery)
         if outcome == QUEUED:
@@ -85,5 +87,5 @@ class JobIntake:
 
 
 def _bounded(job: RepoJob) -> RepoJob:
-    """The job with the beginning of its text."""
-    return msgspec.structs.replace(job, text=job.text[:MAX_TEXT])
+    """The job with the beginning of its text and title."""
+    return msgspec.structs.replace(job, text=job.text[:MAX_TEXT], title=job.title[:MAX_TITLE])

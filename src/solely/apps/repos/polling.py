@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
+import msgspec
 import structlog
 
-from ... import AsyncClient, AsyncDeadLetters, AsyncLease, AsyncWatermark
+from ... import AsyncClient, AsyncDeadLetters, AsyncLease, AsyncWatermark, InvalidInput
 from ...kit import CallFailed, Job, Metrics, part_of
 from .figures import LAG, POLLS
 from .forges.forge import PolledSource, UnreadItem
 from .intake import JobIntake
-from .model import own
+from .model import RepoJob, own
 
 log = structlog.get_logger("solely.repos")
 
@@ -66,11 +67,11 @@ class Pollers:
         """Polls the source, unless it is not due, or another worker polls it."""
         lease = await self._once.try_lock(_name(source), ttl=TTL, purpose="polls")
         if lease is None:
-            reached = await self.watermark(source).read()
+            reached = _time(await self.watermark(source).read())
         else:
             async with lease:
                 reached = await self._polled(source, lease)
-        if isinstance(reached, datetime):
+        if reached is not None:
             self.latest[source.name] = reached
 
     async def _polled(self, source: PolledSource, lease: AsyncLease) -> datetime | None:
@@ -89,24 +90,40 @@ class Pollers:
 
     async def poll(self, source: PolledSource) -> datetime:
         """Hands over all that came since the last poll; returns the new watermark. The first poll only sets it: what
-        came before is not worked on."""
-        mark = self.watermark(source)
-        since, start = await mark.since(), await source.now()
-        if isinstance(since, datetime):
-            async for each in source.found(since):
-                if isinstance(each, UnreadItem):
-                    await self._park(source, each)
-                else:
-                    await self._intake.accept(each)
-        reached = await mark.advance(start)
-        assert isinstance(reached, datetime), "a watermark that was advanced with a time is one"
-        return reached
+        came before is not worked on, also if a later poll looks back to it."""
+        mark, begin = self.watermark(source), self._once.watermark(own(f"began/{source.name}"))
+        since, start = _time(await mark.since()), await source.now()
+        if since is None:
+            await begin.advance(start)
+        else:
+            await self._hand_over(source, since, _time(await begin.read()))
+        return _time(await mark.advance(start)) or start
+
+    async def _hand_over(self, source: PolledSource, since: datetime, began: datetime | None) -> None:
+        """Accepts all jobs since then. Those from before the first poll are left out, unless the watermark was rewound
+        to before it."""
+        rewound = began is None or since + timedelta(seconds=source.lookback) < began
+        earliest = 0.0 if rewound or began is None else began.timestamp()
+        async for each in source.found(since):
+            if isinstance(each, UnreadItem):
+                await self._park(source, each)
+            elif each.at >= earliest:
+                await self._accept(source, each)
+
+    async def _accept(self, source: PolledSource, job: RepoJob) -> None:
+        try:
+            await self._intake.accept(job)
+        except InvalidInput as error:
+            await self._park(source, UnreadItem(job.key, msgspec.to_builtins(job), str(error)))
 
     async def _park(self, source: PolledSource, unread: UnreadItem) -> None:
         """Keeps an item that cannot be read as a dead letter, once, however often it is listed."""
         log.warning("item_unreadable", source=source.name, item=unread.id, error=unread.error)
         payload = {"source": source.name, "item": unread.item}
-        await self._unread.push(payload, error=unread.error, origin="poller", id=part_of(unread.id))
+        try:
+            await self._unread.push(payload, error=unread.error, origin="poller", id=part_of(unread.id))
+        except InvalidInput:  # it is too large to be kept
+            await self._unread.push({"source": source.name}, error=unread.error, id=part_of(unread.id))
 
 
 def pause_after(failure: CallFailed) -> float:
@@ -120,6 +137,11 @@ def pause_after(failure: CallFailed) -> float:
     if not reset.isdigit():
         return UNKNOWN_RESET
     return min(max(0.0, int(reset[:12]) - datetime.now(UTC).timestamp()), 3_600.0)
+
+
+def _time(value: datetime | int | None) -> datetime | None:
+    """The value of a watermark that only ever has times."""
+    return value if isinstance(value, datetime) else None
 
 
 def _name(source: PolledSource) -> str:

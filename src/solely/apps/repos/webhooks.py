@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from ... import AsyncDeadLetters
+from ... import AsyncDeadLetters, InvalidInput
 from ...kit import KIB, Answer, Call, JsonResponse, Route, Webhook
 from .figures import RECEIVED
 from .forges.commands import CommandRule
@@ -60,7 +60,7 @@ class ForgeWebhooks:
         """Accepts the jobs of a webhook's request."""
         try:
             answer = await self.read(call.header, call.raw)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, InvalidInput) as error:
             await self._park(call, error)
             answer = WebhookAnswer(event="unreadable", ignored=f"it cannot be read: {error}")
         self._app.service.metrics.count(RECEIVED, self._name, answer.event)
