@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ...kit import Figure, Route, Service
+from ...kit import AppPage, Figure, Route, Service
+from . import api
+from . import pages as repos_pages
 from .figures import FIGURES
 from .model import UNREAD
 from .runtime import ReposRuntime
@@ -20,15 +22,16 @@ class ReposApp(ReposRuntime):
     title = "Repositories"
     about = "Each review, command and issue is performed once, and one at a time in each repository."
     figures: ClassVar[tuple[Figure, ...]] = FIGURES
-    secrets: ClassVar[tuple[str, ...]] = ("gitlab", "github", "jira")
+    pages: ClassVar[tuple[AppPage, ...]] = (AppPage("Repositories", "/repos", about),)
+    secrets: ClassVar[tuple[str, ...]] = ("gitlab", "github", "jira", "jobs")
 
     def __init__(self, service: Service, settings: ReposSettings) -> None:
         super().__init__(service, settings)
         self.webhooks = endpoints(self)
 
     def routes(self) -> Sequence[Route]:
-        """The endpoints of webhooks."""
-        return routes(self.webhooks)
+        """The endpoints of webhooks, lists and acts, and the pages."""
+        return [*routes(self.webhooks), *api.routes(self), *repos_pages.routes(self)]
 
     async def start(self) -> None:
         """Starts the parts; what could not be read can be replayed."""

@@ -14,6 +14,7 @@ POLLS = Figure("solely_repos_polls", "Polls of a project, by result", ("source",
 LAG = Figure(
     "solely_repos_watermark_lag_seconds", "Age of the oldest watermark of a source", ("source",), kind="shared gauge"
 )
+REPEATED = Figure("solely_repos_repeated", "Items of jobs that were done before, and were not performed", ("kind",))
 REVIEWS = Figure("solely_repos_reviews", "Reviews that ended, by result", ("result",))
 REVIEW_SECONDS = Figure("solely_repos_reviews_duration_seconds", "A review from clone to comment", (), HOLD)
 CODING_SECONDS = Figure(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
-from ... import AsyncDeadLetters
-from ...kit import Application, Caller, Job, Journal
+from ... import AsyncDeadLetters, QueueWorker
+from ...kit import HOUR, Application, Caller, Job, Journal
 from .forges.commands import CommandRule
 from .forges.forge import PolledSource
 from .forges.gitlab.listing import GitLabListing
 from .intake import JobIntake
 from .jira import JiraListing
-from .model import JOBS, UNREAD
+from .jobs.assembly import JobParts, JobServices, assemble
+from .jobs.performer import sweep_folders
+from .model import JOBS, UNREAD, RepoJob
 from .polling import Pollers
 from .settings import ReposSettings
 
@@ -24,6 +27,7 @@ class ReposRuntime(Application[ReposSettings]):
     unread: AsyncDeadLetters  # what a webhook sent or a poll listed, and could not be read
     callers: dict[str, Caller]  # gitlab, github and jira, as far as they are set
     pollers: Pollers
+    work: JobParts
 
     async def start(self) -> None:
         """Assembles the parts."""
@@ -35,10 +39,27 @@ class ReposRuntime(Application[ReposSettings]):
         systems = {"gitlab": self.settings.gitlab, "github": self.settings.github, "jira": self.settings.jira}
         self.callers = {name: self.caller(name, each.outgoing) for name, each in systems.items() if each is not None}
         self.pollers = Pollers(self.once, self.intake, self.unread, metrics, self._sources())
+        journal = self.journal("record_job", order=("id",), forget="forget_jobs", keep=keep)
+        self.job_services = JobServices(self.once, journal, self.queries, metrics, self._announce_failed)
+        self.work = assemble(self.job_services, self.settings, self.callers)
 
     def jobs(self) -> Sequence[Job]:
-        """Polls what the settings name."""
-        return self.pollers.jobs()
+        """Polls what the settings name, and removes what has expired."""
+        return (*self.pollers.jobs(), Job("expired", float(HOUR), self._sweep))
+
+    def workers(self) -> Sequence[QueueWorker]:
+        """The worker of the jobs, if there are commands for them."""
+        given, perform = self.settings.jobs, self.work.performer.perform
+        at_once, most = given.at_once, given.max_attempts
+        return [self.worker(JOBS, perform, ttl=given.ttl, at_once=at_once, max_attempts=most)] if given.any else []
+
+    async def _sweep(self) -> None:
+        await self.work.results.sweep()
+        await asyncio.to_thread(sweep_folders, self.settings.jobs.folder)
+
+    async def _announce_failed(self, job: RepoJob, error: str) -> None:
+        labels = {"kind": job.kind, "project": job.project_path}
+        await self.announce("Job failed", fingerprint=job.key, summary=f"{job.key}: {error}", labels=labels)
 
     def _sources(self) -> list[PolledSource]:
         settings = self.settings

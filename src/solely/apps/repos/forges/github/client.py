@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -84,9 +86,10 @@ class GitHubClient:
         """As ForgeClient."""
         since = datetime.fromtimestamp(max(0.0, job.at - _CLOCKS), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         query = urlencode({"since": since, "per_page": 100})
-        async for page in self._caller.pages(self._request("GET", f"{_comments(job)}?{query}"), by_link):
-            if any(marker in (each.body or "") for each in page.json(list[CommentRow])):
-                return True
+        with _limits_are_temporary():
+            async for page in self._caller.pages(self._request("GET", f"{_comments(job)}?{query}"), by_link):
+                if any(marker in (each.body or "") for each in page.json(list[CommentRow])):
+                    return True
         return False
 
     async def comment(self, job: RepoJob, text: str) -> None:
@@ -108,20 +111,26 @@ class GitHubClient:
         return (await self._call("POST", f"{_repo(job)}/pulls", given)).json(PullRow).html_url
 
     async def _call(self, method: str, path: str, body: object = None) -> Response:
-        """The response; a refusal by the rate limit is temporary, though its status is 403."""
-        try:
+        with _limits_are_temporary():
             return await self._caller.call_ok(self._request(method, path, body))
-        except CallFailed as failure:
-            wait = _limited(failure.response)
-            if wait is None:
-                raise
-            raise CallFailed(str(failure), retry_after=wait, response=failure.response) from None
 
     def _request(self, method: str, path: str, body: object = None) -> Request:
         headers = {"accept": "application/vnd.github+json", "x-github-api-version": "2022-11-28"}
         headers |= {"authorization": f"Bearer {self._token}"} if self._token else {}
         url = self._api + path
         return Request(method, url, headers) if body is None else Request.json(method, url, body, headers)
+
+
+@contextmanager
+def _limits_are_temporary() -> Iterator[None]:
+    """A refusal by the rate limit is a temporary CallFailed, though its status is 403."""
+    try:
+        yield
+    except CallFailed as failure:
+        wait = _limited(failure.response)
+        if wait is None:
+            raise
+        raise CallFailed(str(failure), retry_after=wait, response=failure.response) from None
 
 
 def _limited(response: Response | None) -> float | None:
