@@ -108,8 +108,8 @@ class GitClone:
         return await self._local("rev-parse", "FETCH_HEAD")
 
     async def push(self, commit: str, branch: str) -> None:
-        """Pushes the commit. The forge compares and sets: raises PushRejected if the branch has changed since, so that a
-        process that lost its lock overwrites nothing."""
+        """Pushes the commit. The forge compares and sets, so that a process that lost its lock overwrites nothing:
+        raises PushRejected if the branch has changed."""
         await self._remote("push", "--porcelain", "origin", f"{commit}:refs/heads/{branch}")
 
     # -- running it
