@@ -13,7 +13,5 @@ from tests.apps.repos.forge_server import Forges, forges
 @pytest.fixture
 def stub_forges(tmp_path: Path) -> Iterator[Forges]:
     """A GitLab, a GitHub and a Jira of this test."""
-    folder = tmp_path / "repositories"
-    folder.mkdir()
-    with forges(folder) as it:
+    with forges(tmp_path / "repositories") as it:
         yield it

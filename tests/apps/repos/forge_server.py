@@ -92,6 +92,7 @@ class Forges:
         from tests.apps.repos.gitlab_stub import GitLabStub
         from tests.apps.repos.jira_stub import JiraStub
 
+        folder.mkdir(exist_ok=True)
         self.folder = folder
         self.asked: list[Asked] = []
         self.answered: list[tuple[Asked, int]] = []  # with the status, or 0 if the connection was dropped

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 
 from solely import Client
-from tests.apps.operator import Operator, operating
+from tests.apps.operator import BECAUSE, Operator, operating
 from tests.apps.repos.forge_server import TOKEN, Forges
 from tests.service.serving import LINES, TOKENS, Process, bearer, until
 
@@ -85,6 +85,17 @@ class Working(Hooks):
         until(lambda: self.jobs().get(id, {}).get("state") in OVER, SOON)
         found: dict[str, Any] = self.operator.ask("/api/repos/job", id=id)
         return found
+
+    def locked(self) -> list[dict[str, Any]]:
+        """The repositories that are locked, as the page shows them."""
+        found: list[dict[str, Any]] = self.operator.ask("/repos", format="json")["locked"]
+        return found
+
+    def clear_lock(self, row: Mapping[str, Any]) -> None:
+        """Takes the lock from its holder, as an admin may."""
+        key = f"lock/~repos/lock:{row['repository']}"
+        body = {"key": key, "fence": row["fence"], "reason": BECAUSE}
+        assert self.operator.post("/v1/entries/clear", body).json() == {"cleared": True}
 
     def until_polled(self) -> None:
         """Returns once every source was polled: what happens from now on is found."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from ...kit import AppPage, Figure, Route, Service
 from . import api
 from . import pages as repos_pages
+from .demo import demo
 from .figures import FIGURES
 from .model import UNREAD
 from .runtime import ReposRuntime
@@ -43,3 +44,8 @@ class ReposApp(ReposRuntime):
         if "forge" not in payload:
             raise ValueError(f"rewind the watermark of {payload.get('source')} instead, so that it is listed again")
         await self.webhooks[str(payload["forge"])].replay(payload)
+
+    async def demo(self) -> None:
+        """Performs made-up jobs if no forge and no command is set: nothing real gets them."""
+        if not self.callers and not self.settings.jobs.any:
+            await demo(self)

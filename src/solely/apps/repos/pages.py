@@ -127,7 +127,7 @@ class ReposPages:
             jobs=await app.work.records.newest(LATEST),
             watermarks=watermarks,
             duplicates=duplicates.rows,
-            configured=app.settings.jobs.any,
+            configured=app.settings.jobs.any or app.in_demo,
             group=group,
         )
 

@@ -29,6 +29,7 @@ class ReposRuntime(Application[ReposSettings]):
     callers: dict[str, Caller]  # gitlab, github and jira, as far as they are set
     pollers: Pollers
     work: JobParts
+    in_demo = False  # jobs of the demonstration are performed, without any command in the settings
 
     async def start(self) -> None:
         """Assembles the parts."""

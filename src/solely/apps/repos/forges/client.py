@@ -8,7 +8,8 @@ from ..model import RepoJob
 
 
 class GitLogin(NamedTuple):
-    """The user name and the password for git over HTTP, which are sent to no other `origin` (https://host)."""
+    """The user name and the password for git over HTTP, which are sent to no other `origin` (https://host). Without an
+    origin, repositories are folders of this machine."""
 
     origin: str
     user: str

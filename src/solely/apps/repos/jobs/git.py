@@ -27,9 +27,10 @@ _PLAIN = {
 _HELPER = (
     '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$SOLELY_GIT_USER" "$SOLELY_GIT_PASSWORD"; }; f'
 )
-_REJECTED = re.compile(rb"^!.*\[rejected\]", re.M)
+_REJECTED = re.compile(rb"^!.*\[(?:remote )?rejected\] (.*)$", re.M)  # by the comparison, a hook, or a protection
 # Our login, or the repository, is wrong: waiting does not help. All other failures of the network may be over soon.
 _HOPELESS = re.compile(rb"Authentication failed|returned error: 40[0134]|not found|could not read Username|not allowed")
+_PROTOCOLS = "http:https"  # a URL must neither run a program nor name a file of this machine
 _LOCAL = 300.0  # seconds for a step on this machine: a checkout of some GiB takes one or two minutes
 
 
@@ -42,7 +43,7 @@ class GitUnreachable(GitFailed):
 
 
 class PushRejected(GitFailed):
-    """The branch has changed since it was cloned: nothing was pushed."""
+    """The forge refused to update the branch, since it has changed or is protected: nothing was pushed."""
 
 
 class GitClone:
@@ -107,8 +108,8 @@ class GitClone:
         return await self._local("rev-parse", "FETCH_HEAD")
 
     async def push(self, commit: str, branch: str) -> None:
-        """Pushes the commit. The forge compares and sets: raises PushRejected if the branch is no longer an ancestor of
-        it, so that a process that lost its lock overwrites nothing."""
+        """Pushes the commit. The forge compares and sets, so that a process that lost its lock overwrites nothing:
+        raises PushRejected if the branch has changed."""
         await self._remote("push", "--porcelain", "origin", f"{commit}:refs/heads/{branch}")
 
     # -- running it
@@ -117,8 +118,9 @@ class GitClone:
         code, out, errors = await self._run(arguments, cwd or self._own, self._with_login())
         if code == 0:
             return out.decode(errors="replace").strip()
-        if _REJECTED.search(out):
-            raise PushRejected(f"git {arguments[0]}: the branch has changed since it was cloned")
+        if rejected := _REJECTED.search(out):
+            why = sanitized(rejected[1].decode(errors="replace"))
+            raise PushRejected(f"the forge rejected the push {why}: the branch has changed, or is protected")
         text = self._failure(arguments, code, errors)
         raise GitFailed(text) if _HOPELESS.search(errors) else GitUnreachable(text)
 
@@ -143,7 +145,7 @@ class GitClone:
     def _with_login(self) -> dict[str, str]:
         """The environment of a step that calls the forge."""
         network = {name: os.environ[name] for name in _NETWORK if name in os.environ}
-        own = {**network, **self._tls, "GIT_ALLOW_PROTOCOL": "http:https" if "://" in self._url else "file"}
+        own = {**network, **self._tls, "GIT_ALLOW_PROTOCOL": _PROTOCOLS if self._login.origin else "file"}
         if not self._login.password:
             return own
         pairs = [(f"credential.{self._login.origin}.helper", each) for each in ("", _HELPER)]
