@@ -134,6 +134,7 @@ async def _lock_all(lock: MemoryLock, keys: int) -> None:
 
 
 @pytest.mark.only_with_all
+@pytest.mark.timeout(1200)  # more than a minute of one core, of which a busy machine gives a tenth
 async def test_a_million_locks_through_a_bound_of_ten_thousand() -> None:
     lock = MemoryLock(max_size=BOUND)
     async with lock.acquire("held throughout"):
