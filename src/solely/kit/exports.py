@@ -16,6 +16,7 @@ from ..data import (
     position_after,
     without_nul,
 )
+from ..events import Lost, Retried
 from ..names import part_of, reserved
 from ..outgoing import (
     AtOnce,
@@ -143,6 +144,7 @@ __all__ = [
     "JsonResponse",
     "Key",
     "Limit",
+    "Lost",
     "MailReceiver",
     "MailServer",
     "Mailer",
@@ -169,6 +171,7 @@ __all__ = [
     "Request",
     "RequestLimit",
     "Response",
+    "Retried",
     "Route",
     "Row",
     "Rows",

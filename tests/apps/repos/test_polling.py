@@ -18,7 +18,7 @@ from solely import InvalidInput
 from solely.apps.repos.forges.gitlab import listing
 from solely.apps.repos.polling import UNKNOWN_RESET, pause_after
 from solely.apps.repos.settings import GitLabSettings
-from solely.kit import CallFailed, Response, Timings
+from solely.kit import Announcement, CallFailed, Response, Timings
 from tests.apps.repos.forge_server import Asked, Forges, Reply, dropped, refusal
 from tests.apps.repos.receiving import Receiving, receiving, settings_of
 from tests.conftest import PATIENT
@@ -310,6 +310,37 @@ def test_an_unreachable_gitlab_is_logged_and_polled_again(stub_forges: Forges, p
 
     polled.service.run(again())
     assert len(polled.watermarks()) == 1
+
+
+def test_people_are_notified_when_a_source_was_not_polled_for_long_and_when_it_is_again(
+    stub_forges: Forges, project: int, polled: Receiving
+) -> None:
+    source, pollers = polled.sources[0], polled.app.pollers
+    source.every = 0.01
+    announced: list[Announcement] = []
+
+    async def deliver(each: Announcement) -> None:
+        announced.append(each)
+
+    polled.service.on_loop(lambda: polled.service.service.announce.register(deliver))
+
+    async def until_asked(times: int) -> None:
+        before = stub_forges.count("GET", f"/projects/{project}$")
+        while stub_forges.count("GET", f"/projects/{project}$") < before + times:  # the lock opens after the interval
+            await pollers.poll_if_due(source)
+
+    polled.poll()
+    with stub_forges.meeting_all("GET", "/projects/", refusal(403)):
+        polled.service.run(until_asked(1))
+        assert announced == [], "the last poll was just now"
+        mark = pollers.watermark(source)
+        polled.service.run(mark.rewind(datetime.now(UTC) - timedelta(minutes=11), reason="a test"))
+        polled.service.run(until_asked(1))
+    assert [each.status for each in announced] == ["firing"]
+    assert announced[0].fingerprint == f"repos/poll/gitlab:{project}"
+    assert "403" in announced[0].summary
+    polled.service.run(until_asked(2))
+    assert [each.status for each in announced] == ["firing", "resolved"]
 
 
 def test_projects_need_a_token_and_paths_are_quoted(stub_forges: Forges, project: int) -> None:

@@ -50,6 +50,18 @@ async def test_one_pod_at_a_time_has_the_key_under_its_logical_name(pods: list[R
         pass
 
 
+async def test_a_holder_that_lost_its_lock_does_not_release_that_of_the_next(pods: list[RedisLock], url: str) -> None:
+    one, other = pods
+    async with AsyncClient(url) as once:
+        first = one.acquire(URL)
+        await first.__aenter__()
+        assert await once.clear_lock(f"lock:{URL}", reason="a test wants it")
+        async with other.acquire(URL):
+            with pytest.raises(LeaseLost):
+                await first.__aexit__(None, None, None)
+            assert [each.key for each in await once.locks()] == [f"lock:{URL}"]
+
+
 async def test_marks_are_shared_persistent_and_expire(url: str) -> None:
     one, other = RedisDedup(url), RedisDedup(url)
     assert isinstance(one, DeduplicationStore)

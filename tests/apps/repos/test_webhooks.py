@@ -209,7 +209,7 @@ def test_a_merge_request_of_a_fork_is_worked_on_in_the_fork(service: Receiving) 
     assert service.jobs()[0].git_http_url == fork["git_http_url"]
 
 
-def test_a_settings_without_a_secret_accept_nobody() -> None:
+def test_settings_without_a_secret_accept_nobody() -> None:
     with receiving({}) as it:
         assert it.gitlab(merge_request()).status_code == 401
         assert it.github("ping", {}).status_code == 401
@@ -258,6 +258,15 @@ def test_what_was_received_and_why_it_was_not_queued_is_recorded(service: Receiv
     assert found[f"review:42:7:{SHA}", "known"]["times"] >= 2
     assert found[f"review:42:7:{SHA}", "queued"]["project"] == "group/project"
     assert found["other", "ignored: only merge requests and notes are of interest"]["forge"] == "gitlab"
+
+
+def test_duplicates_are_counted_by_their_reason(service: Receiving) -> None:
+    for _ in range(3):
+        service.gitlab(merge_request())
+    text = service.operator.get("/metrics").text
+    assert 'solely_repos_accepted_total{kind="review",origin="webhook"} 1.0' in text
+    assert 'solely_repos_duplicates_total{kind="review",origin="webhook",reason="known"} 2.0' in text
+    assert 'solely_repos_webhook_received_total{event="merge_request",forge="gitlab"} 3.0' in text
 
 
 # -- GitHub, through the same seam

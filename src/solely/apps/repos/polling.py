@@ -7,7 +7,7 @@ a poll which fails is repeated; what was handed over by then is known.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -27,7 +27,13 @@ TTL = 60.0  # seconds until another worker takes over the poll of one that died
 LOOKS = 5  # looks of each worker per interval, so that a poll is late by a fifth of it at most
 SHORTEST_LOOK = 0.2  # seconds between two looks
 EARLIER = 0.9  # of the interval for which others do not poll: looks are not exact
+STALE = 600.0  # seconds without a poll, at least, after which people are notified: a restart of GitLab takes less
+MISSED = 10  # and so many intervals
 UNKNOWN_RESET = 60.0  # seconds to pause after a 429 that does not say for how long: GitLab counts by the minute
+
+
+# Raises the alert that a source (its name) cannot be polled, and why; resolves it if there is no reason any more.
+Announce = Callable[[str, str], Awaitable[None]]
 
 
 class Pollers:
@@ -40,8 +46,10 @@ class Pollers:
         unread: AsyncDeadLetters,
         metrics: Metrics,
         sources: Sequence[PolledSource],
+        announce: Announce,
     ) -> None:
         self._once, self._intake, self._unread, self._metrics = once, intake, unread, metrics
+        self._announce = announce
         self.sources = sources
         self.latest: dict[str, datetime] = {}  # watermarks, as this worker read them last
         for source in sources:
@@ -65,16 +73,15 @@ class Pollers:
 
     async def poll_if_due(self, source: PolledSource) -> None:
         """Polls the source, unless it is not due, or another worker polls it."""
-        lease = await self._once.try_lock(_name(source), ttl=TTL, purpose="polls")
-        if lease is None:
-            reached = _time(await self.watermark(source).read())
-        else:
-            async with lease:
-                reached = await self._polled(source, lease)
+        reached = _time(await self.watermark(source).read())
         if reached is not None:
             self.latest[source.name] = reached
+        lease = await self._once.try_lock(_name(source), ttl=TTL, purpose="polls")
+        if lease is not None:
+            async with lease:
+                await self._poll_held(source, lease)
 
-    async def _polled(self, source: PolledSource, lease: AsyncLease) -> datetime | None:
+    async def _poll_held(self, source: PolledSource, lease: AsyncLease) -> None:
         """Polls; after a failure, the source is not polled until it may be called again."""
         lease.keep_closed(source.every * EARLIER)
         try:
@@ -84,9 +91,16 @@ class Pollers:
             lease.keep_closed(lease.held() + max(source.every * EARLIER, pause))
             self._metrics.count(POLLS, source.name, "failed")
             log.warning("poll_failed", source=source.name, error=str(failure), pause=round(pause, 1))
-            return None
-        self._metrics.count(POLLS, source.name, "done")
-        return reached
+            await self._report(source, str(failure))
+        else:
+            self._metrics.count(POLLS, source.name, "done")
+            await self._report(source)
+            self.latest[source.name] = reached
+
+    async def _report(self, source: PolledSource, error: str = "") -> None:
+        """Notifies people if the last poll was too long ago, or, without an error, that this is over."""
+        if self.lag(source.name) > max(STALE, MISSED * source.every):
+            await self._announce(source.name, error)
 
     async def poll(self, source: PolledSource) -> datetime:
         """Hands over all that came since the last poll; returns the new watermark. The first poll only sets it: what

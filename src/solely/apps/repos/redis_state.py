@@ -9,7 +9,8 @@ from typing import Any
 
 import structlog
 
-from ... import AsyncClient, InvalidInput, events
+from ... import AsyncClient, Event, InvalidInput
+from ...kit import Lost, Retried
 from .concurrency import (
     SEEN,
     TTL,
@@ -71,11 +72,11 @@ class RedisDedup:
         await self._once.close()
 
 
-def log_failed_renewal(event: events.Event) -> None:
+def log_failed_renewal(event: Event) -> None:
     """Logs a renewal that was not answered, which is retried, and a lease that was lost."""
-    if isinstance(event, events.Retried) and event.op == "Renew":
+    if isinstance(event, Retried) and event.op == "Renew":
         log.warning("lock_renewal_failed", key=event.key.partition("/")[2], error=event.error)
-    elif isinstance(event, events.Lost):
+    elif isinstance(event, Lost):
         log.warning("lock_renewal_failed", key=event.key.partition("/")[2], error=f"the lease was lost: {event.how}")
 
 

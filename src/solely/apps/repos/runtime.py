@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Literal
 
 from ... import AsyncDeadLetters, QueueWorker
 from ...kit import HOUR, Application, Caller, Job, Journal
@@ -39,7 +40,7 @@ class ReposRuntime(Application[ReposSettings]):
         self.unread = self.once.dead_letters(self.own(UNREAD))
         systems = {"gitlab": self.settings.gitlab, "github": self.settings.github, "jira": self.settings.jira}
         self.callers = {name: self.caller(name, each.outgoing) for name, each in systems.items() if each is not None}
-        self.pollers = Pollers(self.once, self.intake, self.unread, metrics, self._sources())
+        self.pollers = Pollers(self.once, self.intake, self.unread, metrics, self._sources(), self._announce_poll)
         journal = self.journal("record_job", order=("id",), forget="forget_jobs", keep=keep)
         self.job_services = JobServices(self.once, journal, self.queries, metrics, self._announce_failed)
         self.work = assemble(self.job_services, self.settings, self.callers)
@@ -61,6 +62,11 @@ class ReposRuntime(Application[ReposSettings]):
     async def _announce_failed(self, job: RepoJob, error: str) -> None:
         labels = {"kind": job.kind, "project": job.project_path}
         await self.announce("Job failed", fingerprint=job.key, summary=f"{job.key}: {error}", labels=labels)
+
+    async def _announce_poll(self, source: str, error: str) -> None:
+        summary = f"{source} cannot be polled: {error}" if error else f"{source} is polled again"
+        status: Literal["firing", "resolved"] = "firing" if error else "resolved"
+        await self.announce("Poll failed", fingerprint=f"poll/{source}", summary=summary, status=status)
 
     def _sources(self) -> list[PolledSource]:
         settings = self.settings
