@@ -18,7 +18,7 @@ from .jira_comments import JiraComments
 from .markers import FENCE_TRAILER, JOB_TRAILER, hidden
 from .records import DONE, NOTHING, RUNNING, SUPERSEDED, WAITING, JobProgress
 from .results import JobResult, JobResults
-from .settings import CommandSettings, JobSettings
+from .settings import JobCommand, JobSettings
 
 MAX_COMMENT = 60_000  # characters: GitHub accepts 65,536, GitLab and Jira at least half of that
 _TRAILERS = (JOB_TRAILER, FENCE_TRAILER)
@@ -33,7 +33,7 @@ class Attempt(NamedTuple):
     run: str
     marker: str
     forge: ForgeClient
-    command: CommandSettings
+    command: JobCommand
     tls: dict[str, str]
     folder: Path
     claim: AsyncClaim
