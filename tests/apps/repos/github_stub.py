@@ -58,6 +58,7 @@ class GitHubStub:
         """A new comment of a person."""
         row = {
             "id": self._next_id(), "body": text, "user": {"login": author}, "created_at": self._now(),
+            "author_association": "MEMBER",
             "updated_at": self._now(),
         }  # fmt: skip
         self.comment_rows[name, number].append(row)

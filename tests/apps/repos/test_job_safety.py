@@ -191,3 +191,18 @@ def test_a_review_needs_no_lock(stub_forges: Forges, tmp_path: Path) -> None:
         assert app.jobs()[key]["state"] == "running"
         go.touch()
         app.until_over(key)
+
+
+def test_what_the_command_says_is_neither_a_quick_action_nor_a_command_nor_a_trailer(stub_forges: Forges) -> None:
+    """GitLab performs lines such as /merge of a comment with the rights of its author, which are ours."""
+    project, note, key = commanded(stub_forges)
+    says = "printf '/copilot again\\n/merge\\nSolely-Job: note:1:1:1\\n'"
+    with working(stub_forges, {"command": shell(f"echo x > x.txt; {says}")}) as app:
+        app.noted(app.address, project, 1, note)
+        app.until_over(key)
+        ours = stub_forges.gitlab.notes[project, 1][-1]
+        assert ours["body"].startswith("\\/copilot again\n\\/merge\n")
+        ours["body"] = ours["body"].replace("\\", "")
+        assert "ours" in app.noted(app.address, project, 1, ours).json()["ignored"]
+    lines = stub_forges.gitlab.repositories[project].messages("feature")[-1].splitlines()
+    assert [line for line in lines if line.startswith("Solely-Job")] == [f"Solely-Job: {key}"]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+
+import pytest
 
 from solely.apps.repos.jobs.markers import marker_of
 from tests.apps.operator import BECAUSE
-from tests.apps.repos.forge_server import TOKEN, Forges, lost_answer, refusal
+from tests.apps.repos.forge_server import TOKEN, Asked, Forges, Reply, lost_answer, refusal
 from tests.apps.repos.pods import shell, working
 
 
@@ -70,12 +73,20 @@ def test_a_commit_that_the_command_made_itself_gets_the_trailers(stub_forges: Fo
     assert message.startswith(f"My words\n\nSolely-Job: note:{project}:1:{note['id']}\n")
 
 
-def test_lost_answers_of_push_and_comment_are_found_by_their_markers(stub_forges: Forges) -> None:
+@pytest.mark.parametrize("asked_again", [True, False])
+def test_lost_answers_of_push_and_comment_are_found_by_their_markers(stub_forges: Forges, asked_again: bool) -> None:
+    """Also if the forge is away when it is asked again right after the push: the next attempt finds the trailer."""
     gitlab = stub_forges.gitlab
     project = gitlab.project()
     gitlab.merge_request(project)
     note = gitlab.note(project, 1, "/copilot once")
-    stub_forges.meet("POST", "git-receive-pack$", lost_answer)
+
+    def lost_push(asked: Asked, perform: Callable[[], Reply]) -> Reply:
+        if not asked_again:
+            stub_forges.meet("GET", "info/refs$", refusal(503))
+        return lost_answer(asked, perform)
+
+    stub_forges.meet("POST", "git-receive-pack$", lost_push)
     stub_forges.meet("POST", "/notes$", lost_answer)
     with working(stub_forges) as app:
         app.noted(app.address, project, 1, note)

@@ -82,7 +82,7 @@ class DuplicateRow(Answer):
     times: int
 
 
-class WatermarkRow(Answer):
+class PolledUntil(Answer):
     """How far a source was polled: everything before `watermark` (null before the first poll) was handed over."""
 
     source: str
@@ -115,16 +115,16 @@ def duplicates_finder(app: ReposRuntime) -> Callable[[DuplicatesQuery], Awaitabl
     return find
 
 
-def watermarks_finder(app: ReposRuntime) -> Callable[[WatermarksQuery], Awaitable[list[WatermarkRow]]]:
+def watermarks_finder(app: ReposRuntime) -> Callable[[WatermarksQuery], Awaitable[list[PolledUntil]]]:
     """Finds how far all sources were polled."""
 
-    async def find(query: WatermarksQuery) -> list[WatermarkRow]:
+    async def find(query: WatermarksQuery) -> list[PolledUntil]:
         found = []
         for source in app.pollers.sources:
             stands = await app.pollers.watermark(source).read()
             at = stands.timestamp() if isinstance(stands, datetime) else None
             lag = None if at is None else max(0.0, time.time() - at)
-            found.append(WatermarkRow(source=source.name, watermark=at, lag=lag, every=source.every))
+            found.append(PolledUntil(source=source.name, watermark=at, lag=lag, every=source.every))
         return found
 
     return find

@@ -16,7 +16,7 @@ from ...kit import NotStarted, Program, run_program
 from .forges.client import GitLogin
 from .jobs.assembly import assembled
 from .jobs.performer import ForgeAccess
-from .jobs.settings import CommandSettings, JobSettings
+from .jobs.settings import JobCommand, JobSettings
 from .model import JOBS, Origin, RepoJob, note_key, review_key
 from .runtime import ReposRuntime
 
@@ -78,8 +78,8 @@ class DemoForge:
 async def demo(app: ReposRuntime) -> None:
     """Reports and performs jobs until it is cancelled; does nothing on a machine without git."""
     settings = JobSettings(
-        review=CommandSettings(argv=("sh", "-c", _REVIEW)),
-        command=CommandSettings(argv=("sh", "-c", f"{_FLAKY}; {_COMMAND}")),
+        review=JobCommand(argv=("sh", "-c", _REVIEW)),
+        command=JobCommand(argv=("sh", "-c", f"{_FLAKY}; {_COMMAND}")),
         max_attempts=2,
     )
     work = assembled(app.job_services, settings, {_FORGE: ForgeAccess(DemoForge())})

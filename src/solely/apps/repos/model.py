@@ -14,6 +14,7 @@ own = partial(reserved, "repos")  # a name (of a key, a queue, …) that only th
 JOBS = "jobs"  # the queue, and the group of dead letters, in the application's own namespace
 UNREAD = "unread"  # the group of dead letters that could not be read
 LONGEST = 400  # bytes of a URL or a key within the name of an entry, which may have 512
+MARKER = "<!-- solely"  # begins the hidden marker in each comment of ours
 ISSUE_KEEP = 30 * DAY  # the document keeps it while the process runs, which is weeks
 
 JobKind = Literal["review", "command", "issue"]

@@ -11,8 +11,8 @@ from . import acts, figures
 from .api import (
     DuplicateRow,
     DuplicatesQuery,
+    PolledUntil,
     Text,
-    WatermarkRow,
     WatermarksQuery,
     duplicates_finder,
     job_of,
@@ -79,7 +79,7 @@ class ReposOverview(Answer):
     queue: list[QueuedJob]
     locked: list[LockedRepository]
     jobs: list[JobRecord]
-    watermarks: list[WatermarkRow]
+    watermarks: list[PolledUntil]
     duplicates: list[DuplicateRow]
     configured: bool
     group: str

@@ -11,7 +11,7 @@ import msgspec
 
 from ....kit import Program, run_program
 from ..model import RepoJob
-from .settings import CommandSettings
+from .settings import JobCommand
 
 _OURS = "SOLELY_"  # the prefix of the service's own variables, which hold tokens and passwords
 _VARIABLE = f"{_OURS}JOB_"
@@ -35,7 +35,7 @@ class CommandOutput(NamedTuple):
     log: str
 
 
-async def run_command(settings: CommandSettings, job: RepoJob, folder: Path, secrets: Iterable[str]) -> CommandOutput:
+async def run_command(settings: JobCommand, job: RepoJob, folder: Path, secrets: Iterable[str]) -> CommandOutput:
     """Runs the command in this folder. Raises CommandFailed if it fails, NotStarted if it cannot be run.
 
     None of the secrets, nor the values of its environment, appear in its output as it is returned.

@@ -109,8 +109,14 @@ class GitClone:
 
     async def push(self, commit: str, branch: str) -> None:
         """Pushes the commit. The forge compares and sets, so that a process that lost its lock overwrites nothing:
-        raises PushRejected if the branch has changed."""
-        await self._remote("push", "--porcelain", "origin", f"{commit}:refs/heads/{branch}")
+        raises PushRejected if the branch has changed. If the answer was lost, or git itself has repeated the push after
+        that and was rejected, the forge is asked whether the branch is at this commit."""
+        ref = f"refs/heads/{branch}"
+        try:
+            await self._remote("push", "--porcelain", "origin", f"{commit}:{ref}")
+        except (PushRejected, GitUnreachable):
+            if (await self._remote("ls-remote", "origin", ref)).split() != [commit, ref]:
+                raise
 
     # -- running it
 

@@ -18,9 +18,10 @@ from .jira_comments import JiraComments
 from .markers import FENCE_TRAILER, JOB_TRAILER, hidden
 from .records import DONE, NOTHING, RUNNING, SUPERSEDED, WAITING, JobProgress
 from .results import JobResult, JobResults
-from .settings import CommandSettings, JobSettings
+from .settings import JobCommand, JobSettings
 
 MAX_COMMENT = 60_000  # characters: GitHub accepts 65,536, GitLab and Jira at least half of that
+_TRAILERS = (JOB_TRAILER, FENCE_TRAILER)
 _SUBJECT = 72  # characters of the first line of a commit, as git's own tools show it
 _MARGIN = 0.4  # of the ttl that must be left before something is posted: renewals keep it above one half
 
@@ -32,7 +33,7 @@ class Attempt(NamedTuple):
     run: str
     marker: str
     forge: ForgeClient
-    command: CommandSettings
+    command: JobCommand
     tls: dict[str, str]
     folder: Path
     claim: AsyncClaim
@@ -87,7 +88,7 @@ class JobHandlers:
         poster = self._poster(attempt)
         if poster is not None and await poster.has():
             return DONE
-        job = await attempt.forge.completed(attempt.job)
+        job = attempt.job if attempt.job.kind == ISSUE else await attempt.forge.completed(attempt.job)
         attempt.progress.enter(WAITING)
         purpose = f"{job.kind} {job.key}"
         settings = self._settings
@@ -220,7 +221,7 @@ class IssuePoster:
 def _message(job: RepoJob, text: str) -> str:
     """The message of the commit: what was asked for, and what the command says about it."""
     asked = f"{job.issue_key}: {job.title}" if job.kind == ISSUE else job.text
-    body = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    body = "\n".join(line for line in text.splitlines() if not line.startswith(_TRAILERS))  # nobody else's are ours
     return f"{_line(asked)[:_SUBJECT] or job.key}\n\n{body}".strip() + "\n"
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 
+from ..model import MARKER
+
 JOB_TRAILER = "Solely-Job"  # the run that made the commit
 FENCE_TRAILER = "Solely-Fence"  # the fence of the repository's lock under which it was made
 _LENGTH = 32  # hex digits: 128 bits
@@ -27,4 +29,4 @@ def marker_of(run: str, secret: str) -> str:
 
 def hidden(marker: str) -> str:
     """The marker as Markdown does not show it."""
-    return f"<!-- solely {marker} -->"
+    return f"{MARKER} {marker} -->"

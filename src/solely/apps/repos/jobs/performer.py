@@ -25,7 +25,7 @@ from .handlers import Attempt, JobHandlers
 from .markers import marker_of
 from .records import FAILED, IGNORED, POSTPONED, RETRIED, RUNNING, JobProgress, JobRecords
 from .results import JobResults
-from .settings import CommandSettings, JobSettings
+from .settings import JobCommand, JobSettings
 
 _TURN = 2.0  # seconds until a job that did not get the lock, or lost it, is tried again: others get a slot meanwhile
 _LONGEST_HOLD = 60.0  # seconds to wait at most for the claim of a process that may have died
@@ -75,7 +75,7 @@ class JobPerformer:
     async def _perform(self, job: RepoJob, attempts: int, claim: AsyncClaim) -> None:
         run = await self._results.run(job.key)
         progress = self._records.begin(job, run, attempts)
-        command: CommandSettings | None = getattr(self._settings, job.kind)
+        command: JobCommand | None = getattr(self._settings, job.kind)
         if command is None:
             progress.enter(IGNORED, f"no command is set for jobs of the kind {job.kind}: [repos.jobs.{job.kind}]")
             return
@@ -95,7 +95,7 @@ class JobPerformer:
         await self._results.remove(run)
 
     async def _handled(
-        self, job: RepoJob, run: str, command: CommandSettings, folder: Path, claim: AsyncClaim, progress: JobProgress
+        self, job: RepoJob, run: str, command: JobCommand, folder: Path, claim: AsyncClaim, progress: JobProgress
     ) -> str:
         access = self._forges.get(job.forge)
         if access is None:

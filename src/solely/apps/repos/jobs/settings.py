@@ -12,7 +12,7 @@ from ....kit import DAY
 Span = Annotated[float, msgspec.Meta(ge=1.0, le=float(DAY), description="seconds")]
 
 
-class CommandSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobCommand(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A program that works in a fresh clone. It gets the job as JSON on standard input and in SOLELY_JOB_… variables,
     and inherits the service's environment without SOLELY_… variables; `environment` adds to it. Its standard output is
     the text that is posted."""
@@ -32,9 +32,9 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How jobs are performed: `review`, `command` and `issue` are the commands of the three kinds. Jobs of a kind
     without a command are not performed; without any command, all wait in the queue."""
 
-    review: CommandSettings | None = None
-    command: CommandSettings | None = None
-    issue: CommandSettings | None = None
+    review: JobCommand | None = None
+    command: JobCommand | None = None
+    issue: JobCommand | None = None
     at_once: Annotated[int, msgspec.Meta(ge=1, le=100)] = 4  # jobs per worker process: each has a clone and a program
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 5  # before a job becomes a dead letter
     # Seconds after which another process takes over from one that died; all is renewed at half of it.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TypeVar
 from urllib.parse import urlencode, urlsplit
 
@@ -18,7 +17,6 @@ from ..client import GitLogin
 T = TypeVar("T")
 _USER = "x-access-token"  # GitHub accepts any name with a token
 _PUBLIC_API, _PUBLIC_GIT = "https://api.github.com", "https://github.com"
-_CLOCKS = 3_600.0  # seconds that our clock may be ahead of GitHub's: comments from before the job are not ours
 
 
 class CommentRow(msgspec.Struct):
@@ -84,10 +82,8 @@ class GitHubClient:
 
     async def has_comment(self, job: RepoJob, marker: str) -> bool:
         """As ForgeClient."""
-        since = datetime.fromtimestamp(max(0.0, job.at - _CLOCKS), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        query = urlencode({"since": since, "per_page": 100})
         with _limits_are_temporary():
-            async for page in self._caller.pages(self._request("GET", f"{_comments(job)}?{query}"), by_link):
+            async for page in self._caller.pages(self._request("GET", f"{_comments(job)}?per_page=100"), by_link):
                 if any(marker in (each.body or "") for each in page.json(list[CommentRow])):
                     return True
         return False

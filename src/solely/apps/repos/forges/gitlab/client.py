@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -13,6 +14,7 @@ from ..client import GitLogin
 
 T = TypeVar("T")
 _USER = "oauth2"  # GitLab accepts any name with a token
+_QUICK_ACTION = re.compile(r"^([ \t>]*)/(?=\w)", re.MULTILINE)
 
 
 class NoteRow(msgspec.Struct):
@@ -79,7 +81,7 @@ class GitLabClient:
 
     async def comment(self, job: RepoJob, text: str) -> None:
         """As ForgeClient."""
-        await self._caller.call_ok(self._request("POST", _notes(job), {"body": text}))
+        await self._caller.call_ok(self._request("POST", _notes(job), {"body": _inert(text)}))
 
     async def find_merge_request(self, job: RepoJob, branch: str, marker: str) -> str:
         """As ForgeClient."""
@@ -91,7 +93,8 @@ class GitLabClient:
 
     async def create_merge_request(self, job: RepoJob, branch: str, title: str, text: str) -> str:
         """As ForgeClient."""
-        given = {"source_branch": branch, "target_branch": job.target_branch, "title": title, "description": text}
+        given = {"source_branch": branch, "target_branch": job.target_branch, "title": title}
+        given["description"] = _inert(text)
         response = await self._caller.call_ok(self._request("POST", f"{_project(job)}/merge_requests", given))
         return response.json(MergeRequestRow).web_url
 
@@ -102,6 +105,11 @@ class GitLabClient:
         headers = {"private-token": self._token} if self._token else {}
         url = self._api + path
         return Request(method, url, headers) if body is None else Request.json(method, url, body, headers)
+
+
+def _inert(text: str) -> str:
+    """The text, in which no line is a quick action such as /merge: it would be performed with our rights."""
+    return _QUICK_ACTION.sub(r"\1\\/", text)
 
 
 def _project(job: RepoJob) -> str:
