@@ -127,14 +127,14 @@ def _sustained(store: str, place: Place, effort: Effort) -> Figures:
         traffic, senders = Traffic(), loop.enter(_senders(port))
         loop.run(traffic.prime(senders[0]))
         seconds = effort.seconds * SUSTAINED
-        with _busy({"client": getpid()} | {f"worker {number}": pid for number, pid in enumerate(workers, 1)}):
+        with busy({"client": getpid()} | {f"worker {number}": pid for number, pid in enumerate(workers, 1)}):
             rates = interleave({"posts": lambda: loop.run(_rate(traffic, senders, seconds))}, effort.repetitions)
     print_medians(rates)
     return {f"alerts.{store}.per_s": rates["posts"]}
 
 
 @contextmanager
-def _busy(pids: dict[str, int]) -> Iterator[None]:
+def busy(pids: dict[str, int]) -> Iterator[None]:
     """Prints how busy each of these processes was while the body ran."""
     if not Path("/proc/self/stat").exists():
         yield
@@ -158,7 +158,7 @@ def _served(server: Valkey | Postgres, folder: Path) -> Iterator[tuple[int, list
     flags = ("--url", server.url, "--data-url", data_url(server, folder), "--workers", str(WORKERS))
     with Process(folder, *flags, "--set", f"tokens=sender:write:{digest}") as service:
         port = int(service.address().rpartition(":")[2])
-        workers = _workers(service.log)
+        workers = workers_of(service.log)
         for number, pid in enumerate(workers):
             pin(pid, number)
         try:
@@ -168,7 +168,7 @@ def _served(server: Valkey | Postgres, folder: Path) -> Iterator[tuple[int, list
             service.wait()
 
 
-def _workers(log: Path) -> list[int]:
+def workers_of(log: Path) -> list[int]:
     """Returns the pids of the workers once all of them serve: else the first would get all connections."""
     ends = monotonic() + READY_WITHIN
     while monotonic() < ends:

@@ -23,6 +23,7 @@
   from_row, json_texts, without_nul
 - small values in the store that all workers share: Notes, NOTES_PAGE
 - its keys: reserved, part_of
+- events that a hook of a client gets: Lost, Retried
 - durations and retries: MAX_TTL, duration, seconds, ttl_seconds; Backoff, RETRY
 
 Names are imported at their first use, so that a command starts without the service.

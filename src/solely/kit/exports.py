@@ -16,6 +16,7 @@ from ..data import (
     position_after,
     without_nul,
 )
+from ..events import Lost, Retried
 from ..names import part_of, reserved
 from ..outgoing import (
     AtOnce,
@@ -91,7 +92,7 @@ from ..service.routes import (
     Webhook,
     timestamp,
 )
-from ..service.security import LOCAL, Principal, Scope
+from ..service.security import LOCAL, Principal, Scope, same
 from ..service.tracing import Tracing
 from ..service.why import Explained, Explainer
 
@@ -144,6 +145,7 @@ __all__ = [
     "JsonResponse",
     "Key",
     "Limit",
+    "Lost",
     "MailReceiver",
     "MailServer",
     "Mailer",
@@ -170,6 +172,7 @@ __all__ = [
     "Request",
     "RequestLimit",
     "Response",
+    "Retried",
     "Route",
     "Row",
     "Rows",
@@ -211,6 +214,7 @@ __all__ = [
     "problem_of",
     "reserved",
     "run_program",
+    "same",
     "sanitized",
     "seconds",
     "show",

@@ -1,0 +1,38 @@
+"""solely repos: what runs, what was received, and how to have a job performed again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...kit.commands import act_command, at_service, list_command
+from . import acts
+
+if TYPE_CHECKING:
+    from ...kit.commands import ServiceClient
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def command(context: click.Context) -> None:
+    """Repositories: each review, command and issue once. Without a command, lists the jobs. Commands call the service
+    at --at, with the token in SOLELY_TOKEN."""
+    if context.invoked_subcommand is None:
+        context.invoke(_jobs)
+
+
+_jobs = list_command(acts.JOBS, "jobs")
+command.add_command(_jobs)
+command.add_command(list_command(acts.DUPLICATES, "duplicates"))
+command.add_command(list_command(acts.WATERMARKS, "watermarks"))
+command.add_command(act_command(acts.FORGET, "forget"))
+command.add_command(act_command(acts.REPEAT, "repeat"))
+
+
+@command.command()
+@click.argument("id")
+@at_service
+def log(client: ServiceClient, id: str) -> None:
+    """Prints the output of the command of a job; ID is that of `solely repos jobs`."""
+    click.echo(client.get("/api/repos/job", dict[str, Any], id=id)["log"])

@@ -1,0 +1,42 @@
+"""The writing half of the seam to a forge: what a job asks of GitLab or GitHub, and posts there."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from ..model import RepoJob
+
+
+class GitLogin(NamedTuple):
+    """The user name and the password for git over HTTP, which are sent to no other `origin` (https://host). Without an
+    origin, repositories are folders of this machine."""
+
+    origin: str
+    user: str
+    password: str
+
+
+class ForgeClient(Protocol):
+    """The writing half of a forge. Each call may raise CallFailed, as outgoing calls do."""
+
+    name: str
+    login: GitLogin
+
+    def head_ref(self, job: RepoJob) -> str:
+        """The ref of the target repository that has the head of the merge request, also if it comes from a fork."""
+
+    async def completed(self, job: RepoJob) -> RepoJob:
+        """The job with the branches, the head and the URL of its merge request, if a sender left them out."""
+
+    async def has_comment(self, job: RepoJob, marker: str) -> bool:
+        """True if a comment on the job's merge request contains the marker."""
+
+    async def comment(self, job: RepoJob, text: str) -> None:
+        """Adds a comment to the job's merge request."""
+
+    async def find_merge_request(self, job: RepoJob, branch: str, marker: str) -> str:
+        """The URL of the merge request of this branch that has the marker, or else of the open one; "" if there is
+        none."""
+
+    async def create_merge_request(self, job: RepoJob, branch: str, title: str, text: str) -> str:
+        """Creates the merge request of this branch into the job's target branch; returns its URL."""

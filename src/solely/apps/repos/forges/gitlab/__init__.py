@@ -1,0 +1,1 @@
+"""GitLab, as a forge."""

@@ -1,0 +1,1 @@
+"""Jobs: each is performed once, in a fresh clone; those that write hold the lock of their repository."""

@@ -1,0 +1,168 @@
+"""Git for one job: a clone that is ours, and a working copy of it for the command.
+
+The command never sees the URL or the login: its working copy was cloned from our clone, and what it committed is
+fetched back and pushed from ours, with our configuration and without its hooks. The login is in the environment of
+git's own processes alone, and is offered to the forge's origin only: it is in no argument, no file and no log.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ....kit import Program, run_program, sanitized
+from ..forges.client import GitLogin
+from .markers import JOB_TRAILER
+
+# Variables that decide how the forge is reached, besides those that every program inherits.
+_NETWORK = ("http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
+_PLAIN = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",  # neither logins nor rewritten URLs of whoever runs the service
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",  # its errors are read below
+}
+_HELPER = (
+    '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$SOLELY_GIT_USER" "$SOLELY_GIT_PASSWORD"; }; f'
+)
+_REJECTED = re.compile(rb"^!.*\[(?:remote )?rejected\] (.*)$", re.M)  # by the comparison, a hook, or a protection
+# Our login, or the repository, is wrong: waiting does not help. All other failures of the network may be over soon.
+_HOPELESS = re.compile(rb"Authentication failed|returned error: 40[0134]|not found|could not read Username|not allowed")
+_PROTOCOLS = "http:https"  # a URL must neither run a program nor name a file of this machine
+_LOCAL = 300.0  # seconds for a step on this machine: a checkout of some GiB takes one or two minutes
+
+
+class GitFailed(Exception):
+    """A step of git failed."""
+
+
+class GitUnreachable(GitFailed):
+    """The forge did not answer a clone or a push; a push may have succeeded."""
+
+
+class PushRejected(GitFailed):
+    """The forge refused to update the branch, since it has changed or is protected: nothing was pushed."""
+
+
+class GitClone:
+    """A clone of `url` in `folder`, which must be private. Errors never show the login."""
+
+    def __init__(self, folder: Path, url: str, login: GitLogin, tls: dict[str, str], timeout: float) -> None:
+        self._own, self.work = folder / "clone.git", folder / "work"
+        self._url, self._login, self._tls, self._timeout = url, login, tls, timeout
+
+    async def clone(self) -> None:
+        """Clones all branches."""
+        await self._remote("clone", "--bare", "--quiet", "--", self._url, str(self._own), cwd=self._own.parent)
+
+    async def fetch(self, ref: str) -> None:
+        """Fetches one more ref of the repository; a repository that does not have it is no error."""
+        try:
+            await self._remote("fetch", "--quiet", "origin", ref)
+        except GitUnreachable:
+            raise
+        except GitFailed:
+            return
+
+    async def has(self, commit: str) -> bool:
+        """True if this commit is in the clone."""
+        code, _, _ = await self._run(("cat-file", "-e", f"{commit}^{{commit}}"), self._own)
+        return code == 0
+
+    async def tip(self, branch: str) -> str:
+        """The last commit of the branch when it was cloned; "" if there is no such branch."""
+        return await self._local("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}")
+
+    async def commit_of(self, run: str, branch: str, target: str) -> str:
+        """The commit that this run has pushed to the branch before; "" if there is none."""
+        base = (f"^refs/heads/{target}",) if target != branch and await self.tip(target) else ()
+        form = f"--format=%H%x09%(trailers:key={JOB_TRAILER},valueonly,separator=%x09)"
+        wanted = ("--fixed-strings", f"--grep={JOB_TRAILER}: {run}")
+        found = await self._local("log", form, *wanted, f"refs/heads/{branch}", *base, "--")
+        rows = [line.split("\t") for line in found.splitlines()]
+        return next((commit for commit, *runs in rows if run in runs), "")
+
+    async def check_out(self, commit: str) -> None:
+        """Makes the working copy for the command, at this commit and without a remote that could be pushed to."""
+        await self._local("clone", "--quiet", "--no-checkout", str(self._own), str(self.work), cwd=self._own.parent)
+        await self._in_work("checkout", "--quiet", "--detach", commit)
+        await self._in_work("remote", "set-url", "--push", "origin", "no-push")
+
+    async def commit(self, start: str, message: str, trailers: Sequence[str], author: tuple[str, str]) -> str:
+        """Commits all that the command changed since `start`, or amends its last commit with the trailers; returns the
+        commit, which is then in our clone; "" if nothing was changed."""
+        name, email = author
+        added = [f"--trailer={each}" for each in trailers]
+        who = ("-c", f"user.name={name}", "-c", f"user.email={email}", "-c", "commit.gpgSign=false")
+        commit = (*who, "commit", "--quiet", "--no-verify", *added)
+        await self._in_work("add", "--all")
+        if await self._in_work("status", "--porcelain"):
+            await self._in_work(*commit, "--file=-", stdin=message.encode())
+        elif await self._in_work("rev-parse", "HEAD") != start:
+            await self._in_work(*commit, "--amend", "--no-edit")
+        else:
+            return ""
+        await self._local("fetch", "--quiet", str(self.work), "HEAD")
+        return await self._local("rev-parse", "FETCH_HEAD")
+
+    async def push(self, commit: str, branch: str) -> None:
+        """Pushes the commit. The forge compares and sets, so that a process that lost its lock overwrites nothing:
+        raises PushRejected if the branch has changed. If the answer was lost, or git itself has repeated the push after
+        that and was rejected, the forge is asked whether the branch is at this commit."""
+        ref = f"refs/heads/{branch}"
+        try:
+            await self._remote("push", "--porcelain", "origin", f"{commit}:{ref}")
+        except (PushRejected, GitUnreachable):
+            if (await self._remote("ls-remote", "origin", ref)).split() != [commit, ref]:
+                raise
+
+    # -- running it
+
+    async def _remote(self, *arguments: str, cwd: Path | None = None) -> str:
+        code, out, errors = await self._run(arguments, cwd or self._own, self._with_login())
+        if code == 0:
+            return out.decode(errors="replace").strip()
+        if rejected := _REJECTED.search(out):
+            why = sanitized(rejected[1].decode(errors="replace"))
+            raise PushRejected(f"the forge rejected the push {why}: the branch has changed, or is protected")
+        text = self._failure(arguments, code, errors)
+        raise GitFailed(text) if _HOPELESS.search(errors) else GitUnreachable(text)
+
+    async def _local(self, *arguments: str, cwd: Path | None = None, stdin: bytes = b"") -> str:
+        code, out, errors = await self._run(arguments, cwd or self._own, stdin=stdin)
+        if code != 0:
+            raise GitFailed(self._failure(arguments, code, errors))
+        return out.decode(errors="replace").strip()
+
+    async def _in_work(self, *arguments: str, stdin: bytes = b"") -> str:
+        return await self._local(*arguments, cwd=self.work, stdin=stdin)
+
+    async def _run(
+        self, arguments: Sequence[str], cwd: Path, more: dict[str, str] | None = None, stdin: bytes = b""
+    ) -> tuple[int | None, bytes, bytes]:
+        environment = {**_PLAIN, **(more or {})}
+        timeout = _LOCAL if more is None else self._timeout
+        program = Program(("git", *arguments), stdin, environment, timeout=timeout, cwd=str(cwd))
+        ended = await run_program(program)
+        return None if ended.timed_out else ended.code, ended.stdout, ended.stderr_tail
+
+    def _with_login(self) -> dict[str, str]:
+        """The environment of a step that calls the forge."""
+        network = {name: os.environ[name] for name in _NETWORK if name in os.environ}
+        own = {**network, **self._tls, "GIT_ALLOW_PROTOCOL": _PROTOCOLS if self._login.origin else "file"}
+        if not self._login.password:
+            return own
+        pairs = [(f"credential.{self._login.origin}.helper", each) for each in ("", _HELPER)]
+        own |= {"GIT_CONFIG_COUNT": str(len(pairs)), "SOLELY_GIT_USER": self._login.user}
+        own["SOLELY_GIT_PASSWORD"] = self._login.password
+        for number, (name, value) in enumerate(pairs):
+            own |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+        return own
+
+    def _failure(self, arguments: Sequence[str], code: int | None, errors: bytes) -> str:
+        verb = next(each for each in arguments if not each.startswith("-") and "=" not in each)
+        how = "took too long" if code is None else f"exited with {code}"
+        text = sanitized(errors.decode(errors="replace"), (self._login.password,), end=True)
+        return f"git {verb} {how}: {text}"

@@ -1,0 +1,165 @@
+"""Performs the jobs of the queue: each under the claim of its key, which is finished for a day on success and released
+on failure."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from .... import AsyncClaim, AsyncClient, AsyncItem, Busy, LeaseLost, PermanentFailure, Postpone, Retry
+from ....kit import DAY, CallFailed, Metrics, NotStarted
+from ..figures import CODING_SECONDS, REPEATED, REVIEW_SECONDS, REVIEWS
+from ..forges.client import ForgeClient
+from ..model import REVIEW, RepoJob, claim_key
+from ..polling import pause_after
+from .commands import CommandFailed
+from .git import GitUnreachable, PushRejected
+from .handlers import Attempt, JobHandlers
+from .markers import marker_of
+from .records import FAILED, IGNORED, POSTPONED, RETRIED, RUNNING, JobProgress, JobRecords
+from .results import JobResults
+from .settings import JobCommand, JobSettings
+
+_TURN = 2.0  # seconds until a job that did not get the lock, or lost it, is tried again: others get a slot meanwhile
+_LONGEST_HOLD = 60.0  # seconds to wait at most for the claim of a process that may have died
+PREFIX = "solely-repos-"  # of the folder of a job
+
+Fail = Callable[[RepoJob, str], Awaitable[object]]  # called for a job that failed for good
+
+
+class ForgeAccess(msgspec.Struct, frozen=True):
+    """A forge, and the variables with which git trusts it."""
+
+    client: ForgeClient
+    tls: dict[str, str] = {}
+
+
+class JobPerformer:
+    """Performs items of the queue of jobs."""
+
+    def __init__(
+        self,
+        once: AsyncClient,
+        settings: JobSettings,
+        forges: Mapping[str, ForgeAccess],
+        handlers: JobHandlers,
+        records: JobRecords,
+        results: JobResults,
+        metrics: Metrics,
+        fail: Fail,
+    ) -> None:
+        self._once, self._settings, self._forges, self._handlers = once, settings, forges, handlers
+        self._records, self._results, self._metrics, self._fail = records, results, metrics, fail
+
+    async def perform(self, item: AsyncItem) -> None:
+        """Performs the job of the item once, as QueueWorker asks for."""
+        job = msgspec.convert(item.payload, RepoJob)
+        ttl = self._settings.ttl
+        claim = await self._once.claim(claim_key(job.key), ttl=ttl, wait=0.0, keep=job.keep, purpose=job.kind)
+        if claim.cached:
+            self._metrics.count(REPEATED, job.kind)
+            return
+        if claim.timed_out:
+            text = f"another process performs {job.key}: {claim.holder}"
+            raise Postpone(text, after=min(max(_TURN, claim.retry_after), _LONGEST_HOLD))
+        async with claim:
+            await self._perform(job, item.attempts, claim)
+
+    async def _perform(self, job: RepoJob, attempts: int, claim: AsyncClaim) -> None:
+        run = await self._results.run(job.key)
+        progress = self._records.begin(job, run, attempts)
+        command: JobCommand | None = getattr(self._settings, job.kind)
+        if command is None:
+            progress.enter(IGNORED, f"no command is set for jobs of the kind {job.kind}: [repos.jobs.{job.kind}]")
+            return
+        progress.enter(RUNNING)
+        try:
+            async with self._folder() as folder:
+                state = await self._handled(job, run, command, folder, claim, progress)
+            await claim.publish(state)
+        except BaseException as error:
+            await self._failed(job, attempts, error, progress)
+            settled = self._settled(error)
+            if settled is error:
+                raise
+            raise settled from error
+        progress.enter(state)
+        self._count(job, state, progress.seconds)
+        await self._results.remove(run)
+
+    async def _handled(
+        self, job: RepoJob, run: str, command: JobCommand, folder: Path, claim: AsyncClaim, progress: JobProgress
+    ) -> str:
+        access = self._forges.get(job.forge)
+        if access is None:
+            raise PermanentFailure(f"the forge {job.forge} is not set: [repos.{job.forge}]")
+        marker = marker_of(run, access.client.login.password)
+        attempt = Attempt(job, run, marker, access.client, command, access.tls, folder, claim, progress)
+        return await (self._handlers.review(attempt) if job.kind == REVIEW else self._handlers.write(attempt))
+
+    def _count(self, job: RepoJob, state: str, seconds: float) -> None:
+        if job.kind == REVIEW:
+            self._metrics.count(REVIEWS, state)
+            self._metrics.observe(REVIEW_SECONDS, seconds)
+        else:
+            self._metrics.observe(CODING_SECONDS, seconds, job.kind)
+
+    # -- failures
+
+    async def _failed(self, job: RepoJob, attempts: int, error: BaseException, progress: JobProgress) -> None:
+        """Records the failure; a job that failed for good is reported."""
+        if isinstance(error, CommandFailed):
+            progress.note(log=error.log)
+        state, text = self._state(error, attempts), str(error) or type(error).__name__
+        progress.enter(state, "the worker stopped" if isinstance(error, asyncio.CancelledError) else text)
+        if state == FAILED:
+            if job.kind == REVIEW:
+                self._metrics.count(REVIEWS, FAILED)
+            await self._fail(job, text)
+
+    def _state(self, error: BaseException, attempts: int) -> str:
+        settled = self._settled(error)
+        if isinstance(settled, Postpone) or not isinstance(settled, Exception):
+            return POSTPONED
+        permanent = isinstance(settled, PermanentFailure) or attempts >= self._settings.max_attempts
+        return FAILED if permanent else RETRIED
+
+    def _settled(self, error: BaseException) -> BaseException:
+        """What QueueWorker is told: an outage of something else is no attempt."""
+        text, pause = str(error), self._settings.outage_pause
+        if isinstance(error, CallFailed):
+            return PermanentFailure(text) if error.permanent else Postpone(text, after=pause_after(error) or pause)
+        if isinstance(error, GitUnreachable):
+            return Postpone(text, after=pause)
+        if isinstance(error, Busy | LeaseLost):
+            return Postpone(text, after=_TURN)
+        if isinstance(error, PushRejected):
+            return Retry(text, after=_TURN)
+        if isinstance(error, NotStarted) and error.permanent:
+            return PermanentFailure(text)
+        return Retry(text) if isinstance(error, CommandFailed | NotStarted) else error
+
+    # -- folders
+
+    @asynccontextmanager
+    async def _folder(self) -> AsyncIterator[Path]:
+        """A private folder, which is removed at the end."""
+        folder = await asyncio.to_thread(tempfile.mkdtemp, prefix=PREFIX, dir=self._settings.folder or None)
+        try:
+            yield Path(folder)
+        finally:
+            await asyncio.shield(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
+
+
+def sweep_folders(folder: str) -> None:
+    """Removes what processes that were killed left behind: no job takes a day."""
+    for each in Path(folder or tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        if each.stat().st_mtime < time.time() - DAY:
+            shutil.rmtree(each, ignore_errors=True)

@@ -1,0 +1,80 @@
+"""The running application: its parts, how they are assembled, started and stopped. Handlers are built on this."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Literal
+
+from ... import AsyncDeadLetters, QueueWorker
+from ...kit import HOUR, Application, Caller, Job, Journal
+from .forges.commands import CommandRule
+from .forges.forge import PolledSource
+from .forges.gitlab.listing import GitLabListing
+from .intake import JobIntake
+from .jira import JiraListing
+from .jobs.assembly import JobParts, JobServices, assemble
+from .jobs.performer import sweep_folders
+from .model import JOBS, UNREAD, RepoJob
+from .polling import Pollers
+from .settings import ReposSettings
+
+
+class ReposRuntime(Application[ReposSettings]):
+    """The application of one worker, without its routes."""
+
+    received: Journal  # of what was received, for people
+    intake: JobIntake
+    unread: AsyncDeadLetters  # what a webhook sent or a poll listed, and could not be read
+    callers: dict[str, Caller]  # gitlab, github and jira, as far as they are set
+    pollers: Pollers
+    work: JobParts
+    in_demo = False  # jobs of the demonstration are performed, without any command in the settings
+
+    async def start(self) -> None:
+        """Assembles the parts."""
+        keep, metrics = self.settings.retention, self.service.metrics
+        order = ("key", "origin", "outcome")
+        self.received = self.journal("record_received", order=order, forget="forget_received", keep=keep)
+        self.intake = JobIntake(self.once, self.queue(JOBS), metrics, self.received)
+        self.unread = self.once.dead_letters(self.own(UNREAD))
+        systems = {"gitlab": self.settings.gitlab, "github": self.settings.github, "jira": self.settings.jira}
+        self.callers = {name: self.caller(name, each.outgoing) for name, each in systems.items() if each is not None}
+        self.pollers = Pollers(self.once, self.intake, self.unread, metrics, self._sources(), self._announce_poll)
+        journal = self.journal("record_job", order=("id",), forget="forget_jobs", keep=keep)
+        self.job_services = JobServices(self.once, journal, self.queries, metrics, self._announce_failed)
+        self.work = assemble(self.job_services, self.settings, self.callers)
+
+    def jobs(self) -> Sequence[Job]:
+        """Polls what the settings name, and removes what has expired."""
+        return (*self.pollers.jobs(), Job("expired", float(HOUR), self._sweep))
+
+    def workers(self) -> Sequence[QueueWorker]:
+        """The worker of the jobs, if there are commands for them."""
+        given, perform = self.settings.jobs, self.work.performer.perform
+        at_once, most = given.at_once, given.max_attempts
+        return [self.worker(JOBS, perform, ttl=given.ttl, at_once=at_once, max_attempts=most)] if given.any else []
+
+    async def _sweep(self) -> None:
+        await self.work.results.sweep()
+        await asyncio.to_thread(sweep_folders, self.settings.jobs.folder)
+
+    async def _announce_failed(self, job: RepoJob, error: str) -> None:
+        labels = {"kind": job.kind, "project": job.project_path}
+        await self.announce("Job failed", fingerprint=job.key, summary=f"{job.key}: {error}", labels=labels)
+
+    async def _announce_poll(self, source: str, error: str) -> None:
+        summary = f"{source} cannot be polled: {error}" if error else f"{source} is polled again"
+        status: Literal["firing", "resolved"] = "firing" if error else "resolved"
+        await self.announce("Poll failed", fingerprint=f"poll/{source}", summary=summary, status=status)
+
+    def _sources(self) -> list[PolledSource]:
+        settings = self.settings
+        rule = CommandRule(settings.command, frozenset(settings.authors))
+        found: list[PolledSource] = []
+        if settings.gitlab is not None:
+            caller = self.callers["gitlab"]
+            found += [GitLabListing(caller, settings.gitlab, each, rule) for each in settings.gitlab.projects]
+        if settings.jira is not None and settings.jira.projects:
+            found.append(JiraListing(self.callers["jira"], settings.jira))
+        return found

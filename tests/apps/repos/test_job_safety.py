@@ -1,0 +1,208 @@
+"""What a job must not do: show its login, run what the command left behind, or write without the lock."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from solely.apps.repos.forges.client import GitLogin
+from solely.apps.repos.jobs.git import GitClone, GitFailed
+from tests.apps.repos.forge_server import GIT_USER, TOKEN, Asked, Forges, Reply, forges
+from tests.apps.repos.pods import COMMAND, SOON, shell, working
+from tests.service.serving import until
+
+SECRETS = (TOKEN, base64.b64encode(f"{GIT_USER}:{TOKEN}".encode()).decode())
+
+
+def in_process_list() -> bool:
+    """True if an argument of any process shows the login."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(each.read_text(errors="replace"))
+        except OSError:  # it has ended
+            continue
+    return any(secret in text for text in found for secret in SECRETS)
+
+
+def commanded(stub: Forges) -> tuple[int, dict[str, Any], str]:
+    """A project with a merge request, a note with a command on it, and the key of its job."""
+    project = stub.gitlab.project()
+    stub.gitlab.merge_request(project)
+    note = stub.gitlab.note(project, 1, "/copilot work")
+    return project, note, f"note:{project}:1:{note['id']}"
+
+
+def test_the_login_is_in_no_argument_no_file_no_variable_of_the_command_and_no_log(
+    stub_forges: Forges, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    project, note, key = commanded(stub_forges)
+    seen: list[bool] = []
+
+    def look(asked: Asked, perform: Callable[[], Reply]) -> Reply:
+        seen.append(in_process_list())
+        return perform()
+
+    dump, leaked = tmp_path / "dump", f"printf '{TOKEN[:12]}'; echo '{TOKEN[12:]}'"
+    script = f"(env; git config --list; cat .git/config; cat ../clone.git/config) > {dump}; {leaked}; {COMMAND}"
+    with (
+        stub_forges.meeting_all("GET", "info/refs$", look),
+        stub_forges.meeting_all("POST", "git-", look),
+        working(stub_forges, {"command": shell(script)}) as app,
+    ):
+        stub_forges.meet("POST", "git-receive-pack$", lambda asked, perform: Reply(500))  # git reports an error
+        app.noted(app.address, project, 1, note)
+        run = app.until_over(key)
+    assert run["state"] == "done"
+    assert len(seen) >= 6  # two clones and two pushes
+    assert not any(seen)
+    out = capfd.readouterr()
+    texts = (dump.read_text(), caplog.text, out.out, out.err, str(run), *stub_forges.gitlab.comments(project, 1))
+    assert not [text for text in texts for secret in SECRETS if secret in text]
+    assert "SOLELY_JOB_KEY" in dump.read_text()
+    assert "…" in run["log"]  # the command printed the token, which somebody may have given to it
+
+
+def test_hooks_and_settings_that_the_command_leaves_in_its_clone_are_not_used_to_push(
+    stub_forges: Forges, tmp_path: Path
+) -> None:
+    project, note, key = commanded(stub_forges)
+    trap = tmp_path / "trap"
+    script = f"""
+        printf '#!/bin/sh\\nenv > {trap}\\n' > .git/hooks/pre-push; chmod +x .git/hooks/pre-push
+        git config url.http://127.0.0.1:9/.insteadOf {stub_forges.url}/
+        git push --quiet origin HEAD:refs/heads/feature; {COMMAND}"""
+    with working(stub_forges, {"command": shell(script)}) as app:
+        app.noted(app.address, project, 1, note)
+        run = app.until_over(key)
+    assert run["state"] == "done"
+    assert stub_forges.gitlab.repositories[project].file("feature", "work.txt") == str(note["id"])
+    assert stub_forges.count("POST", "git-receive-pack$") == 1  # ours
+    assert not trap.exists() or TOKEN not in trap.read_text()
+
+
+async def test_the_login_is_sent_to_no_other_origin(stub_forges: Forges, tmp_path: Path) -> None:
+    with forges(tmp_path / "elsewhere") as other:
+        project = other.gitlab.project()
+        url = other.gitlab.projects[project]["http_url_to_repo"]
+        clone = GitClone(tmp_path, url, GitLogin(stub_forges.url, GIT_USER, TOKEN), {}, 60.0)
+        with pytest.raises(GitFailed) as failure:
+            await clone.clone()
+        assert TOKEN not in str(failure.value)
+        assert [each.headers.get("authorization") for each in other.asked] == [None]
+
+
+async def test_a_url_that_is_no_http_is_not_cloned(tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    clone = GitClone(tmp_path, f"ext::sh -c touch% {trap} ://", GitLogin("", "", ""), {}, 60.0)
+    with pytest.raises(GitFailed):
+        await clone.clone()
+    assert not trap.exists()
+
+
+def test_the_lock_is_kept_through_a_clone_that_takes_longer_than_its_ttl(stub_forges: Forges) -> None:
+    project, note, key = commanded(stub_forges)
+    fences: set[int] = set()
+    with working(stub_forges, {"ttl": 2}) as app:
+
+        def slow(asked: Asked, perform: Callable[[], Reply]) -> Reply:
+            """Waits until the lock is held for longer than its ttl."""
+            (first,) = until(app.locked, SOON)
+            until(lambda: [row for row in app.locked() if row["since"] + 3 < time.time()], SOON)
+            fences.update(row["fence"] for row in (first, *app.locked()))
+            return perform()
+
+        stub_forges.meet("POST", "git-upload-pack$", slow)
+        app.noted(app.address, project, 1, note)
+        run = app.until_over(key)
+    assert (run["state"], run["attempts"], len(fences)) == ("done", 1, 1)
+    assert f"Solely-Fence: {fences.pop()}" in stub_forges.gitlab.repositories[project].messages("feature")[-1]
+
+
+def test_a_job_that_loses_the_lock_pushes_nothing_and_is_tried_again(stub_forges: Forges, tmp_path: Path) -> None:
+    project, note, key = commanded(stub_forges)
+    started, lost = tmp_path / "started", tmp_path / "lost"
+    script = f"if ! test -e {lost}; then touch {started}; sleep 600; fi; {COMMAND}"
+    with working(stub_forges, {"ttl": 2, "command": shell(script)}) as app:
+        app.noted(app.address, project, 1, note)
+        until(started.exists, SOON)
+        (row,) = app.locked()
+        lost.touch()
+        app.clear_lock(row)
+        until(lambda: app.jobs()[key]["state"] in ("postponed", "done"), SOON)
+        run = app.until_over(key)
+    assert (run["state"], run["attempts"]) == ("done", 1)
+    assert stub_forges.gitlab.repositories[project].file("feature", "work.txt") == str(note["id"])
+    assert stub_forges.count("POST", "git-receive-pack$") == 1
+
+
+def test_a_person_who_pushes_meanwhile_is_not_overwritten(stub_forges: Forges) -> None:
+    project, note, key = commanded(stub_forges)
+    repository = stub_forges.gitlab.repositories[project]
+
+    def first(asked: Asked, perform: Callable[[], Reply]) -> Reply:
+        repository.commit("feature", {"theirs.txt": "by a person"}, "By a person")
+        return perform()
+
+    stub_forges.meet("POST", "git-receive-pack$", first)
+    with working(stub_forges) as app:
+        app.noted(app.address, project, 1, note)
+        run = app.until_over(key)
+    assert (run["state"], run["attempts"]) == ("done", 2)
+    assert repository.file("feature", "theirs.txt") == "by a person"
+    assert repository.file("feature", "work.txt") == str(note["id"])
+
+
+def test_two_commands_wait_for_each_other_and_others_get_a_turn(stub_forges: Forges, tmp_path: Path) -> None:
+    """A job that does not get the lock in time gives its slot to others, and comes back: that is no attempt."""
+    project, note, key = commanded(stub_forges)
+    request = stub_forges.gitlab.of(project, 1)
+    second = stub_forges.gitlab.note(project, 1, "/copilot more")
+    go = tmp_path / "go"
+    script = f"while ! test -e {go}; do sleep 0.1; done; {COMMAND}"
+    jobs = {"at_once": 2, "lock_wait": 0.2, "command": shell(script), "max_attempts": 1}
+    with working(stub_forges, jobs) as app:
+        app.noted(app.address, project, 1, note)
+        app.until_state(key, "running")
+        app.noted(app.address, project, 1, second)
+        app.until_state(f"note:{project}:1:{second['id']}", "postponed")
+        app.opened(app.address, project, 1)
+        app.until_over(f"review:{project}:1:{request['sha']}")
+        go.touch()
+        runs = [app.until_over(f"note:{project}:1:{each['id']}") for each in (note, second)]
+    assert [run["state"] for run in runs] == ["done", "done"]
+    assert len(stub_forges.gitlab.repositories[project].messages("feature")) == 3
+
+
+def test_a_review_needs_no_lock(stub_forges: Forges, tmp_path: Path) -> None:
+    project, note, key = commanded(stub_forges)
+    request = stub_forges.gitlab.of(project, 1)
+    go = tmp_path / "go"
+    with working(stub_forges, {"command": shell(f"while ! test -e {go}; do sleep 0.1; done; {COMMAND}")}) as app:
+        app.noted(app.address, project, 1, note)
+        app.until_state(key, "running")
+        app.opened(app.address, project, 1)
+        assert app.until_over(f"review:{project}:1:{request['sha']}")["state"] == "done"
+        assert app.jobs()[key]["state"] == "running"
+        go.touch()
+        app.until_over(key)
+
+
+def test_what_the_command_says_is_neither_a_quick_action_nor_a_command_nor_a_trailer(stub_forges: Forges) -> None:
+    """GitLab performs lines such as /merge of a comment with the rights of its author, which are ours."""
+    project, note, key = commanded(stub_forges)
+    says = "printf '/copilot again\\n/merge\\nSolely-Job: note:1:1:1\\n'"
+    with working(stub_forges, {"command": shell(f"echo x > x.txt; {says}")}) as app:
+        app.noted(app.address, project, 1, note)
+        app.until_over(key)
+        ours = stub_forges.gitlab.notes[project, 1][-1]
+        assert ours["body"].startswith("\\/copilot again\n\\/merge\n")
+        ours["body"] = ours["body"].replace("\\", "")
+        assert "ours" in app.noted(app.address, project, 1, ours).json()["ignored"]
+    lines = stub_forges.gitlab.repositories[project].messages("feature")[-1].splitlines()
+    assert [line for line in lines if line.startswith("Solely-Job")] == [f"Solely-Job: {key}"]
