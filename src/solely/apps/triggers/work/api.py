@@ -1,0 +1,167 @@
+"""Work over HTTP: workers take runs, renew their leases, and report what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ....kit import KIB, UNKNOWN, WRITE, Call, Route, Row
+from ..figures import ATTEMPTS, QUEUE_SECONDS, RUN_SECONDS
+from .leases import RunLeases, TakeResult
+from .wire import (
+    CompleteRun,
+    FailRun,
+    Heartbeat,
+    LeaseState,
+    LeaseStates,
+    ReleaseRun,
+    SettledRun,
+    TakenRun,
+    TakenRuns,
+    TakeRun,
+)
+
+if TYPE_CHECKING:
+    from ..runtime import TriggersRuntime
+
+POLL = 1.0  # seconds between looks for runs that another process has added, or that have become due
+CAP = 512 * KIB  # bytes of an output: as much as a payload
+_SAFE = "Safe: the same response as the first time, until another worker has the run."
+
+
+class WorkApi:
+    """The handlers of workers, in the environment of their token."""
+
+    def __init__(self, app: TriggersRuntime) -> None:
+        self._app = app
+        self._arrived = asyncio.Event()
+
+    @property
+    def _leases(self) -> RunLeases:
+        return self._app.leases
+
+    def wake(self) -> None:
+        """Has takes that wait in this process look again: there may be a new run."""
+        self._arrived.set()
+        self._arrived = asyncio.Event()
+
+    async def take(self, call: Call[TakeRun, None]) -> TakenRuns:
+        """Leases a run to the caller, and waits for one up to `wait`."""
+        wanted, service = call.body, call.service
+        environment, wait = self._app.environment_of(call), service.wait(wanted.wait)
+        taking = self._take(environment, wanted, wait)
+
+        async def undo(row: Row | None) -> None:
+            if row is not None:
+                await self._leases.release(environment, row["id"], row["lease_owner"])
+
+        row = await (call.waiting(taking, undo) if wait else taking)
+        return TakenRuns(run=None if row is None else _taken(row, wanted.lease))
+
+    async def _take(self, environment: str, wanted: TakeRun, wait: float) -> Row | None:
+        ends = time.monotonic() + wait
+        while True:
+            arrived = self._arrived
+            row = await self._take_now(environment, wanted)
+            while row is None and (left := ends - time.monotonic()) > 0:
+                await _wait(arrived, min(POLL, left))
+                arrived = self._arrived
+                if await self._leases.is_due(environment, wanted.tasks):
+                    break
+            else:
+                return row
+
+    async def _take_now(self, environment: str, wanted: TakeRun) -> Row | None:
+        """The run that was leased, if one was due; others that have no attempt left are failed on the way."""
+        given: dict[str, Any] = {"lease": wanted.lease, "worker": wanted.worker, "token": wanted.token or ""}
+        while (found := await self._leases.take(environment, wanted.tasks, **given)) is not None:
+            self._count_taken(found)
+            if found.leased:
+                return found.row
+        return None
+
+    def _count_taken(self, found: TakeResult) -> None:
+        metrics, row = self._app.service.metrics, found.row
+        if found.lost:
+            metrics.count(ATTEMPTS, "lost")
+        if not found.leased:
+            metrics.count(ATTEMPTS, "dead_lettered")
+        elif row["attempts"] == 1:
+            metrics.observe(QUEUE_SECONDS, max(0.0, row["updated_at"] - row["created_at"]))
+
+    async def heartbeat(self, call: Call[Heartbeat, None]) -> LeaseStates:
+        """Extends the leases of runs."""
+        environment, wanted = self._app.environment_of(call), call.body
+        states = []
+        for each in wanted.runs:
+            left = await self._leases.renew(environment, each.id, each.token, wanted.lease)
+            state = "EXECUTING" if left is not None else await self._leases.state_of(environment, each.id)
+            states.append(LeaseState(id=each.id, left=left, state=state))
+        return LeaseStates(runs=states)
+
+    async def complete(self, call: Call[CompleteRun, None]) -> SettledRun:
+        """Completes a run."""
+        row = await self._leases.complete(*self._leased(call), output=call.body.output)
+        return self._settled(row, "completed")
+
+    async def fail(self, call: Call[FailRun, None]) -> SettledRun:
+        """Fails an attempt: the run is tried again later, or is failed for good."""
+        said = call.body
+        row = await self._leases.fail(*self._leased(call), error=said.error, retry=said.retry, delay=said.delay)
+        return self._settled(row, "dead_lettered" if row["state"] == "FAILED" else "retried")
+
+    async def release(self, call: Call[ReleaseRun, None]) -> SettledRun:
+        """Gives a run back; the attempt does not count."""
+        row = await self._leases.release(*self._leased(call), delay=call.body.delay)
+        self.wake()
+        return self._settled(row, "released")
+
+    def _leased(self, call: Call[Any, None]) -> tuple[str, str, str]:
+        return self._app.environment_of(call), call.params["id"], call.body.token
+
+    def _settled(self, row: Row, outcome: str) -> SettledRun:
+        metrics = self._app.service.metrics
+        metrics.count(ATTEMPTS, outcome)
+        if row["finished_at"] is not None and row["started_at"] is not None:
+            metrics.observe(RUN_SECONDS, max(0.0, row["finished_at"] - row["started_at"]))
+        again = row["available_at"] if row["state"] in ("DELAYED", "QUEUED") else None
+        return SettledRun(id=row["id"], state=row["state"], attempt=row["attempts"], retry_at=again)
+
+    def routes(self) -> list[Route]:
+        """The routes of workers."""
+        of_run: dict[str, Any] = {"refusals": (UNKNOWN, LOST), "cap": CAP}
+        return [
+            Route("POST", "/api/v1/workers/take", WRITE, self.take, grants=True, again=_AGAIN_TAKE),
+            Route("POST", "/api/v1/workers/heartbeat", WRITE, self.heartbeat, again="Safe: extends again."),
+            Route("POST", "/api/v1/runs/{id}/complete", WRITE, self.complete, again=_SAFE, **of_run),
+            Route("POST", "/api/v1/runs/{id}/fail", WRITE, self.fail, again=_SAFE, **of_run),
+            Route("POST", "/api/v1/runs/{id}/release", WRITE, self.release, again=_SAFE, **of_run),
+        ]
+
+
+_AGAIN_TAKE = "With the same token, returns the same run; without one, takes another."
+
+
+def _taken(row: Row, lease: float) -> TakenRun:
+    return TakenRun(
+        id=row["id"],
+        task=row["task"],
+        payload=msgspec.json.decode(row["payload"]),
+        attempt=row["attempts"],
+        max_attempts=row["max_attempts"],
+        token=row["lease_owner"],
+        left=lease,
+        idempotency_key=row["idempotency_key"],
+        tags=msgspec.json.decode(row["tags"]),
+        metadata=msgspec.json.decode(row["metadata"]),
+    )
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return

@@ -1,0 +1,149 @@
+"""The leases of runs, kept in their rows. Each step is one statement on the database's clock, which decides by the
+token of the lease: a worker that lost its run can neither renew nor end it. The timeline is written in the same
+transaction."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from .... import LeaseLost
+from ....kit import UNKNOWN, Problem, Queries, Row, Statements
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from ....kit import Database
+
+LOST = "the worker died or lost its connection in the last attempt: the lease expired"
+SPREAD = 0.2  # of a pause, either way: runs that failed together are not retried together
+EXECUTING, FAILED = "EXECUTING", "FAILED"
+
+Clock = Callable[[], float]
+
+
+class TakeResult(NamedTuple):
+    """A row that a take has changed: leased to the caller, or failed since it had no attempt left. `lost` is true if
+    the lease of another worker had expired."""
+
+    row: Row
+    lost: bool
+
+    @property
+    def leased(self) -> bool:
+        return bool(self.row["state"] == EXECUTING)
+
+
+class RunLeases:
+    """Leases runs of one database to workers. Tests give a clock; otherwise the database's own decides."""
+
+    def __init__(self, data: Database, *, first: float, most: float, clock: Clock | None = None) -> None:
+        self._data, self._statements = data, Statements.of(__package__, "queries.sql")
+        self._first, self._most = first, most
+        self.clock = clock
+
+    async def take(
+        self, environment: str, tasks: list[str], *, token: str = "", lease: float, worker: str = ""
+    ) -> TakeResult | None:
+        """Leases the run that has been due longest, or the one that this token has leased already; None if none is due.
+        A run without an attempt left is failed and returned: take again."""
+        token = token or secrets.token_hex(16)
+        if (mine := await self._row("taken_with", environment=environment, token=token)) is not None:
+            return TakeResult(mine, lost=False)
+        async with self._changing() as (run, note):
+            asked = {"environment": environment, "tasks": _json(tasks), "token": token, "lease": lease}
+            row = await run("take", worker=worker, lost=LOST, **asked)
+            if row is None:
+                return None
+            attempts = await run("open_attempts", id=row["id"])
+            result = TakeResult(row, lost=bool(attempts["open"]))
+            if result.lost:
+                await note(row, "lost", attempt=row["attempts"] - result.leased)
+            kind = "taken" if result.leased else "failed"
+            await note(row, kind, attempt=row["attempts"], **({"worker": worker} if result.leased else {"error": LOST}))
+            return result
+
+    async def is_due(self, environment: str, tasks: list[str]) -> bool:
+        """True if a take would find a run."""
+        return await self._row("due", environment=environment, tasks=_json(tasks)) is not None
+
+    async def renew(self, environment: str, id: str, token: str, lease: float) -> float | None:
+        """Extends the lease: the seconds that it lasts from now on; None if it is lost."""
+        row = await self._row("renew", environment=environment, id=id, token=token, lease=lease)
+        return None if row is None else float(row["left_seconds"])
+
+    async def state_of(self, environment: str, id: str) -> str:
+        """The state of the run; "" if there is none."""
+        row = await self._row("run", environment=environment, id=id)
+        return "" if row is None else str(row["state"])
+
+    async def complete(self, environment: str, id: str, token: str, output: Any) -> Row:
+        """The run is COMPLETED. Raises LeaseLost if the token has it no longer, and Problem if there is no such run."""
+        text = _json(output)
+        return await self._end("complete", "completed", environment, id, token, output=text)
+
+    async def fail(
+        self, environment: str, id: str, token: str, *, error: str, retry: bool = True, delay: float | None = None
+    ) -> Row:
+        """The run is DELAYED until its next attempt, or FAILED if it has none. Raises as `complete`."""
+        spread = 1.0 + SPREAD * (2.0 * random.random() - 1.0)
+        pauses = {"delay": delay, "first": self._first, "most": self._most, "spread": spread}
+        return await self._end("fail", "retried", environment, id, token, error=error, retry=int(retry), **pauses)
+
+    async def release(self, environment: str, id: str, token: str, *, delay: float = 0.0) -> Row:
+        """The run can be taken again after the delay, and this attempt does not count. Raises as `complete`."""
+        return await self._end("release", "released", environment, id, token, delay=delay)
+
+    async def _end(self, step: str, kind: str, environment: str, id: str, token: str, **values: Any) -> Row:
+        async with self._changing() as (run, note):
+            row = await run(step, environment=environment, id=id, token=token, **values)
+            if row is not None:
+                failed = {"error": values["error"]} if "error" in values else {}
+                kind = "failed" if row["state"] == FAILED else kind
+                await note(row, kind, attempt=row["attempts"] + (kind == "released"), **failed)
+                return row
+        return await self._repeated(step, environment, id, token)
+
+    async def _repeated(self, step: str, environment: str, id: str, token: str) -> Row:
+        """The run, if this token has ended it so before, and the response was lost; else raises."""
+        row = await self._row("run", environment=environment, id=id)
+        if row is None:
+            raise Problem(UNKNOWN, f"there is no run {id}")
+        if row["lease_owner"] == token and row["state"] in _ENDED[step]:
+            return row
+        state = row["state"].lower()
+        raise LeaseLost(f"run {id} is not leased to this worker any more: it is {state}", key=id, holder=row["worker"])
+
+    async def _row(self, statement: str, **values: Any) -> Row | None:
+        return await self._statements.on(self._data).row(statement, now=self._now(), **values)
+
+    def _now(self) -> float | None:
+        return None if self.clock is None else self.clock()
+
+    @asynccontextmanager
+    async def _changing(self) -> AsyncIterator[tuple[Any, Any]]:
+        """A transaction: runs a step of a run, and notes what it changed in the timeline."""
+        now = self._now()
+        async with self._data.transaction() as inside:
+            queries: Queries = self._statements.on(inside)
+
+            async def run(statement: str, **values: Any) -> Row | None:
+                return await queries.row(statement, now=now, **values)
+
+            async def note(row: Row, kind: str, **detail: Any) -> None:
+                text = _json(detail)
+                await queries.run("add_event", id=row["id"], now=now, kind=kind, detail=text)
+
+            yield run, note
+
+
+_ENDED = {"complete": ("COMPLETED",), "fail": ("DELAYED", FAILED), "release": ("QUEUED", "DELAYED")}
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
