@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from ...kit import Application
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ...kit import Application, Figure, Route, Service
 from .settings import TriggersSettings
+from .work.api import WorkApi
+from .work.figures import FIGURES as WORK_FIGURES
 
 
 class TriggersApp(Application[TriggersSettings]):
@@ -12,3 +17,12 @@ class TriggersApp(Application[TriggersSettings]):
     name = "triggers"
     title = "Triggers"
     about = "Same idempotency key, same run id, always, through a burst buffer."
+    figures: ClassVar[tuple[Figure, ...]] = WORK_FIGURES
+
+    def __init__(self, service: Service, settings: TriggersSettings) -> None:
+        super().__init__(service, settings)
+        self.work = WorkApi(self)
+
+    def routes(self) -> Sequence[Route]:
+        """The endpoints of workers."""
+        return self.work.routes()

@@ -47,4 +47,10 @@ class TriggersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     # -- runs
     max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] = 3  # of a run, unless its trigger says otherwise
     lease_ttl: Ttl = 60.0  # of a run that a worker took; its heartbeat extends it
+    retry_first: Ttl = 1.0  # seconds before the second attempt; each further pause is twice as long: a restart is short
+    retry_most: Ttl = 300.0  # the longest of these pauses: an outage that lasts is tried every five minutes
     retention: Annotated[float, msgspec.Meta(ge=3600.0, le=10 * 366 * 86_400.0)] = _MONTH  # of finished runs
+
+    def environment_of(self, token: str) -> str:
+        """The environment of callers with the token of this name."""
+        return self.environments.get(token, self.environment)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import msgspec
 
-from ....kit import KIB, UNKNOWN, WRITE, Call, Route, Row
-from ..figures import ATTEMPTS, QUEUE_SECONDS, RUN_SECONDS
+from ....kit import KIB, LOST, UNKNOWN, WRITE, Application, Call, Route, Row
+from ..model import DELAYED, EXECUTING, FAILED, QUEUED
+from ..settings import TriggersSettings
+from .figures import ATTEMPTS, QUEUE_SECONDS, RUN_SECONDS
 from .leases import RunLeases, TakeResult
 from .wire import (
     CompleteRun,
@@ -24,9 +27,6 @@ from .wire import (
     TakeRun,
 )
 
-if TYPE_CHECKING:
-    from ..runtime import TriggersRuntime
-
 POLL = 1.0  # seconds between looks for runs that another process has added, or that have become due
 CAP = 512 * KIB  # bytes of an output: as much as a payload
 _SAFE = "Safe: the same response as the first time, until another worker has the run."
@@ -35,13 +35,15 @@ _SAFE = "Safe: the same response as the first time, until another worker has the
 class WorkApi:
     """The handlers of workers, in the environment of their token."""
 
-    def __init__(self, app: TriggersRuntime) -> None:
+    def __init__(self, app: Application[TriggersSettings]) -> None:
         self._app = app
         self._arrived = asyncio.Event()
 
-    @property
-    def _leases(self) -> RunLeases:
-        return self._app.leases
+    @cached_property
+    def leases(self) -> RunLeases:
+        """The leases of all runs, once the application has started."""
+        settings = self._app.settings
+        return RunLeases(self._app.service.data, first=settings.retry_first, most=settings.retry_most)
 
     def wake(self) -> None:
         """Has takes that wait in this process look again: there may be a new run."""
@@ -51,15 +53,15 @@ class WorkApi:
     async def take(self, call: Call[TakeRun, None]) -> TakenRuns:
         """Leases a run to the caller, and waits for one up to `wait`."""
         wanted, service = call.body, call.service
-        environment, wait = self._app.environment_of(call), service.wait(wanted.wait)
+        environment, wait = self._environment(call), service.wait(wanted.wait)
         taking = self._take(environment, wanted, wait)
 
         async def undo(row: Row | None) -> None:
             if row is not None:
-                await self._leases.release(environment, row["id"], row["lease_owner"])
+                await self.leases.release(environment, row["id"], row["lease_owner"])
 
         row = await (call.waiting(taking, undo) if wait else taking)
-        return TakenRuns(run=None if row is None else _taken(row, wanted.lease))
+        return TakenRuns(run=None if row is None else _taken(row))
 
     async def _take(self, environment: str, wanted: TakeRun, wait: float) -> Row | None:
         ends = time.monotonic() + wait
@@ -69,15 +71,16 @@ class WorkApi:
             while row is None and (left := ends - time.monotonic()) > 0:
                 await _wait(arrived, min(POLL, left))
                 arrived = self._arrived
-                if await self._leases.is_due(environment, wanted.tasks):
+                if await self.leases.is_due(environment, wanted.tasks):
                     break
             else:
                 return row
 
     async def _take_now(self, environment: str, wanted: TakeRun) -> Row | None:
         """The run that was leased, if one was due; others that have no attempt left are failed on the way."""
-        given: dict[str, Any] = {"lease": wanted.lease, "worker": wanted.worker, "token": wanted.token or ""}
-        while (found := await self._leases.take(environment, wanted.tasks, **given)) is not None:
+        lease = wanted.lease or self._app.settings.lease_ttl
+        given: dict[str, Any] = {"lease": lease, "worker": wanted.worker, "token": wanted.token or ""}
+        while (found := await self.leases.take(environment, wanted.tasks, **given)) is not None:
             self._count_taken(found)
             if found.leased:
                 return found.row
@@ -94,40 +97,43 @@ class WorkApi:
 
     async def heartbeat(self, call: Call[Heartbeat, None]) -> LeaseStates:
         """Extends the leases of runs."""
-        environment, wanted = self._app.environment_of(call), call.body
+        environment, lease = self._environment(call), call.body.lease or self._app.settings.lease_ttl
         states = []
-        for each in wanted.runs:
-            left = await self._leases.renew(environment, each.id, each.token, wanted.lease)
-            state = "EXECUTING" if left is not None else await self._leases.state_of(environment, each.id)
+        for each in call.body.runs:
+            left = await self.leases.renew(environment, each.id, each.token, lease)
+            state = EXECUTING if left is not None else await self.leases.state_of(environment, each.id)
             states.append(LeaseState(id=each.id, left=left, state=state))
         return LeaseStates(runs=states)
 
     async def complete(self, call: Call[CompleteRun, None]) -> SettledRun:
         """Completes a run."""
-        row = await self._leases.complete(*self._leased(call), output=call.body.output)
+        row = await self.leases.complete(*self._leased(call), output=call.body.output)
         return self._settled(row, "completed")
 
     async def fail(self, call: Call[FailRun, None]) -> SettledRun:
         """Fails an attempt: the run is tried again later, or is failed for good."""
         said = call.body
-        row = await self._leases.fail(*self._leased(call), error=said.error, retry=said.retry, delay=said.delay)
-        return self._settled(row, "dead_lettered" if row["state"] == "FAILED" else "retried")
+        row = await self.leases.fail(*self._leased(call), error=said.error, retry=said.retry, delay=said.delay)
+        return self._settled(row, "dead_lettered" if row["state"] == FAILED else "retried")
 
     async def release(self, call: Call[ReleaseRun, None]) -> SettledRun:
         """Gives a run back; the attempt does not count."""
-        row = await self._leases.release(*self._leased(call), delay=call.body.delay)
+        row = await self.leases.release(*self._leased(call), delay=call.body.delay)
         self.wake()
         return self._settled(row, "released")
 
+    def _environment(self, call: Call[Any, None]) -> str:
+        return self._app.settings.environment_of(call.principal.name)
+
     def _leased(self, call: Call[Any, None]) -> tuple[str, str, str]:
-        return self._app.environment_of(call), call.params["id"], call.body.token
+        return self._environment(call), call.params["id"], call.body.token
 
     def _settled(self, row: Row, outcome: str) -> SettledRun:
         metrics = self._app.service.metrics
         metrics.count(ATTEMPTS, outcome)
         if row["finished_at"] is not None and row["started_at"] is not None:
             metrics.observe(RUN_SECONDS, max(0.0, row["finished_at"] - row["started_at"]))
-        again = row["available_at"] if row["state"] in ("DELAYED", "QUEUED") else None
+        again = row["available_at"] if row["state"] in (DELAYED, QUEUED) else None
         return SettledRun(id=row["id"], state=row["state"], attempt=row["attempts"], retry_at=again)
 
     def routes(self) -> list[Route]:
@@ -145,7 +151,7 @@ class WorkApi:
 _AGAIN_TAKE = "With the same token, returns the same run; without one, takes another."
 
 
-def _taken(row: Row, lease: float) -> TakenRun:
+def _taken(row: Row) -> TakenRun:
     return TakenRun(
         id=row["id"],
         task=row["task"],
@@ -153,7 +159,7 @@ def _taken(row: Row, lease: float) -> TakenRun:
         attempt=row["attempts"],
         max_attempts=row["max_attempts"],
         token=row["lease_owner"],
-        left=lease,
+        left=row["left_seconds"],
         idempotency_key=row["idempotency_key"],
         tags=msgspec.json.decode(row["tags"]),
         metadata=msgspec.json.decode(row["metadata"]),

@@ -10,19 +10,17 @@ from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from .... import LeaseLost
 from ....kit import UNKNOWN, Problem, Queries, Row, Statements
+from ..model import COMPLETED, DELAYED, EXECUTING, FAILED, QUEUED, json_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from ....kit import Database
 
-LOST = "the worker died or lost its connection in the last attempt: the lease expired"
+DIED = "the worker died or lost its connection in the last attempt: the lease expired"
 SPREAD = 0.2  # of a pause, either way: runs that failed together are not retried together
-EXECUTING, FAILED = "EXECUTING", "FAILED"
 
 Clock = Callable[[], float]
 
@@ -54,23 +52,27 @@ class RunLeases:
         A run without an attempt left is failed and returned: take again."""
         token = token or secrets.token_hex(16)
         if (mine := await self._row("taken_with", environment=environment, token=token)) is not None:
-            return TakeResult(mine, lost=False)
-        async with self._changing() as (run, note):
-            asked = {"environment": environment, "tasks": _json(tasks), "token": token, "lease": lease}
-            row = await run("take", worker=worker, lost=LOST, **asked)
+            left = await self.renew(environment, mine["id"], token, lease)
+            if left is not None:
+                return TakeResult({**mine, "left_seconds": left}, lost=False)
+        async with self._changing() as step:
+            asked = {"environment": environment, "tasks": json_text(tasks), "token": token, "lease": lease}
+            row = await step.row("take", worker=worker, lost=DIED, **asked)
             if row is None:
                 return None
-            attempts = await run("open_attempts", id=row["id"])
-            result = TakeResult(row, lost=bool(attempts["open"]))
+            attempts = await step.row("open_attempts", id=row["id"])
+            result = TakeResult(row, lost=attempts is not None and attempts["open"] > 0)
             if result.lost:
-                await note(row, "lost", attempt=row["attempts"] - result.leased)
+                await step.note(row, "lost", attempt=row["attempts"] - result.leased)
             kind = "taken" if result.leased else "failed"
-            await note(row, kind, attempt=row["attempts"], **({"worker": worker} if result.leased else {"error": LOST}))
+            await step.note(
+                row, kind, attempt=row["attempts"], **({"worker": worker} if result.leased else {"error": DIED})
+            )
             return result
 
     async def is_due(self, environment: str, tasks: list[str]) -> bool:
         """True if a take would find a run."""
-        return await self._row("due", environment=environment, tasks=_json(tasks)) is not None
+        return await self._row("due", environment=environment, tasks=json_text(tasks)) is not None
 
     async def renew(self, environment: str, id: str, token: str, lease: float) -> float | None:
         """Extends the lease: the seconds that it lasts from now on; None if it is lost."""
@@ -84,7 +86,7 @@ class RunLeases:
 
     async def complete(self, environment: str, id: str, token: str, output: Any) -> Row:
         """The run is COMPLETED. Raises LeaseLost if the token has it no longer, and Problem if there is no such run."""
-        text = _json(output)
+        text = json_text(output)
         return await self._end("complete", "completed", environment, id, token, output=text)
 
     async def fail(
@@ -99,22 +101,22 @@ class RunLeases:
         """The run can be taken again after the delay, and this attempt does not count. Raises as `complete`."""
         return await self._end("release", "released", environment, id, token, delay=delay)
 
-    async def _end(self, step: str, kind: str, environment: str, id: str, token: str, **values: Any) -> Row:
-        async with self._changing() as (run, note):
-            row = await run(step, environment=environment, id=id, token=token, **values)
+    async def _end(self, how: str, kind: str, environment: str, id: str, token: str, **values: Any) -> Row:
+        async with self._changing() as step:
+            row = await step.row(how, environment=environment, id=id, token=token, **values)
             if row is not None:
                 failed = {"error": values["error"]} if "error" in values else {}
                 kind = "failed" if row["state"] == FAILED else kind
-                await note(row, kind, attempt=row["attempts"] + (kind == "released"), **failed)
+                await step.note(row, kind, attempt=row["attempts"] + (kind == "released"), **failed)
                 return row
-        return await self._repeated(step, environment, id, token)
+        return await self._repeated(how, environment, id, token)
 
-    async def _repeated(self, step: str, environment: str, id: str, token: str) -> Row:
+    async def _repeated(self, how: str, environment: str, id: str, token: str) -> Row:
         """The run, if this token has ended it so before, and the response was lost; else raises."""
         row = await self._row("run", environment=environment, id=id)
         if row is None:
             raise Problem(UNKNOWN, f"there is no run {id}")
-        if row["lease_owner"] == token and row["state"] in _ENDED[step]:
+        if row["lease_owner"] == token and row["state"] in _ENDED[how]:
             return row
         state = row["state"].lower()
         raise LeaseLost(f"run {id} is not leased to this worker any more: it is {state}", key=id, holder=row["worker"])
@@ -126,24 +128,22 @@ class RunLeases:
         return None if self.clock is None else self.clock()
 
     @asynccontextmanager
-    async def _changing(self) -> AsyncIterator[tuple[Any, Any]]:
-        """A transaction: runs a step of a run, and notes what it changed in the timeline."""
-        now = self._now()
+    async def _changing(self) -> AsyncIterator[_Step]:
         async with self._data.transaction() as inside:
-            queries: Queries = self._statements.on(inside)
-
-            async def run(statement: str, **values: Any) -> Row | None:
-                return await queries.row(statement, now=now, **values)
-
-            async def note(row: Row, kind: str, **detail: Any) -> None:
-                text = _json(detail)
-                await queries.run("add_event", id=row["id"], now=now, kind=kind, detail=text)
-
-            yield run, note
+            yield _Step(self._statements.on(inside), self._now())
 
 
-_ENDED = {"complete": ("COMPLETED",), "fail": ("DELAYED", FAILED), "release": ("QUEUED", "DELAYED")}
+class _Step(NamedTuple):
+    """A step inside of a transaction, which also writes the timeline."""
+
+    queries: Queries
+    now: float | None
+
+    async def row(self, statement: str, **values: Any) -> Row | None:
+        return await self.queries.row(statement, now=self.now, **values)
+
+    async def note(self, row: Row, kind: str, **detail: Any) -> None:
+        await self.queries.run("add_event", id=row["id"], now=self.now, kind=kind, detail=json_text(detail))
 
 
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+_ENDED = {"complete": (COMPLETED,), "fail": (DELAYED, FAILED), "release": (QUEUED, DELAYED)}

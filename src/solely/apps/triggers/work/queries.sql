@@ -2,7 +2,8 @@
 -- `available_at` is the end of its lease, so that one index finds all that can be taken: what is due, and what was left.
 
 -- name: clock (sqlite)
-COALESCE(CAST(:now AS DOUBLE PRECISION), (julianday('now') - 2440587.5) * 86400.0)
+-- It counts milliseconds, rounded up here: what was written a moment ago is due.
+COALESCE(CAST(:now AS DOUBLE PRECISION), (julianday('now') - 2440587.5) * 86400.0 + 0.001)
 
 -- name: clock (postgresql)
 COALESCE(CAST(:now AS DOUBLE PRECISION), CAST(extract(epoch FROM clock_timestamp()) AS DOUBLE PRECISION))
@@ -41,7 +42,7 @@ WHERE id = (
         AND available_at <= (SELECT now FROM clock) AND task IN ({these}) AND duplicate_of IS NULL
     ORDER BY available_at, id LIMIT 1 {unlocked}
 )
-RETURNING *
+RETURNING *, CAST(:lease AS DOUBLE PRECISION) AS left_seconds
 
 -- name: taken_with
 -- The run that a take with this token has leased, if its response was lost.

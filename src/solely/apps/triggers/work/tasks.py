@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 MAX_NAME = 128  # characters, as the trigger route takes them
 
 
-class TaskRun:
+class RunAttempt:
     """One attempt at a run, as its task sees it. `attempt` only grows: systems that the task writes to can use it as a
     fence. The lease is renewed meanwhile; `lost` is true once another worker may have the run."""
 
@@ -44,7 +44,7 @@ class TaskRun:
         return self._ends - time.monotonic()
 
     def ensure(self) -> None:
-        """Raises LeaseLost if the run is no longer this attempt's. Call it before each step that must not be repeated."""
+        """Raises LeaseLost if another worker may have the run. Call it before a step that must not be repeated."""
         if self.lost:
             why = "was canceled" if self.canceled else "is no longer leased to this worker"
             raise LeaseLost(f"run {self.id}, attempt {self.attempt}, {why}", key=self.id)
@@ -79,7 +79,7 @@ class TaskRun:
 
 @dataclass(frozen=True)
 class Task:
-    """A named function of the payload, or of the payload and its TaskRun; `async` functions run on a loop of their
+    """A named function of the payload, or of the payload and its RunAttempt; `async` functions run on a loop of their
     own. If the payload has a type, it is converted to that: msgspec.ValidationError if it cannot be."""
 
     name: str
@@ -87,7 +87,7 @@ class Task:
     payload: Any
     takes_run: bool
 
-    def __call__(self, run: TaskRun) -> Any:
+    def __call__(self, run: RunAttempt) -> Any:
         """Runs the function; its result is the output of the run."""
         payload = msgspec.convert(run.payload, self.payload, strict=False)
         given = (payload, run) if self.takes_run else (payload,)
@@ -102,7 +102,7 @@ class Tasks(dict[str, Task]):
     def __call__(self, name: str) -> Callable[[F], F]:
         """Registers the decorated function, which stays as it is, as the task of this name. Raises InvalidInput if the
         name is taken, or if the function takes neither `(payload)` nor `(payload, run)`."""
-        if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME:
+        if callable(name) or not 1 <= len(name) <= MAX_NAME:  # callable: @task without a name
             raise InvalidInput(f'{name!r:.80} is not the name of a task; write @task("send-mail")')
 
         def register(function: F) -> F:

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import msgspec
 
 from ....kit import MAX_TTL, Answer, Body, Wait
+from ..model import TaskName
 
 MAX_TASKS = 200  # names in one request: more than one process has
 MAX_RUNS = 200  # runs of one heartbeat: more than one process works on
 MAX_ERROR = 4_000  # characters: a message and the end of a traceback
 
-TaskName = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
-RunId = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+RunId = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]  # of any form: an unknown one is lost, not invalid
 LeaseToken = Annotated[
     str, msgspec.Meta(min_length=16, max_length=128, description="a secret: whoever has it can complete the run")
 ]
@@ -26,10 +26,11 @@ WorkerName = Annotated[str, msgspec.Meta(max_length=200, description="for people
 
 class TakeRun(Body, rename="camel"):
     """Leases the run of one of these tasks that has been due longest. A repeat with the same `token`, which the caller
-    makes anew for each take, returns the same run; without one, the service makes it."""
+    makes anew for each take, returns the same run; without one, the service makes it. `lease` is by default the setting
+    `lease_ttl`."""
 
     tasks: Annotated[list[TaskName], msgspec.Meta(min_length=1, max_length=MAX_TASKS)]
-    lease: Lease = 30.0
+    lease: Lease | None = None
     wait: Wait = 0.0
     worker: WorkerName = ""
     token: LeaseToken | None = None
@@ -64,10 +65,10 @@ class LeasedRun(Body, rename="camel"):
 
 
 class Heartbeat(Body, rename="camel"):
-    """Extends the leases of these runs."""
+    """Extends the leases of these runs; by default by the setting `lease_ttl`."""
 
     runs: Annotated[list[LeasedRun], msgspec.Meta(max_length=MAX_RUNS)]
-    lease: Lease = 30.0
+    lease: Lease | None = None
 
 
 class LeaseState(Answer, rename="camel"):

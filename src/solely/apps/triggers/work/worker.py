@@ -34,7 +34,8 @@ from .... import (
     StoreUnavailable,
 )
 from ....kit.commands import printable
-from .tasks import Task, TaskRun
+from ..model import CANCELED
+from .tasks import RunAttempt, Task
 from .wire import MAX_ERROR, LeaseStates, SettledRun, TakenRuns
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class TaskWorker:
         self._service, self._tasks, self._lease, self._report = service, dict(tasks), lease, report
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self._slots = {threading.Thread(target=self._work, daemon=True) for _ in range(at_once)}
-        self._running: dict[str, TaskRun] = {}  # by token
+        self._running: dict[str, RunAttempt] = {}  # by token
         self._changed = threading.Condition()  # notified whenever a run or a slot has ended
         self._stopping, self._over = threading.Event(), threading.Event()
         self._until_empty = False
@@ -124,7 +125,7 @@ class TaskWorker:
         sent, taken = self._insist(lambda: self._service.post("/api/v1/workers/take", body, TakenRuns, wait))
         if taken is None or taken.run is None:
             return False
-        run = TaskRun(taken.run, sent)
+        run = RunAttempt(taken.run, sent)
         if self._stopping.is_set():
             self._settle(run, "release", {})
             return False
@@ -137,7 +138,7 @@ class TaskWorker:
                 self._changed.notify_all()
         return True
 
-    def _perform(self, run: TaskRun) -> None:
+    def _perform(self, run: RunAttempt) -> None:
         """Runs the task and settles the run by what it returned or raised."""
         try:
             output = self._tasks[run.task](run)
@@ -145,19 +146,19 @@ class TaskWorker:
             self._settle(run, "release", {"delay": error.after or 0.0})
         except asyncio.CancelledError:
             self._settle(run, "release", {})
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of a task is the end of its attempt
             self._settle(run, "fail", _failure(error))
         else:
             self._complete(run, output)
 
-    def _complete(self, run: TaskRun, output: object) -> None:
-        """Completes the run. If its output cannot be sent, it fails for good: a retry would repeat work that is done."""
+    def _complete(self, run: RunAttempt, output: object) -> None:
+        """Completes the run. If its output cannot be sent, it fails for good: a retry would repeat what was done."""
         try:
             self._settle(run, "complete", {"output": msgspec.to_builtins(output)})
         except (TypeError, InvalidInput) as error:
             self._settle(run, "fail", {"error": f"the output was not accepted: {error}"[:MAX_ERROR], "retry": False})
 
-    def _settle(self, run: TaskRun, how: str, body: dict[str, Any]) -> None:
+    def _settle(self, run: RunAttempt, how: str, body: dict[str, Any]) -> None:
         """Reports the end of the attempt. If the service refuses it, another worker has the run, or a person canceled
         it; if the service is unreachable while the lease lasts, the lease expires and the run is tried again."""
         path, said = f"/api/v1/runs/{run.id}/{how}", {"token": run.token, **body}
@@ -168,7 +169,7 @@ class TaskWorker:
             became = f"was not recorded: {error}"
         self._report(printable(f"{run.task} {run.id}, attempt {run.attempt}, {became}"))
 
-    def _insist(self, ask: Callable[[], T], run: TaskRun | None = None) -> tuple[float, T | None]:
+    def _insist(self, ask: Callable[[], T], run: RunAttempt | None = None) -> tuple[float, T | None]:
         """The answer, and when the request was sent. Repeats it while the service fails: None once the worker stops,
         or the lease of the run has ended."""
         for pause in chain(AGAIN, repeat(AGAIN[-1])):
@@ -198,7 +199,7 @@ class TaskWorker:
                 if run.lost:
                     run.end()
 
-    def _renew(self, runs: list[TaskRun]) -> None:
+    def _renew(self, runs: list[RunAttempt]) -> None:
         if not runs:
             return
         body = {"lease": self._lease, "runs": [{"id": run.id, "token": run.token} for run in runs]}
