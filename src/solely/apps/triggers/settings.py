@@ -50,7 +50,3 @@ class TriggersSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     retry_first: Ttl = 1.0  # seconds before the second attempt; each further pause is twice as long: a restart is short
     retry_most: Ttl = 300.0  # the longest of these pauses: an outage that lasts is tried every five minutes
     retention: Annotated[float, msgspec.Meta(ge=3600.0, le=10 * 366 * 86_400.0)] = _MONTH  # of finished runs
-
-    def environment_of(self, token: str) -> str:
-        """The environment of callers with the token of this name."""
-        return self.environments.get(token, self.environment)

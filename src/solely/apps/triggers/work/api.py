@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from ....kit import KIB, LOST, UNKNOWN, WRITE, Application, Call, Route, Row
+from ....kit import KIB, LOST, UNKNOWN, WRITE, Call, Route, Row
 from ..model import DELAYED, EXECUTING, FAILED, QUEUED
-from ..settings import TriggersSettings
+from ..runtime import TriggersRuntime
 from .figures import ATTEMPTS, QUEUE_SECONDS, RUN_SECONDS
 from .leases import RunLeases, TakeResult
 from .wire import (
@@ -35,7 +35,7 @@ _SAFE = "Safe: the same response as the first time, until another worker has the
 class WorkApi:
     """The handlers of workers, in the environment of their token."""
 
-    def __init__(self, app: Application[TriggersSettings]) -> None:
+    def __init__(self, app: TriggersRuntime) -> None:
         self._app = app
         self._arrived = asyncio.Event()
 
@@ -123,7 +123,7 @@ class WorkApi:
         return self._settled(row, "released")
 
     def _environment(self, call: Call[Any, None]) -> str:
-        return self._app.settings.environment_of(call.principal.name)
+        return self._app.environment_of(call.principal.name)
 
     def _leased(self, call: Call[Any, None]) -> tuple[str, str, str]:
         return self._environment(call), call.params["id"], call.body.token

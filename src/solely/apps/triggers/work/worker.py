@@ -48,6 +48,7 @@ WAIT = 20.0  # seconds that a take waits at the service: below the idle timeout 
 RENEWALS = 3  # renewals per lease: two may be lost before the lease is
 AGAIN = (0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between tries while the service is unreachable: it restarts within some
 CLEAN_UP = 5.0  # seconds that a cancelled task may take to end: a few closing round trips
+LOOK = 0.2  # seconds between looks whether all slots have ended: nobody notices
 Report = Callable[[str], object]
 
 
@@ -73,7 +74,7 @@ class TaskWorker:
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self._slots = {threading.Thread(target=self._work, daemon=True) for _ in range(at_once)}
         self._running: dict[str, RunAttempt] = {}  # by token
-        self._changed = threading.Condition()  # notified whenever a run or a slot has ended
+        self._changed = threading.Condition()  # notified whenever a run has ended
         self._stopping, self._over = threading.Event(), threading.Event()
         self._until_empty = False
         self._refusal: SolelyError | None = None
@@ -84,17 +85,20 @@ class TaskWorker:
         self._until_empty = until_empty
         for thread in (threading.Thread(target=self._renew_all, daemon=True), *self._slots):
             thread.start()
-        with self._changed:
-            self._changed.wait_for(lambda: self._stopping.is_set() or not self._slots)
+        while self._slots and not self._stopping.wait(LOOK):
+            pass
         if self._refusal is not None:
             raise self._refusal
+
+    def end(self) -> None:
+        """Takes nothing new, and has `run` return; a signal handler may call it."""
+        self._stopping.set()
 
     def stop(self, timeout: float = 10.0) -> bool:
         """Takes nothing new and waits for the runs in flight; asynchronous tasks that take longer are cancelled, and
         their runs given back. False if a task still runs: it is left to its lease, since no thread can be ended."""
-        self._stopping.set()
+        self.end()
         with self._changed:
-            self._changed.notify_all()
             if not self._changed.wait_for(lambda: not self._running, timeout):
                 for run in [*self._running.values()]:
                     run.cancel()
@@ -112,9 +116,7 @@ class TaskWorker:
             self._refusal = error
             self._stopping.set()
         finally:
-            with self._changed:
-                self._slots.discard(threading.current_thread())
-                self._changed.notify_all()
+            self._slots.discard(threading.current_thread())
 
     def _work_once(self) -> bool:
         """Takes a run and performs it; False if none was due."""
