@@ -137,16 +137,43 @@ def _letters(data: bytes) -> str:
 
 
 class RunChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A change that a caller makes of a run: `tags` adds some, `metadata` replaces or edits it, `cancel` ends the run.
+    """A change that a caller makes of a run: `tags` adds some, `metadata` replaces or edits it, `cancel` ends the run,
+    `reset` ends the protection of its key.
 
     `edits` are the operations of trigger.dev's client: set, delete, append, remove, increment of a top-level field.
     """
 
-    kind: Literal["tags", "metadata", "cancel"]
+    kind: Literal["tags", "metadata", "cancel", "reset"]
     at: float
     tags: list[str] = []
     metadata: dict[str, Any] | None = None
     edits: list[dict[str, Any]] = []
+
+    def words(self) -> str:
+        """What the timeline of the run says of it."""
+        return ", ".join(self.tags) if self.kind == "tags" else ""
+
+
+class BufferedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run in the buffer as it was triggered, and the changes that were made since. Once `drained`, SQL has it."""
+
+    run: TaskRun
+    changes: list[RunChange] = []
+    drained: bool = False
+
+    @property
+    def current(self) -> TaskRun:
+        """The run with all changes."""
+        run = self.run
+        for change in self.changes:
+            run = changed(run, change)
+        return msgspec.structs.replace(run, changes=len(self.changes))
+
+    @property
+    def live(self) -> bool:
+        """True if its key still protects it."""
+        expires = self.current.key_expires_at
+        return self.run.idempotency_key is not None and (expires is None or expires > now())
 
 
 def changed(run: TaskRun, change: RunChange) -> TaskRun:
@@ -159,6 +186,8 @@ def changed(run: TaskRun, change: RunChange) -> TaskRun:
         for edit in change.edits:
             _edit(metadata, edit)
         return msgspec.structs.replace(run, metadata=metadata, updated_at=change.at)
+    if change.kind == "reset":
+        return msgspec.structs.replace(run, key_expires_at=change.at)
     if run.state in ENDED:
         return run
     ended: Any = {"state": CANCELED, "finished_at": change.at, "lease_owner": None, "lease_until": None}

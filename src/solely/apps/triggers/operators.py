@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from ... import InvalidInput
 from ...kit import UNKNOWN, WRITE, Affected, Answer, Body, Call, Problem, Route, act_routes, at
 from . import acts
 from .model import CANCELED, ENDED, RunChange, RunId, TaskName, TaskRun, UserKey, stored_key_of
@@ -96,16 +95,6 @@ class Operators:
         body = call.body
         return await self._app.runs.reset(self._environment(call), body.task, stored_key_of(body.key))
 
-    def routes(self) -> list[Route]:
-        """The routes of acts."""
-        replayed: Any = {"refusals": (UNKNOWN,), "again": acts.REPLAY.again}
-        return [
-            Route("POST", "/api/v1/runs/{id}/replay", WRITE, self.replay_by_path, **replayed),
-            *act_routes(acts.CANCEL, self.cancel, self.to_cancel, back=lambda body: run_link(body.id)),
-            *act_routes(acts.REPLAY, self.replay, self.to_replay, back=lambda body: run_link(body.id)),
-            *act_routes(acts.RESET, self.reset),
-        ]
-
 
 def _facts(run: TaskRun) -> dict[str, str]:
     key = {"Key": run.idempotency_key} if run.idempotency_key else {}
@@ -115,3 +104,15 @@ def _facts(run: TaskRun) -> dict[str, str]:
 def run_link(id: str) -> str:
     """The page of this run."""
     return f"/triggers/run?{urlencode({'id': id})}"
+
+
+def routes(app: TriggersRuntime) -> list[Route]:
+    """The routes of acts."""
+    acting = Operators(app)
+    replayed: Any = {"refusals": (UNKNOWN,), "again": acts.REPLAY.again}
+    return [
+        Route("POST", "/api/v1/runs/{id}/replay", WRITE, acting.replay_by_path, **replayed),
+        *act_routes(acts.CANCEL, acting.cancel, acting.to_cancel, back=lambda body: run_link(body.id)),
+        *act_routes(acts.REPLAY, acting.replay, acting.to_replay, back=lambda body: run_link(body.id)),
+        *act_routes(acts.RESET, acting.reset),
+    ]

@@ -60,12 +60,14 @@ class Pages:
     def _environment(self, call: Call[Any, Any]) -> str:
         return self._app.environment_of(call.principal.name)
 
-    def routes(self) -> list[Route]:
-        """The routes of pages and lists."""
-        return [
-            Route("GET", "/triggers", READ_PAGE, self.overview, OVERVIEW.title, hidden=True),
-            Route("GET", "/triggers/run", READ_PAGE, self.run, ONE.title, hidden=True),
-            Route("GET", acts.RUNS.path, READ, self.list_runs, acts.RUNS.summary),
-            Route("GET", f"{acts.RUNS.path}/{{id}}", READ, self.details, refusals=(UNKNOWN,)),
-            Route("GET", acts.GATES.path, READ, self.gate, acts.GATES.summary),
-        ]
+
+def routes(app: TriggersRuntime) -> list[Route]:
+    """The routes of pages and lists."""
+    shown = Pages(app)
+    return [
+        Route("GET", "/triggers", READ_PAGE, shown.overview, OVERVIEW.title, hidden=True),
+        Route("GET", "/triggers/run", READ_PAGE, shown.run, ONE.title, hidden=True),
+        Route("GET", acts.RUNS.path, READ, shown.list_runs, acts.RUNS.summary),
+        Route("GET", f"{acts.RUNS.path}/{{id}}", READ, shown.details, refusals=(UNKNOWN,)),
+        Route("GET", acts.GATES.path, READ, shown.gate, acts.GATES.summary),
+    ]

@@ -48,7 +48,7 @@ WHERE environment = :environment AND task = :task AND idempotency_key = :key AND
 
 -- name: by_key
 -- live: 1 if the key still protects the run.
-SELECT id, payload_digest, buffered_at, CASE WHEN key_expires_at > {now} THEN 1 ELSE 0 END AS live
+SELECT id, payload_digest, CASE WHEN key_expires_at > {now} THEN 1 ELSE 0 END AS live
 FROM triggers_runs WHERE environment = :environment AND task = :task AND idempotency_key = :key
 
 -- name: by_id
@@ -85,8 +85,12 @@ SELECT value FROM jsonb_array_elements_text(triggers_runs.tags::jsonb) AS tag (v
 -- name: change
 -- What people and callers change of a run; the caller has locked the row.
 UPDATE triggers_runs SET tags = :tags, metadata = :metadata, state = :state, finished_at = :finished_at,
-    lease_owner = :lease_owner, lease_until = :lease_until, changes = :changes, updated_at = {now}
+    lease_owner = :lease_owner, lease_until = :lease_until, key_expires_at = :key_expires_at, updated_at = {now}
 WHERE id = :id
+
+-- name: count_changes
+-- How many changes that were made while the run was buffered have been applied.
+UPDATE triggers_runs SET changes = :changes WHERE id = :id AND changes < :changes
 
 -- name: add_event
 INSERT INTO triggers_events (run_id, at, kind, detail) VALUES (:run_id, {now}, :kind, :detail)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -13,7 +11,7 @@ from ....kit import KIB, LOST, UNKNOWN, WRITE, Call, Route, Row
 from ..model import DELAYED, EXECUTING, FAILED, QUEUED
 from ..runtime import TriggersRuntime
 from .figures import ATTEMPTS, QUEUE_SECONDS, RUN_SECONDS
-from .leases import RunLeases, TakeResult
+from .leases import TakeResult
 from .wire import (
     CompleteRun,
     FailRun,
@@ -28,7 +26,7 @@ from .wire import (
 )
 
 POLL = 1.0  # seconds between looks for runs that another process has added, or that have become due
-CAP = 512 * KIB  # bytes of an output: as much as a payload
+CAP = 4 * 1024 * KIB  # bytes of an output: as much as a payload
 _SAFE = "Safe: the same response as the first time, until another worker has the run."
 
 
@@ -37,18 +35,6 @@ class WorkApi:
 
     def __init__(self, app: TriggersRuntime) -> None:
         self._app = app
-        self._arrived = asyncio.Event()
-
-    @cached_property
-    def leases(self) -> RunLeases:
-        """The leases of all runs, once the application has started."""
-        settings = self._app.settings
-        return RunLeases(self._app.service.data, first=settings.retry_first, most=settings.retry_most)
-
-    def wake(self) -> None:
-        """Has takes that wait in this process look again: there may be a new run."""
-        self._arrived.set()
-        self._arrived = asyncio.Event()
 
     async def take(self, call: Call[TakeRun, None]) -> TakenRuns:
         """Leases a run to the caller, and waits for one up to `wait`."""
@@ -58,29 +44,25 @@ class WorkApi:
 
         async def undo(row: Row | None) -> None:
             if row is not None:
-                await self.leases.release(environment, row["id"], row["lease_owner"])
+                await self._app.leases.release(environment, row["id"], row["lease_owner"])
 
         row = await (call.waiting(taking, undo) if wait else taking)
         return TakenRuns(run=None if row is None else _taken(row))
 
     async def _take(self, environment: str, wanted: TakeRun, wait: float) -> Row | None:
         ends = time.monotonic() + wait
-        while True:
-            arrived = self._arrived
-            row = await self._take_now(environment, wanted)
-            while row is None and (left := ends - time.monotonic()) > 0:
-                await _wait(arrived, min(POLL, left))
-                arrived = self._arrived
-                if await self.leases.is_due(environment, wanted.tasks):
-                    break
-            else:
-                return row
+        row = await self._take_now(environment, wanted)
+        while row is None and (left := ends - time.monotonic()) > 0:
+            await self._app.arrivals.wait(min(POLL, left))
+            if await self._app.leases.is_due(environment, wanted.tasks):
+                row = await self._take_now(environment, wanted)
+        return row
 
     async def _take_now(self, environment: str, wanted: TakeRun) -> Row | None:
         """The run that was leased, if one was due; others that have no attempt left are failed on the way."""
         lease = wanted.lease or self._app.settings.lease_ttl
         given: dict[str, Any] = {"lease": lease, "worker": wanted.worker, "token": wanted.token or ""}
-        while (found := await self.leases.take(environment, wanted.tasks, **given)) is not None:
+        while (found := await self._app.leases.take(environment, wanted.tasks, **given)) is not None:
             self._count_taken(found)
             if found.leased:
                 return found.row
@@ -100,26 +82,26 @@ class WorkApi:
         environment, lease = self._environment(call), call.body.lease or self._app.settings.lease_ttl
         states = []
         for each in call.body.runs:
-            left = await self.leases.renew(environment, each.id, each.token, lease)
-            state = EXECUTING if left is not None else await self.leases.state_of(environment, each.id)
+            left = await self._app.leases.renew(environment, each.id, each.token, lease)
+            state = EXECUTING if left is not None else await self._app.leases.state_of(environment, each.id)
             states.append(LeaseState(id=each.id, left=left, state=state))
         return LeaseStates(runs=states)
 
     async def complete(self, call: Call[CompleteRun, None]) -> SettledRun:
         """Completes a run."""
-        row = await self.leases.complete(*self._leased(call), output=call.body.output)
+        row = await self._app.leases.complete(*self._leased(call), output=call.body.output)
         return self._settled(row, "completed")
 
     async def fail(self, call: Call[FailRun, None]) -> SettledRun:
         """Fails an attempt: the run is tried again later, or is failed for good."""
         said = call.body
-        row = await self.leases.fail(*self._leased(call), error=said.error, retry=said.retry, delay=said.delay)
+        row = await self._app.leases.fail(*self._leased(call), error=said.error, retry=said.retry, delay=said.delay)
         return self._settled(row, "dead_lettered" if row["state"] == FAILED else "retried")
 
     async def release(self, call: Call[ReleaseRun, None]) -> SettledRun:
         """Gives a run back; the attempt does not count."""
-        row = await self.leases.release(*self._leased(call), delay=call.body.delay)
-        self.wake()
+        row = await self._app.leases.release(*self._leased(call), delay=call.body.delay)
+        self._app.arrivals.wake()
         return self._settled(row, "released")
 
     def _environment(self, call: Call[Any, None]) -> str:
@@ -135,17 +117,6 @@ class WorkApi:
             metrics.observe(RUN_SECONDS, max(0.0, row["finished_at"] - row["started_at"]))
         again = row["available_at"] if row["state"] in (DELAYED, QUEUED) else None
         return SettledRun(id=row["id"], state=row["state"], attempt=row["attempts"], retry_at=again)
-
-    def routes(self) -> list[Route]:
-        """The routes of workers."""
-        of_run: dict[str, Any] = {"refusals": (UNKNOWN, LOST), "cap": CAP}
-        return [
-            Route("POST", "/api/v1/workers/take", WRITE, self.take, grants=True, again=_AGAIN_TAKE),
-            Route("POST", "/api/v1/workers/heartbeat", WRITE, self.heartbeat, again="Safe: extends again."),
-            Route("POST", "/api/v1/runs/{id}/complete", WRITE, self.complete, again=_SAFE, **of_run),
-            Route("POST", "/api/v1/runs/{id}/fail", WRITE, self.fail, again=_SAFE, **of_run),
-            Route("POST", "/api/v1/runs/{id}/release", WRITE, self.release, again=_SAFE, **of_run),
-        ]
 
 
 _AGAIN_TAKE = "With the same token, returns the same run; without one, takes another."
@@ -166,8 +137,14 @@ def _taken(row: Row) -> TakenRun:
     )
 
 
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return
+def routes(app: TriggersRuntime) -> list[Route]:
+    """The routes of workers."""
+    work = WorkApi(app)
+    of_run: dict[str, Any] = {"refusals": (UNKNOWN, LOST), "cap": CAP, "over_max_body": True}
+    return [
+        Route("POST", "/api/v1/workers/take", WRITE, work.take, grants=True, again=_AGAIN_TAKE),
+        Route("POST", "/api/v1/workers/heartbeat", WRITE, work.heartbeat, again="Safe: extends again."),
+        Route("POST", "/api/v1/runs/{id}/complete", WRITE, work.complete, again=_SAFE, **of_run),
+        Route("POST", "/api/v1/runs/{id}/fail", WRITE, work.fail, again=_SAFE, **of_run),
+        Route("POST", "/api/v1/runs/{id}/release", WRITE, work.release, again=_SAFE, **of_run),
+    ]

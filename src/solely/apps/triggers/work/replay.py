@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+
 from .... import InvalidInput
 from ..changes import Runs
 from ..model import TaskRun, new_run_id, now, stored_key_of

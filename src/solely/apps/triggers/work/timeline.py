@@ -69,9 +69,7 @@ def attempts_of(run: TaskRun, rows: Sequence[Row]) -> list[AttemptRow]:
 
 def _begun(row: Row) -> AttemptRow:
     noted = _noted(row)
-    return AttemptRow(
-        number=noted.attempt, worker=noted.worker, began=row["at"], ended=None, outcome=RUNNING, error=""
-    )
+    return AttemptRow(number=noted.attempt, worker=noted.worker, began=row["at"], ended=None, outcome=RUNNING, error="")
 
 
 def _event(row: Row) -> TimelineEvent:
