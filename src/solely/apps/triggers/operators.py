@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from ...kit import UNKNOWN, WRITE, Affected, Answer, Body, Call, Problem, Route, act_routes, at
+from ...kit import UNKNOWN, WRITE, Affected, Answer, Body, Call, Problem, Route, act_routes, at, without_nul
 from . import acts
 from .model import CANCELED, ENDED, RunChange, RunId, TaskName, TaskRun, UserKey, stored_key_of
 from .runtime import TriggersRuntime
@@ -85,7 +85,7 @@ class Operators:
     async def replay_by_path(self, call: Call[None, None]) -> ReplayedRun:
         """Replays a run under the key in Idempotency-Key, or a fresh one, as trigger.dev's client asks for it."""
         key = call.header("idempotency-key")
-        made = await self._replays.replay(self._environment(call), call.params["id"], key)
+        made = await self._replays.replay(self._environment(call), without_nul(call.params["id"]), key)
         if made is None:
             raise Problem(UNKNOWN, acts.REPLAY.nothing)
         return ReplayedRun(id=made.id, is_cached=made.cached, buffered=made.buffered)

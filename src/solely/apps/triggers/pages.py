@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
-from ...kit import READ, READ_PAGE, UNKNOWN, Call, Page, Route, View, show
+from ...kit import READ, READ_PAGE, UNKNOWN, Call, Page, Route, View, show, without_nul
 from . import acts
 from .model import RunId
 from .runtime import TriggersRuntime
@@ -15,8 +15,11 @@ ONE = Page("Run", "triggers:run.html", "/triggers")
 FRESH = 1.0  # seconds that the overview's counts are shared by all viewers
 
 
-class OverviewView(RunFilters, View, kw_only=True):
-    """The overview, with filters for its runs."""
+class OverviewView(RunFilters):
+    """The overview, with filters for its runs. `format` and `note` are those of every view."""
+
+    format: Literal["", "html", "json", "live"] = ""
+    note: str = ""
 
 
 class RunView(View):
@@ -51,7 +54,7 @@ class Pages:
 
     async def details(self, call: Call[None, None]) -> RunDetails:
         """One run, with its timeline and attempts."""
-        return await self._views.details(self._environment(call), call.params["id"])
+        return await self._views.details(self._environment(call), without_nul(call.params["id"]))
 
     async def gate(self, call: Call[None, None]) -> GateStates:
         """The gate and the buffer of the caller's environment."""

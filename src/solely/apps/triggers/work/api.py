@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ....kit import KIB, LOST, UNKNOWN, WRITE, Call, Route, Row
+from ....kit import KIB, LOST, UNKNOWN, WRITE, Call, Route, Row, without_nul
 from ..model import DELAYED, EXECUTING, FAILED, QUEUED
 from ..runtime import TriggersRuntime
 from .figures import ATTEMPTS, QUEUE_SECONDS, RUN_SECONDS
@@ -61,7 +61,7 @@ class WorkApi:
     async def _take_now(self, environment: str, wanted: TakeRun) -> Row | None:
         """The run that was leased, if one was due; others that have no attempt left are failed on the way."""
         lease = wanted.lease or self._app.settings.lease_ttl
-        given: dict[str, Any] = {"lease": lease, "worker": wanted.worker, "token": wanted.token or ""}
+        given: dict[str, Any] = {"lease": lease, "worker": without_nul(wanted.worker), "token": wanted.token or ""}
         while (found := await self._app.leases.take(environment, wanted.tasks, **given)) is not None:
             self._count_taken(found)
             if found.leased:
@@ -82,8 +82,10 @@ class WorkApi:
         environment, lease = self._environment(call), call.body.lease or self._app.settings.lease_ttl
         states = []
         for each in call.body.runs:
-            left = await self._app.leases.renew(environment, each.id, each.token, lease)
-            state = EXECUTING if left is not None else await self._app.leases.state_of(environment, each.id)
+            left = await self._app.leases.renew(environment, without_nul(each.id), each.token, lease)
+            state = (
+                EXECUTING if left is not None else await self._app.leases.state_of(environment, without_nul(each.id))
+            )
             states.append(LeaseState(id=each.id, left=left, state=state))
         return LeaseStates(runs=states)
 
@@ -95,7 +97,9 @@ class WorkApi:
     async def fail(self, call: Call[FailRun, None]) -> SettledRun:
         """Fails an attempt: the run is tried again later, or is failed for good."""
         said = call.body
-        row = await self._app.leases.fail(*self._leased(call), error=said.error, retry=said.retry, delay=said.delay)
+        row = await self._app.leases.fail(
+            *self._leased(call), error=without_nul(said.error), retry=said.retry, delay=said.delay
+        )
         return self._settled(row, "dead_lettered" if row["state"] == FAILED else "retried")
 
     async def release(self, call: Call[ReleaseRun, None]) -> SettledRun:
@@ -108,7 +112,7 @@ class WorkApi:
         return self._app.environment_of(call.principal.name)
 
     def _leased(self, call: Call[Any, None]) -> tuple[str, str, str]:
-        return self._environment(call), call.params["id"], call.body.token
+        return self._environment(call), without_nul(call.params["id"]), call.body.token
 
     def _settled(self, row: Row, outcome: str) -> SettledRun:
         metrics = self._app.service.metrics

@@ -101,7 +101,8 @@ class Tasks(dict[str, Task]):
 
     def __call__(self, name: str) -> Callable[[F], F]:
         """Registers the decorated function, which stays as it is, as the task of this name. Raises InvalidInput if the
-        name is taken, or if the function takes neither `(payload)` nor `(payload, run)`."""
+        name is taken, if the function takes neither `(payload)` nor `(payload, run)`, or if an annotation of it cannot
+        be resolved."""
         if callable(name) or not 1 <= len(name) <= MAX_NAME:  # callable: @task without a name
             raise InvalidInput(f'{name!r:.80} is not the name of a task; write @task("send-mail")')
 
@@ -119,7 +120,11 @@ def _task(name: str, function: Callable[..., Any]) -> Task:
     needed = [each for each in given if each.default is each.empty]
     if not 1 <= len(given) <= 2 or any(each.kind is not each.POSITIONAL_OR_KEYWORD for each in given) or not needed:
         raise InvalidInput(f"the task {name!r} must take (payload) or (payload, run)")
-    return Task(name, function, get_type_hints(function).get(given[0].name, Any), len(given) == 2)
+    try:
+        hints = get_type_hints(function)
+    except NameError as error:  # a local class, or a name that is imported for the type checker only
+        raise InvalidInput(f"an annotation of the task {name!r} cannot be resolved: {error}") from None
+    return Task(name, function, hints.get(given[0].name, Any), len(given) == 2)
 
 
 task = Tasks()  # those of this process: @task("send-mail")

@@ -15,7 +15,8 @@ MAX_ERROR = 4_000  # characters: a message and the end of a traceback
 
 RunId = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]  # of any form: an unknown one is lost, not invalid
 LeaseToken = Annotated[
-    str, msgspec.Meta(min_length=16, max_length=128, description="a secret: whoever has it can complete the run")
+    str,
+    msgspec.Meta(pattern=r"^[A-Za-z0-9_.~-]{16,128}\Z", description="a secret: whoever has it can complete the run"),
 ]
 # A shorter lease would expire while a busy service answers; a longer one delays the take-over from a dead worker.
 Lease = Annotated[float, msgspec.Meta(ge=1.0, le=3_600.0, description="seconds")]
