@@ -109,6 +109,7 @@ def test_a_worker_killed_in_a_run_loses_it_to_another_after_the_lease(site: Site
     ]  # fmt: skip
 
 
+@pytest.mark.only_with_all
 def test_a_run_whose_workers_are_all_killed_is_failed_for_good(site: Site) -> None:
     id = site.trigger(maxAttempts=1)
     with site.worker("first") as first:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -28,7 +28,7 @@ class RunFilters(Body):
     """Runs that match all filters, the newest first."""
 
     task: Text = ""
-    state: State | Annotated[str, msgspec.Meta(max_length=0)] = ""
+    state: Literal[""] | State = ""
     tag: Text = ""
     key: Text = ""
     since: Moment = 0.0

@@ -10,8 +10,8 @@ import msgspec
 from ....kit import Answer, Row
 from ..model import CANCELED, TaskRun
 
-TAKEN, RUNNING = "taken", "running"
-ENDS = ("completed", "retried", "failed", "released", "lost")  # of an attempt
+TAKEN, RUNNING, LOST = "taken", "running", "lost"
+ENDS = ("completed", "retried", LOST, "failed", "released")  # of an attempt
 _ORDER = ("triggered", "buffered", *ENDS, TAKEN)  # of what happened in the same millisecond
 
 
@@ -53,8 +53,10 @@ def timeline_of(run: TaskRun, rows: Sequence[Row]) -> list[TimelineEvent]:
 
 
 def attempts_of(run: TaskRun, rows: Sequence[Row]) -> list[AttemptRow]:
-    """The attempts, the oldest first. An end belongs to the first attempt of its number that has none."""
-    ends = [(row, _noted(row)) for row in rows if row["kind"] in ENDS]
+    """The attempts, the oldest first. An end belongs to the first attempt of its number that has none; a last attempt
+    that was lost is also the moment at which the run failed."""
+    ended = sorted((row for row in rows if row["kind"] in ENDS), key=lambda row: (row["at"], row["kind"] != LOST))
+    ends = [(row, _noted(row)) for row in ended]
     attempts = [_begun(row) for row in rows if row["kind"] == TAKEN]
     for row, noted in ends:
         for attempt in attempts:
