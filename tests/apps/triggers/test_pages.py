@@ -110,10 +110,10 @@ def test_a_person_cancels_a_run_on_its_page(desk: Desk) -> None:
 def test_a_person_replays_a_run_once_however_often_the_form_is_sent(desk: Desk, nasty: str) -> None:
     with logged_in(desk, "write") as writer:
         asked = writer.get(f"/triggers/replay?id={nasty}")
-        key = re.search(r'name="key"[^>]*value="([^"]+)"', asked.text)
+        key = re.search(r'name="new_key"[^>]*value="([^"]+)"', asked.text)
         assert key is not None
         assert key[1].startswith(f"replay:{nasty}:")
-        fields = {"csrf": csrf_of(asked.text), "id": nasty, "key": key[1]}
+        fields = {"csrf": csrf_of(asked.text), "id": nasty, "new_key": key[1]}
         for _ in range(2):
             assert writer.post("/triggers/replay", data=fields).status_code == 303
     (new,) = desk.ask("/api/triggers/runs", key=key[1])["runs"]
@@ -123,7 +123,7 @@ def test_a_person_replays_a_run_once_however_often_the_form_is_sent(desk: Desk, 
 def test_an_admin_resets_a_key_and_the_next_trigger_makes_a_new_run(desk: Desk) -> None:
     id = desk.trigger("keyed", idempotencyKey="k")
     assert desk.trigger("keyed", idempotencyKey="k") == id
-    body = {"task": "keyed", "key": "k", "reason": BECAUSE}
+    body = {"task": "keyed", "user_key": "k", "reason": BECAUSE}
     assert desk.post("/api/triggers/reset", body, "write").status_code == 403
     assert desk.post("/api/triggers/reset", body).json() == {"reset": True}
     assert desk.post("/api/triggers/reset", body).json() == {"reset": False}

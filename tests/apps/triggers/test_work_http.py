@@ -172,10 +172,10 @@ def test_a_run_is_replayed_under_a_new_key_once_per_key(desk: Desk) -> None:
     id = desk.trigger("again", {"n": 7}, idempotencyKey="order-7", tags=["t"], maxAttempts=1)
     desk.settle(desk.take("again"), "fail", error="down")
     new = desk.post("/api/v1/runs/" + id + "/replay", {}, "write").json()
-    other = desk.post("/api/triggers/replay", {"id": id, "key": "order-7-again"}, "write").json()
+    other = desk.post("/api/triggers/replay", {"id": id, "new_key": "order-7-again"}, "write").json()
     assert len({id, new["id"], other["id"]}) == 3
     assert (new["isCached"], other["isCached"]) == (False, False)
-    same = desk.post("/api/triggers/replay", {"id": id, "key": "order-7-again"}, "write").json()
+    same = desk.post("/api/triggers/replay", {"id": id, "new_key": "order-7-again"}, "write").json()
     assert (same["id"], same["isCached"]) == (other["id"], True)
     seen = desk.run(other["id"])
     assert (seen["replay_of"], seen["payload"], seen["run"]["key"], seen["run"]["tags"]) == (
@@ -184,6 +184,6 @@ def test_a_run_is_replayed_under_a_new_key_once_per_key(desk: Desk) -> None:
     assert desk.run(id)["run"]["state"] == "FAILED"
     assert {desk.take("again")["id"], desk.take("again")["id"]} == {new["id"], other["id"]}
     assert desk.trigger("again", {"n": 7}, idempotencyKey="order-7") == id  # the failed run keeps its key
-    refused = desk.post("/api/triggers/replay", {"id": id, "key": "order-7"}, "write")
+    refused = desk.post("/api/triggers/replay", {"id": id, "new_key": "order-7"}, "write")
     assert (refused.status_code, "needs another one" in refused.text) == (400, True)
     assert desk.post("/api/v1/runs/run_none/replay", {}, "write").status_code == 404

@@ -30,7 +30,7 @@ REPLAY = Act(
     scope="write",
     fields=(
         _RUN,
-        Field("key", "Key of the new run", "a second replay with the same key is the same run", "--key"),
+        Field("new_key", "Key of the new run", "a second replay with the same key is the same run", "--key"),
     ),
     asks=False,
     shows=True,
@@ -42,7 +42,7 @@ RESET = Act(
     means="The run that has the key now keeps running. The next trigger with this key makes a new run.",
     nothing="No run of this task has this key, or it has expired.",
     again="Nothing more happens.",
-    fields=(Field("task", "Task", required=True), Field("key", "Key", required=True)),
+    fields=(Field("task", "Task", required=True), Field("user_key", "Key", required=True)),
     changed="reset",
 )
 

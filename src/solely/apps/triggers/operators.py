@@ -24,17 +24,17 @@ class CancelRun(Body):
 
 
 class ReplayRun(Body):
-    """The run of this id, under this key."""
+    """The run of this id, under this new key."""
 
     id: RunId
-    key: OptionalKey = ""
+    new_key: OptionalKey = ""
 
 
 class ResetKey(Body):
     """The key of this task."""
 
     task: TaskName
-    key: UserKey
+    user_key: UserKey
 
 
 class ReplayedRun(Answer, rename="camel"):
@@ -74,13 +74,13 @@ class Operators:
 
     async def replay(self, call: Call[ReplayRun, None]) -> ReplayedRun | None:
         """Replays a run."""
-        made = await self._replays.replay(self._environment(call), call.body.id, call.body.key)
+        made = await self._replays.replay(self._environment(call), call.body.id, call.body.new_key)
         return None if made is None else ReplayedRun(id=made.id, is_cached=made.cached, buffered=made.buffered)
 
     async def to_replay(self, call: Call[Any, Any], wanted: ReplayRun) -> Affected | None:
         """The run, and a key for the new one: a form that is submitted twice makes one run."""
         run = await self._app.runs.find(self._environment(call), wanted.id)
-        return None if run is None else Affected(f"the run {run.id}", _facts(run), {"key": replay_key(run.id)})
+        return None if run is None else Affected(f"the run {run.id}", _facts(run), {"new_key": replay_key(run.id)})
 
     async def replay_by_path(self, call: Call[None, None]) -> ReplayedRun:
         """Replays a run under the key in Idempotency-Key, or a fresh one, as trigger.dev's client asks for it."""
@@ -93,7 +93,12 @@ class Operators:
     async def reset(self, call: Call[ResetKey, None]) -> bool:
         """Resets a key."""
         body = call.body
-        return await self._app.runs.reset(self._environment(call), body.task, stored_key_of(body.key))
+        return await self._app.runs.reset(self._environment(call), body.task, stored_key_of(body.user_key))
+
+    async def to_reset(self, call: Call[Any, Any], wanted: ResetKey) -> Affected:
+        """The key, as far as it is known."""
+        known: tuple[object, ...] = (wanted.task, wanted.user_key)
+        return Affected("an idempotency key" if msgspec.UNSET in known else f"the key {known[1]!r} of {known[0]}")
 
 
 def _facts(run: TaskRun) -> dict[str, str]:
@@ -114,5 +119,5 @@ def routes(app: TriggersRuntime) -> list[Route]:
         Route("POST", "/api/v1/runs/{id}/replay", WRITE, acting.replay_by_path, **replayed),
         *act_routes(acts.CANCEL, acting.cancel, acting.to_cancel, back=lambda body: run_link(body.id)),
         *act_routes(acts.REPLAY, acting.replay, acting.to_replay, back=lambda body: run_link(body.id)),
-        *act_routes(acts.RESET, acting.reset),
+        *act_routes(acts.RESET, acting.reset, acting.to_reset),
     ]
