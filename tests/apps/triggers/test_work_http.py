@@ -164,7 +164,7 @@ def test_attempts_are_counted_by_outcome(desk: Desk) -> None:
     desk.trigger("counted", maxAttempts=1)
     desk.settle(desk.take("counted"), "fail", error="once")
     text = desk.get("/metrics").text
-    assert 'solely_triggers_attempts_total{outcome="dead_lettered"}' in text
+    assert 'solely_triggers_attempts_total{outcome="failed"}' in text
     assert "solely_triggers_queue_seconds_count" in text
 
 

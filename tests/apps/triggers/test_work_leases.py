@@ -13,8 +13,10 @@ import pytest
 
 from solely import LeaseLost
 from solely.apps.triggers.model import TaskRun, json_text, new_run_id
+from solely.apps.triggers.work.figures import ATTEMPTS, FIGURES
 from solely.apps.triggers.work.leases import RunLeases
 from solely.data import Database, Statements, migrate, open_database
+from solely.service.metrics import Metrics
 from solely.service.problems import Problem
 from tests.conftest import in_schema
 from tests.postgres_server import PYPI_POSTGRES
@@ -31,7 +33,9 @@ class Work:
     def __init__(self, data: Database) -> None:
         self.data, self.now = data, BEGIN
         self.queries = Statements.of("solely.apps.triggers", "queries.sql").on(data)
-        self.leases = RunLeases(data, first=1.0, most=60.0, clock=lambda: self.now)
+        self.metrics = Metrics()
+        self.metrics.add(FIGURES)
+        self.leases = RunLeases(data, self.metrics, first=1.0, most=60.0, clock=lambda: self.now)
 
     async def add(self, **given: Any) -> str:
         """The id of a new run."""
@@ -168,6 +172,7 @@ async def test_the_end_of_a_run_can_be_reported_twice(work: Work) -> None:
     with pytest.raises(LeaseLost, match="it is completed"):
         await work.leases.fail(HERE, id, token, error="after all")
     assert Counter(kind for kind, _ in await work.timeline(id)) == {"taken": 2, "retried": 1, "completed": 1}
+    assert work.metrics.counts().counters[ATTEMPTS.name] == {("retried",): 1, ("completed",): 1}
 
 
 async def test_a_failed_run_is_retried_with_growing_pauses_and_failed_for_good_after_its_last_attempt(

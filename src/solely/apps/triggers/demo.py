@@ -16,21 +16,23 @@ from .runtime import TriggersRuntime
 _TASKS = ("demo-send-mail", "demo-resize-image", "demo-charge-card")
 _ERRORS = ("the mail server is busy (451)", "connection reset by peer", "the card was declined")
 _BURST = 0.04  # of the rounds are bursts: one or two in a minute
+_DIVERTED = 30  # triggers of a burst that the gate diverts
 _FAILS = 0.2  # of the attempts fail, so that some runs use up all of theirs
 _DIES = 0.03  # of the attempts are left to their lease, as by a worker that was killed
+_WORKERS = 4  # enough to catch up with a burst within a minute
 _LEASE = 5.0  # seconds: so a newcomer sees the take-over
 
 
 async def demo(app: TriggersRuntime) -> None:
     """Triggers runs and works on them until it is cancelled."""
-    await asyncio.gather(_trigger(app), *(_work(app, f"demo-worker-{number}") for number in (1, 2)))
+    await asyncio.gather(_trigger(app), *(_work(app, f"demo-worker-{number}") for number in range(1, _WORKERS + 1)))
 
 
 async def _trigger(app: TriggersRuntime) -> None:
     chance = random.Random()
     while True:
         burst = chance.random() < _BURST
-        triggers = (_one(app, chance) for _ in range(app.settings.trip_threshold * 2 if burst else 1))
+        triggers = (_one(app, chance) for _ in range(app.settings.trip_threshold + _DIVERTED if burst else 1))
         await asyncio.gather(*triggers, return_exceptions=True)  # the pages show an outage; the demo goes on
         await asyncio.sleep(chance.uniform(0.3, 2.0))
 
@@ -60,7 +62,7 @@ async def _work(app: TriggersRuntime, name: str) -> None:
 
 async def _perform(app: TriggersRuntime, id: str, token: str, chance: random.Random) -> None:
     environment = app.settings.environment
-    await asyncio.sleep(chance.uniform(0.05, 1.0))
+    await asyncio.sleep(chance.uniform(0.05, 0.6))
     if chance.random() < _DIES:
         return
     if chance.random() < _FAILS:

@@ -52,7 +52,7 @@ class TriggersRuntime(Application[TriggersSettings]):
         """Assembles the parts."""
         settings, metrics = self.settings, self.service.metrics
         self.arrivals = Arrivals()
-        self.leases = RunLeases(self.service.data, first=settings.retry_first, most=settings.retry_most)
+        self.leases = RunLeases(self.service.data, metrics, first=settings.retry_first, most=settings.retry_most)
         self.table = RunTable(self.service.data, on_insert=self.arrivals.wake)
         self.buffer = Buffer(self._buffer_client(), self.environments)
         self.gate, self.claims = Gate(self.once, settings, metrics), KeyClaims(self.once, settings, metrics)

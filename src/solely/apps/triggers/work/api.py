@@ -8,10 +8,8 @@ from typing import Any
 import msgspec
 
 from ....kit import KIB, LOST, UNKNOWN, WRITE, Call, Route, Row, without_nul
-from ..model import DELAYED, EXECUTING, FAILED, QUEUED
+from ..model import DELAYED, EXECUTING, QUEUED
 from ..runtime import TriggersRuntime
-from .figures import ATTEMPTS, QUEUE_SECONDS, RUN_SECONDS
-from .leases import TakeResult
 from .wire import (
     CompleteRun,
     FailRun,
@@ -63,19 +61,9 @@ class WorkApi:
         lease = wanted.lease or self._app.settings.lease_ttl
         given: dict[str, Any] = {"lease": lease, "worker": without_nul(wanted.worker), "token": wanted.token or ""}
         while (found := await self._app.leases.take(environment, wanted.tasks, **given)) is not None:
-            self._count_taken(found)
             if found.leased:
                 return found.row
         return None
-
-    def _count_taken(self, found: TakeResult) -> None:
-        metrics, row = self._app.service.metrics, found.row
-        if found.lost:
-            metrics.count(ATTEMPTS, "lost")
-        if not found.leased:
-            metrics.count(ATTEMPTS, "dead_lettered")
-        elif row["attempts"] == 1:
-            metrics.observe(QUEUE_SECONDS, max(0.0, row["updated_at"] - row["created_at"]))
 
     async def heartbeat(self, call: Call[Heartbeat, None]) -> LeaseStates:
         """Extends the leases of runs."""
@@ -91,8 +79,7 @@ class WorkApi:
 
     async def complete(self, call: Call[CompleteRun, None]) -> SettledRun:
         """Completes a run."""
-        row = await self._app.leases.complete(*self._leased(call), output=call.body.output)
-        return self._settled(row, "completed")
+        return _settled(await self._app.leases.complete(*self._leased(call), output=call.body.output))
 
     async def fail(self, call: Call[FailRun, None]) -> SettledRun:
         """Fails an attempt: the run is tried again later, or is failed for good."""
@@ -100,13 +87,13 @@ class WorkApi:
         row = await self._app.leases.fail(
             *self._leased(call), error=without_nul(said.error), retry=said.retry, delay=said.delay
         )
-        return self._settled(row, "dead_lettered" if row["state"] == FAILED else "retried")
+        return _settled(row)
 
     async def release(self, call: Call[ReleaseRun, None]) -> SettledRun:
         """Gives a run back; the attempt does not count."""
         row = await self._app.leases.release(*self._leased(call), delay=call.body.delay)
         self._app.arrivals.wake()
-        return self._settled(row, "released")
+        return _settled(row)
 
     def _environment(self, call: Call[Any, None]) -> str:
         return self._app.environment_of(call.principal.name)
@@ -114,13 +101,10 @@ class WorkApi:
     def _leased(self, call: Call[Any, None]) -> tuple[str, str, str]:
         return self._environment(call), without_nul(call.params["id"]), call.body.token
 
-    def _settled(self, row: Row, outcome: str) -> SettledRun:
-        metrics = self._app.service.metrics
-        metrics.count(ATTEMPTS, outcome)
-        if row["finished_at"] is not None and row["started_at"] is not None:
-            metrics.observe(RUN_SECONDS, max(0.0, row["finished_at"] - row["started_at"]))
-        again = row["available_at"] if row["state"] in (DELAYED, QUEUED) else None
-        return SettledRun(id=row["id"], state=row["state"], attempt=row["attempts"], retry_at=again)
+
+def _settled(row: Row) -> SettledRun:
+    again = row["available_at"] if row["state"] in (DELAYED, QUEUED) else None
+    return SettledRun(id=row["id"], state=row["state"], attempt=row["attempts"], retry_at=again)
 
 
 _AGAIN_TAKE = "With the same token, returns the same run; without one, takes another."

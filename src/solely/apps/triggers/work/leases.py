@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .... import LeaseLost
 from ....kit import UNKNOWN, Problem, Queries, Row, Statements
 from ..model import COMPLETED, DELAYED, EXECUTING, FAILED, QUEUED, json_text
+from .figures import ATTEMPTS, QUEUE_SECONDS, RUN_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from ....kit import Database
+    from ....kit import Database, Metrics
 
 DIED = "the worker died or lost its connection in the last attempt: the lease expired"
 SPREAD = 0.2  # of a pause, either way: runs that failed together are not retried together
@@ -38,11 +39,14 @@ class TakeResult(NamedTuple):
 
 
 class RunLeases:
-    """Leases runs of one database to workers. Tests give a clock; otherwise the database's own decides."""
+    """Leases runs of one database to workers. `first` and `most` are the shortest and the longest pause before a retry.
+    Tests give a clock; otherwise the database's own decides."""
 
-    def __init__(self, data: Database, *, first: float, most: float, clock: Clock | None = None) -> None:
+    def __init__(
+        self, data: Database, metrics: Metrics, *, first: float, most: float, clock: Clock | None = None
+    ) -> None:
         self._data, self._statements = data, Statements.of(__package__, "queries.sql")
-        self._first, self._most = first, most
+        self._metrics, self._first, self._most = metrics, first, most
         self.clock = clock
 
     async def take(
@@ -68,7 +72,16 @@ class RunLeases:
             await step.note(
                 row, kind, attempt=row["attempts"], **({"worker": worker} if result.leased else {"error": DIED})
             )
-            return result
+        self._count_taken(result)
+        return result
+
+    def _count_taken(self, found: TakeResult) -> None:
+        if found.lost:
+            self._metrics.count(ATTEMPTS, "lost")
+        if not found.leased:
+            self._metrics.count(ATTEMPTS, "failed")
+        elif found.row["attempts"] == 1:
+            self._metrics.observe(QUEUE_SECONDS, max(0.0, found.row["updated_at"] - found.row["created_at"]))
 
     async def is_due(self, environment: str, tasks: list[str]) -> bool:
         """True if a take would find a run."""
@@ -108,8 +121,12 @@ class RunLeases:
                 failed = {"error": values["error"]} if "error" in values else {}
                 kind = "failed" if row["state"] == FAILED else kind
                 await step.note(row, kind, attempt=row["attempts"] + (kind == "released"), **failed)
-                return row
-        return await self._repeated(how, environment, id, token)
+        if row is None:
+            return await self._repeated(how, environment, id, token)
+        self._metrics.count(ATTEMPTS, kind)
+        if row["finished_at"] is not None:
+            self._metrics.observe(RUN_SECONDS, max(0.0, row["finished_at"] - row["started_at"]))
+        return row
 
     async def _repeated(self, how: str, environment: str, id: str, token: str) -> Row:
         """The run, if this token has ended it so before, and the response was lost; else raises."""
