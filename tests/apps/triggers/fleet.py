@@ -1,4 +1,4 @@
-"""The task-trigger API as it runs for real: four workers that share a store and a database, and many callers at once."""
+"""The task-trigger API as it runs for real: workers that share a store and a database, and many callers at once."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ log = structlog.get_logger("solely.triggers")
 TIMED_OUT = "Idempotency claim resolution timed out"
 _REMEMBER = 3_600.0  # seconds that a failed attempt is remembered: whoever takes over looks for what it left behind
 _AWAY = 1.0  # seconds that an unreachable store is not asked again: not every trigger waits for its timeout
-_SOON = 0.005  # seconds: an answer that took longer was waited for, or comes from a slow store
 
 
 class ClaimedRun(msgspec.Struct, frozen=True):
@@ -103,8 +102,3 @@ def published_run(value: object) -> ClaimedRun | None:
         return msgspec.convert(value, ClaimedRun)
     except msgspec.ValidationError:
         return None
-
-
-def was_waited_for(claim: AsyncClaim) -> bool:
-    """True if the claim was in flight when it was asked for: its run is new, and needs no check."""
-    return claim.waited > _SOON

@@ -3,13 +3,13 @@ it with all changes, so that a drainer that dies at any point strands nothing.""
 
 from __future__ import annotations
 
-import asyncio
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import structlog
 
 from ... import AsyncItem, DataUnavailable, InvalidInput, ItemInfo, PermanentFailure, QueueWorker, SolelyError
 from ...kit import Backoff, Metrics
+from .batches import Batches
 from .buffer import Buffer, drained_item, read_item
 from .figures import DRAINED, DUPLICATES
 from .model import BufferedRun, RunChange
@@ -24,21 +24,13 @@ _BACKOFF = Backoff((0.2, 1.0, 5.0))  # seconds: a deadlock, a restart, a repair;
 _BATCH = 100  # runs of one statement: some hundred KiB at most, and well under a second
 
 
-class _Waiting(NamedTuple):
-    """A run that waits for its batch."""
-
-    buffered: BufferedRun
-    stored: asyncio.Future[None]
-
-
 class Drainer:
     """Moves runs of the buffer to SQL."""
 
     def __init__(self, buffer: Buffer, table: RunTable, settings: TriggersSettings, metrics: Metrics) -> None:
         self._buffer, self._table, self._metrics = buffer, table, metrics
         self._attempts, self._at_once = settings.drain_attempts, settings.drain_at_once
-        self._waiting: list[_Waiting] = []
-        self._storing: asyncio.Task[None] | None = None
+        self._batches: Batches[BufferedRun, None] = Batches(self._store_each, _BATCH)
 
     def worker(self) -> QueueWorker:
         """The kit's worker of all queues of the buffer."""
@@ -74,7 +66,7 @@ class Drainer:
         error: Exception = SolelyError(f"no drainer survived it in {self._attempts} attempts")
         if attempts <= self._attempts:
             try:
-                await self._in_batch(buffered)
+                await self._batches.ask(buffered)
                 return
             except DataUnavailable:
                 raise
@@ -101,36 +93,17 @@ class Drainer:
 
     # -- batches
 
-    async def _in_batch(self, buffered: BufferedRun) -> None:
-        """Stores the run together with all that wait while SQL is busy."""
-        waiting = _Waiting(buffered, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
-        if self._storing is None or self._storing.done():
-            self._storing = asyncio.create_task(self._store_waiting())
-        await waiting.stored
+    async def _store_each(self, batch: Sequence[BufferedRun]) -> list[Exception | None]:
+        """Stores the runs together; if SQL refuses, one by one, since one of them is the reason."""
+        try:
+            await self._store(batch)
+        except DataUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - the error belongs to whoever waits for the run
+            return [error] if len(batch) == 1 else [(await self._store_each([each]))[0] for each in batch]
+        return [None] * len(batch)
 
-    async def _store_waiting(self) -> None:
-        while self._waiting:
-            batch, self._waiting = self._waiting[:_BATCH], self._waiting[_BATCH:]
-            try:
-                await self._store([each.buffered for each in batch])
-            except DataUnavailable as error:
-                _settle(batch, error)
-            except Exception:  # noqa: BLE001 - one of them is the reason: each is tried alone
-                await self._store_alone(batch)
-            else:
-                _settle(batch, None)
-
-    async def _store_alone(self, batch: list[_Waiting]) -> None:
-        for each in batch:
-            try:
-                await self._store([each.buffered])
-            except Exception as error:  # noqa: BLE001 - the error belongs to whoever waits for this run
-                _settle([each], error)
-            else:
-                _settle([each], None)
-
-    async def _store(self, batch: list[BufferedRun]) -> None:
+    async def _store(self, batch: Sequence[BufferedRun]) -> None:
         inserted = await self._table.insert([each.current for each in batch])
         for each in batch:
             if each.run.id not in inserted:
@@ -153,13 +126,3 @@ class Drainer:
     async def _apply(self, environment: str, id: str, changes: list[RunChange]) -> None:
         if changes:
             await self._table.change(environment, id, changes, buffered=True)
-
-
-def _settle(batch: list[_Waiting], error: Exception | None) -> None:
-    for each in batch:
-        if each.stored.done():
-            continue
-        if error is None:
-            each.stored.set_result(None)
-        else:
-            each.stored.set_exception(error)

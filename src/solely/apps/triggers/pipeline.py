@@ -13,7 +13,7 @@ import structlog
 from ... import AsyncClaim, DataError, InvalidInput, StoreError
 from ...kit import AWAY, Metrics, Problem
 from .buffer import Buffer, fits
-from .claim import TIMED_OUT, ClaimedRun, KeyClaims, published_run, was_waited_for
+from .claim import TIMED_OUT, ClaimedRun, KeyClaims, published_run
 from .drainer import Drainer
 from .figures import BUFFER_FAILURES, DUPLICATES, TRIGGERED
 from .gate import Gate
@@ -71,7 +71,7 @@ class Pipeline:
             if claim.won:
                 return await self._won(claim, run, waits)
             there = published_run(claim.value)
-            if there is not None and (was_waited_for(claim) or await self._resolves(run, there)):
+            if there is not None and await self._resolves(run, there):
                 return await self._from_claim(run, there, waits)
             await self._claims.drop(name, there or ClaimedRun("", ""))
         raise Problem(AWAY, TIMED_OUT)

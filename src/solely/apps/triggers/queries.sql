@@ -46,10 +46,19 @@ WHERE environment = :environment AND task = :task AND idempotency_key = :key AND
 UPDATE triggers_runs SET key_expires_at = {now}
 WHERE environment = :environment AND task = :task AND idempotency_key = :key AND key_expires_at > {now}
 
--- name: by_key
--- live: 1 if the key still protects the run.
-SELECT id, payload_digest, CASE WHEN key_expires_at > {now} THEN 1 ELSE 0 END AS live
-FROM triggers_runs WHERE environment = :environment AND task = :task AND idempotency_key = :key
+-- name: by_keys
+-- The runs that have these keys. live: 1 if the key still protects the run.
+SELECT asked.number, id, payload_digest, CASE WHEN key_expires_at > {now} THEN 1 ELSE 0 END AS live
+FROM {asked} AS runs
+    ON runs.environment = asked.environment AND runs.task = asked.task AND runs.idempotency_key = asked.key
+
+-- name: asked (sqlite)
+(SELECT value ->> '$.number' AS number, value ->> '$.environment' AS environment, value ->> '$.task' AS task,
+    value ->> '$.key' AS key FROM json_each(:keys)) AS asked CROSS JOIN triggers_runs
+
+-- name: asked (postgresql)
+jsonb_to_recordset(CAST(:keys AS jsonb)) AS asked (number INTEGER, environment TEXT, task TEXT, key TEXT)
+    JOIN triggers_runs
 
 -- name: by_id
 SELECT *, CASE WHEN key_expires_at > {now} THEN 1 ELSE 0 END AS live
@@ -85,7 +94,8 @@ SELECT value FROM jsonb_array_elements_text(triggers_runs.tags::jsonb) AS tag (v
 -- name: change
 -- What people and callers change of a run; the caller has locked the row.
 UPDATE triggers_runs SET tags = :tags, metadata = :metadata, state = :state, finished_at = :finished_at,
-    lease_owner = :lease_owner, lease_until = :lease_until, key_expires_at = :key_expires_at, updated_at = {now}
+    lease_owner = :lease_owner, lease_until = :lease_until, key_expires_at = :key_expires_at,
+    updated_at = :updated_at
 WHERE id = :id
 
 -- name: count_changes

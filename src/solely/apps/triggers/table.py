@@ -10,9 +10,11 @@ import msgspec
 
 from ... import DataUnavailable
 from ...kit import Database, Position, Queries, Statements
+from .batches import Batches
 from .model import CANCELED, FAILED, RunChange, TaskRun, changed, json_text, now, run_of
 
 _STATEMENTS = Statements.of(__package__, "queries.sql")
+_KEYS = 200  # that one statement looks up: some milliseconds at most
 _ROUNDS = 5  # tries to insert a run whose key others free and take at the same time: each needs another trigger
 
 
@@ -38,13 +40,20 @@ class RunTable:
     def __init__(self, data: Database, on_insert: Callable[[], object] = lambda: None) -> None:
         self.data, self._on_insert = data, on_insert
         self.queries = _STATEMENTS.on(data)
+        self._by_key: Batches[dict[str, str], KeyedRun | None] = Batches(self._find_keys, _KEYS)
 
     # -- reading
 
     async def by_key(self, environment: str, task: str, key: str) -> KeyedRun | None:
         """The run that has this key, on the writer; None if there is none."""
-        row = await self.queries.row("by_key", environment=environment, task=task, key=key)
-        return None if row is None else KeyedRun(row["id"], row["payload_digest"], bool(row["live"]))
+        return await self._by_key.ask({"environment": environment, "task": task, "key": key})
+
+    async def _find_keys(self, asked: Sequence[dict[str, str]]) -> list[KeyedRun | None]:
+        found: list[KeyedRun | None] = [None] * len(asked)
+        numbered = [{"number": number, **each} for number, each in enumerate(asked)]
+        for row in await self.queries.rows("by_keys", keys=json_text(numbered)):
+            found[row["number"]] = KeyedRun(row["id"], row["payload_digest"], bool(row["live"]))
+        return found
 
     async def find(self, environment: str, id: str) -> TaskRun | None:
         """The run of this id; the run that has the key, if this one is its duplicate. None if there is none."""
@@ -159,5 +168,5 @@ class RunTable:
 
 async def _write(queries: Queries, run: TaskRun) -> None:
     row = run.row()
-    names = "id tags metadata state finished_at lease_owner lease_until key_expires_at"
+    names = "id tags metadata state finished_at lease_owner lease_until key_expires_at updated_at"
     await queries.run("change", **{name: row[name] for name in names.split()})
