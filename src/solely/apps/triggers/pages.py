@@ -28,7 +28,7 @@ class RunView(View):
     id: RunId
 
 
-class Pages:
+class TriggerPages:
     """The handlers of pages and lists, in the environment of the caller's token."""
 
     def __init__(self, app: TriggersRuntime) -> None:
@@ -66,7 +66,7 @@ class Pages:
 
 def routes(app: TriggersRuntime) -> list[Route]:
     """The routes of pages and lists."""
-    shown = Pages(app)
+    shown = TriggerPages(app)
     return [
         Route("GET", "/triggers", READ_PAGE, shown.overview, OVERVIEW.title, hidden=True),
         Route("GET", "/triggers/run", READ_PAGE, shown.run, ONE.title, hidden=True),

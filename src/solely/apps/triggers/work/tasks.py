@@ -78,7 +78,7 @@ class RunAttempt:
 
 
 @dataclass(frozen=True)
-class Task:
+class WorkerTask:
     """A named function of the payload, or of the payload and its RunAttempt; `async` functions run on a loop of their
     own. If the payload has a type, it is converted to that: msgspec.ValidationError if it cannot be."""
 
@@ -96,7 +96,7 @@ class Task:
         return self.function(*given)
 
 
-class Tasks(dict[str, Task]):
+class Tasks(dict[str, WorkerTask]):
     """Tasks by name."""
 
     def __call__(self, name: str) -> Callable[[F], F]:
@@ -115,7 +115,7 @@ class Tasks(dict[str, Task]):
         return register
 
 
-def _task(name: str, function: Callable[..., Any]) -> Task:
+def _task(name: str, function: Callable[..., Any]) -> WorkerTask:
     given = [*inspect.signature(function).parameters.values()]
     needed = [each for each in given if each.default is each.empty]
     if not 1 <= len(given) <= 2 or any(each.kind is not each.POSITIONAL_OR_KEYWORD for each in given) or not needed:
@@ -124,7 +124,7 @@ def _task(name: str, function: Callable[..., Any]) -> Task:
         hints = get_type_hints(function)
     except NameError as error:  # a local class, or a name that is imported for the type checker only
         raise InvalidInput(f"an annotation of the task {name!r} cannot be resolved: {error}") from None
-    return Task(name, function, hints.get(given[0].name, Any), len(given) == 2)
+    return WorkerTask(name, function, hints.get(given[0].name, Any), len(given) == 2)
 
 
 task = Tasks()  # those of this process: @task("send-mail")

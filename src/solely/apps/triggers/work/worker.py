@@ -35,7 +35,7 @@ from .... import (
 )
 from ....kit.commands import printable
 from ..model import CANCELED
-from .tasks import RunAttempt, Task
+from .tasks import RunAttempt, WorkerTask
 from .wire import MAX_ERROR, LeaseStates, SettledRun, TakenRuns
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class TaskWorker:
     def __init__(
         self,
         service: ServiceClient,
-        tasks: Mapping[str, Task],
+        tasks: Mapping[str, WorkerTask],
         *,
         at_once: int = 4,
         lease: float = 30.0,
