@@ -28,7 +28,7 @@ Options = dict[str, Any]
 class TriggerBody(Body, forbid_unknown_fields=False):
     """A trigger as trigger.dev's client sends it. `payload` is any JSON; see the documentation for `options`."""
 
-    payload: msgspec.Raw = msgspec.Raw(b"null")
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
     options: Options = msgspec.field(default_factory=dict)
 
 
@@ -36,7 +36,7 @@ class BatchItem(Body, forbid_unknown_fields=False):
     """One trigger of a batch."""
 
     task: TaskName
-    payload: msgspec.Raw = msgspec.Raw(b"null")
+    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
     options: Options = msgspec.field(default_factory=dict)
 
 
