@@ -37,7 +37,7 @@ class WorkApi:
     async def take(self, call: Call[TakeRun, None]) -> TakenRuns:
         """Leases a run to the caller, and waits for one up to `wait`."""
         wanted, service = call.body, call.service
-        environment, wait = self._environment(call), service.wait(wanted.wait)
+        environment, wait = self._environment(call), min(wanted.wait, service.settings.max_wait)
         taking = self._take(environment, wanted, wait)
 
         async def undo(row: Row | None) -> None:

@@ -4,6 +4,7 @@ transaction."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import secrets
 from collections.abc import Callable
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 DIED = "the worker died or lost its connection in the last attempt: the lease expired"
 SPREAD = 0.2  # of a pause, either way: runs that failed together are not retried together
+
+_ROUNDS = 20  # tries of a take that finds the runs of the first task locked by others
+_PAUSE = 0.02  # seconds between these tries at most: others commit within some milliseconds
 
 Clock = Callable[[], float]
 
@@ -59,19 +63,28 @@ class RunLeases:
             left = await self.renew(environment, mine["id"], token, lease)
             if left is not None:
                 return TakeResult({**mine, "left_seconds": left}, lost=False)
+        asked = {"environment": environment, "tasks": json_text(tasks), "token": token, "lease": lease}
+        for _ in range(_ROUNDS):
+            taken = await self._take(worker=worker, **asked)
+            if taken is not None or not await self.is_due(environment, tasks):
+                return taken
+            await asyncio.sleep(_PAUSE * random.random())
+        return None
+
+    async def _take(self, **asked: Any) -> TakeResult | None:
+        """None also if others take the runs of the first task right now: those of another one may be due."""
         async with self._changing() as step:
-            asked = {"environment": environment, "tasks": json_text(tasks), "token": token, "lease": lease}
-            row = await step.row("take", worker=worker, lost=DIED, **asked)
+            row = await step.row("take", lost=DIED, **asked)
             if row is None:
                 return None
             attempts = await step.row("open_attempts", id=row["id"])
             result = TakeResult(row, lost=attempts is not None and attempts["open"] > 0)
             if result.lost:
                 await step.note(row, "lost", attempt=row["attempts"] - result.leased)
-            kind = "taken" if result.leased else "failed"
-            await step.note(
-                row, kind, attempt=row["attempts"], **({"worker": worker} if result.leased else {"error": DIED})
-            )
+            if result.leased:
+                await step.note(row, "taken", attempt=row["attempts"], worker=asked["worker"])
+            else:
+                await step.note(row, "failed", attempt=row["attempts"], error=DIED)
         self._count_taken(result)
         return result
 

@@ -8,11 +8,20 @@ COALESCE(CAST(:now AS DOUBLE PRECISION), (julianday('now') - 2440587.5) * 86400.
 -- name: clock (postgresql)
 COALESCE(CAST(:now AS DOUBLE PRECISION), CAST(extract(epoch FROM clock_timestamp()) AS DOUBLE PRECISION))
 
--- name: these (sqlite)
-SELECT value FROM json_each(:tasks)
+-- name: tasks (sqlite)
+json_each(:tasks) AS given
 
--- name: these (postgresql)
-SELECT value FROM jsonb_array_elements_text(CAST(:tasks AS jsonb)) AS given (value)
+-- name: tasks (postgresql)
+jsonb_array_elements_text(CAST(:tasks AS jsonb)) AS given (value)
+
+-- name: can_be_taken
+environment = :environment AND state IN ('QUEUED', 'DELAYED', 'EXECUTING')
+
+-- name: first_task
+-- The task whose run has been due longest: one look into the index for each, however many runs other tasks have.
+SELECT given.value FROM {tasks} ORDER BY COALESCE((
+    SELECT MIN(available_at) FROM triggers_runs WHERE {can_be_taken} AND task = given.value
+), 1e18) LIMIT 1
 
 -- name: unlocked (sqlite)
 /* it has one writer at a time */
@@ -38,8 +47,7 @@ UPDATE triggers_runs SET
     updated_at = (SELECT now FROM clock)
 WHERE id = (
     SELECT id FROM triggers_runs
-    WHERE environment = :environment AND state IN ('QUEUED', 'DELAYED', 'EXECUTING')
-        AND available_at <= (SELECT now FROM clock) AND task IN ({these}) AND duplicate_of IS NULL
+    WHERE {can_be_taken} AND task = ({first_task}) AND available_at <= (SELECT now FROM clock)
     ORDER BY available_at, id LIMIT 1 {unlocked}
 )
 RETURNING *, CAST(:lease AS DOUBLE PRECISION) AS left_seconds
@@ -95,7 +103,7 @@ WHERE run_id = :id AND kind IN ('taken', 'retried', 'released', 'lost')
 
 -- name: due
 -- What a waiting take looks for, without a write.
-SELECT 1 AS found FROM triggers_runs
-WHERE environment = :environment AND state IN ('QUEUED', 'DELAYED', 'EXECUTING')
-    AND available_at <= {clock} AND task IN ({these}) AND duplicate_of IS NULL
-LIMIT 1
+WITH clock AS MATERIALIZED (SELECT {clock} AS now)
+SELECT 1 AS found FROM {tasks} WHERE EXISTS (
+    SELECT 1 FROM triggers_runs WHERE {can_be_taken} AND task = given.value AND available_at <= (SELECT now FROM clock)
+) LIMIT 1

@@ -28,7 +28,7 @@ WorkerName = Annotated[str, msgspec.Meta(max_length=200, description="for people
 class TakeRun(Body, rename="camel"):
     """Leases the run of one of these tasks that has been due longest. A repeat with the same `token`, which the caller
     makes anew for each take, returns the same run; without one, the service makes it. `lease` is by default the setting
-    `lease_ttl`."""
+    `lease_ttl`; `wait` is at most the service's `max_wait`."""
 
     tasks: Annotated[list[TaskName], msgspec.Meta(min_length=1, max_length=MAX_TASKS)]
     lease: Lease | None = None
