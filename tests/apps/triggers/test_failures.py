@@ -96,11 +96,11 @@ async def test_without_the_store_the_claim_is_skipped_and_the_constraint_decides
 
 
 async def test_an_unreachable_store_is_not_asked_for_every_trigger(worker: Worker, faults: Faults) -> None:
-    with faults.refusing(Acquire, of=CLAIMS):
+    with faults.refusing(Acquire, Read):
         await worker.trigger(KEY)
-        asked = len(faults.batches)
+        faults.batches.clear()
         await worker.trigger("another")
-        assert [each for each in faults.trips[asked:] if "Acquire" in each] == []
+        assert faults.trips == []
     assert worker.counted("mollifier_idempotency_claim_failures", "skipped") == 1
 
 
