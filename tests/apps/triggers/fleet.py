@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,6 +56,10 @@ class Fleet(shared.Fleet):
 
     data_url = ""
 
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._http = httpx2.Client(timeout=SOON)
+
     def burst(self, key: str, *, waiting: int = 0, keyed_count: int = KEYED, others: int = UNKEYED) -> Burst:
         """Sends triggers of one key mixed with others, all at once; `waiting` of the key bypass the gate."""
         wanted = [(True, keyed(key)) for _ in range(keyed_count - waiting)]
@@ -73,13 +77,17 @@ class Fleet(shared.Fleet):
 
     def _accepted(self, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
         try:
-            answer = self.post(path, body)
+            answer = self._http.post(self.address + path, json=body, headers=self.headers)
         except httpx2.TransportError:
             return None
         return answer.json() if answer.status_code == 200 else None
 
     def get(self, path: str, **query: Any) -> httpx2.Response:
-        return httpx2.get(self.address + path, params=query or None, headers=self.headers, timeout=SOON)
+        """The answer, of any worker: one may die, with the connection to it."""
+        for _ in range(WORKERS):
+            with suppress(httpx2.RemoteProtocolError, httpx2.ConnectError, httpx2.ReadError):
+                return self._http.get(self.address + path, params=query or None, headers=self.headers)
+        raise AssertionError("no worker answers")
 
     def run(self, id: str) -> dict[str, Any]:
         """The run of this id, which must be found."""
@@ -123,4 +131,5 @@ def fleet(
     settings = {"data_url": data, **(given or {})}
     with inbox("id") as unused, shared.fleet(Fleet, "triggers", url, folder, unused, settings, workers=workers) as it:
         it.data_url = data
-        yield it
+        with it._http:
+            yield it

@@ -327,3 +327,14 @@ async def test_a_buffer_in_sql_has_its_own_tables(urls: tuple[str, str]) -> None
         assert (await worker.trigger(KEY)).id == accepted.id
         await worker.drain()
         assert [row["id"] for row in await worker.rows(idempotency_key=KEY)] == [accepted.id]
+
+
+async def test_old_runs_are_deleted_unless_their_key_protects_them(anywhere: Worker) -> None:
+    protected, other = await anywhere.trigger(KEY), await anywhere.trigger()
+    await anywhere.drain()
+    for each in (protected, other):
+        await change(anywhere, each.id, RunChange(kind="cancel", at=now() - 7_200.0))
+    assert await anywhere.app.table.forget(older_than=10_000.0) == 0
+    assert await anywhere.app.table.forget(older_than=3_600.0) == 1
+    assert [row["id"] for row in await anywhere.rows()] == [protected.id]
+    assert await anywhere.data.rows("SELECT DISTINCT run_id FROM triggers_events") == [{"run_id": protected.id}]

@@ -50,6 +50,7 @@ def test_500_triggers_of_a_key_mixed_with_others_get_one_run_id(it: Fleet) -> No
 
 
 @pytest.mark.only_with_all
+@pytest.mark.timeout(900)
 def test_500_triggers_of_a_key_get_one_run_id_20_times_in_a_row(it: Fleet) -> None:
     for round in range(20):
         check_one_run(it, f"key-{round}", it.burst(f"key-{round}", waiting=KEYED // 5 if round % 2 else 0))

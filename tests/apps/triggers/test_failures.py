@@ -39,16 +39,17 @@ async def test_of_a_claimant_that_crashed_waiters_are_refused_and_a_later_trigge
 
 
 @pytest.mark.parametrize("settings", [{"gate": "off"}, BURST], ids=["in SQL", "in the buffer"])
-async def test_a_claimant_that_crashed_after_its_run_was_accepted_leaves_that_run(settings: dict[str, Any]) -> None:
+async def test_a_claimant_that_crashed_after_its_run_was_accepted_leaves_that_run(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It died before it published. Whoever takes over looks again, and finds the run in SQL or in the buffer."""
     clock = ManualClock()
     async with Worker(clock=clock, **settings) as worker:
         await worker.trigger(task="first")
         await worker.trigger(task="second")
-        publish, worker.app.claims.publish = worker.app.claims.publish, _dies  # type: ignore[method-assign]
-        with pytest.raises(asyncio.CancelledError):
+        with monkeypatch.context() as patch, pytest.raises(asyncio.CancelledError):
+            patch.setattr(worker.app.claims, "publish", _dies)
             await worker.trigger(KEY)
-        worker.app.claims.publish = publish  # type: ignore[method-assign]
         worker.once._context.keeper.holds.clear()  # nobody renews the claim of a process that died
         clock.advance(31.0)
         found = await worker.trigger(KEY)
@@ -96,11 +97,11 @@ async def test_without_the_store_the_claim_is_skipped_and_the_constraint_decides
 
 
 async def test_an_unreachable_store_is_not_asked_for_every_trigger(worker: Worker, faults: Faults) -> None:
-    with faults.refusing(Acquire, of=CLAIMS):
+    with faults.refusing(Acquire, Read):
         await worker.trigger(KEY)
-        asked = len(faults.batches)
+        faults.batches.clear()
         await worker.trigger("another")
-        assert [each for each in faults.trips[asked:] if "Acquire" in each] == []
+        assert faults.trips == []
     assert worker.counted("mollifier_idempotency_claim_failures", "skipped") == 1
 
 

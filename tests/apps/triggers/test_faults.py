@@ -22,6 +22,7 @@ from tests.postgres_server import PYPI_POSTGRES, Postgres
 from tests.servers import Valkey
 
 TRIPS = {"triggers_trip_threshold": "10", "triggers_trip_window": "1"}
+LONG = 600  # seconds: several bursts and restarts on a machine that others use too
 LEASE = 30.0  # seconds until the items of a drainer that died are taken again
 
 
@@ -142,28 +143,31 @@ def check_settled(it: Fleet, key: str, burst: Burst, *, one_id: bool = True, pat
 
 
 @pytest.mark.only_with_all
+@pytest.mark.timeout(LONG)
 @pytest.mark.parametrize("on_outage", ["refuse", "proceed"])
 def test_a_fleet_keeps_one_id_per_key_while_redis_is_killed_and_restarted(
     durable: Valkey, postgres: Postgres, tmp_path: Path, on_outage: str
 ) -> None:
     given = {**TRIPS, "triggers_on_outage": on_outage}
     with fleet(durable.url, tmp_path, in_schema(postgres.url), given) as it:
-        for round in range(3):
+        for round in range(2):
             with meanwhile(lambda: restart(durable)):
                 burst = it.burst(f"key-{round}")
             check_settled(it, f"key-{round}", burst, one_id=on_outage == "refuse")
 
 
 @pytest.mark.only_with_all
+@pytest.mark.timeout(LONG)
 def test_a_fleet_keeps_one_id_per_key_while_postgres_is_killed_and_restarted(valkey_url: str, tmp_path: Path) -> None:
     with Postgres(folder=PYPI_POSTGRES) as server, fleet(isolated(valkey_url), tmp_path, server.url, TRIPS) as it:
-        for round in range(3):
+        for round in range(2):
             with meanwhile(lambda: restart(server)):
                 burst = it.burst(f"key-{round}", waiting=100)
             check_settled(it, f"key-{round}", burst)
 
 
 @pytest.mark.only_with_all
+@pytest.mark.timeout(LONG)
 def test_a_fleet_strands_nothing_when_its_drainers_are_killed(
     valkey_url: str, postgres: Postgres, tmp_path: Path
 ) -> None:
@@ -184,6 +188,7 @@ def test_a_fleet_strands_nothing_when_its_drainers_are_killed(
 
 
 @pytest.mark.only_with_all
+@pytest.mark.timeout(LONG)
 def test_a_fleet_with_a_buffer_in_sql_loses_nothing_when_redis_is_flushed(postgres: Postgres, tmp_path: Path) -> None:
     given = {**TRIPS, "triggers_buffer": "sql"}
     with Valkey() as server, fleet(server.url, tmp_path, in_schema(postgres.url), given) as it:

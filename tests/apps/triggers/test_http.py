@@ -201,3 +201,19 @@ def test_the_threshold_of_the_gate_can_come_from_the_variable_of_the_document(mo
     with operating("triggers", {}) as it:
         app: Any = it.service.service.apps["triggers"]
         assert app.settings.trip_threshold == 7
+
+
+def test_a_payload_that_the_client_of_trigger_dev_packed_is_unpacked(it: Operator) -> None:
+    id = trigger(it, payload='{"a": 1}', payloadType="application/json")["id"]
+    assert it.ask(f"/api/v3/runs/{id}")["payload"] == {"a": 1}
+    assert it.ask(f"/api/v3/runs/{trigger(it, payload='text')['id']}")["payload"] == "text"
+
+
+@pytest.mark.parametrize("id", ["run_unknown", "%00", "run_" + "a" * 39])
+def test_an_id_that_nobody_got_is_unknown(it: Operator, id: str) -> None:
+    assert it.get(f"/api/v3/runs/{id}").status_code == 404
+
+
+def test_a_batch_names_the_item_that_is_invalid(it: Operator) -> None:
+    items = [{"task": "hello"}, {"task": "hello", "options": {"maxAttempts": 0}}]
+    assert it.post("/api/v1/tasks/batch", {"items": items}).json()["detail"].startswith("items[1]: options: ")

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -52,6 +53,10 @@ def working(desk: Desk, tasks: Tasks, *, grace: float = SOON, **options: Any) ->
 def ended(desk: Desk, id: str) -> Any:
     """The run, once it has ended."""
     return until(lambda: (seen := desk.run(id))["ended"] and seen, SOON)
+
+
+def is_executing(desk: Desk, id: str) -> bool:
+    return bool(desk.run(id)["run"]["state"] == "EXECUTING")
 
 
 def test_tasks_get_their_payload_and_return_the_output(desk: Desk) -> None:
@@ -166,7 +171,7 @@ def test_a_canceled_run_ends_its_task_and_keeps_its_state(desk: Desk) -> None:
     ids = [desk.trigger("waits"), desk.trigger("loops")]
     with working(desk, task, lease=1.0):
         for id in ids:
-            until(lambda id=id: desk.run(id)["run"]["state"] == "EXECUTING", SOON)
+            until(partial(is_executing, desk, id), SOON)
             assert desk.post("/api/triggers/cancel", {"id": id}, "write").json() == {"canceled": True}
         until(lambda: len(seen) == 2, SOON)
     assert seen == {"async": True, "sync": True}

@@ -28,7 +28,11 @@ from solely.testing.clock import ManualClock
 
 SOON = 20.0  # seconds within which what is waited for has to happen
 HERE = "default"  # the environment of all triggers
-BURST = {"trip_threshold": 1, "trip_window": 3_600.0, "trip_hold": 3_600.0}  # the gate lets one pass, and diverts all
+BURST: dict[str, Any] = {
+    "trip_threshold": 1,
+    "trip_window": 3_600.0,
+    "trip_hold": 3_600.0,
+}  # the gate lets one pass, and diverts all
 
 
 class Worker:

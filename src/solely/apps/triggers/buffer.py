@@ -16,7 +16,6 @@ from .model import BufferedRun, RunChange, TaskRun, own, slot_of
 
 log = structlog.get_logger("solely.triggers")
 
-_MOST = 256 * 1024 - 64  # bytes of an item: the queue's cap, with room for what it adds
 _PAUSE = 0.005  # seconds between tries to change an item that others change too: some round trips, at random
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(BufferedRun)
@@ -32,13 +31,14 @@ class Pushed(NamedTuple):
 class Buffer:
     """The queues of all environments. StoreError if the store does not answer."""
 
-    def __init__(self, client: AsyncClient, environments: Iterable[str]) -> None:
+    def __init__(self, client: AsyncClient, environments: Iterable[str], *, on_store: bool = True) -> None:
+        self.on_store = on_store  # and not in SQL
         self.queues: dict[str, AsyncQueue] = {each: client.queue(queue_name(each)) for each in environments}
         self.letters = client.dead_letters(own("buffer"))
 
     async def push(self, run: TaskRun) -> Pushed:
         """Adds the run, unless its place is taken: the duplicate check of the buffer itself. Raises InvalidInput if the
-        run is too large, see `fits`."""
+        run is too large for an item."""
         queue, slot = self.queues[run.environment], slot_of(run.id)
         if await queue.push(slot, _encode(BufferedRun(run=run))):
             return Pushed(True)
@@ -77,11 +77,6 @@ class Buffer:
 def queue_name(environment: str) -> str:
     """The queue of this environment."""
     return own(f"buffer/{environment}")
-
-
-def fits(run: TaskRun) -> bool:
-    """True if the run is not too large for an item."""
-    return len(_encode(BufferedRun(run=run))) <= _MOST
 
 
 def drained_item(buffered: BufferedRun) -> bytes:

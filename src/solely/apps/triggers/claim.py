@@ -37,12 +37,17 @@ class KeyClaims:
         self._ask_from = 0.0
         self.enabled = settings.claim
 
+    @property
+    def away(self) -> bool:
+        """True if the store did not answer a moment ago: it is not asked for every trigger."""
+        return time.monotonic() < self._ask_from
+
     async def claim(self, name: str) -> AsyncClaim | None:
         """The claim, won or cached; None if there is none to rely on: the claims are off, or the store is unreachable.
         Raises Problem (503) if the winner does not publish in time, or the outage refuses."""
         if not self.enabled:
             return None
-        if time.monotonic() < self._ask_from:
+        if self.away:
             self._count_failure("skipped")
             return None
         try:

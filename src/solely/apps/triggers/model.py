@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import secrets
 import time
 from functools import partial
@@ -29,7 +30,8 @@ MOST_TAGS = 10  # of one run, as trigger.dev has it
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\u0000]*\Z")]
 TaskName = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\u0000/]*\Z")]
 UserKey = Annotated[str, msgspec.Meta(min_length=1, max_length=2048, pattern=r"^[^\u0000]*\Z")]
-RunId = Annotated[str, msgspec.Meta(pattern=r"^run_[a-z2-7]{39}\Z")]
+RUN_ID = re.compile(r"^run_[a-z2-7]{39}\Z")
+RunId = Annotated[str, msgspec.Meta(pattern=RUN_ID.pattern)]
 
 _RANDOM = 8  # bytes of a run id that are its own: 13 characters
 _SLOT = 16  # bytes of a run id that name its place in the buffer: 26 characters

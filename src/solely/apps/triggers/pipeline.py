@@ -4,6 +4,7 @@ the gate, which decides between SQL and the buffer."""
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -12,10 +13,10 @@ import structlog
 
 from ... import AsyncClaim, DataError, InvalidInput, StoreError
 from ...kit import AWAY, Metrics, Problem
-from .buffer import Buffer, fits
+from .buffer import Buffer
 from .claim import TIMED_OUT, ClaimedRun, KeyClaims, published_run
 from .drainer import Drainer
-from .figures import BUFFER_FAILURES, DUPLICATES, TRIGGERED
+from .figures import BUFFER_FAILURES, DUPLICATES, TRIGGER_SECONDS, TRIGGERED
 from .gate import Gate
 from .model import BufferedRun, TaskRun, claim_key, now, slot_of
 from .table import RunTable, Stored
@@ -50,9 +51,11 @@ class Pipeline:
 
         Raises Problem (503) if the claim is not resolved in time, and DataUnavailable if SQL is unreachable.
         """
+        started = time.perf_counter()
         accepted = await (self._accept(run, waits) if run.idempotency_key is None else self._keyed(run, waits))
         where = "cached" if accepted.cached else "buffer" if accepted.buffered else "sql"
         self._metrics.count(TRIGGERED, where)
+        self._metrics.observe(TRIGGER_SECONDS, time.perf_counter() - started)
         return accepted
 
     # -- with a key
@@ -95,6 +98,8 @@ class Pipeline:
 
     async def _in_buffer(self, run: TaskRun) -> BufferedRun | None:
         """The live run of this key in the buffer; None if there is none, or the buffer does not answer."""
+        if self._claims.away and self._buffer.on_store:
+            return None
         try:
             there = await self._buffer.at(run.environment, slot_of(run.id))
         except (StoreError, InvalidInput) as error:
@@ -174,13 +179,10 @@ class Pipeline:
         """The run in the buffer, or the one that has its place there; None if it must go to SQL: it is too large, the
         buffer failed, or an earlier run of its key is on its way to SQL."""
         waiting = msgspec.structs.replace(run, buffered_at=now())
-        if not fits(waiting):
-            self._metrics.count(BUFFER_FAILURES, "too_large")
-            return None
         try:
             pushed = await self._buffer.push(waiting)
         except (StoreError, InvalidInput) as error:
-            self._buffer_failed("push", error)
+            self._buffer_failed("push" if isinstance(error, StoreError) else "too_large", error)
             return None
         if pushed.new:
             return Triggered(run.id, False, True, run.payload_digest)
@@ -188,6 +190,7 @@ class Pipeline:
         return Triggered(there.run.id, True, True, there.run.payload_digest) if there and there.live else None
 
     def _buffer_failed(self, step: str, error: Exception) -> None:
+        """Counts and logs it: the run goes to SQL. Raises an error of SQL itself."""
         if isinstance(error, DataError):
             raise error
         self._metrics.count(BUFFER_FAILURES, step)

@@ -107,3 +107,10 @@ INSERT INTO triggers_events (run_id, at, kind, detail) VALUES (:run_id, {now}, :
 
 -- name: events_of
 SELECT at, kind, detail FROM triggers_events WHERE run_id = :run_id ORDER BY at, kind LIMIT :limit
+
+-- name: forget
+DELETE FROM triggers_runs WHERE id IN (SELECT id FROM triggers_runs
+    WHERE finished_at < :before AND (idempotency_key IS NULL OR key_expires_at <= {now}) LIMIT :page)
+
+-- name: forget_events
+DELETE FROM triggers_events WHERE run_id NOT IN (SELECT id FROM triggers_runs)

@@ -21,6 +21,7 @@ from .work.arrivals import Arrivals
 from .work.leases import RunLeases
 
 _LOOK = 1.0  # seconds between two counts of the buffer, for the metrics and the page
+_RETENTION = 3600.0  # seconds between deletions of old runs, which are kept for weeks
 _TABLE = "triggers_buffer"  # of a buffer in PostgreSQL, apart from a store in the same database
 
 
@@ -54,7 +55,8 @@ class TriggersRuntime(Application[TriggersSettings]):
         self.arrivals = Arrivals()
         self.leases = RunLeases(self.service.data, metrics, first=settings.retry_first, most=settings.retry_most)
         self.table = RunTable(self.service.data, on_insert=self.arrivals.wake)
-        self.buffer = Buffer(self._buffer_client(), self.environments)
+        client = self._buffer_client()
+        self.buffer = Buffer(client, self.environments, on_store=client is self.once)
         self.gate, self.claims = Gate(self.once, settings, metrics), KeyClaims(self.once, settings, metrics)
         self.drainer = Drainer(self.buffer, self.table, settings, metrics)
         self.runs = Runs(self.table, self.buffer, self.drainer)
@@ -66,8 +68,8 @@ class TriggersRuntime(Application[TriggersSettings]):
         return (self.drainer.worker(),)
 
     def jobs(self) -> Sequence[Job]:
-        """Counts the buffer."""
-        return (Job("buffer", _LOOK, self._count_buffered),)
+        """Counts the buffer, and deletes old runs."""
+        return (Job("buffer", _LOOK, self._count_buffered), Job("retention", _RETENTION, self._delete_old))
 
     async def stop(self) -> None:
         """Closes the client of a buffer in SQL."""
@@ -80,6 +82,9 @@ class TriggersRuntime(Application[TriggersSettings]):
             return self.once
         self._sql = AsyncClient(buffer_url(url), timeout=self.service.settings.store_timeout)
         return self._sql
+
+    async def _delete_old(self) -> None:
+        await self.table.forget(self.settings.retention)
 
     async def _count_buffered(self) -> None:
         try:

@@ -15,6 +15,7 @@ from .model import CANCELED, FAILED, RunChange, TaskRun, changed, json_text, now
 
 _STATEMENTS = Statements.of(__package__, "queries.sql")
 _KEYS = 200  # that one statement looks up: some milliseconds at most
+_PAGE = 200  # runs that one statement deletes: few enough that it blocks nobody
 _ROUNDS = 5  # tries to insert a run whose key others free and take at the same time: each needs another trigger
 
 
@@ -135,6 +136,17 @@ class RunTable:
         ended = {"state": CANCELED, "finished_at": now(), "error": text, "idempotency_key": None}
         ended |= {"changes": 0}  # those that were made of it are made of the other one
         await self.insert([msgspec.structs.replace(run, duplicate_of=of, **ended)])
+
+    async def forget(self, older_than: float) -> int:
+        """Deletes runs that ended so many seconds ago, with their timelines; returns how many. A run whose key still
+        protects it is kept until that expires."""
+        deleted, page = 0, _PAGE
+        while page == _PAGE:
+            page = await self.queries.run("forget", before=now() - older_than, page=_PAGE)
+            deleted += page
+        if deleted:
+            await self.queries.run("forget_events")
+        return deleted
 
     async def expire_key(self, environment: str, task: str, key: str) -> bool:
         """Ends the protection of the key; False if it protects no run."""

@@ -65,6 +65,7 @@ def trigger_of(
         user_key = msgspec.convert(_one_key(options.idempotency_key, header_key), UserKey | None)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"options: {error}") from None
+    payload = _unpacked(payload, given)
     at, key = now(), None if user_key is None else stored_key_of(user_key)
     due = at if options.delay is None else _moment(options.delay, at)
     life = settings.key_ttl if options.idempotency_key_ttl is None else _span(options.idempotency_key_ttl)
@@ -88,6 +89,18 @@ def trigger_of(
         frees_key=int(options.free_key_on_failure),
     )
     return TaskTrigger(run, options.resume_parent_on_completion)
+
+
+def _unpacked(payload: msgspec.Raw, given: Mapping[str, Any]) -> msgspec.Raw:
+    """The payload; that of trigger.dev's client is the JSON text of it, in a string."""
+    if given.get("payloadType") != "application/json" or not bytes(payload).lstrip().startswith(b'"'):
+        return payload
+    text = msgspec.json.decode(payload, type=str)
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return payload
+    return msgspec.Raw(text.encode())
 
 
 def _one_key(option: str | None, header: str) -> str | None:

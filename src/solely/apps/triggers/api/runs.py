@@ -10,7 +10,20 @@ import msgspec
 from .... import InvalidInput
 from ....kit import KIB, READ, UNKNOWN, WRITE, Answer, Body, Call, PageSize, Position, Problem, Route, position_after
 from ..changes import check_tags
-from ..model import COMPLETED, ENDED, EXECUTING, FAILED, QUEUED, RunChange, State, TaskName, TaskRun, now, stored_key_of
+from ..model import (
+    COMPLETED,
+    ENDED,
+    EXECUTING,
+    FAILED,
+    QUEUED,
+    RUN_ID,
+    RunChange,
+    State,
+    TaskName,
+    TaskRun,
+    now,
+    stored_key_of,
+)
 from ..runtime import TriggersRuntime
 from .options import MOST_METADATA, Tags, metadata_of, tags_of
 
@@ -112,7 +125,10 @@ def routes(app: TriggersRuntime) -> list[Route]:
     """The routes of runs and keys."""
 
     def place(call: Call[Any, Any]) -> tuple[str, str]:
-        return app.environment_of(call.principal.name), call.params["id"]
+        id = call.params["id"]
+        if not RUN_ID.fullmatch(id):
+            _unknown(id)
+        return app.environment_of(call.principal.name), id
 
     async def found(call: Call[Any, Any]) -> TaskRun:
         environment, id = place(call)
@@ -159,7 +175,7 @@ def routes(app: TriggersRuntime) -> list[Route]:
     async def reset(call: Call[ResetBody, None]) -> ChangedRun:
         """Reset an idempotency key: the next trigger with it makes a new run."""
         environment, key = app.environment_of(call.principal.name), call.params["key"]
-        if not await app.runs.reset(environment, call.body.task_identifier, stored_key_of(key)):
+        if "\0" in key or not await app.runs.reset(environment, call.body.task_identifier, stored_key_of(key)):
             raise Problem(UNKNOWN, f"the key {key!r:.80} protects no run of {call.body.task_identifier!r:.80}")
         return ChangedRun(id=key)
 

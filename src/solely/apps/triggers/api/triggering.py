@@ -86,7 +86,7 @@ def routes(app: TriggersRuntime) -> list[Route]:
         if call.header("idempotency-key"):
             raise InvalidInput("a batch has no key of its own; give each item its options.idempotencyKey")
         environment, slots = app.environment_of(call.principal.name), asyncio.Semaphore(_AT_ONCE)
-        wanted = [trigger_of(app.settings, environment, i.task, i.payload, i.options) for i in call.body.items]
+        wanted = [_item(app, environment, number, each) for number, each in enumerate(call.body.items)]
 
         async def one(each: TaskTrigger) -> TriggerAnswer | Problem:
             async with slots:
@@ -108,6 +108,13 @@ def routes(app: TriggersRuntime) -> list[Route]:
         Route("POST", "/api/v1/tasks/batch", WRITE, batch, cap=_BATCH_CAP, **given),
         Route("POST", "/api/v1/tasks/{task}/trigger", WRITE, trigger, cap=_CAP, **given),
     ]
+
+
+def _item(app: TriggersRuntime, environment: str, number: int, item: BatchItem) -> TaskTrigger:
+    try:
+        return trigger_of(app.settings, environment, item.task, item.payload, item.options)
+    except InvalidInput as error:
+        raise InvalidInput(f"items[{number}]: {error}") from None
 
 
 def _answer(app: TriggersRuntime, trigger: TaskTrigger, found: Triggered) -> TriggerAnswer:
