@@ -23,7 +23,7 @@ from tests.service.serving import LINES, TOKENS, Process, bearer, takes_connecti
 F = TypeVar("F", bound="Fleet")
 
 WORKERS = 4
-BEGINS = 40.0  # seconds for five processes to begin on a machine that others use too
+BEGINS = 120.0  # seconds for five processes to begin on a machine that others use too
 SOON = 20.0  # seconds within which a take-over happens even then
 
 

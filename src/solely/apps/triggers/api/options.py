@@ -1,0 +1,146 @@
+"""The options of a trigger: those of trigger.dev's client that are used here. All others are kept with the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from .... import InvalidInput
+from ....kit import MAX_TTL, duration, seconds
+from ..model import (
+    DELAYED,
+    MOST_TAGS,
+    QUEUED,
+    Tag,
+    TaskName,
+    TaskRun,
+    UserKey,
+    digest_of,
+    new_run_id,
+    now,
+    stored_key_of,
+)
+from ..settings import TriggersSettings
+
+MOST_METADATA = 256 * 1024  # bytes, as trigger.dev has it
+Span = float | str  # seconds, or text such as 30s, 5m, 24h, 30d
+Tags = str | Annotated[list[Tag], msgspec.Meta(max_length=MOST_TAGS)]
+
+
+class TriggerOptions(msgspec.Struct, kw_only=True, rename="camel"):
+    """The options that are used here."""
+
+    idempotency_key: UserKey | None = None
+    idempotency_key_ttl: Span | None = msgspec.field(default=None, name="idempotencyKeyTTL")
+    tags: Tags | None = None
+    metadata: Any = None
+    resume_parent_on_completion: bool = False
+    parent_run_id: str | None = None
+    delay: Span | None = None
+    max_attempts: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
+    free_key_on_failure: bool = False
+
+
+class TaskTrigger(msgspec.Struct, frozen=True):
+    """A trigger that was checked: the run that it makes unless its key has one, and whether its parent waits."""
+
+    run: TaskRun
+    waits: bool
+
+
+def trigger_of(
+    settings: TriggersSettings,
+    environment: str,
+    task: str,
+    payload: msgspec.Raw,
+    given: Mapping[str, Any],
+    header_key: str = "",
+) -> TaskTrigger:
+    """The checked trigger. Raises InvalidInput, which names the option, if one is invalid."""
+    try:
+        options, name = msgspec.convert(given, TriggerOptions), msgspec.convert(task, TaskName)
+        user_key = msgspec.convert(_one_key(options.idempotency_key, header_key), UserKey | None)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"options: {error}") from None
+    payload = _unpacked(payload, given)
+    at, key = now(), None if user_key is None else stored_key_of(user_key)
+    due = at if options.delay is None else _moment(options.delay, at)
+    life = settings.key_ttl if options.idempotency_key_ttl is None else _span(options.idempotency_key_ttl)
+    run = TaskRun(
+        id=new_run_id(environment, name, key),
+        environment=environment,
+        task=name,
+        idempotency_key=key,
+        key_expires_at=None if key is None else at + life,
+        payload=bytes(payload).decode(),
+        payload_digest=digest_of(msgspec.json.decode(payload)),
+        tags=tags_of(options.tags),
+        metadata=metadata_of(options.metadata),
+        options={each: value for each, value in given.items() if each not in ("tags", "metadata")},
+        state=DELAYED if due > at else QUEUED,
+        created_at=at,
+        updated_at=at,
+        available_at=due,
+        max_attempts=options.max_attempts or settings.max_attempts,
+        parent_id=options.parent_run_id,
+        frees_key=int(options.free_key_on_failure),
+    )
+    return TaskTrigger(run, options.resume_parent_on_completion)
+
+
+def _unpacked(payload: msgspec.Raw, given: Mapping[str, Any]) -> msgspec.Raw:
+    """The payload; that of trigger.dev's client is the JSON text of it, in a string."""
+    if given.get("payloadType") != "application/json" or not bytes(payload).lstrip().startswith(b'"'):
+        return payload
+    text = msgspec.json.decode(payload, type=str)
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return payload
+    return msgspec.Raw(text.encode())
+
+
+def _one_key(option: str | None, header: str) -> str | None:
+    if option and header and option != header:
+        raise InvalidInput(
+            f"the header Idempotency-Key ({header!r:.80}) and options.idempotencyKey ({option!r:.80}) differ; give one"
+        )
+    return option or header or None
+
+
+def tags_of(given: str | list[str] | None) -> list[str]:
+    """The tags as a list, each once."""
+    listed = [] if given is None else [given] if isinstance(given, str) else given
+    return list(dict.fromkeys(msgspec.convert(listed, list[Tag])))
+
+
+def metadata_of(given: Any) -> dict[str, Any]:
+    """The metadata: an object, or the JSON text of one, as trigger.dev's client sends it."""
+    if isinstance(given, str):
+        try:
+            given = msgspec.json.decode(given)
+        except msgspec.DecodeError as error:
+            raise InvalidInput(f"metadata is not JSON: {error}") from None
+    if not isinstance(given or {}, dict):
+        raise InvalidInput(f"metadata must be an object, not {type(given).__name__}")
+    if len(msgspec.json.encode(given)) > MOST_METADATA:
+        raise InvalidInput(f"metadata has more than {MOST_METADATA} bytes; put it into the payload")
+    return dict(given or {})
+
+
+def _span(given: Span) -> float:
+    return seconds("idempotencyKeyTTL", duration(given) if isinstance(given, str) else given, least=1.0, most=MAX_TTL)
+
+
+def _moment(given: Span, at: float) -> float:
+    """When a delayed run is due: after so many seconds, after a span such as 1h30m, or at an ISO time."""
+    if isinstance(given, str) and "T" in given:
+        try:
+            due = datetime.fromisoformat(given)
+        except ValueError:
+            raise InvalidInput(f"delay={given!r:.80} is neither a duration nor an ISO time") from None
+        return (due if due.tzinfo else due.replace(tzinfo=UTC)).timestamp()
+    return at + seconds("delay", duration(given) if isinstance(given, str) else given, least=0.0, most=MAX_TTL)

@@ -1,0 +1,217 @@
+"""The plain data of the task-trigger API: runs, their ids and keys, and changes of a run."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import secrets
+import time
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ...kit import Row, from_row, part_of, reserved
+
+own = partial(reserved, "triggers")  # a name (of a key, a queue, …) that only this application may write
+
+State = Literal["QUEUED", "DELAYED", "EXECUTING", "COMPLETED", "FAILED", "CANCELED"]
+QUEUED: State = "QUEUED"
+DELAYED: State = "DELAYED"
+EXECUTING: State = "EXECUTING"
+COMPLETED: State = "COMPLETED"
+FAILED: State = "FAILED"
+CANCELED: State = "CANCELED"
+WAITING = (QUEUED, DELAYED)
+ENDED = (COMPLETED, FAILED, CANCELED)
+
+MOST_TAGS = 10  # of one run, as trigger.dev has it
+Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\u0000]*\Z")]
+TaskName = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\u0000/]*\Z")]
+UserKey = Annotated[str, msgspec.Meta(min_length=1, max_length=2048, pattern=r"^[^\u0000]*\Z")]
+RUN_ID = re.compile(r"^run_[a-z2-7]{39}\Z")
+RunId = Annotated[str, msgspec.Meta(pattern=RUN_ID.pattern)]
+
+_RANDOM = 8  # bytes of a run id that are its own: 13 characters
+_SLOT = 16  # bytes of a run id that name its place in the buffer: 26 characters
+_SLOT_LENGTH = 26
+_MAX_KEY = 512  # bytes of a name in the store, and of a key that an index of PostgreSQL can hold in any encoding
+_SEPARATOR = "\x1f"  # between the parts of a digest: the encoding of the parts escapes it
+
+
+class TaskRun(msgspec.Struct, kw_only=True):
+    """A run, as its row has it. Moments are seconds of UTC; `payload` and `output` are JSON texts.
+
+    `idempotency_key` is as `stored_key_of` makes it. See the migration for `changes`, `duplicate_of` and `frees_key`.
+    """
+
+    id: str
+    environment: str
+    task: str
+    idempotency_key: str | None = None
+    key_expires_at: float | None = None
+    payload: str = "null"
+    payload_digest: str = ""
+    tags: list[str] = []
+    metadata: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    state: State = QUEUED
+    created_at: float = 0.0
+    updated_at: float = 0.0
+    available_at: float = 0.0
+    attempts: int = 0
+    max_attempts: int = 3
+    lease_owner: str | None = None
+    lease_until: float | None = None
+    worker: str = ""
+    started_at: float | None = None
+    finished_at: float | None = None
+    output: str | None = None
+    error: str | None = None
+    parent_id: str | None = None
+    replay_of: str | None = None
+    buffered_at: float | None = None
+    duplicate_of: str | None = None
+    changes: int = 0
+    frees_key: int = 0
+
+    def row(self) -> Row:
+        """Its columns."""
+        nested = {name: json_text(getattr(self, name)) for name in ("tags", "metadata", "options")}
+        return msgspec.structs.asdict(self) | nested
+
+
+def run_of(row: Row) -> TaskRun:
+    """The run of this row."""
+    return from_row(TaskRun, row)
+
+
+def json_text(value: object) -> str:
+    """The value as a column of JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+# -- ids and keys
+
+
+def stored_key_of(key: str) -> str:
+    """The user's key as it is stored: one that is too long for the store or an index is replaced by its digest."""
+    return key if len(key.encode()) <= _MAX_KEY else f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
+
+
+def slot_of_key(environment: str, task: str, key: str) -> str:
+    """The place in the buffer of all runs of this key: at most one of them is buffered at a time."""
+    whole = _SEPARATOR.join(part_of(part) for part in (environment, task, key))
+    return _letters(hashlib.sha256(whole.encode()).digest()[:_SLOT])
+
+
+def new_run_id(environment: str, task: str, key: str | None) -> str:
+    """A fresh id. It ends with the run's place in the buffer, so that the id and the key both name that place: a
+    buffered run is found by either with one read."""
+    slot = _letters(secrets.token_bytes(_SLOT)) if key is None else slot_of_key(environment, task, key)
+    return f"run_{_letters(secrets.token_bytes(_RANDOM))}{slot}"
+
+
+def slot_of(run_id: str) -> str:
+    """The place in the buffer of the run with this id."""
+    return run_id[-_SLOT_LENGTH:]
+
+
+def claim_key(environment: str, task: str, key: str) -> str:
+    """The logical key of the claim, as the document names it. Its parts are encoded: no two keys share a claim."""
+    name = own("mollifier:idempotency:" + ":".join(part_of(part) for part in (environment, task, key)))
+    if len(name) <= _MAX_KEY:
+        return name
+    return own(f"mollifier:idempotency:~{hashlib.sha256(name.encode()).hexdigest()}")
+
+
+def digest_of(payload: object) -> str:
+    """A digest of a JSON value, independent of the order of its fields and of white space."""
+    return hashlib.sha256(msgspec.json.encode(payload, order="deterministic")).hexdigest()
+
+
+def _letters(data: bytes) -> str:
+    return base64.b32encode(data).decode().rstrip("=").lower()
+
+
+# -- changes
+
+
+class RunChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A change that a caller makes of a run: `tags` adds some, `metadata` replaces or edits it, `cancel` ends the run,
+    `reset` ends the protection of its key.
+
+    `edits` are the operations of trigger.dev's client: set, delete, append, remove, increment of a top-level field.
+    """
+
+    kind: Literal["tags", "metadata", "cancel", "reset"]
+    at: float
+    tags: list[str] = []
+    metadata: dict[str, Any] | None = None
+    edits: list[dict[str, Any]] = []
+
+    def words(self) -> str:
+        """What the timeline of the run says of it."""
+        return ", ".join(self.tags) if self.kind == "tags" else ""
+
+
+class BufferedRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run in the buffer as it was triggered, and the changes that were made since. Once `drained`, SQL has it."""
+
+    run: TaskRun
+    changes: list[RunChange] = []
+    drained: bool = False
+
+    @property
+    def current(self) -> TaskRun:
+        """The run with all changes."""
+        run = self.run
+        for change in self.changes:
+            run = changed(run, change)
+        return msgspec.structs.replace(run, changes=len(self.changes))
+
+    @property
+    def live(self) -> bool:
+        """True if its key still protects it."""
+        expires = self.current.key_expires_at
+        return self.run.idempotency_key is not None and (expires is None or expires > now())
+
+
+def changed(run: TaskRun, change: RunChange) -> TaskRun:
+    """The run after the change. A run that has ended keeps its state."""
+    if change.kind == "tags":
+        added = [tag for tag in dict.fromkeys(change.tags) if tag not in run.tags]
+        return msgspec.structs.replace(run, tags=[*run.tags, *added], updated_at=change.at)
+    if change.kind == "metadata":
+        metadata = dict(run.metadata if change.metadata is None else change.metadata)
+        for edit in change.edits:
+            _edit(metadata, edit)
+        return msgspec.structs.replace(run, metadata=metadata, updated_at=change.at)
+    if change.kind == "reset":
+        return msgspec.structs.replace(run, key_expires_at=change.at)
+    if run.state in ENDED:
+        return run
+    ended: Any = {"state": CANCELED, "finished_at": change.at, "lease_owner": None, "lease_until": None}
+    return msgspec.structs.replace(run, **ended, updated_at=change.at)
+
+
+def _edit(metadata: dict[str, Any], edit: dict[str, Any]) -> None:
+    """Applies one operation; one that does not fit the value that is there changes nothing, as in trigger.dev."""
+    key, value, there = str(edit.get("key", "")), edit.get("value"), metadata.get(str(edit.get("key", "")))
+    kind = edit.get("type")
+    if kind == "set":
+        metadata[key] = value
+    elif kind == "delete":
+        metadata.pop(key, None)
+    elif kind == "append":
+        metadata[key] = [*(there if isinstance(there, list) else [] if there is None else [there]), value]
+    elif kind == "remove" and isinstance(there, list):
+        metadata[key] = [each for each in there if each != value]
+    elif kind == "increment" and isinstance(there or 0, int | float) and isinstance(value, int | float):
+        metadata[key] = (there or 0) + value
+
+
+def now() -> float:
+    """Seconds of UTC."""
+    return time.time()

@@ -1,0 +1,12 @@
+-- What the overview counts, each up to `most`, so that a page costs the same however many runs there are.
+
+-- name: counts
+SELECT
+    (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'QUEUED'
+        LIMIT :most) AS some) AS queued,
+    (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'DELAYED'
+        LIMIT :most) AS some) AS delayed,
+    (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'EXECUTING'
+        LIMIT :most) AS some) AS executing,
+    (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'FAILED'
+        AND available_at >= :since LIMIT :most) AS some) AS failed

@@ -1,0 +1,103 @@
+"""The running task-trigger API: its parts, how they are assembled, started and stopped. Handlers are built on this."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+from ... import AsyncClient, QueueWorker, StoreError
+from ...kit import Application, Job
+from .buffer import Buffer
+from .changes import Runs
+from .claim import KeyClaims
+from .drainer import Drainer
+from .figures import BUFFERED
+from .gate import Gate
+from .pipeline import Pipeline
+from .settings import TriggersSettings
+from .table import RunTable
+from .work.arrivals import Arrivals
+from .work.leases import RunLeases
+
+_LOOK = 1.0  # seconds between two counts of the buffer, for the metrics and the page
+_RETENTION = 3600.0  # seconds between deletions of old runs, which are kept for weeks
+_TABLE = "triggers_buffer"  # of a buffer in PostgreSQL, apart from a store in the same database
+
+
+class TriggersRuntime(Application[TriggersSettings]):
+    """The task-trigger API of one worker, without its routes."""
+
+    table: RunTable
+    buffer: Buffer
+    gate: Gate
+    claims: KeyClaims
+    drainer: Drainer
+    runs: Runs
+    pipeline: Pipeline
+    arrivals: Arrivals
+    leases: RunLeases
+    buffered = 0  # runs in the buffer, as last counted
+    _sql: AsyncClient | None = None  # of a buffer in SQL
+
+    @property
+    def environments(self) -> tuple[str, ...]:
+        """All environments that the settings name."""
+        return tuple(dict.fromkeys((self.settings.environment, *self.settings.environments.values())))
+
+    def environment_of(self, principal: str) -> str:
+        """The environment of the token with this name."""
+        return self.settings.environments.get(principal, self.settings.environment)
+
+    async def start(self) -> None:
+        """Assembles the parts."""
+        settings, metrics = self.settings, self.service.metrics
+        self.arrivals = Arrivals()
+        self.leases = RunLeases(self.service.data, metrics, first=settings.retry_first, most=settings.retry_most)
+        self.table = RunTable(self.service.data, on_insert=self.arrivals.wake)
+        client = self._buffer_client()
+        self.buffer = Buffer(client, self.environments, on_store=client is self.once)
+        self.gate, self.claims = Gate(self.once, settings, metrics), KeyClaims(self.once, settings, metrics)
+        self.drainer = Drainer(self.buffer, self.table, settings, metrics)
+        self.runs = Runs(self.table, self.buffer, self.drainer)
+        self.pipeline = Pipeline(self.table, self.buffer, self.drainer, self.claims, self.gate, metrics)
+        metrics.gauge(BUFFERED, lambda: float(self.buffered))
+
+    def workers(self) -> Sequence[QueueWorker]:
+        """The drainer."""
+        return (self.drainer.worker(),)
+
+    def jobs(self) -> Sequence[Job]:
+        """Counts the buffer, and deletes old runs."""
+        return (Job("buffer", _LOOK, self._count_buffered), Job("retention", _RETENTION, self._delete_old))
+
+    async def stop(self) -> None:
+        """Closes the client of a buffer in SQL."""
+        if self._sql is not None:
+            await self._sql.close()
+
+    def _buffer_client(self) -> AsyncClient:
+        url = self.service.settings.database_url
+        if self.settings.buffer == "store" or url.endswith(":memory:"):
+            return self.once
+        self._sql = AsyncClient(buffer_url(url), timeout=self.service.settings.store_timeout)
+        return self._sql
+
+    async def _delete_old(self) -> None:
+        await self.table.forget(self.settings.retention)
+
+    async def _count_buffered(self) -> None:
+        try:
+            self.buffered = await self.buffer.count()
+        except StoreError:
+            self.buffered = 0
+            raise
+
+
+def buffer_url(data_url: str) -> str:
+    """The store of a buffer in SQL: tables of its own in the same PostgreSQL, or a file beside that of SQLite."""
+    parts = urlsplit(data_url)
+    if parts.scheme != "sqlite":
+        return f"{data_url}{'&' if parts.query else '?'}solely_table={_TABLE}"
+    file = Path(unquote(parts.path[1:]))
+    return f"sqlite:///{quote(str(file.with_name(f'{file.stem}-buffer{file.suffix}')))}"
