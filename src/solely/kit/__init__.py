@@ -3,11 +3,12 @@
 - the application: Application, AppPage, Job, Service. Its methods open and make what the service then runs and closes:
   `caller`, `journal`, `queries`, `queue`, `worker`, `announce`, `tracing`, `own`
 - endpoints: Route, Call, Answer, Body, JsonResponse, KIB; READ, WRITE, ADMIN, PUBLIC, Webhook, BodyToken; the types
-  of their fields (Key, Limit, PageSize, Prefix, Quiet, Reason, Ttl, Wait); timestamp, inlined_schema
+  of their fields (Key, Limit, PageSize, Prefix, Quiet, Reason, Ttl, Wait; AnyDuration, AnyMoment and Moment, read by
+  duration_of and moment_of); timestamp, inlined_schema
 - refusals: Problem, problem_of; AWAY, INVALID, LIMITED, TOO_MANY, UNKNOWN
 - callers: LOCAL, Principal, Scope; RequestLimit
 - acts of people, and lists (declared with `Act` and `Listing` of `solely.kit.commands`): Acts, act_routes,
-  Affected; list_route, list_page, Rows
+  Affected, NOTHING (the outcome of an act that changed nothing); list_route, list_page, Rows
 - pages: Page, View, show, acted; READ_PAGE, WRITE_PAGE, ADMIN_PAGE; at, span, total
 - explanations: Explainer, Explained
 - metrics and traces: Figure, Metrics, HOLD, LATENCY; Tracing
@@ -16,14 +17,17 @@
   ForeignSubject; sanitized; the checks and types of their settings (AtOnce, Timeout, check_header, check_network,
   check_url)
 - receivers that settings name: NamedReceiver, Receiver, ReceiverName, UrlReceiver, WebhookReceiver, ProgramReceiver,
-  MailReceiver, check_names, check_bounds
+  MailReceiver, check_names, check_bounds; what sends to them (Sender, RequestSender, ProgramSender, MailSender)
+- selections by labels, as Alertmanager writes them: Matcher, parse_matchers, selective_matchers, check_pattern,
+  MAX_MATCHER, MOST_MATCHERS
 - programs: Program, run_program, Ended, NotStarted
 - alerts of its own: `self.announce(…)`, Announcement
 - its tables: Database, Row; Statements, SqlStatement, Queries; Journal, begin_of, HOUR, DAY; Position, position_after;
   from_row, json_texts, without_nul
 - small values in the store that all workers share: Notes, NOTES_PAGE
 - its keys: reserved, part_of
-- durations and retries: MAX_TTL, duration, seconds, ttl_seconds; Backoff, RETRY
+- durations and retries: MAX_TTL, duration, duration_text, seconds, ttl_seconds; Backoff, RETRY
+- work that goes on after its request: Background
 
 Names are imported at their first use, so that a command starts without the service.
 """

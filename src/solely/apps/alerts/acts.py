@@ -7,6 +7,7 @@ from ...kit.commands import Act, Field, Listing, after, limit
 
 FINGERPRINT, ANY_FINGERPRINT = Field("fingerprint"), Field("fingerprint", default="")
 _FOR = "30m, 2h, 1d"
+_WHY = "/alerts/why?fingerprint={fingerprint}"
 _NO_WINDOW = "There is no such window any more: the next alert sends a notification."
 _MATCHERS = "one per line: name, severity, source, fingerprint or a label, then =, !=, =~ or !~, then a value"
 _NOT_STOPPED = (
@@ -24,6 +25,7 @@ EXPIRE = Act(
     again="Ends what is there then.",
     api="/api/alerts/reservations/expire",
     page="/alerts/expire",
+    back=_WHY,
     fields=(FINGERPRINT, Field("severity")),
     changed="expired",
 )
@@ -37,6 +39,7 @@ CLEAR = Act(
     again="Ends what is there then.",
     api="/api/alerts/reservations/clear",
     page="/alerts/clear",
+    back=_WHY,
     fields=(FINGERPRINT,),
     changed="cleared",
 )
@@ -61,6 +64,7 @@ SILENCE = Act(
     again="Adds another one, unless it comes with the same Idempotency-Key.",
     api="/api/alerts/silences",
     page="/alerts/silences",
+    back="/alerts#silences",
     fields=(_MATCHING, _LASTS, _STARTS),
     keyed=True,
     asks=False,
@@ -77,6 +81,7 @@ EDIT_SILENCE = Act(
     again="Edits it again.",
     api="/api/alerts/silences/edit",
     page="/alerts/silences/edit",
+    back="/alerts#silences",
     fields=(Field("id"), _MATCHING, _LASTS, _STARTS),
     asks=False,
     shows=True,
@@ -92,6 +97,7 @@ END_SILENCE = Act(
     again="Refused: it has ended.",
     api="/api/alerts/silences/expire",
     page="/alerts/silences/end",
+    back="/alerts#silences",
     fields=(Field("id"),),
     changed="expired",
     asks=False,
@@ -108,13 +114,13 @@ ACKNOWLEDGE = Act(
     scope="write",
     api="/api/alerts/acknowledge",
     page="/alerts/acknowledge",
+    back=_WHY,
     fields=(
         FINGERPRINT,
         Field("for", "At most for", _FOR, "--for", "duration"),
         Field("severity", "Only this severity", "other severities are still sent", "--severity", example="all"),
         Field("comment", "Comment", "shown with your name", "--comment", rows=2),
     ),
-    audited=False,
     asks=False,
     shows=True,
     times=("made", "ends"),
@@ -130,9 +136,9 @@ UNACKNOWLEDGE = Act(
     scope="write",
     api="/api/alerts/unacknowledge",
     page="/alerts/unacknowledge",
+    back=_WHY,
     fields=(FINGERPRINT,),
     changed="unacknowledged",
-    audited=False,
     asks=False,
 )
 

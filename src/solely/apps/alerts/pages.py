@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from urllib.parse import urlencode
 
 from ...kit import DAY, READ_PAGE, Answer, Call, Figure, Page, Route, View, list_page, show, total
 from . import acts, figures
-from .api.history import finder
-from .api.silences import matchers_of
+from .api.lists import Lists
 from .api.windows import SENDING, Window, listed
-from .notifications.outbox import QUEUE, RETRIES
-from .notifications.publishing import GROUP
-from .records.history import NoisyAlert, NotificationRecord, ReasonCount
+from .history import NoisyAlert, NotificationRecord, ReasonCount
+from .notifications.publishing import GROUP, QUEUE
 from .runtime import AlertsRuntime, Handlers
 from .suppression.acknowledgements import Acknowledgement
 from .suppression.open_alerts import OpenAlert
@@ -29,13 +26,6 @@ NOISY = 5  # fingerprints with the most suppressed alerts: one line
 COUNTED = 100  # queued notifications and dead letters: more are shown as "100+"
 
 
-class FiringRow(Answer):
-    """An alert that fires, and the address of the form that silences alerts like it."""
-
-    open: OpenAlert
-    silence: str
-
-
 class PublisherRow(Answer):
     """A publisher with its failures and dead letters of the last five minutes."""
 
@@ -44,23 +34,14 @@ class PublisherRow(Answer):
     dead: int
 
 
-class OverviewCounts(Answer):
-    """Counts of the last five minutes of this service; `waiting` and `dead_letters` of the whole store, up to 100."""
-
-    received: int
-    notified: int
-    suppressed: int
-    waiting: int
-    dead_letters: int
-
-
 class AlertsOverview(Answer):
-    """The data of the overview. `group` is that of the dead letters, `prefix` that of the keys of all windows; `more`
-    and `more_windows` are true if the page does not show all."""
+    """The data of the overview. `figures` are counts of the last five minutes of this service, and of what waits in the
+    whole store, up to 100. `group` is that of the dead letters, `prefix` that of the keys of all windows; `more` and
+    `more_windows` are true if the page does not show all."""
 
-    firing: list[FiringRow]
+    firing: list[OpenAlert]
     more: bool
-    figures: OverviewCounts
+    figures: dict[str, int]
     windows: list[Window]
     more_windows: bool
     publishers: list[PublisherRow]
@@ -83,17 +64,22 @@ class Pages(Handlers):
 
     async def _overview(self) -> AlertsOverview:
         app, since = self._app, time.time() - DAY
-        firing, windows, waiting, retries, letters = await asyncio.gather(
+        firing, windows, waiting, letters = await asyncio.gather(
             app.open_alerts.list(limit=FIRING + 1),
             listed(app, "", WINDOWS, SENDING),
             app.once.queue(QUEUE).list(limit=COUNTED),
-            app.once.queue(RETRIES).list(limit=COUNTED),
             app.once.dead_letters(GROUP).list(limit=COUNTED),
         )
         return AlertsOverview(
-            firing=[FiringRow(open=each, silence=_silence(each)) for each in firing[:FIRING]],
+            firing=firing[:FIRING],
             more=len(firing) > FIRING,
-            figures=self._counts(min(COUNTED, len(waiting) + len(retries)), len(letters)),
+            figures={
+                "received": self._count(figures.RECEIVED),
+                "notified": self._count(figures.PUBLISHED),
+                "suppressed": self._count(figures.SUPPRESSED),
+                "waiting": len(waiting),
+                "dead_letters": len(letters),
+            },
             windows=windows.rows,
             more_windows=windows.next is not None,
             publishers=[self._publisher(publisher.name) for publisher in app.publishers],
@@ -104,15 +90,6 @@ class Pages(Handlers):
             acknowledged=await app.acknowledgements.list(COUNTED),
         )
 
-    def _counts(self, waiting: int, dead: int) -> OverviewCounts:
-        return OverviewCounts(
-            received=self._count(figures.RECEIVED),
-            notified=self._count(figures.PUBLISHED),
-            suppressed=self._count(figures.SUPPRESSED),
-            waiting=waiting,
-            dead_letters=dead,
-        )
-
     def _publisher(self, name: str) -> PublisherRow:
         failures, dead = self._count(figures.PUBLISHER_FAILURES, name), self._count(figures.DEAD_LETTERED, name)
         return PublisherRow(name=name, failures=failures, dead=dead)
@@ -121,14 +98,9 @@ class Pages(Handlers):
         return self._app.service.dashboard.history.count(total(figure, *labels))
 
 
-def _silence(row: OpenAlert) -> str:
-    return f"{acts.SILENCE.page}?{urlencode({'matchers': chr(10).join(matchers_of(row.alert))})}"
-
-
 def routes(app: AlertsRuntime) -> list[Route]:
     """The routes of the pages."""
-    pages = Pages(app)
     return [
-        Route("GET", "/alerts", READ_PAGE, pages.overview, OVERVIEW.title, hidden=True),
-        list_page(acts.HISTORY, finder(app), "/alerts/history", HISTORY),
+        Route("GET", "/alerts", READ_PAGE, Pages(app).overview, OVERVIEW.title, hidden=True),
+        list_page(acts.HISTORY, Lists(app).history, "/alerts/history", HISTORY),
     ]
