@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from email.message import EmailMessage
-from email.policy import SMTP
-from email.utils import format_datetime
 from itertools import islice
 from typing import Any
 
 import msgspec
 
-from ...kit import ForeignSubject, sanitized
+from ...kit import sanitized
 from .model import RESOLVED, Notification
 
 # -- webhooks and programs
-
-MAX_VARIABLE = 4096  # bytes of an alert's text in the environment, which is small; standard input has all of it
 
 
 def event(notification: Notification) -> bytes:
@@ -41,12 +36,7 @@ def variables(notification: Notification) -> dict[str, str]:
     alert = notification.alert
     names = ("status", "name", "severity", "source", "fingerprint")
     fields = {"id": notification.id} | {name: str(getattr(alert, name)) for name in names}
-    return {f"SOLELY_ALERT_{name.upper()}": _variable(value) for name, value in fields.items()}
-
-
-def _variable(text: str) -> str:
-    """The text without NUL, cut to what a variable can hold."""
-    return text.replace("\0", " ").encode(errors="replace")[:MAX_VARIABLE].decode(errors="ignore")
+    return {f"SOLELY_ALERT_{name.upper()}": value for name, value in fields.items()}
 
 
 # -- chats
@@ -109,22 +99,19 @@ def _bounded(labels: Mapping[str, str]) -> list[tuple[str, str]]:
 MAX_LINES = 100  # labels and annotations each: beyond that nobody reads
 
 
-def mail_of(notification: Notification, sender: str, to: Sequence[str]) -> EmailMessage:
-    """The mail: the alert as lines of plain text, with the same Message-ID at every attempt."""
+def mail_subject(notification: Notification) -> str:
+    """The subject of a mail."""
+    alert, remarks = notification.alert, notification.remarks
+    return f"[{alert.status.upper()}] {alert.severity}: {alert.name}" + (f" ({', '.join(remarks)})" if remarks else "")
+
+
+def mail_text(notification: Notification) -> str:
+    """The alert as lines of plain text."""
     alert = notification.alert
-    mail = EmailMessage(policy=SMTP)
-    mail["From"] = sender
-    mail["To"] = ", ".join(to)
-    remarks = f" ({', '.join(notification.remarks)})" if notification.remarks else ""
-    mail["Subject"] = ForeignSubject(sanitized(f"[{alert.status.upper()}] {alert.severity}: {alert.name}{remarks}"))
-    mail["Date"] = format_datetime(datetime.fromtimestamp(notification.at, UTC))
-    mail["Message-ID"] = f"<{notification.id}@solely.invalid>"
-    mail["Auto-Submitted"] = "auto-generated"  # suppresses out-of-office replies
     facts = [(name, getattr(alert, name)) for name in ("name", "severity", "source", "fingerprint")]
     group = [("alert of the group", f"{each.severity}: {each.name}") for each in notification.members]
     parts = (facts, group, alert.annotations.items(), alert.labels.items())
-    mail.set_content("\n".join(_lines(part) for part in parts if part), cte="quoted-printable")
-    return mail
+    return "\n".join(_lines(part) for part in parts if part)
 
 
 def _lines(facts: Iterable[tuple[str, str]]) -> str:

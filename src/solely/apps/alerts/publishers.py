@@ -30,7 +30,7 @@ from ...kit import (
     check_bounds,
     check_names,
 )
-from .messages import event, mail_of, slack_message, variables
+from .messages import event, mail_subject, mail_text, slack_message, variables
 from .model import RESOLVED, Alert, Labels, Notification, Status, own
 
 log = structlog.get_logger("solely.alerts")
@@ -98,7 +98,7 @@ class EmailSettings(MailReceiver, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def message(self, notification: Notification) -> EmailMessage:
         """The mail, with the same Message-ID at every attempt."""
-        return mail_of(notification, self.sender, self.to)
+        return self.mail(notification.id, notification.at, mail_subject(notification), mail_text(notification))
 
 
 class LogSettings(NamedReceiver, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="log"):
