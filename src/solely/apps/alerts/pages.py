@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
-from ...kit import DAY, READ_PAGE, Answer, Call, Figure, Page, Route, View, list_page, show, total
+from ...kit import DAY, READ_PAGE, Call, Figure, Page, Route, View, list_page, show, total
 from . import acts, figures
 from .api.lists import Lists
-from .api.windows import SENDING, Window, listed
-from .history import NoisyAlert, NotificationRecord, ReasonCount
+from .api.windows import SENDING, listed
 from .notifications.publishing import GROUP, QUEUE
 from .runtime import AlertsRuntime, Handlers
-from .suppression.acknowledgements import Acknowledgement
-from .suppression.open_alerts import OpenAlert
-from .suppression.silences import Silence
 
 OVERVIEW = Page("Alerts", "alerts:overview.html", "/alerts")
 HISTORY = Page("Notifications", "alerts:history.html", "/alerts")
@@ -26,34 +23,6 @@ NOISY = 5  # fingerprints with the most suppressed alerts: one line
 COUNTED = 100  # queued notifications and dead letters: more are shown as "100+"
 
 
-class PublisherRow(Answer):
-    """A publisher with its failures and dead letters of the last five minutes."""
-
-    name: str
-    failures: int
-    dead: int
-
-
-class AlertsOverview(Answer):
-    """The data of the overview. `figures` are counts of the last five minutes of this service, and of what waits in the
-    whole store, up to 100. `group` is that of the dead letters, `prefix` that of the keys of all windows; `more` and
-    `more_windows` are true if the page does not show all."""
-
-    firing: list[OpenAlert]
-    more: bool
-    figures: dict[str, int]
-    windows: list[Window]
-    more_windows: bool
-    publishers: list[PublisherRow]
-    recent: list[NotificationRecord]
-    suppressed: list[ReasonCount]
-    noisy: list[NoisyAlert]
-    silences: list[Silence]
-    acknowledged: list[Acknowledgement]
-    group: str = GROUP
-    prefix: str = SENDING
-
-
 class Pages(Handlers):
     """The handler of the overview."""
 
@@ -62,7 +31,9 @@ class Pages(Handlers):
         views = call.service.dashboard.views
         return await show(call, OVERVIEW, lambda: views.share("alerts", FRESH, self._overview))
 
-    async def _overview(self) -> AlertsOverview:
+    async def _overview(self) -> dict[str, Any]:
+        """The data of the page. `figures` are counts of the last five minutes of this service, and of what waits in the
+        whole store, up to COUNTED. `group` is that of the dead letters, `prefix` that of the keys of all windows."""
         app, since = self._app, time.time() - DAY
         firing, windows, waiting, letters = await asyncio.gather(
             app.open_alerts.list(limit=FIRING + 1),
@@ -70,29 +41,32 @@ class Pages(Handlers):
             app.once.queue(QUEUE).list(limit=COUNTED),
             app.once.dead_letters(GROUP).list(limit=COUNTED),
         )
-        return AlertsOverview(
-            firing=firing[:FIRING],
-            more=len(firing) > FIRING,
-            figures={
+        return {
+            "firing": firing[:FIRING],
+            "more": len(firing) > FIRING,
+            "figures": {
                 "received": self._count(figures.RECEIVED),
                 "notified": self._count(figures.PUBLISHED),
                 "suppressed": self._count(figures.SUPPRESSED),
                 "waiting": len(waiting),
                 "dead_letters": len(letters),
             },
-            windows=windows.rows,
-            more_windows=windows.next is not None,
-            publishers=[self._publisher(publisher.name) for publisher in app.publishers],
-            recent=await app.history.recent(limit=LATELY),
-            suppressed=await app.history.suppressed_counts(since=since),
-            noisy=await app.history.most_suppressed(since=since, limit=NOISY),
-            silences=await app.silences.list(),
-            acknowledged=await app.acknowledgements.list(COUNTED),
-        )
+            "windows": windows.rows,
+            "more_windows": windows.next is not None,
+            "publishers": [self._publisher(publisher.name) for publisher in app.publishers],
+            "recent": await app.history.recent(limit=LATELY),
+            "suppressed": await app.history.suppressed_counts(since=since),
+            "noisy": await app.history.most_suppressed(since=since, limit=NOISY),
+            "silences": await app.silences.list(),
+            "acknowledged": await app.acknowledgements.list(COUNTED),
+            "group": GROUP,
+            "prefix": SENDING,
+        }
 
-    def _publisher(self, name: str) -> PublisherRow:
+    def _publisher(self, name: str) -> dict[str, Any]:
+        """A publisher with its failures and dead letters of the last five minutes."""
         failures, dead = self._count(figures.PUBLISHER_FAILURES, name), self._count(figures.DEAD_LETTERED, name)
-        return PublisherRow(name=name, failures=failures, dead=dead)
+        return {"name": name, "failures": failures, "dead": dead}
 
     def _count(self, figure: Figure, *labels: str) -> int:
         return self._app.service.dashboard.history.count(total(figure, *labels))

@@ -25,38 +25,6 @@ AnyLines = Annotated[
 MOST_NOISY = 20  # fingerprints in one response: a screenful
 
 
-class FiringQuery(Body):
-    """Alerts of this severity that match all matchers, which are written as those of a silence."""
-
-    matchers: AnyLines = ""
-    severity: Anything = ""
-    limit: PageSize = 100
-
-
-class HistoryQuery(Body):
-    """Notifications of this fingerprint and severity since that moment, the newest first."""
-
-    fingerprint: Anything = ""
-    severity: Anything = ""
-    since: Moment = 0.0
-    after: Place = ""
-    limit: PageSize = 50
-
-
-class SilencesQuery(Body):
-    """Current and future silences in the order in which they end; with `ended`, those that ended within 30 days, the
-    latest first."""
-
-    ended: bool = False
-    limit: PageSize = 100
-
-
-class AcknowledgedQuery(Body):
-    """The size of the page."""
-
-    limit: PageSize = 100
-
-
 class SuppressedQuery(Body):
     """Of this fingerprint or of all, since the hour of that moment (default: a day ago)."""
 
@@ -75,25 +43,32 @@ class SuppressedCounts(Answer):
 class Lists(Handlers):
     """Finds the rows of each list."""
 
-    async def firing(self, query: FiringQuery) -> list[OpenAlert]:
-        """What fires now."""
-        matchers = lines(query.matchers)
-        return await self._app.open_alerts.list(matchers=matchers, severity=query.severity, limit=query.limit)
+    async def firing(self, matchers: AnyLines = "", severity: Anything = "", limit: PageSize = 100) -> list[OpenAlert]:
+        """Alerts of this severity that match all matchers, which are written as those of a silence."""
+        return await self._app.open_alerts.list(matchers=lines(matchers), severity=severity, limit=limit)
 
-    async def history(self, query: HistoryQuery) -> Rows[NotificationRecord]:
-        """A page of the history."""
+    async def history(
+        self,
+        fingerprint: Anything = "",
+        severity: Anything = "",
+        since: Moment = 0.0,
+        after: Place = "",
+        limit: PageSize = 50,
+    ) -> Rows[NotificationRecord]:
+        """Notifications of this fingerprint and severity since that moment, the newest first."""
         found = await self._app.history.recent(
-            **{name: getattr(query, name) for name in HistoryQuery.__struct_fields__}
+            fingerprint=fingerprint, severity=severity, since=since, after=after, limit=limit
         )
-        return Rows(found, found[-1].place if len(found) == query.limit else None)
+        return Rows(found, found[-1].place if len(found) == limit else None)
 
-    async def silences(self, query: SilencesQuery) -> list[Silence]:
-        """Silences."""
-        return await self._app.silences.list(ended=query.ended, limit=query.limit)
+    async def silences(self, ended: bool = False, limit: PageSize = 100) -> list[Silence]:
+        """Current and future silences in the order in which they end; with `ended`, those that ended within 30 days,
+        the latest first."""
+        return await self._app.silences.list(ended=ended, limit=limit)
 
-    async def acknowledged(self, query: AcknowledgedQuery) -> list[Acknowledgement]:
-        """Acknowledgements."""
-        return await self._app.acknowledgements.list(query.limit)
+    async def acknowledged(self, limit: PageSize = 100) -> list[Acknowledgement]:
+        """Acknowledgements in effect, the newest first."""
+        return await self._app.acknowledgements.list(limit)
 
     async def suppressed(self, call: Call[None, SuppressedQuery]) -> SuppressedCounts:
         """Counts of what was suppressed."""

@@ -68,14 +68,6 @@ class Window(Answer):
     unreadable: str = ""
 
 
-class WindowsQuery(Body):
-    """Windows of this fingerprint; or of all, with keys after `after`."""
-
-    fingerprint: Anything = ""
-    after: Prefix = ""
-    limit: PageSize = 100
-
-
 class ClearWindows(Body):
     """Ends all windows of this fingerprint."""
 
@@ -157,11 +149,11 @@ def _decoded(part: str) -> str:
 class WindowActs(Handlers):
     """Lists and ends windows."""
 
-    async def listed(self, query: WindowsQuery) -> Rows[Window]:
-        """Windows of one fingerprint, or a page of all."""
-        if query.fingerprint:
-            return Rows(await of_fingerprint(self._app, query.fingerprint))
-        return await listed(self._app, query.after, query.limit)
+    async def listed(self, fingerprint: Anything = "", after: Prefix = "", limit: PageSize = 100) -> Rows[Window]:
+        """Windows of this fingerprint; or of all, with keys after `after`."""
+        return (
+            Rows(await of_fingerprint(self._app, fingerprint)) if fingerprint else await listed(self._app, after, limit)
+        )
 
     async def expire(self, call: Call[ExpireWindow, None]) -> bool:
         """Ends one window; False if there was none."""
