@@ -3,12 +3,15 @@ that commands start quickly."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...kit.commands import Act, Field, Listing, after, limit
 
 FINGERPRINT, ANY_FINGERPRINT = Field("fingerprint"), Field("fingerprint", default="")
 _FOR = "30m, 2h, 1d"
 _WHY = "/alerts/why?fingerprint={fingerprint}"
 _NO_WINDOW = "There is no such window any more: the next alert sends a notification."
+_ENDED = "No current or future silence has this id: it may have ended."
 _MATCHERS = "one per line: name, severity, source, fingerprint or a label, then =, !=, =~ or !~, then a value"
 _NOT_STOPPED = (
     "The next alert sends a notification at once. A notification that is being sent right now is not stopped, so that "
@@ -29,17 +32,13 @@ EXPIRE = Act(
     fields=(FINGERPRINT, Field("severity")),
     changed="expired",
 )
-CLEAR = Act(
+CLEAR = replace(
+    EXPIRE,
     name="alerts.windows.clear",
     title="End all windows of an alert",
-    verb="end",
     summary="End all windows of a fingerprint",
-    means=_NOT_STOPPED,
-    nothing=_NO_WINDOW,
-    again="Ends what is there then.",
     api="/api/alerts/reservations/clear",
     page="/alerts/clear",
-    back=_WHY,
     fields=(FINGERPRINT,),
     changed="cleared",
 )
@@ -71,21 +70,19 @@ SILENCE = Act(
     shows=True,
     times=("starts", "ends", "made"),
 )
-EDIT_SILENCE = Act(
+EDIT_SILENCE = replace(
+    SILENCE,
     name="alerts.silences.edit",
     title="Edit a silence",
     verb="edit",
     summary="Edit a silence that has not ended; one that has begun keeps its start",
     means="The matchers, the reason and the end take the place of the old ones.",
-    nothing="No current or future silence has this id: it may have ended.",
+    nothing=_ENDED,
     again="Edits it again.",
     api="/api/alerts/silences/edit",
     page="/alerts/silences/edit",
-    back="/alerts#silences",
-    fields=(Field("id"), _MATCHING, _LASTS, _STARTS),
-    asks=False,
-    shows=True,
-    times=("starts", "ends", "made"),
+    fields=(Field("id"), *SILENCE.fields),
+    keyed=False,
 )
 END_SILENCE = Act(
     name="alerts.silences.end",
@@ -93,7 +90,7 @@ END_SILENCE = Act(
     verb="end",
     summary="End a silence now",
     means="The next alert that matches sends a notification again.",
-    nothing="No current or future silence has this id: it may have ended.",
+    nothing=_ENDED,
     again="Refused: it has ended.",
     api="/api/alerts/silences/expire",
     page="/alerts/silences/end",

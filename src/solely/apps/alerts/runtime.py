@@ -26,16 +26,6 @@ class AlertsRuntime(Application[AlertsSettings]):
     """The alert receiver of one worker, without its routes and jobs."""
 
     name = "alerts"
-    publishers: Sequence[Publisher] = ()
-    history: AlertHistory
-    silences: Silences
-    capacity: Capacity
-    acknowledgements: Acknowledgements
-    open_alerts: OpenAlerts
-    publishing: Publishing
-    outbox: Outbox
-    receiver: AlertReceiver
-    _deliverer: Deliverer
 
     async def start(self) -> None:
         """Assembles the parts, and loads the silences."""

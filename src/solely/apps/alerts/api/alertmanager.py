@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from starlette.responses import Response
@@ -176,15 +176,6 @@ class AlertsFilter(msgspec.Struct, kw_only=True):
     receiver: str = ""
 
 
-class AlertmanagerStatus(msgspec.Struct, kw_only=True, rename="camel"):
-    """The status of the receiver; `config` has the publishers, without their settings."""
-
-    cluster: dict[str, str | list[str]]
-    version_info: dict[str, str]
-    config: dict[str, str]
-    uptime: str
-
-
 class AlertmanagerApi(Handlers):
     """The handlers."""
 
@@ -192,16 +183,16 @@ class AlertmanagerApi(Handlers):
         super().__init__(app)
         self._since = time.time()
 
-    async def status(self, call: Call[None, None]) -> AlertmanagerStatus:
-        """The status, with the publishers as a configuration of Alertmanager."""
+    async def status(self, call: Call[None, None]) -> dict[str, Any]:
+        """The status, with the publishers, without their settings, as a configuration of Alertmanager."""
         version = {"version": VERSION, "revision": __version__, "branch": "solely"}
         unknown = dict.fromkeys(("buildUser", "buildDate", "goVersion"), "")
-        return AlertmanagerStatus(
-            cluster={"status": "disabled", "peers": []},
-            version_info=version | unknown,
-            config={"original": _configuration(self._app.settings.publishers)},
-            uptime=_text(self._since),
-        )
+        return {
+            "cluster": {"status": "disabled", "peers": []},
+            "versionInfo": version | unknown,
+            "config": {"original": _configuration(self._app.settings.publishers)},
+            "uptime": _text(self._since),
+        }
 
     async def alerts(self, call: Call[None, AlertsFilter]) -> list[GettableAlert]:
         """Lists alerts that fire, by fingerprint."""
