@@ -41,7 +41,8 @@ class Act:
     with the verb, unless that is given. `api` and `page` are the paths of its route and of its form, made of the name
     unless they are given; with an empty one there is none. `means` says what follows, and `nothing` why there may be
     nothing to do: then the field `changed` of the answer is false or 0, or there is none. `again` says what a repeat of
-    the request does. A command `asks` for confirmation if the act cannot be undone; it prints the answer, with `times`
+    the request does. The form returns to `back`, in which {names} stand for fields of the body, by default to the page
+    above it. A command `asks` for confirmation if the act cannot be undone; it prints the answer, with `times`
     as times, if the act `shows` it.
     """
 
@@ -55,6 +56,7 @@ class Act:
     scope: Literal["write", "admin"] = "admin"
     api: str = "/api/{name}"
     page: str = "/{name}"
+    back: str = ""
     fields: tuple[Field, ...] = ()
     changed: str = ""
     keyed: bool = False  # repeats with the same Idempotency-Key get the first response

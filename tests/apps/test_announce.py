@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from solely import StoreUnavailable
-from solely.apps.alerts.inputs import announced
+from solely.apps.alerts.inputs.labels import announced_alert
 from solely.service.announce import ANNOUNCED, Announcement, Announcements
 from solely.service.metrics import Metrics
 from tests.apps.inbox import Inbox, inbox
@@ -105,7 +105,7 @@ def test_when_the_announcer_stops_announcements_are_logged_again() -> None:
 
 
 def test_what_is_too_long_is_cut_and_its_fingerprint_stays_its_own() -> None:
-    one, other = (announced.alert_of(firing("x" * 300 + end, name="y" * 300, summary="z" * 9_000)) for end in "ab")
+    one, other = (announced_alert(firing("x" * 300 + end, name="y" * 300, summary="z" * 9_000)) for end in "ab")
     assert one.fingerprint != other.fingerprint
     assert max(map(len, (one.fingerprint, one.name))) <= 255
     assert len(one.annotations["summary"]) == 8_192

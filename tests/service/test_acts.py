@@ -85,7 +85,31 @@ def not_green(text: str) -> None:
         raise InvalidInput("'green' is no color of a flag; give another")
 
 
-ROUTES = [*act_routes(DRAIN, drain, affected, checks={"color": not_green}, refusals=(BUSY,)), *AUDIT]
+FILL = Act(
+    name="tanks.fill",
+    summary="Fill a tank",
+    again="Fills it again.",
+    scope="write",
+    back="/tanks?key={key}#level",
+    fields=(Field("key"), Field("within", "Within", option="--within", reading="duration")),
+    changed="filled",
+)
+
+
+class Fill(Body):
+    key: Key
+    within: str = ""
+
+
+async def fill(call: Call[Fill, None]) -> bool:
+    return True
+
+
+ROUTES = [
+    *act_routes(FILL, fill),
+    *act_routes(DRAIN, drain, affected, checks={"color": not_green}, refusals=(BUSY,)),
+    *AUDIT,
+]
 ADMIN = bearer(TOKENS["admin"])
 BECAUSE = "it leaks"
 
@@ -108,12 +132,24 @@ def last(service: Running) -> AuditRecord:
     return service.run(service.service.audit.records(limit=1))[0]
 
 
-def post(service: Running, fields: dict[str, str]) -> httpx2.Response:
+def post(service: Running, fields: dict[str, str], path: str = "/tanks/drain") -> httpx2.Response:
     """The form, as an admin submits it."""
-    page = service.get("/tanks/drain", params={"key": "a"}, headers=ADMIN)
+    page = service.get(path, params={"key": "a"}, headers=ADMIN)
     content = urlencode({"csrf": csrf_of(page.text), **fields})
     kind = {"content-type": "application/x-www-form-urlencoded"}
-    return service.http.post("/tanks/drain", content=content, headers={**kind, **ADMIN})
+    return service.http.post(path, content=content, headers={**kind, **ADMIN})
+
+
+def test_a_form_returns_to_the_address_of_its_act_with_what_was_entered(service: Running) -> None:
+    done = post(service, {"key": "a/b&c", "within": "2h"}, "/tanks/fill")
+    assert (done.status_code, done.headers["location"]) == (303, "/tanks?key=a%2Fb%26c&note=ended#level")
+    assert last(service).action == "tanks.fill"
+
+
+def test_a_text_that_a_command_reads_as_a_duration_must_be_one_on_the_form(service: Running) -> None:
+    refused = post(service, {"key": "a", "within": "soon"}, "/tanks/fill")
+    assert refused.status_code == 400
+    assert "is not a duration" in refused.text
 
 
 # -- the API

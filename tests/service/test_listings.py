@@ -24,6 +24,7 @@ PAGED = Listing(
     none="Nobody is here.",
 )
 ALL = Listing("/api/all-people", "people", "List all people", ("name",))
+NAMED = Listing("/api/named-people", "people", "List people by name", ("name",))
 
 
 class Home(msgspec.Struct):
@@ -53,10 +54,16 @@ async def everybody(query: PeopleQuery) -> list[Person]:
     return [Person(name) for name in NAMES]
 
 
+async def beginning(with_: str, limit: PageSize = 2) -> list[Person]:
+    """People whose names begin so."""
+    return [Person(name) for name in NAMES if name.startswith(with_)][:limit]
+
+
 @pytest.fixture(scope="module")
 def service() -> Iterator[Running]:
     page = list_page(PAGED, people, "/people", Page("People", "solely:live.html", "/"))
-    with running([list_route(PAGED, people), list_route(ALL, everybody), page], tokens=LINES) as it:
+    lists = [list_route(PAGED, people), list_route(ALL, everybody), list_route(NAMED, beginning)]
+    with running([*lists, page], tokens=LINES) as it:
         yield it
 
 
@@ -79,6 +86,13 @@ def test_a_list_is_answered_page_by_page(service: Running) -> None:
 
 def test_a_list_without_pages_says_nothing_of_a_next_one(service: Running) -> None:
     assert set(ask(service, "/api/all-people")) == {"people"}
+
+
+def test_the_query_may_be_the_parameters_of_a_function(service: Running) -> None:
+    assert ask(service, "/api/named-people", with_="a") == {"people": [{"name": "ann", "home": None}]}
+    for wrong in ({}, {"with_": "a", "limit": "0"}, {"with_": "a", "no": "1"}):
+        answer = service.get("/api/named-people", params=wrong, headers=bearer(TOKENS["read"]))
+        assert answer.status_code == 400, wrong
 
 
 def test_the_command_finds_columns_inside_of_rows_and_says_if_there_are_none(

@@ -29,13 +29,15 @@ def act_group(name: str, module: ModuleType) -> click.Group:
     group = click.Group(
         name, help=f"{module.__doc__ or ''}\n\nCalls the service at --at, with the token in SOLELY_TOKEN."
     )
-    for variable, declared in vars(module).items():
-        called = variable.lower().replace("_", "-")
-        if isinstance(declared, Act):
-            group.add_command(act_command(declared, called))
-        elif isinstance(declared, Listing):
-            group.add_command(list_command(declared, called))
+    found = {name: each for name, each in vars(module).items() if isinstance(each, (Act, Listing))}
+    add_commands(group, **{name.lower().replace("_", "-"): each for name, each in found.items()})
     return group
+
+
+def add_commands(group: click.Group, **declared: Act | Listing) -> None:
+    """Adds the commands of these acts and lists to the group, by name."""
+    for name, each in declared.items():
+        group.add_command(act_command(each, name) if isinstance(each, Act) else list_command(each, name))
 
 
 def act_command(act: Act, name: str) -> click.Command:

@@ -7,7 +7,7 @@
 - refusals: Problem, problem_of; AWAY, BUSY, INVALID, LIMITED, TOO_MANY, UNKNOWN
 - callers: LOCAL, Principal, Scope; RequestLimit
 - acts of people, and lists (declared with `Act` and `Listing` of `solely.kit.commands`): Acts, act_routes,
-  Affected; list_route, list_page, Rows
+  Affected, NOTHING (the outcome of an act that changed nothing); list_route, list_page, Rows
 - pages: Page, View, show, acted; READ_PAGE, WRITE_PAGE, ADMIN_PAGE; at, span, total
 - explanations: Explainer, Explained
 - metrics and traces: Figure, Metrics, HOLD, LATENCY; Tracing
@@ -16,7 +16,9 @@
   ForeignSubject; sanitized; the checks and types of their settings (AtOnce, Timeout, check_header, check_network,
   check_url)
 - receivers that settings name: NamedReceiver, Receiver, ReceiverName, UrlReceiver, WebhookReceiver, ProgramReceiver,
-  MailReceiver, check_names, check_bounds
+  MailReceiver, check_names, check_bounds; what sends to them (Sender, RequestSender, ProgramSender, MailSender)
+- selections by labels, as Alertmanager writes them: Matcher, parse_matchers, selective_matchers, check_pattern,
+  MAX_MATCHER, MOST_MATCHERS
 - programs: Program, run_program, Ended, NotStarted
 - alerts of its own: `self.announce(…)`, Announcement
 - its tables: Database, Row; Statements, SqlStatement, Queries; Journal, begin_of, HOUR, DAY; Position, position_after;

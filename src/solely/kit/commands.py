@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..acts import Act, Field, Listing, after, limit
-from ..cli.acts import act_command, list_command, show_rows
+from ..cli.acts import act_command, add_commands, list_command, show_rows
 from ..cli.entries import not_found
 from ..cli.exits import Exit, leave
 from ..cli.options import DURATION, by_reason, confirm, in_form, paged
@@ -31,6 +31,7 @@ __all__ = [
     "Row",
     "ServiceClient",
     "act_command",
+    "add_commands",
     "after",
     "at_service",
     "by_reason",

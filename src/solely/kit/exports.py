@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..audit import NOTHING
 from ..data import (
     DAY,
     HOUR,
@@ -50,6 +51,7 @@ from ..outgoing.receivers import (
     check_names,
 )
 from ..outgoing.receivers import Name as ReceiverName
+from ..outgoing.senders import MailSender, ProgramSender, RequestSender, Sender
 from ..outgoing.signing import SECRET_PREFIX, sign, signing_key
 from ..outgoing.smtp import ForeignSubject, Mailer, MailServer, Security
 from ..programs import Ended, NotStarted, Program
@@ -60,12 +62,21 @@ from ..service.acts import Affected, act_routes
 from ..service.announce import Announcement
 from ..service.api.reservations import Limit, Quiet
 from ..service.application import Acts, Application, AppPage, Job, Service
+from ..service.background import Background
 from ..service.body_tokens import BodyToken
 from ..service.dashboard.formatting import at, span
 from ..service.dashboard.history import total
 from ..service.dashboard.rendering import ADMIN_PAGE, READ_PAGE, WRITE_PAGE, Page, View, acted, show
 from ..service.figures import HOLD, LATENCY, Figure
 from ..service.listings import Rows, list_page, list_route
+from ..service.matchers import (
+    MAX_MATCHER,
+    MOST_MATCHERS,
+    Matcher,
+    check_pattern,
+    parse_matchers,
+    selective_matchers,
+)
 from ..service.metrics import Metrics
 from ..service.notes import NOTES_PAGE, Notes
 from ..service.openapi import inlined_schema
@@ -94,6 +105,8 @@ from ..service.routes import (
     timestamp,
 )
 from ..service.security import LOCAL, Principal, Scope, same
+from ..service.security import LOCAL, Principal, Scope
+from ..service.times import AnyDuration, AnyMoment, Moment, duration_of, duration_text, moment_of
 from ..service.tracing import Tracing
 from ..service.why import Explained, Explainer
 
@@ -111,8 +124,11 @@ __all__ = [
     "LIMITED",
     "LOCAL",
     "LOST",
+    "MAX_MATCHER",
     "MAX_TTL",
+    "MOST_MATCHERS",
     "NOTES_PAGE",
+    "NOTHING",
     "PUBLIC",
     "READ",
     "READ_PAGE",
@@ -126,10 +142,13 @@ __all__ = [
     "Affected",
     "Announcement",
     "Answer",
+    "AnyDuration",
+    "AnyMoment",
     "AppPage",
     "Application",
     "AtOnce",
     "Attempts",
+    "Background",
     "Backoff",
     "Body",
     "BodyToken",
@@ -149,9 +168,12 @@ __all__ = [
     "Limit",
     "Lost",
     "MailReceiver",
+    "MailSender",
     "MailServer",
     "Mailer",
+    "Matcher",
     "Metrics",
+    "Moment",
     "NamedReceiver",
     "NextPage",
     "NotCalled",
@@ -166,6 +188,7 @@ __all__ = [
     "Problem",
     "Program",
     "ProgramReceiver",
+    "ProgramSender",
     "Queries",
     "Quiet",
     "Reason",
@@ -173,6 +196,7 @@ __all__ = [
     "ReceiverName",
     "Request",
     "RequestLimit",
+    "RequestSender",
     "Response",
     "Retried",
     "Route",
@@ -180,6 +204,7 @@ __all__ = [
     "Rows",
     "Scope",
     "Security",
+    "Sender",
     "Service",
     "SqlStatement",
     "Statements",
@@ -204,13 +229,18 @@ __all__ = [
     "check_header",
     "check_names",
     "check_network",
+    "check_pattern",
     "check_url",
     "duration",
+    "duration_of",
+    "duration_text",
     "from_row",
     "inlined_schema",
     "json_texts",
     "list_page",
     "list_route",
+    "moment_of",
+    "parse_matchers",
     "part_of",
     "position_after",
     "problem_of",
@@ -219,6 +249,7 @@ __all__ = [
     "same",
     "sanitized",
     "seconds",
+    "selective_matchers",
     "show",
     "sign",
     "signing_key",

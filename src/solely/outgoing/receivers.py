@@ -9,6 +9,10 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import format_datetime
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -18,14 +22,16 @@ from ..errors import InvalidInput
 from ..programs import Program
 from .checks import check_header, check_network, check_url
 from .message import Request
+from .sanitizing import sanitized
 from .settings import AtOnce, OutgoingSettings, Timeout
 from .signing import SECRET_PREFIX, sign, signing_key
-from .smtp import MailServer, Security
+from .smtp import ForeignSubject, MailServer, Security
 
 MAX_ANSWER = 16 << 10  # bytes: an error page says in its first lines what is wrong
 ANSWER = 0.25  # seconds for the body to follow the status, which alone says whether the receiver has it
 MAX_HEADER = 2048  # characters of a header's value
 MAX_ERRORS = 2048  # bytes of the end of a program's standard error: the last lines say what went wrong
+MAX_VARIABLE = 4096  # bytes of a text in the environment, which is small; standard input has all of it
 _OURS = "SOLELY_"  # the prefix of the service's own variables, which hold tokens and passwords
 # Without =?, which starts an encoded word: the email package would decode it.
 _MAIL = re.compile(r"(?!.*=\?)[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
@@ -155,11 +161,12 @@ class ProgramReceiver(Receiver, frozen=True, kw_only=True, forbid_unknown_fields
         return tuple(self.environment.values())
 
     def program(self, stdin: bytes, variables: Mapping[str, str]) -> Program:
-        """The program with this input and these variables. It has no timeout of its own: its attempt has one."""
+        """The program with this input and these variables, which are cut to what an environment can hold. It has no
+        timeout of its own: its attempt has one."""
         return Program(
             self.argv,
             stdin,
-            {**self.environment, **variables},
+            self.environment | {name: _variable(text) for name, text in variables.items()},
             inherit=[name for name in os.environ if not name.startswith(_OURS)],
             timeout=None,
             max_output=MAX_ERRORS,
@@ -190,9 +197,26 @@ class MailReceiver(Receiver, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if self.password and self.security == "none":
             raise InvalidInput(f"{self.what} a password needs security starttls or tls, else it is sent in the clear")
 
+    def mail(self, id: str, at: float, subject: str, text: str) -> EmailMessage:
+        """The mail to all recipients. Its Message-ID is made of the id, which is the same at every attempt."""
+        mail = EmailMessage(policy=SMTP)
+        mail["From"] = self.sender
+        mail["To"] = ", ".join(self.to)
+        mail["Subject"] = ForeignSubject(sanitized(subject))
+        mail["Date"] = format_datetime(datetime.fromtimestamp(at, UTC))
+        mail["Message-ID"] = f"<{id}@solely.invalid>"
+        mail["Auto-Submitted"] = "auto-generated"  # suppresses out-of-office replies
+        mail.set_content(text, cte="quoted-printable")
+        return mail
+
     def server(self) -> MailServer:
         """The mail server and the login."""
         return MailServer(self.host, self.port, self.security, self.timeout, self.username, self.password, self.ca_file)
+
+
+def _variable(text: str) -> str:
+    """The text without NUL, cut to its bound."""
+    return text.replace("\0", " ").encode(errors="replace")[:MAX_VARIABLE].decode(errors="ignore")
 
 
 def check_names(receivers: Sequence[NamedReceiver], what: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import msgspec
 from starlette.responses import RedirectResponse, Response
@@ -18,6 +18,7 @@ from ..acts import Act, Field, Listing
 from ..audit import DONE, NOTHING
 from ..errors import InvalidInput, SolelyError
 from ..integrations.idempotency import ProblemKind
+from ..rules import duration
 from .dashboard.rendering import Page, View, html, show, with_headers
 from .forms import REASON, ActForm, Checks, Entered, entered, form_field
 from .problems import INVALID, UNKNOWN, Problem
@@ -76,8 +77,9 @@ def act_routes(
     on. A bool or an int that it returns is the field `changed` of the answer. The body of an act that needs a reason
     has one, `call.reason`, also if its type does not declare it. `affected` gets a body in which fields that the form
     asks for may be UNSET; without it, the form and the dry run repeat what was entered. `outcome` is for the audit log,
-    by default by the field `changed`; `note` names what the page says afterwards; `back` is its address. `checks` by
-    field raise InvalidInput for texts of the form that the types of the body let through.
+    by default by the field `changed`; `note` names what the page says afterwards; `back` is its address, by default
+    that of the act. `checks` by field raise InvalidInput for texts of the form that the types of the body let through;
+    a text that a command reads as a duration must be one.
     """
     kind, _, answer = types_of(perform)
     if answer in (bool, int):
@@ -216,7 +218,8 @@ class _ServedAct(Generic[B, A]):
         return with_headers(html(call, self._page, form, problem.kind.status), problem)
 
     def _entered(self, texts: Texts) -> Entered[B]:
-        return entered(self.kind, self._fields, texts, self.checks)
+        durations = {each.name: duration for each in self._fields if each.reading == "duration"}
+        return entered(self.kind, self._fields, texts, {**durations, **self.checks})
 
     def _form(self, texts: Texts, known: Entered[B], found: Affected | None, error: str = "") -> ActForm:
         act, shown = self.act, found or Affected("")
@@ -248,7 +251,10 @@ class _ServedAct(Generic[B, A]):
         return Page(self.act.title, "solely:act.html", self.act.place)
 
     def _back(self, body: B) -> str:
-        return self.act.place if self.back is None else self.back(body)
+        if self.back is not None:
+            return self.back(body)
+        values = {name: quote(str(value), safe="") for name, value in msgspec.structs.asdict(body).items()}
+        return (self.act.back or self.act.place).format_map(values)
 
     def _after(self, body: B, answer: A | None) -> str:
         """The address to which the form returns, with the note that the page shows there."""

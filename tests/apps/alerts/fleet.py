@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 
-from solely.apps.alerts.notifications.outbox import QUEUE
+from solely.apps.alerts.notifications.publishing import QUEUE
 from tests.apps import fleet as shared
 from tests.apps.fleet import SOON, WORKERS, Tried
 from tests.apps.inbox import Inbox, inbox

@@ -200,6 +200,25 @@ def test_pagerduty_acknowledges(desk: Operator) -> None:
     assert (made["made_by"], made["comment"]) == ("writeer", "phone")
 
 
+def test_acknowledgements_are_in_the_audit_log_whoever_made_them(desk: Operator) -> None:
+    sent(desk, "audited")
+    desk.post("/api/alerts/acknowledge", {"fingerprint": "audited", "comment": "on it"}, "write")
+    desk.post("/api/alerts/unacknowledge", {"fingerprint": "audited"}, "write")
+    desk.post("/api/alerts/unacknowledge", {"fingerprint": "audited"}, "write")
+    event = {"routing_key": TOKENS["write"], "event_action": "acknowledge", "dedup_key": "audited", "client": "phone"}
+    for key in ("audited", "unheard-of"):
+        desk.service.post("/v2/enqueue", event | {"dedup_key": key})
+    records = desk.ask("/v1/audit")["records"][:5]
+    assert [(each["action"], each["key"], each["reason"], each["outcome"]) for each in reversed(records)] == [
+        ("alerts.acknowledge", "audited", "on it", "done"),
+        ("alerts.unacknowledge", "audited", "", "done"),
+        ("alerts.unacknowledge", "audited", "", "nothing"),
+        ("alerts.acknowledge", "audited", "phone", "done"),
+        ("alerts.acknowledge", "unheard-of", "phone", "nothing"),
+    ]
+    assert {each["who"] for each in records} == {"writeer"}
+
+
 # -- by command and on the pages
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from solely import Limited
 from solely.apps.alerts.api.windows import SENDING
+from solely.apps.alerts.decision import RESERVED, Decision
 from solely.apps.alerts.demo import demo
 from solely.apps.alerts.model import fingerprint_of, key_of
 from solely.apps.alerts.publishers import PublishFailed
 from solely.apps.alerts.settings import AlertsSettings
-from solely.apps.alerts.worker import FRESH, MOST, RESERVED, Capacity, Refusal, RefusalCache
+from solely.apps.alerts.worker import FRESH, MOST, Capacity, RefusalCache
 from solely.service.problems import Problem
 from tests.apps.alerts.working import FakePublisher, Open, alert, until, working
 
@@ -130,14 +131,14 @@ async def test_what_an_admin_does_elsewhere_is_true_a_moment_later(open_worker: 
 
 async def test_if_the_one_that_asks_goes_away_the_next_one_asks() -> None:
     recent, asked = RefusalCache(), asyncio.Event()
-    refusal = Refusal(RESERVED, time.monotonic() + 9)
+    refusal = Decision(RESERVED, 9.0)
 
-    async def hang() -> tuple[str | None, Refusal]:
+    async def hang() -> tuple[str | None, Decision]:
         asked.set()
         await asyncio.sleep(60)
         return "leader", refusal
 
-    async def answer() -> tuple[str | None, Refusal]:
+    async def answer() -> tuple[str | None, Decision]:
         await asyncio.sleep(0)
         return "follower", refusal
 
@@ -161,7 +162,7 @@ async def test_what_fails_for_the_one_that_asks_fails_for_all(open_worker: Open)
 def test_memory_is_bounded() -> None:
     recent = RefusalCache()
     for number in range(MOST + 10):
-        recent.remember(str(number), Refusal(RESERVED, time.monotonic() + 9))
+        recent.remember(str(number), Decision(RESERVED, 9.0))
     assert recent.get("0") is None
     assert recent.get(str(MOST + 9)) is not None
     recent.forget_all("")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from solely.apps.alerts.model import Notification, key_of
-from solely.apps.alerts.notifications.outbox import QUEUE
+from solely.apps.alerts.notifications.publishing import QUEUE
 from tests.apps.alerts.working import Open, Worker, alert, working
 from tests.service.serving import environment
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from solely.apps.alerts.model import RESOLVED, Alert, key_of, resolved_key
-from solely.apps.alerts.notifications.outbox import QUEUE
+from solely.apps.alerts.notifications.publishing import QUEUE
 from solely.apps.alerts.publishers import PublishFailed
 from tests.apps.alerts.working import Open, Worker, alert, until, working
 from tests.conftest import STORES

@@ -12,11 +12,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from structlog.testing import LogCapture
 
-from solely.apps.alerts import receiver
+from solely.apps.alerts import receiver, reports
 from solely.apps.alerts.model import key_of
-from solely.apps.alerts.notifications import outbox, publishing
+from solely.apps.alerts.notifications import delivery, publishing
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.records import reports
 from solely.kit import Tracing
 from tests.apps.alerts.working import FakePublisher, Open, alert, until, working
 
@@ -32,7 +31,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> LogCapture:
     """What is logged, however this process has configured its logs."""
     capture = LogCapture()
     logger = structlog.wrap_logger(None, processors=[capture], wrapper_class=structlog.BoundLogger)
-    for module in (receiver, outbox, publishing, reports):
+    for module in (receiver, delivery, publishing, reports):
         monkeypatch.setattr(module, "log", logger)
     return capture
 

@@ -6,9 +6,9 @@ import asyncio
 
 import msgspec
 
+from solely.apps.alerts.messages import event
 from solely.apps.alerts.model import RESOLVED, AlertOutcome, Notification
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.publishers.webhook import event
 from tests.apps.alerts.operator import operating
 from tests.apps.alerts.working import Open, Worker, alert
 

@@ -9,12 +9,20 @@ import msgspec
 import pytest
 
 from solely import InvalidInput
-from solely.apps.alerts.model import MAX_GROUP, RESOLVED, Alert, AlertOutcome, Member, Notification, key_of, subject_of
-from solely.apps.alerts.publishers import EmailSettings, PublishFailed, slack
-from solely.apps.alerts.publishers import mail as mails
-from solely.apps.alerts.publishers.webhook import event
+from solely.apps.alerts.messages import event, slack_message
+from solely.apps.alerts.model import (
+    MAX_GROUP,
+    RESOLVED,
+    Alert,
+    AlertOutcome,
+    Member,
+    Notification,
+    group_of,
+    key_of,
+    subject_of,
+)
+from solely.apps.alerts.publishers import EmailSettings, PublishFailed
 from solely.apps.alerts.settings import AlertsSettings
-from solely.apps.alerts.suppression.groups import group_of
 from tests.apps.alerts.operator import operating
 from tests.apps.alerts.working import Open, Worker, alert, until
 from tests.service.serving import TOKENS
@@ -185,11 +193,11 @@ def test_receivers_get_the_group() -> None:
 def test_people_read_of_the_group_too() -> None:
     members = tuple(Member(fingerprint=each, name=f"Node {each}", severity="critical") for each in ("a", "<b>"))
     notification = Notification(id="msg_1", alert=alert("a", group="db"), at=0.0, members=members, reminder=1)
-    text = slack.message(notification)
+    text = slack_message(notification)
     assert text["text"] == "[FIRING] critical: CPU high (reminder 1, group db)"
     assert text["attachments"][0]["fields"][1]["value"] == "Node a, Node &lt;b&gt;"
     settings = EmailSettings(name="m", host="mail.example.org", sender="a@example.org", to=("b@example.org",))
-    mail = mails.message(notification, settings)
+    mail = settings.message(notification)
     assert mail["Subject"] == "[FIRING] critical: CPU high (reminder 1, group db)"
     assert "alert of the group: critical: Node a" in mail.get_content()
 

@@ -12,10 +12,11 @@ FOLDER = Path(solely.apps.alerts.__file__).parent
 # A folder or module may import those of the rows before its own, and itself.
 LAYERS = (
     ("model", "figures", "decision", "acts"),
+    ("messages",),
     ("publishers",),
     ("settings",),
-    ("records",),
-    ("worker", "windows"),
+    ("history", "worker", "windows"),
+    ("reports",),
     ("suppression",),
     ("notifications",),
     ("receiver",),

@@ -10,8 +10,7 @@ import pytest
 
 import solely
 from solely.apps.alerts.model import Alert, key_of, part_of, reservation_key
-from solely.apps.alerts.notifications.outbox import QUEUE, RETRIES
-from solely.apps.alerts.notifications.publishing import GROUP
+from solely.apps.alerts.notifications.publishing import GROUP, QUEUE
 from solely.dead_letters.flow import queue_of as letters_of
 from solely.model import item_key
 from solely.queues.flow import queue_of
@@ -237,19 +236,18 @@ def test_what_is_kept_for_an_idempotency_key_cannot_be_forged(desk: Operator) ->
 # -- what cannot be read
 
 
-@pytest.mark.parametrize("queue", [QUEUE, RETRIES])
-async def test_items_that_cannot_be_read_delay_no_notification(tmp_path: Path, queue: str) -> None:
+async def test_items_that_cannot_be_read_delay_no_notification(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with working(f"sqlite:///{path}") as open_one:
         worker = await open_one(FakePublisher())
         await worker.once.seen("anything")  # makes the file
         for number in range(MANY):
-            write_raw(path, item_key(queue_of(queue), f"!{number:03}"), b"\xff\xfe no item of ours")
+            write_raw(path, item_key(queue_of(QUEUE), f"!{number:03}"), b"\xff\xfe no item of ours")
         waits = alert(fresh("good"))
         await worker.parts.outbox.ensure_queued(key_of(waits), worker.parts.receiver._notification(waits))
         await worker.sweep_until(lambda: worker.publisher.ids)
         await worker.sweep_until_empty()
-        found = await worker.once.dead_letters(queue).list(limit=MANY + 1)
+        found = await worker.once.dead_letters(GROUP).list(limit=MANY + 1)
         assert len(found) == MANY
         assert {letter.payload for letter in found} == {b"\xff\xfe no item of ours"}
 
@@ -289,7 +287,7 @@ def test_the_pages_of_alerts_show_what_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with operating((AWAY,), service={"url": f"sqlite:///{path}"}) as desk:
         desk.send("a")
-        for queue in (queue_of(QUEUE), queue_of(RETRIES), letters_of(GROUP), queue_of("~alerts/acknowledged")):
+        for queue in (queue_of(QUEUE), letters_of(GROUP), queue_of("~alerts/acknowledged")):
             for number in range(3):
                 write_raw(path, item_key(queue, f"bad-{number}"), b"\xff")
         for page in ("/alerts", "/alerts/why?fingerprint=a", "/dead-letters", f"/dead-letters?group={GROUP}", "/"):

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import solely
+from solely.apps.alerts.messages import COLORS, RESOLVED_COLOR
 from solely.apps.alerts.model import Alert, Member, Notification
 from solely.apps.alerts.publishers import Publisher, PublishFailed, SlackSettings, WebhookSettings, build
-from solely.apps.alerts.publishers.slack import COLORS, RESOLVED_COLOR
 from tests.apps.hooks import DROP, FLOOD, HANG, SLOW_BODY, SLOW_HEAD, Answer, Hooks, hooks
 
 KEYS = [secrets.token_bytes(size) for size in (24, 32)]

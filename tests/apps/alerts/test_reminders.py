@@ -11,9 +11,9 @@ import pytest
 
 from solely import AsyncClient
 from solely.apps.alerts.api.windows import SENDING
+from solely.apps.alerts.messages import event
 from solely.apps.alerts.model import RESOLVED, Alert, Notification, key_of
 from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.publishers.webhook import event
 from solely.apps.alerts.settings import AlertsSettings
 from solely.apps.alerts.windows import Windows
 from tests.apps.alerts.operator import operating

@@ -10,10 +10,11 @@ import pytest
 
 from solely.apps.alerts.model import Alert
 from solely.apps.alerts.suppression import silences as module
-from solely.apps.alerts.suppression.matchers import checked, labels_of, parse, predicate
-from solely.apps.alerts.suppression.silences import Silences
+from solely.apps.alerts.suppression.matchers import checked, labels_of, matches
 from solely.data import Database
 from solely.errors import DataError, InvalidInput
+from solely.kit import Matcher
+from tests.apps.alerts.working import parts_on
 
 HOUR = 3_600.0
 
@@ -51,14 +52,15 @@ def alert(**more: Any) -> Alert:
 )
 def test_a_matcher_meets(text: str, met: bool) -> None:
     labels = {"env": "prod", "name": "inner", "note": "a=b", "lines": "a\nb"}
-    assert predicate(parse(text))(alert(labels=labels)) is met
-    assert parse(str(parse(text))) == parse(text)
+    matcher = Matcher.parse(text)
+    assert matches([matcher], alert(labels=labels)) is met
+    assert Matcher.parse(str(matcher)) == matcher
 
 
 def test_a_label_wins_over_the_field_that_stands_in_for_it() -> None:
     labelled = alert(labels={"alertname": "Load", "source": "sensor", "severity": "page", "a": "b"})
     for text in ("alertname=Load", "labels.source=sensor", "name=CPU high", "source=host-1"):
-        assert predicate(parse(text))(labelled), text
+        assert matches([Matcher.parse(text)], labelled), text
     assert labels_of(labelled) == {"alertname": "Load", "source": "sensor", "severity": "critical", "a": "b"}
     assert labels_of(alert()) == {"alertname": "CPU high", "source": "host-1", "severity": "critical"}
 
@@ -90,20 +92,20 @@ def test_an_invalid_matcher_is_refused(text: str, says: str) -> None:
 
 
 def test_a_pattern_is_compared_with_the_beginning_of_a_long_value() -> None:
-    meets = predicate(checked(["note=~x{255}."])[0])
-    assert meets(alert(labels={"note": "x" * 8_000}))
-    assert not meets(alert(labels={"note": "x" * 255}))
+    long = checked(["note=~x{255}."])
+    assert matches(long, alert(labels={"note": "x" * 8_000}))
+    assert not matches(long, alert(labels={"note": "x" * 255}))
 
 
 def test_the_slowest_pattern_that_is_let_through_is_fast() -> None:
-    worst = predicate(checked(["source=~.*a.*ab"])[0])
+    worst = checked(["source=~.*a.*ab"])
     began = time.perf_counter()
-    assert not worst(alert(source="a" * 5_000))
+    assert not matches(worst, alert(source="a" * 5_000))
     assert time.perf_counter() - began < 0.5  # it takes some milliseconds
 
 
 async def test_a_silence_holds_for_those_who_meet_all_of_it(data: Database) -> None:
-    silences, elsewhere = Silences(data), Silences(data)
+    silences, elsewhere = parts_on(data).silences, parts_on(data).silences
     assert silences.match(alert()) is None
     made = await silences.add(["severity=critical", "env=prod"], ends=time.time() + HOUR, by="ann", reason="upgrade")
     assert silences.match(alert(labels={"env": "prod"})) == made
@@ -116,7 +118,7 @@ async def test_a_silence_holds_for_those_who_meet_all_of_it(data: Database) -> N
 
 
 async def test_of_several_the_one_that_ends_last_is_named(data: Database) -> None:
-    silences = Silences(data)
+    silences = parts_on(data).silences
     for hours in (2, 3, 1):
         await silences.add(["severity=critical"], ends=time.time() + hours * HOUR, by="ann", reason=f"{hours} hours")
     found = silences.match(alert())
@@ -126,7 +128,7 @@ async def test_of_several_the_one_that_ends_last_is_named(data: Database) -> Non
 
 
 async def test_it_holds_from_its_start_to_its_end(data: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    silences, now = Silences(data), time.time()
+    silences, now = parts_on(data).silences, time.time()
     await silences.add(["name=~CPU.*"], starts=now + 100, ends=now + 200, by="ann", reason="later")
     clock = [now]
     monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: clock[0]))
@@ -141,7 +143,7 @@ async def test_it_holds_from_its_start_to_its_end(data: Database, monkeypatch: p
 
 
 async def test_it_can_be_ended_once_and_says_by_whom(data: Database) -> None:
-    silences = Silences(data)
+    silences = parts_on(data).silences
     made = await silences.add(["severity=critical"], ends=time.time() + HOUR, by="ann", reason="upgrade")
     assert await silences.expire(made.id, by="bob", reason="done early")
     assert silences.match(alert()) is None
@@ -154,7 +156,7 @@ async def test_it_can_be_ended_once_and_says_by_whom(data: Database) -> None:
 async def test_what_ended_long_ago_is_forgotten_with_the_next_one(
     data: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silences, now = Silences(data), time.time()
+    silences, now = parts_on(data).silences, time.time()
     monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: now - 40 * 86_400))
     await silences.add(["severity=critical"], ends=now - 39 * 86_400, by="ann", reason="long ago")
     monkeypatch.undo()
@@ -167,7 +169,7 @@ async def test_what_ended_long_ago_is_forgotten_with_the_next_one(
     ("starts", "ends"), [(None, -1.0), (50.0, 50.0), (60.0, 50.0), (None, 400 * 86_400.0), (None, float("nan"))]
 )
 async def test_times_that_cannot_be_are_refused(data: Database, starts: float | None, ends: float) -> None:
-    silences, now = Silences(data), time.time()
+    silences, now = parts_on(data).silences, time.time()
     with pytest.raises(InvalidInput, match="must end after"):
         await silences.add(
             ["severity=critical"], starts=starts and now + starts, ends=now + ends, by="ann", reason="no"
@@ -177,7 +179,7 @@ async def test_times_that_cannot_be_are_refused(data: Database, starts: float | 
 
 async def test_there_are_only_so_many(data: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 2)
-    silences = Silences(data)
+    silences = parts_on(data).silences
     for _ in range(2):
         await silences.add(["severity=critical"], ends=time.time() + HOUR, by="ann", reason="one more")
     with pytest.raises(InvalidInput, match="2 silences already"):
@@ -185,7 +187,7 @@ async def test_there_are_only_so_many(data: Database, monkeypatch: pytest.Monkey
 
 
 async def test_if_the_database_is_away_the_last_copy_holds(data: Database) -> None:
-    silences = Silences(data)
+    silences = parts_on(data).silences
     made = await silences.add(["severity=critical"], ends=time.time() + HOUR, by="ann", reason="upgrade")
     await data.run("ALTER TABLE alerts_silences RENAME TO away")
     with pytest.raises(DataError):
@@ -194,7 +196,7 @@ async def test_if_the_database_is_away_the_last_copy_holds(data: Database) -> No
 
 
 async def test_texts_that_a_database_cannot_keep_are_kept_as_near_as_can_be(data: Database) -> None:
-    silences = Silences(data)
+    silences = parts_on(data).silences
     made = await silences.add(["name=a\0b"], ends=time.time() + HOUR, by="an\0n", reason="be\0cause")
     assert silences.match(alert(name="a\0b")) == made
     assert (made.made_by, made.reason) == ("an\ufffdn", "be\ufffdcause")
@@ -203,7 +205,7 @@ async def test_texts_that_a_database_cannot_keep_are_kept_as_near_as_can_be(data
 
 
 async def test_a_silence_can_be_edited_and_keeps_its_id(data: Database) -> None:
-    silences, elsewhere, now = Silences(data), Silences(data), time.time()
+    silences, elsewhere, now = parts_on(data).silences, parts_on(data).silences, time.time()
     made = await silences.add(["severity=critical"], starts=now + HOUR, ends=now + 2 * HOUR, by="ann", reason="later")
     assert silences.match(alert()) is None
     edited = await silences.edit(made.id, ["severity=critical", "env=prod"], ends=now + HOUR, by="bob", reason="now")
@@ -217,7 +219,7 @@ async def test_a_silence_can_be_edited_and_keeps_its_id(data: Database) -> None:
 
 
 async def test_a_silence_that_has_begun_keeps_its_start(data: Database) -> None:
-    silences, now = Silences(data), time.time()
+    silences, now = parts_on(data).silences, time.time()
     made = await silences.add(["severity=critical"], starts=now - HOUR, ends=now + HOUR, by="ann", reason="upgrade")
     edited = await silences.edit(
         made.id, ["severity=critical"], starts=now + HOUR, ends=now + 2 * HOUR, by="ann", reason="it takes longer"
@@ -228,7 +230,7 @@ async def test_a_silence_that_has_begun_keeps_its_start(data: Database) -> None:
 
 
 async def test_what_has_ended_cannot_be_edited_nor_can_an_edit_be_invalid(data: Database) -> None:
-    silences, now = Silences(data), time.time()
+    silences, now = parts_on(data).silences, time.time()
     made = await silences.add(["severity=critical"], ends=now + HOUR, by="ann", reason="upgrade")
     for matchers, ends in ((["team="], now + HOUR), (["severity=critical"], now - 1), ([], now + HOUR)):
         with pytest.raises(InvalidInput):

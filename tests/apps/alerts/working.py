@@ -13,21 +13,22 @@ import msgspec
 
 from solely import AsyncClient
 from solely.apps.alerts.figures import FIGURES
+from solely.apps.alerts.history import AlertHistory
 from solely.apps.alerts.model import Alert, Notification
-from solely.apps.alerts.notifications.outbox import QUEUE
-from solely.apps.alerts.publishers import PublishFailed
-from solely.apps.alerts.records.history import AlertHistory
+from solely.apps.alerts.notifications.publishing import QUEUE
+from solely.apps.alerts.publishers import Publisher, PublishFailed
 from solely.apps.alerts.runtime import AlertsRuntime
 from solely.apps.alerts.settings import AlertsSettings
 from solely.apps.alerts.suppression.silences import Silences
 from solely.data import Database, migrate, open_database
+from solely.service.application import JOURNAL_DROPPED
 from solely.service.metrics import Metrics
 from solely.service.tracing import Tracing
 
 SOON = 10.0  # seconds within which what is waited for has to happen
 
 
-class FakePublisher:
+class FakePublisher(Publisher):
     """A publisher that keeps what it gets, fails as the test says, and waits while `open` is not set."""
 
     def __init__(self, name: str = "fake", severities: tuple[str, ...] = ()) -> None:
@@ -88,8 +89,7 @@ class Worker:
         self.once = AsyncClient(self._url, timeout=self._timeout, hooks=[self.metrics])
         self._data = open_database("sqlite:///:memory:")
         await migrate(self._data, "alerts", "solely.apps.alerts")
-        service: Any = SimpleNamespace(data=self._data, metrics=self.metrics, telemetry=None)
-        self.parts = AlertsRuntime(service, self.settings)
+        self.parts = _parts(self._data, self.metrics, self.settings)
         self.parts.once, self.parts.tracing = self.once, self._tracing
         self.parts.assemble(self.publishers)
         self.history, self.silences = self.parts.history, self.parts.silences
@@ -105,7 +105,7 @@ class Worker:
 
     async def sweep(self) -> None:
         """Performs all that is due now, as the running sweeper would."""
-        for worker in self.parts.sweeper.workers:
+        for worker in self.parts.workers():
             await worker.drain()
 
     async def sweep_until(self, condition: Callable[[], Any]) -> None:
@@ -130,6 +130,20 @@ class Worker:
 
     def counted(self, name: str, *labels: str) -> float:
         return self.metrics.counts().counters[f"solely_alerts_{name}"].get(labels, 0.0)
+
+
+def _parts(data: Database, metrics: Metrics, settings: AlertsSettings) -> AlertsRuntime:
+    service: Any = SimpleNamespace(data=data, metrics=metrics, telemetry=None)
+    return AlertsRuntime(service, settings)
+
+
+def parts_on(data: Database) -> AlertsRuntime:
+    """The parts of a worker of which only those that use this database are used."""
+    parts = _parts(data, Metrics(), AlertsSettings())
+    parts.service.metrics.add((JOURNAL_DROPPED,))
+    parts.once = AsyncClient("memory://of-parts")
+    parts.assemble(())
+    return parts
 
 
 Open = Callable[..., Awaitable[Worker]]

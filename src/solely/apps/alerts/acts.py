@@ -3,11 +3,15 @@ that commands start quickly."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...kit.commands import Act, Field, Listing, after, limit
 
 FINGERPRINT, ANY_FINGERPRINT = Field("fingerprint"), Field("fingerprint", default="")
 _FOR = "30m, 2h, 1d"
+_WHY = "/alerts/why?fingerprint={fingerprint}"
 _NO_WINDOW = "There is no such window any more: the next alert sends a notification."
+_ENDED = "No current or future silence has this id: it may have ended."
 _MATCHERS = "one per line: name, severity, source, fingerprint or a label, then =, !=, =~ or !~, then a value"
 _NOT_STOPPED = (
     "The next alert sends a notification at once. A notification that is being sent right now is not stopped, so that "
@@ -24,17 +28,15 @@ EXPIRE = Act(
     again="Ends what is there then.",
     api="/api/alerts/reservations/expire",
     page="/alerts/expire",
+    back=_WHY,
     fields=(FINGERPRINT, Field("severity")),
     changed="expired",
 )
-CLEAR = Act(
+CLEAR = replace(
+    EXPIRE,
     name="alerts.windows.clear",
     title="End all windows of an alert",
-    verb="end",
     summary="End all windows of a fingerprint",
-    means=_NOT_STOPPED,
-    nothing=_NO_WINDOW,
-    again="Ends what is there then.",
     api="/api/alerts/reservations/clear",
     page="/alerts/clear",
     fields=(FINGERPRINT,),
@@ -61,26 +63,26 @@ SILENCE = Act(
     again="Adds another one, unless it comes with the same Idempotency-Key.",
     api="/api/alerts/silences",
     page="/alerts/silences",
+    back="/alerts#silences",
     fields=(_MATCHING, _LASTS, _STARTS),
     keyed=True,
     asks=False,
     shows=True,
     times=("starts", "ends", "made"),
 )
-EDIT_SILENCE = Act(
+EDIT_SILENCE = replace(
+    SILENCE,
     name="alerts.silences.edit",
     title="Edit a silence",
     verb="edit",
     summary="Edit a silence that has not ended; one that has begun keeps its start",
     means="The matchers, the reason and the end take the place of the old ones.",
-    nothing="No current or future silence has this id: it may have ended.",
+    nothing=_ENDED,
     again="Edits it again.",
     api="/api/alerts/silences/edit",
     page="/alerts/silences/edit",
-    fields=(Field("id"), _MATCHING, _LASTS, _STARTS),
-    asks=False,
-    shows=True,
-    times=("starts", "ends", "made"),
+    fields=(Field("id"), *SILENCE.fields),
+    keyed=False,
 )
 END_SILENCE = Act(
     name="alerts.silences.end",
@@ -88,10 +90,11 @@ END_SILENCE = Act(
     verb="end",
     summary="End a silence now",
     means="The next alert that matches sends a notification again.",
-    nothing="No current or future silence has this id: it may have ended.",
+    nothing=_ENDED,
     again="Refused: it has ended.",
     api="/api/alerts/silences/expire",
     page="/alerts/silences/end",
+    back="/alerts#silences",
     fields=(Field("id"),),
     changed="expired",
     asks=False,
@@ -108,13 +111,13 @@ ACKNOWLEDGE = Act(
     scope="write",
     api="/api/alerts/acknowledge",
     page="/alerts/acknowledge",
+    back=_WHY,
     fields=(
         FINGERPRINT,
         Field("for", "At most for", _FOR, "--for", "duration"),
         Field("severity", "Only this severity", "other severities are still sent", "--severity", example="all"),
         Field("comment", "Comment", "shown with your name", "--comment", rows=2),
     ),
-    audited=False,
     asks=False,
     shows=True,
     times=("made", "ends"),
@@ -130,9 +133,9 @@ UNACKNOWLEDGE = Act(
     scope="write",
     api="/api/alerts/unacknowledge",
     page="/alerts/unacknowledge",
+    back=_WHY,
     fields=(FINGERPRINT,),
     changed="unacknowledged",
-    audited=False,
     asks=False,
 )
 

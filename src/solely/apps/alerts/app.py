@@ -7,23 +7,22 @@ from typing import ClassVar
 
 from ...kit import AppPage, Figure, Job, Route
 from . import pages
-from .api import acknowledgements, firing, history, silences, why, windows
+from .api import acknowledgements, lists, silences, why, windows
 from .api import alertmanager as alertmanager_api
 from .demo import demo
 from .figures import FIGURES
-from .inputs import alertmanager, announced, own_json, pagerduty
+from .inputs import alertmanager, own_json, pagerduty
+from .inputs.labels import announced_alert
 from .publishers import LogSettings
 from .runtime import AlertsRuntime
 
-_FLUSH = 0.5  # seconds of history that a killed worker may lose
 _REFRESH = 1.0  # seconds until a silence that another worker made applies here
-_RETENTION = 3600.0  # seconds between deletions of old history, which is kept for weeks
+_EXPIRED = 3600.0  # seconds between removals of expired notes, which count as missing before
 
 
 class AlertsApp(AlertsRuntime):
     """One notification per alert, under any concurrency."""
 
-    name = "alerts"
     title = "Alerts"
     about = "One notification per alert, no matter how often or by whom it is sent."
     figures: ClassVar[tuple[Figure, ...]] = FIGURES
@@ -33,13 +32,13 @@ class AlertsApp(AlertsRuntime):
     def routes(self) -> Sequence[Route]:
         """The endpoints of senders and operators, and the pages."""
         senders, page = (own_json, alertmanager, pagerduty), (pages, why)
-        modules = (*senders, alertmanager_api, firing, acknowledgements, windows, history, silences, *page)
+        modules = (*senders, alertmanager_api, lists, acknowledgements, windows, silences, *page)
         return [route for module in modules for route in module.routes(self)]
 
     async def start(self) -> None:
         """Starts the parts; announcements of other applications are received like alerts of any sender."""
         await super().start()
-        self.service.announce.register(lambda each: self.receiver.receive(announced.alert_of(each)))
+        self.service.announce.register(lambda each: self.receiver.receive(announced_alert(each)))
 
     async def stop(self) -> None:
         """Announcements are logged again; see AlertsRuntime.stop for the rest."""
@@ -47,19 +46,14 @@ class AlertsApp(AlertsRuntime):
         await super().stop()
 
     def jobs(self) -> Sequence[Job]:
-        """Writes the history, refreshes silences, and deletes what is too old."""
-        return (
-            Job("history", _FLUSH, self.history.flush),
-            Job("silences", _REFRESH, self.silences.refresh),
-            Job("retention", _RETENTION, self._delete_old),
-        )
+        """Refreshes silences, and removes notes that expired; the service writes the history."""
+        return Job("silences", _REFRESH, self.silences.refresh), Job("notes", _EXPIRED, self._sweep)
 
     async def demo(self) -> None:
         """Sends sample alerts if the log is the only publisher: no real receiver gets made-up alerts."""
         if all(isinstance(each, LogSettings) for each in self.settings.publishers):
             await demo(self.receiver)
 
-    async def _delete_old(self) -> None:
-        await self.history.sweep(self.settings.retention)
+    async def _sweep(self) -> None:
         await self.acknowledgements.sweep()
         await self.open_alerts.sweep()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...kit.commands import Form, Listing, act_command, at_service, in_form, list_command, why_command
+from ...kit.commands import Form, Listing, add_commands, at_service, in_form, why_command
 from . import acts
 
 if TYPE_CHECKING:
@@ -21,30 +21,26 @@ def command(context: click.Context) -> None:
     """Alerts: one notification each. Without a command, lists what fires now. Commands call the service at --at, with
     the token in SOLELY_TOKEN."""
     if context.invoked_subcommand is None:
-        context.invoke(_firing)
+        context.invoke(command.commands["firing"])
 
 
-_firing = list_command(acts.FIRING, "firing")
-
-
-@click.group()
+@command.group()
 def silence() -> None:
     """Silences: suppress alerts for a time."""
 
 
-command.add_command(silence)
-command.add_command(_firing)
-command.add_command(list_command(acts.WINDOWS, "list"))
-command.add_command(list_command(acts.HISTORY, "history"))
-command.add_command(list_command(acts.ACKNOWLEDGED, "acknowledged"))
-command.add_command(act_command(acts.EXPIRE, "expire"))
-command.add_command(act_command(acts.CLEAR, "clear"))
-command.add_command(act_command(acts.ACKNOWLEDGE, "acknowledge"))
-command.add_command(act_command(acts.UNACKNOWLEDGE, "unacknowledge"))
-silence.add_command(act_command(acts.SILENCE, "add"))
-silence.add_command(act_command(acts.EDIT_SILENCE, "edit"))
-silence.add_command(act_command(acts.END_SILENCE, "end"))
-silence.add_command(list_command(acts.SILENCES, "list"))
+add_commands(
+    command,
+    firing=acts.FIRING,
+    list=acts.WINDOWS,
+    history=acts.HISTORY,
+    acknowledged=acts.ACKNOWLEDGED,
+    expire=acts.EXPIRE,
+    clear=acts.CLEAR,
+    acknowledge=acts.ACKNOWLEDGE,
+    unacknowledge=acts.UNACKNOWLEDGE,
+)
+add_commands(silence, add=acts.SILENCE, edit=acts.EDIT_SILENCE, end=acts.END_SILENCE, list=acts.SILENCES)
 
 
 def _pairs(given: Sequence[str]) -> dict[str, str]:

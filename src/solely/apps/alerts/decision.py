@@ -35,10 +35,12 @@ class Facts(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """Why it is not sent, and for how many seconds; it is sent if there is no reason."""
+    """Why it is not sent, and for how many seconds; it is sent if there is no reason. `trace` is that of the alert that
+    was sent instead, if it is known."""
 
     reason: str = ""
     left: float = 0.0
+    trace: str = ""
 
 
 SEND = Decision()

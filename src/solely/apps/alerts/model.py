@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Annotated, Literal
 from urllib.parse import quote
@@ -20,6 +20,7 @@ MAX_FINGERPRINT = 255  # characters: the bound of PagerDuty's dedup_key
 OF_GROUP = "group:"  # the prefix of a group's name where a fingerprint is expected
 MAX_GROUP = MAX_FINGERPRINT - len(OF_GROUP)
 MAX_OPEN = 30 * 86_400.0  # seconds: an alert that has not fired for a month counts as gone
+_PLAIN = " -_.:/@"  # characters of a value that are not encoded in a group's name: none of them separates fields
 _SEPARATOR = "\x1f"  # between the fields of a fingerprint: the encoding of the fields escapes it
 
 Status = Literal["firing", "resolved"]
@@ -64,6 +65,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
 
     `reminder` is 0 for the first notification of a firing alert, 1 for the next one, and so on. `flapping` means that
     the next openings are suppressed because there were too many. `members` lists firing alerts of the group.
+    `publisher` is the only one that has yet to send it; if it is empty, all that want it have.
     """
 
     id: Id
@@ -73,6 +75,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     reminder: int = 0
     flapping: bool = False
     members: tuple[Member, ...] = ()
+    publisher: str = ""
 
     @property
     def remarks(self) -> list[str]:
@@ -144,6 +147,30 @@ def subject_of(alert: Alert) -> str:
 def cache_key(alert: Alert) -> str:
     """The key under which a worker caches a refusal of this alert: members of a group are cached one by one."""
     return f"{key_of(alert)}/{part_of(alert.fingerprint)}" if alert.group else key_of(alert)
+
+
+def with_group(alert: Alert, fields: Sequence[str]) -> Alert:
+    """The alert with its group: the sender's, else the one of these fields, if it has any of them."""
+    if alert.group or not fields:
+        return alert
+    return msgspec.structs.replace(alert, group=group_of(alert, fields))
+
+
+def group_of(alert: Alert, fields: Sequence[str]) -> str:
+    """The name of the group that these fields define; "" if the alert has none of them."""
+    values = {field: field_of(alert, field) or "" for field in fields}
+    if not any(values.values()):
+        return ""
+    name = ",".join(f"{field}={quote(value, safe=_PLAIN)}" for field, value in values.items())
+    return name if len(name) <= MAX_GROUP else hashlib.sha256(name.encode()).hexdigest()
+
+
+def field_of(alert: Alert, field: str) -> str | None:
+    """The value of a field that settings name: name, source, severity, `labels.<name>` or `annotations.<name>`; None if
+    the alert has no such label or annotation."""
+    kind, _, name = field.partition(".")
+    found = getattr(alert, kind)
+    return found.get(name) if name else str(found)
 
 
 def fingerprint_of(fields: Iterable[tuple[str, str]]) -> str:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from urllib.parse import urlencode
+from typing import Any
 
-from ...kit import DAY, READ_PAGE, Answer, Call, Figure, Page, Route, View, list_page, show, total
+from ...kit import DAY, READ_PAGE, Call, Figure, Page, Route, View, list_page, show, total
 from . import acts, figures
-from .api.history import finder
-from .api.silences import matchers_of
-from .api.windows import SENDING, Window, listed
-from .notifications.outbox import QUEUE, RETRIES
-from .notifications.publishing import GROUP
-from .records.history import NoisyAlert, NotificationRecord, ReasonCount
+from .api.lists import Lists
+from .api.windows import SENDING, listed
+from .notifications.publishing import GROUP, QUEUE
 from .runtime import AlertsRuntime, Handlers
-from .suppression.acknowledgements import Acknowledgement
-from .suppression.open_alerts import OpenAlert
-from .suppression.silences import Silence
 
 OVERVIEW = Page("Alerts", "alerts:overview.html", "/alerts")
 HISTORY = Page("Notifications", "alerts:history.html", "/alerts")
@@ -29,50 +23,6 @@ NOISY = 5  # fingerprints with the most suppressed alerts: one line
 COUNTED = 100  # queued notifications and dead letters: more are shown as "100+"
 
 
-class FiringRow(Answer):
-    """An alert that fires, and the address of the form that silences alerts like it."""
-
-    open: OpenAlert
-    silence: str
-
-
-class PublisherRow(Answer):
-    """A publisher with its failures and dead letters of the last five minutes."""
-
-    name: str
-    failures: int
-    dead: int
-
-
-class OverviewCounts(Answer):
-    """Counts of the last five minutes of this service; `waiting` and `dead_letters` of the whole store, up to 100."""
-
-    received: int
-    notified: int
-    suppressed: int
-    waiting: int
-    dead_letters: int
-
-
-class AlertsOverview(Answer):
-    """The data of the overview. `group` is that of the dead letters, `prefix` that of the keys of all windows; `more`
-    and `more_windows` are true if the page does not show all."""
-
-    firing: list[FiringRow]
-    more: bool
-    figures: OverviewCounts
-    windows: list[Window]
-    more_windows: bool
-    publishers: list[PublisherRow]
-    recent: list[NotificationRecord]
-    suppressed: list[ReasonCount]
-    noisy: list[NoisyAlert]
-    silences: list[Silence]
-    acknowledged: list[Acknowledgement]
-    group: str = GROUP
-    prefix: str = SENDING
-
-
 class Pages(Handlers):
     """The handler of the overview."""
 
@@ -81,54 +31,50 @@ class Pages(Handlers):
         views = call.service.dashboard.views
         return await show(call, OVERVIEW, lambda: views.share("alerts", FRESH, self._overview))
 
-    async def _overview(self) -> AlertsOverview:
+    async def _overview(self) -> dict[str, Any]:
+        """The data of the page. `figures` are counts of the last five minutes of this service, and of what waits in the
+        whole store, up to COUNTED. `group` is that of the dead letters, `prefix` that of the keys of all windows."""
         app, since = self._app, time.time() - DAY
-        firing, windows, waiting, retries, letters = await asyncio.gather(
+        firing, windows, waiting, letters = await asyncio.gather(
             app.open_alerts.list(limit=FIRING + 1),
             listed(app, "", WINDOWS, SENDING),
             app.once.queue(QUEUE).list(limit=COUNTED),
-            app.once.queue(RETRIES).list(limit=COUNTED),
             app.once.dead_letters(GROUP).list(limit=COUNTED),
         )
-        return AlertsOverview(
-            firing=[FiringRow(open=each, silence=_silence(each)) for each in firing[:FIRING]],
-            more=len(firing) > FIRING,
-            figures=self._counts(min(COUNTED, len(waiting) + len(retries)), len(letters)),
-            windows=windows.rows,
-            more_windows=windows.next is not None,
-            publishers=[self._publisher(publisher.name) for publisher in app.publishers],
-            recent=await app.history.recent(limit=LATELY),
-            suppressed=await app.history.suppressed_counts(since=since),
-            noisy=await app.history.most_suppressed(since=since, limit=NOISY),
-            silences=await app.silences.list(),
-            acknowledged=await app.acknowledgements.list(COUNTED),
-        )
+        return {
+            "firing": firing[:FIRING],
+            "more": len(firing) > FIRING,
+            "figures": {
+                "received": self._count(figures.RECEIVED),
+                "notified": self._count(figures.PUBLISHED),
+                "suppressed": self._count(figures.SUPPRESSED),
+                "waiting": len(waiting),
+                "dead_letters": len(letters),
+            },
+            "windows": windows.rows,
+            "more_windows": windows.next is not None,
+            "publishers": [self._publisher(publisher.name) for publisher in app.publishers],
+            "recent": await app.history.recent(limit=LATELY),
+            "suppressed": await app.history.suppressed_counts(since=since),
+            "noisy": await app.history.most_suppressed(since=since, limit=NOISY),
+            "silences": await app.silences.list(),
+            "acknowledged": await app.acknowledgements.list(COUNTED),
+            "group": GROUP,
+            "prefix": SENDING,
+        }
 
-    def _counts(self, waiting: int, dead: int) -> OverviewCounts:
-        return OverviewCounts(
-            received=self._count(figures.RECEIVED),
-            notified=self._count(figures.PUBLISHED),
-            suppressed=self._count(figures.SUPPRESSED),
-            waiting=waiting,
-            dead_letters=dead,
-        )
-
-    def _publisher(self, name: str) -> PublisherRow:
+    def _publisher(self, name: str) -> dict[str, Any]:
+        """A publisher with its failures and dead letters of the last five minutes."""
         failures, dead = self._count(figures.PUBLISHER_FAILURES, name), self._count(figures.DEAD_LETTERED, name)
-        return PublisherRow(name=name, failures=failures, dead=dead)
+        return {"name": name, "failures": failures, "dead": dead}
 
     def _count(self, figure: Figure, *labels: str) -> int:
         return self._app.service.dashboard.history.count(total(figure, *labels))
 
 
-def _silence(row: OpenAlert) -> str:
-    return f"{acts.SILENCE.page}?{urlencode({'matchers': chr(10).join(matchers_of(row.alert))})}"
-
-
 def routes(app: AlertsRuntime) -> list[Route]:
     """The routes of the pages."""
-    pages = Pages(app)
     return [
-        Route("GET", "/alerts", READ_PAGE, pages.overview, OVERVIEW.title, hidden=True),
-        list_page(acts.HISTORY, finder(app), "/alerts/history", HISTORY),
+        Route("GET", "/alerts", READ_PAGE, Pages(app).overview, OVERVIEW.title, hidden=True),
+        list_page(acts.HISTORY, Lists(app).history, "/alerts/history", HISTORY),
     ]

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Any, TypeVar
 
 import msgspec
 import structlog
 
 from ... import AsyncAdmission, AsyncReservation, ClientClosed, SolelyError, StoreError
+from ...kit import Background
 from .decision import FIRING_QUEUED, LIMITED, RESERVED, SEND, Decision, Facts, decide
 from .figures import LOCK_FAILURES, QUEUED, RECEIVED, RESERVE_SECONDS, WAIT_SECONDS
 from .model import (
@@ -30,19 +30,14 @@ from .model import (
     new_notification,
     queued,
     resolved_key,
+    with_group,
 )
-from .notifications.facts import FactFinder
-from .notifications.outbox import Delivery, Outbox
-from .records.reports import AlertReports
+from .notifications.delivery import Deliverer, Delivery
 from .settings import AlertsSettings
-from .suppression.groups import with_group
-from .suppression.open_alerts import OpenAlerts
-from .windows import Windows
-from .worker import FRESH, Capacity, Refusal, RefusalCache
+from .worker import FRESH
 
 log = structlog.get_logger("solely.alerts")
 
-T = TypeVar("T")
 Granted = Delivery | AlertOutcome  # what to deliver, or that another worker is publishing it
 
 AT_ONCE = 50  # alerts of one request that are decided concurrently: they share round trips, and leave room for others
@@ -51,22 +46,15 @@ AT_ONCE = 50  # alerts of one request that are decided concurrently: they share 
 class AlertReceiver:
     """Decides on alerts, and delivers those that are due."""
 
-    def __init__(
-        self,
-        settings: AlertsSettings,
-        refusals: RefusalCache,
-        windows: Windows,
-        capacity: Capacity,
-        reports: AlertReports,
-        facts: FactFinder,
-        open_alerts: OpenAlerts,
-        outbox: Outbox,
-    ) -> None:
+    def __init__(self, settings: AlertsSettings, deliverer: Deliverer) -> None:
         self._group_by, self._answer_within = settings.group_by, settings.answer_within
-        self._windows, self._refusals, self._capacity, self._reports = windows, refusals, capacity, reports
-        self._facts, self._open, self._outbox = facts, open_alerts, outbox
-        self._in_flight: set[asyncio.Task[Any]] = set()
-        self.check_capacity = capacity.check
+        self._deliverer, self._windows, self._refusals = deliverer, deliverer.windows, deliverer.refusals
+        self._capacity, self._reports = deliverer.capacity, deliverer.reports
+        self._open, self._outbox = deliverer.open_alerts, deliverer.outbox
+        self._background = Background(
+            lambda error: log.error("alert_not_settled", error=str(error) or type(error).__name__)
+        )
+        self.check_capacity, self.finish = self._capacity.check, self._background.finish
 
     async def receive(self, alert: Alert) -> AlertOutcome:
         """The outcome of the alert, once it is published, suppressed or durably queued; `queued` after `answer_within`
@@ -77,18 +65,18 @@ class AlertReceiver:
         self._reports.count(RECEIVED)
         alert = with_group(alert, self._group_by)
         decided = await self._decide(alert)
-        if isinstance(decided, Refusal):
+        if isinstance(decided, Decision):
             return self._suppress(alert, decided)
         if isinstance(decided, AlertOutcome):
             return decided
-        task = self._start(self._outbox.deliver(decided))
+        task = self._background.start(self._deliverer.deliver(decided))
         task.add_done_callback(lambda _: self._capacity.leave())
         await asyncio.wait((task,), timeout=self._answer_within)
         if task.done():
             return task.result()
         self._reports.count(QUEUED)
         if alert.status == FIRING:
-            self._start(self._open.enter(alert))
+            self._background.start(self._open.enter(alert))
         return queued(alert, "publishing")
 
     async def receive_all(self, alerts: Sequence[Alert]) -> list[AlertOutcome | SolelyError]:
@@ -109,42 +97,40 @@ class AlertReceiver:
         self._refusals.forget_all(fingerprint_prefix(fingerprint))
         self._refusals.forget(resolved_key(fingerprint))
 
-    async def finish(self, timeout: float) -> None:
-        """Waits at most `timeout` seconds for what is being published; other workers take over the rest."""
-        if self._in_flight:
-            _, late = await asyncio.wait(self._in_flight, timeout=timeout)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
-
     # -- decisions
 
-    async def _decide(self, alert: Alert) -> Granted | Refusal:
+    async def _decide(self, alert: Alert) -> Granted | Decision:
         """What to deliver, or why nothing is. Concurrent callers with the same alert share one decision."""
         was_firing = alert.status == FIRING or await self._open.leave(alert)
-        facts = await self._facts.of_alert(alert, was_firing)
-        decision = decide(facts)
+        decision = decide(await self._outbox.facts_of(alert, was_firing))
         if decision.reason:
-            return await self._not_sent(alert, facts, decision)
+            return await self._not_sent(alert, decision)
         key, started = cache_key(alert), time.perf_counter()
         known = self._refusals.get(key)
         if known is not None:
             return known
-        decided: Granted | Refusal = await self._refusals.decide_once(key, lambda: self._request(alert))
+        decided: Granted | Decision = await self._refusals.decide_once(key, lambda: self._request(alert))
         self._reports.observe(WAIT_SECONDS, time.perf_counter() - started)
         return decided
 
-    async def _not_sent(self, alert: Alert, facts: Facts, decision: Decision) -> AlertOutcome | Refusal:
+    async def _not_sent(self, alert: Alert, decision: Decision) -> AlertOutcome | Decision:
         if decision.reason == FIRING_QUEUED:  # the sweeper sends it after the firing notification
             notification = self._notification(alert)
             await self._outbox.ensure_queued(key_of(alert), notification)
             self._reports.queued(notification, {})
             return queued(alert, FIRING_QUEUED)
-        if facts.firing:
+        if alert.status == FIRING:
             await self._list_as_firing(alert)
-        return Refusal.of(decision)
+        return decision
 
-    async def _request(self, alert: Alert) -> tuple[Granted | None, Refusal]:
+    async def _list_as_firing(self, alert: Alert) -> None:
+        """Lists a suppressed alert as firing, at most once a moment; a slow store delays its sender no longer."""
+        key = f"listed/{cache_key(alert)}"
+        if self._refusals.get(key) is None:
+            self._refusals.remember(key, Decision(key, math.inf))
+            await asyncio.wait((self._background.start(self._open.enter(alert)),), timeout=FRESH)
+
+    async def _request(self, alert: Alert) -> tuple[Granted | None, Decision]:
         """What to deliver, and the refusal for all others; a delivery keeps its place in this worker's capacity."""
         self._capacity.enter()
         granted: Granted | None = None
@@ -181,7 +167,7 @@ class AlertReceiver:
         finally:
             self._reports.observe(RESERVE_SECONDS, time.perf_counter() - started)
 
-    async def _refused(self, notification: Notification, hold: AsyncReservation) -> Refusal:
+    async def _refused(self, notification: Notification, hold: AsyncReservation) -> Decision:
         """The refusal. If another worker holds the reservation, this alert is queued too, unless something is: if that
         worker died before it queued anything, this alert is sent in its place. It uses the id of the other's
         notification, so that a late copy is recognized as sent once the other has sent and removed its own."""
@@ -190,27 +176,23 @@ class AlertReceiver:
             copy = msgspec.structs.replace(notification, id=hold.details.get("id") or notification.id)
             await self._outbox.ensure_queued(key_of(alert), copy)
         elif hold.reason == LIMITED:
-            await self._discard(notification)
+            await self._outbox.discard(notification)
         facts = Facts(alert.status == FIRING, bool(alert.group), window=hold.reason, window_left=hold.retry_after)
-        return Refusal.of(decide(facts), hold.details.get("trace", ""))
+        return decide(facts)._replace(trace=hold.details.get("trace", ""))
 
-    async def _discard(self, notification: Notification) -> None:
-        """A firing notification is suppressed by the store's facts: copies are dropped, and the alert is listed."""
-        await asyncio.gather(self._outbox.discard(notification), self._open.enter(notification.alert))
-
-    async def _queue(self, notification: Notification, hold: AsyncReservation) -> tuple[Granted | None, Refusal]:
+    async def _queue(self, notification: Notification, hold: AsyncReservation) -> tuple[Granted | None, Decision]:
         """Queues the notification, to be delivered under this reservation; this is released if a rule suppresses the
         notification, or if another worker is publishing it."""
         since, alert, ttl = time.perf_counter(), notification.alert, self._windows.terms(notification)["hold"]
-        for_others = Refusal.of(Decision(RESERVED, ttl), notification.trace)
+        for_others = Decision(RESERVED, ttl, notification.trace)
         async with AsyncExitStack() as undo:
-            undo.push_async_callback(self._release, alert, hold)
+            undo.push_async_callback(self._release, notification, hold)
             decision, notification, opening = await self._check(notification)
             if opening:
                 undo.push_async_callback(_undo, opening)
             if decision.reason:
-                await self._discard(notification)
-                return None, Refusal.of(decision)
+                await self._outbox.discard(notification)
+                return None, decision
             added = await self._outbox.add(hold.key, notification, ttl)
             if added is None:
                 self._reports.count(QUEUED)
@@ -227,7 +209,7 @@ class AlertReceiver:
         alert, facts, opening = notification.alert, Facts(firing=True), None
         if alert.status != FIRING:
             return SEND, notification, None
-        acknowledged = await self._facts.acknowledged(alert)
+        acknowledged = await self._outbox.acknowledged(alert)
         if self._windows.counts_openings and acknowledged is None and not await self._open.is_open(alert):
             opening = await self._windows.opening(alert)
             facts = facts._replace(flapping=None if opening else opening.retry_after)
@@ -236,40 +218,18 @@ class AlertReceiver:
         notification = msgspec.structs.replace(notification, flapping=flaps, members=members)
         return decide(facts._replace(acknowledged=acknowledged)), notification, opening
 
-    def _suppress(self, alert: Alert, refusal: Refusal) -> AlertOutcome:
-        self._reports.suppressed(alert, refusal.reason, refusal.left, refusal.trace)
-        again = round(refusal.left, 3) if refusal.ends else None
-        given = {"fingerprint": alert.fingerprint, "reason": refusal.reason}
-        return AlertOutcome(outcome="suppressed", **given, retry_after=again)
-
-    # -- in the background
-
-    async def _list_as_firing(self, alert: Alert) -> None:
-        """Lists a suppressed alert as firing, at most once a moment; a slow store delays its sender no longer."""
-        key = f"listed/{cache_key(alert)}"
-        if self._refusals.get(key) is None:
-            self._refusals.remember(key, Refusal(key, math.inf))
-            await asyncio.wait((self._start(self._open.enter(alert)),), timeout=FRESH)
-
-    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = asyncio.create_task(work)
-        self._in_flight.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._in_flight.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("alert_not_settled", error=str(error) or type(error).__name__)
-
-    async def _release(self, alert: Alert, hold: AsyncReservation) -> None:
-        """Releases the reservation of an alert that was not sent. If the store is unreachable, the hold expires."""
-        self._refusals.forget(hold.key)
+    async def _release(self, notification: Notification, hold: AsyncReservation) -> None:
+        """Releases the reservation. If the store is unreachable, the hold expires."""
         try:
-            if await hold.release():
-                log.debug("Released reservation", **alert.facts, fence=hold.fence)
+            await self._deliverer.release(notification, hold)
         except (StoreError, ClientClosed) as error:
-            log.warning("release_failed", **alert.facts, error=str(error))
+            log.warning("release_failed", **notification.alert.facts, error=str(error))
+
+    def _suppress(self, alert: Alert, decision: Decision) -> AlertOutcome:
+        self._reports.suppressed(alert, decision)
+        again = round(decision.left, 3) if decision.left else None
+        given = {"fingerprint": alert.fingerprint, "reason": decision.reason}
+        return AlertOutcome(outcome="suppressed", **given, retry_after=again)
 
     def _notification(self, alert: Alert) -> Notification:
         return new_notification(alert, self._reports.trace())

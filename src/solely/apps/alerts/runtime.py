@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from ... import QueueWorker
 from ...kit import Application
 from .figures import ACTIVE
-from .notifications.facts import FactFinder
+from .history import AlertHistory
+from .notifications.delivery import CRASHES, LEASE, Deliverer
 from .notifications.outbox import Outbox
 from .notifications.publishing import GROUP, Publishing
-from .notifications.sweeper import Sweeper
 from .publishers import Publisher, build
 from .receiver import AlertReceiver
-from .records.history import AlertHistory
-from .records.reports import AlertReports
+from .reports import AlertReports
 from .settings import AlertsSettings
 from .suppression.acknowledgements import Acknowledgements
 from .suppression.open_alerts import OpenAlerts
@@ -26,16 +25,7 @@ from .worker import Capacity, RefusalCache
 class AlertsRuntime(Application[AlertsSettings]):
     """The alert receiver of one worker, without its routes and jobs."""
 
-    publishers: Sequence[Publisher] = ()
-    history: AlertHistory
-    silences: Silences
-    capacity: Capacity
-    acknowledgements: Acknowledgements
-    open_alerts: OpenAlerts
-    publishing: Publishing
-    outbox: Outbox
-    receiver: AlertReceiver
-    sweeper: Sweeper
+    name = "alerts"
 
     async def start(self) -> None:
         """Assembles the parts, and loads the silences."""
@@ -46,28 +36,26 @@ class AlertsRuntime(Application[AlertsSettings]):
 
     def assemble(self, publishers: Sequence[Publisher]) -> None:
         """Creates the parts and connects them."""
-        once, settings, service, most = self.once, self.settings, self.service, self.settings.max_attempts
-        self.publishers = publishers
-        self.history, self.silences = AlertHistory(service.data, self.count_dropped), Silences(service.data)
+        once, settings, refusals, windows = self.once, self.settings, RefusalCache(), Windows(self.once, self.settings)
+        self.publishers, self.history, self.silences = publishers, AlertHistory(self), Silences(self.queries)
         self.capacity, self.acknowledgements = Capacity(settings), Acknowledgements(once)
-        refusals, windows = RefusalCache(), Windows(once, settings)
-        reports = AlertReports(self.history, service.metrics, self.tracing)
+        reports = AlertReports(self.history, self.service.metrics, self.tracing)
         self.open_alerts = OpenAlerts(once, refusals, self.acknowledgements, self.silences)
         self.publishing = Publishing(once, settings, publishers, reports, self.open_alerts)
-        self.outbox = Outbox(once, most, windows, refusals, reports, self.publishing, self.open_alerts)
-        facts = FactFinder(self.silences, self.acknowledgements, self.open_alerts, self.outbox, self.publishing)
-        shared = windows, self.capacity, reports, facts
-        self.sweeper = Sweeper(once, most, *shared, self.outbox, self.publishing)
-        self.receiver = AlertReceiver(settings, refusals, *shared, self.open_alerts, self.outbox)
+        self.outbox = Outbox(once, self.open_alerts, self.publishing)
+        self._deliverer = Deliverer(
+            windows, self.capacity, refusals, reports, self.open_alerts, self.publishing, self.outbox
+        )
+        self.receiver = AlertReceiver(settings, self._deliverer)
 
     def workers(self) -> Sequence[QueueWorker]:
-        """The workers of the sweeper."""
-        return self.sweeper.workers
+        """The worker that publishes what waits in the outbox."""
+        most = self.settings.max_attempts + CRASHES
+        return [self.worker("notifications", self._deliverer.perform, ttl=LEASE, max_attempts=most)]
 
     async def stop(self) -> None:
-        """Waits at most `stop_timeout` for what is being published, then writes the history."""
+        """Waits at most `stop_timeout` for what is being published."""
         await self.receiver.finish(self.service.settings.stop_timeout)
-        await self.history.flush()
         for publisher in self.publishers:
             await publisher.close()
 

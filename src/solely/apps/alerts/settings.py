@@ -92,11 +92,6 @@ def table(settings: AlertsSettings) -> PolicyTable:
 
 
 def _merged(usual: ReservationPolicy, given: PolicySettings) -> ReservationPolicy:
-    limit = usual.limit if given.limit is None else given.limit
-    per = usual.per if given.per is None else given.per
-    return ReservationPolicy(
-        hold=usual.hold if given.hold is None else given.hold,
-        quiet=usual.quiet if given.quiet is None else given.quiet,
-        limit=limit or None,
-        per=per if limit else None,
-    )
+    fields = {name: getattr(given, name) for name in usual.terms}
+    terms = usual.terms | {name: value for name, value in fields.items() if value is not None}
+    return ReservationPolicy(**(terms if terms["limit"] else terms | {"limit": None, "per": None}))

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ... import Limited, SolelyError
 from ...kit import TOO_MANY, Problem, RequestLimit
-from .decision import QUIET as QUIET
-from .decision import RESERVED as RESERVED
-from .decision import Decision
+from .decision import SEND, Decision
 from .settings import AlertsSettings
 
 T = TypeVar("T")
@@ -21,42 +19,25 @@ MOST = 10_000  # cached keys: some megabytes; beyond that the oldest is evicted
 _SOON = 1.0  # seconds: most reservations that are in flight now have ended by then
 
 
-class Refusal(NamedTuple):
-    """Why an alert is suppressed, until when on this process's clock, and the trace of the alert that was sent."""
-
-    reason: str
-    ends: float
-    trace: str = ""
-
-    @classmethod
-    def of(cls, decision: Decision, trace: str = "") -> Refusal:
-        """The refusal of this decision, from now on."""
-        return cls(decision.reason, time.monotonic() + decision.left if decision.left else 0.0, trace)
-
-    @property
-    def left(self) -> float:
-        """Seconds until a retry may succeed."""
-        return max(0.0, self.ends - time.monotonic())
-
-
 class RefusalCache:
     """Refusals of the last moment, and decisions in flight. It keeps an alert storm away from the store; the store
     decides, and no entry outlives FRESH."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[float, Refusal]] = {}  # key → when the entry expires, and the refusal
-        self._in_flight: dict[str, asyncio.Future[Refusal | None]] = {}
+        self._known: dict[str, tuple[float, float, Decision]] = {}  # key → expiry of the entry, end of the refusal, it
+        self._in_flight: dict[str, asyncio.Future[Decision | None]] = {}
 
-    def get(self, key: str) -> Refusal | None:
+    def get(self, key: str) -> Decision | None:
         """The cached refusal of this key, if it has not expired."""
-        fresh, refusal = self._known.get(key, (0.0, None))
+        fresh, ends, decision = self._known.get(key, (0.0, 0.0, SEND))
         now = time.monotonic()
-        return refusal if refusal is not None and now < fresh and now < refusal.ends else None
+        return decision._replace(left=ends - now) if now < fresh and now < ends else None
 
-    def remember(self, key: str, refusal: Refusal) -> None:
-        """Caches the refusal for FRESH seconds."""
+    def remember(self, key: str, decision: Decision) -> None:
+        """Caches the refusal for FRESH seconds, or as long as it applies."""
         self._known.pop(key, None)
-        self._known[key] = time.monotonic() + FRESH, refusal
+        now = time.monotonic()
+        self._known[key] = now + FRESH, now + decision.left, decision
         if len(self._known) > MOST:
             del self._known[next(iter(self._known))]
 
@@ -69,7 +50,7 @@ class RefusalCache:
         for key in [key for key in self._known if key.startswith(prefix)]:
             del self._known[key]
 
-    async def decide_once(self, key: str, decide: Callable[[], Awaitable[tuple[T | None, Refusal]]]) -> T | Refusal:
+    async def decide_once(self, key: str, decide: Callable[[], Awaitable[tuple[T | None, Decision]]]) -> T | Decision:
         """Calls `decide` once for all concurrent callers: the first gets what was granted, the others the refusal.
 
         `decide` returns what was granted (or None) and the refusal for everybody else. A SolelyError is raised to all
@@ -80,7 +61,7 @@ class RefusalCache:
             if shared is not None:
                 return shared
         future = self._in_flight[key] = asyncio.get_running_loop().create_future()
-        refusal: Refusal | None = None
+        refusal: Decision | None = None
         try:
             granted, refusal = await decide()
         except SolelyError as error:
@@ -110,14 +91,10 @@ class Capacity:
             raise Problem(TOO_MANY, self._full(), again=_SOON)
         self._requests.check(principal)
 
-    def enter(self) -> None:
-        """Counts a reservation in flight; raises Limited if there are too many."""
-        if self.active >= self._most:
+    def enter(self, *, regardless: bool = False) -> None:
+        """Counts a reservation in flight; raises Limited if there are too many, unless it must go on `regardless`."""
+        if self.active >= self._most and not regardless:
             raise Limited(self._full(), left=_SOON)
-        self.active += 1
-
-    def take_over(self) -> None:
-        """Counts a reservation that must go on regardless of the bound."""
         self.active += 1
 
     def leave(self) -> None:

@@ -17,7 +17,7 @@ from ... import __version__
 from ...errors import SolelyError
 from ..problems import NOT_FOUND, Problem
 from ..responses import encodable, logged_problem
-from ..routes import PUBLIC, Answer, Bearer, Body, Call, Route
+from ..routes import PUBLIC, Bearer, Body, Call, Route
 from ..security import LOCAL, Scope
 from ..settings import without_password
 from ..streams import EventStream, message
@@ -76,7 +76,7 @@ class Page(NamedTuple):
     place: str
 
 
-Load = Callable[[], Awaitable[Answer]]
+Load = Callable[[], Awaitable[object]]
 
 
 async def show(call: Call[Any, Any], page: Page, load: Load, status: int = 200) -> object:

@@ -1,41 +1,179 @@
-"""Alertmanager's API (version 2) of alerts, silences and the status, so that amtool works with this receiver."""
+"""Alertmanager's API (version 2) of alerts, silences and the status, so that amtool works with this receiver.
+
+Its clients know an alert by labels alone, so its name, severity and source are among them. They may send more than is
+described here, which is ignored.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
+from typing import Annotated, Any, Literal
 
+import msgspec
 from starlette.responses import Response
 
 from .... import __version__
-from ....kit import ADMIN, READ, UNKNOWN, Call, Problem, Route
-from ..model import MAX_OPEN
+from ....kit import (
+    ADMIN,
+    MAX_MATCHER,
+    MOST_MATCHERS,
+    READ,
+    UNKNOWN,
+    Call,
+    Matcher,
+    Problem,
+    Reason,
+    Route,
+    check_pattern,
+)
+from ..model import MAX_OPEN, Labels
 from ..publishers import PublisherSettings
 from ..runtime import AlertsRuntime, Handlers
-from ..suppression.matchers import check_pattern, labels_of
+from ..suppression.matchers import ALERTNAME, LABEL, labels_of
 from ..suppression.open_alerts import OpenAlert
 from ..suppression.silences import MOST, Silence
-from .alertmanager_bodies import (
-    STATES,
-    AlertmanagerStatus,
-    AlertsFilter,
-    AlertState,
-    GettableAlert,
-    GettableSilence,
-    LabelMatcher,
-    PostableSilence,
-    SilencesFilter,
-    SilenceState,
-)
 
 VERSION = "0.25.0"  # of Alertmanager, whose API this is: amtool warns on every call if its own version differs
 MOST_ALERTS = 10_000  # in one response, the worst first: some megabytes
 ENDED = "expired over Alertmanager's API"
 NOBODY = "nobody"  # the receiver of what no publisher wants: a configuration of Alertmanager must name one
+_APART = {"name": f"{LABEL}name", "source": f"{LABEL}source"}  # label → our matcher of it, where a field has its name
+
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+Author = Annotated[str, msgspec.Meta(max_length=255)]
+LabelName = Annotated[str, msgspec.Meta(pattern=r"^[^\s=!~\"]+\Z", max_length=255)]
+SilenceState = Literal["active", "pending", "expired"]
+STATES: tuple[SilenceState, ...] = ("active", "pending", "expired")  # in the order of a listing
+
+
+class LabelMatcher(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A matcher of one label."""
+
+    name: LabelName
+    value: Annotated[str, msgspec.Meta(max_length=MAX_MATCHER)]
+    is_regex: bool
+    is_equal: bool = True
+
+    @classmethod
+    def parse(cls, text: str) -> LabelMatcher:
+        """The matcher that a client wrote, such as alertname=~"Disk.*"; InvalidInput if it is invalid."""
+        name, operator, value = Matcher.parse(text)
+        return cls(name=name, value=value, is_regex="~" in operator, is_equal="!" not in operator)
+
+    @classmethod
+    def of(cls, text: str) -> LabelMatcher:
+        """A matcher of one of our silences."""
+        found = cls.parse(text)
+        label = ALERTNAME if found.name == "name" else found.name.removeprefix(LABEL)
+        return msgspec.structs.replace(found, name=label)
+
+    def own(self) -> str:
+        """This matcher, as our silences have it."""
+        operator = ("=~" if self.is_equal else "!~") if self.is_regex else ("=" if self.is_equal else "!=")
+        return str(Matcher(_APART.get(self.name, self.name), operator, self.value))
+
+
+class PostableSilence(msgspec.Struct, kw_only=True, rename="camel"):
+    """A silence to add; with an `id`, to edit."""
+
+    matchers: Annotated[list[LabelMatcher], msgspec.Meta(min_length=1, max_length=MOST_MATCHERS)]
+    starts_at: Time
+    ends_at: Time
+    created_by: Author
+    reason: Reason = msgspec.field(name="comment")
+    id: Annotated[str, msgspec.Meta(max_length=64)] | None = None
+
+    @property
+    def key(self) -> str:
+        """For the audit log."""
+        return self.id or ", ".join(self.texts())
+
+    def texts(self) -> list[str]:
+        """The matchers, as our silences have them."""
+        return [each.own() for each in self.matchers]
+
+    def edits(self, silence: Silence, now: float) -> bool:
+        """True if it changes this silence without changing what it has suppressed so far: else another one replaces it,
+        as in Alertmanager."""
+        starts = self.starts_at.timestamp()
+        same_start = abs(starts - silence.starts) < 1.0 if silence.starts <= now else starts >= now
+        return same_start and silence.ends > now and set(self.matchers) == set(map(LabelMatcher.of, silence.matchers))
+
+
+class GettableSilence(msgspec.Struct, kw_only=True, rename="camel"):
+    """A silence."""
+
+    id: str
+    status: dict[str, SilenceState]  # {state: …}
+    updated_at: str
+    comment: str
+    created_by: str
+    starts_at: str
+    ends_at: str
+    matchers: list[LabelMatcher]
+    annotations: Labels = {}
+
+    @classmethod
+    def of(cls, silence: Silence) -> GettableSilence:
+        """One of our silences."""
+        now = time.time()
+        return cls(
+            id=silence.id,
+            status={"state": "expired" if silence.ends <= now else "pending" if silence.starts > now else "active"},
+            updated_at=_text(silence.ends if silence.ended_by else silence.made),
+            comment=silence.reason,
+            created_by=silence.made_by,
+            starts_at=_text(min(silence.starts, silence.ends)),
+            ends_at=_text(silence.ends),
+            matchers=list(map(LabelMatcher.of, silence.matchers)),
+        )
+
+
+class SilencesFilter(msgspec.Struct, kw_only=True):
+    """Silences with all of these matchers."""
+
+    filter: list[str] = []
+    active: bool = True
+    pending: bool = True
+    expired: bool = True
+
+
+class AlertState(msgspec.Struct, kw_only=True, rename="camel"):
+    """Whether the alert is silenced, and by which silences. Nothing is inhibited or muted."""
+
+    state: Literal["active", "suppressed"]
+    silenced_by: list[str]
+    inhibited_by: list[str] = []
+    muted_by: list[str] = []
+
+
+class GettableAlert(msgspec.Struct, kw_only=True, rename="camel"):
+    """An alert that fires."""
+
+    annotations: Labels
+    ends_at: str
+    fingerprint: str
+    receivers: list[dict[str, str]]  # {name: …} of each publisher that wants it
+    starts_at: str
+    status: AlertState
+    updated_at: str
+    labels: Labels
+    generator_url: str = msgspec.field(name="generatorURL")
+
+
+class AlertsFilter(msgspec.Struct, kw_only=True):
+    """Alerts that match, of these states, and for a publisher whose whole name matches `receiver`. No alert is
+    inhibited or unprocessed."""
+
+    filter: list[str] = []
+    active: bool = True
+    silenced: bool = True
+    receiver: str = ""
 
 
 class AlertmanagerApi(Handlers):
@@ -45,24 +183,30 @@ class AlertmanagerApi(Handlers):
         super().__init__(app)
         self._since = time.time()
 
-    async def status(self, call: Call[None, None]) -> AlertmanagerStatus:
-        """The status, with the publishers as a configuration of Alertmanager."""
+    async def status(self, call: Call[None, None]) -> dict[str, Any]:
+        """The status, with the publishers, without their settings, as a configuration of Alertmanager."""
         version = {"version": VERSION, "revision": __version__, "branch": "solely"}
         unknown = dict.fromkeys(("buildUser", "buildDate", "goVersion"), "")
-        return AlertmanagerStatus(
-            cluster={"status": "disabled", "peers": []},
-            version_info=version | unknown,
-            config={"original": _configuration(self._app.settings.publishers)},
-            uptime=_text(self._since),
-        )
+        return {
+            "cluster": {"status": "disabled", "peers": []},
+            "versionInfo": version | unknown,
+            "config": {"original": _configuration(self._app.settings.publishers)},
+            "uptime": _text(self._since),
+        }
 
     async def alerts(self, call: Call[None, AlertsFilter]) -> list[GettableAlert]:
         """Lists alerts that fire, by fingerprint."""
-        query, is_wanted = call.query, _name_test(call.query.receiver)
+        query = call.query
+        check_pattern(query.receiver)
         matchers = [LabelMatcher.parse(text).own() for text in query.filter]
         found = map(self._gettable, await self._app.open_alerts.list(matchers=matchers, limit=MOST_ALERTS))
-        states = {"active": query.active, "suppressed": query.silenced}
-        chosen = [each for each in found if states[each.status.state] and is_wanted(each.receivers)]
+        states, receiver = {"active": query.active, "suppressed": query.silenced}, re.compile(query.receiver or ".*")
+        chosen = (
+            each
+            for each in found
+            if states[each.status.state]
+            and (not query.receiver or any(receiver.fullmatch(its["name"]) for its in each.receivers))
+        )
         return sorted(chosen, key=lambda each: each.fingerprint)
 
     def _gettable(self, row: OpenAlert) -> GettableAlert:
@@ -87,14 +231,14 @@ class AlertmanagerApi(Handlers):
         query, silences = call.query, self._app.silences
         wanted = set(map(LabelMatcher.parse, query.filter))
         rows = await silences.list(limit=MOST) + (await silences.list(ended=True, limit=MOST) if query.expired else [])
-        found = [each for each in map(_silence, rows) if wanted.issubset(each.matchers)]
+        found = [each for each in map(GettableSilence.of, rows) if wanted.issubset(each.matchers)]
         by_state = {state: [each for each in found if each.status["state"] == state] for state in STATES}
         by_state["pending"].sort(key=lambda each: each.starts_at)
         return [each for state in STATES if getattr(query, state) for each in by_state[state]]
 
     async def silence(self, call: Call[None, None]) -> GettableSilence:
         """Reads a silence."""
-        return _silence(await self._read(call.params["id"]))
+        return GettableSilence.of(await self._read(call.params["id"]))
 
     async def post(self, call: Call[PostableSilence, None]) -> dict[str, str]:
         """Adds a silence, edits it, or replaces it by one with another id, which applies before the first one ends."""
@@ -125,21 +269,6 @@ class AlertmanagerApi(Handlers):
         return found
 
 
-def _silence(silence: Silence) -> GettableSilence:
-    now = time.time()
-    state: SilenceState = "expired" if silence.ends <= now else "pending" if silence.starts > now else "active"
-    return GettableSilence(
-        id=silence.id,
-        status={"state": state},
-        updated_at=_text(silence.ends if silence.ended_by else silence.made),
-        comment=silence.reason,
-        created_by=silence.made_by,
-        starts_at=_text(min(silence.starts, silence.ends)),
-        ends_at=_text(silence.ends),
-        matchers=list(map(LabelMatcher.of, silence.matchers)),
-    )
-
-
 def _text(at: float) -> str:
     """The time with milliseconds, as Alertmanager writes it."""
     return f"{datetime.fromtimestamp(at, UTC).isoformat(timespec='milliseconds').removesuffix('+00:00')}Z"
@@ -152,13 +281,6 @@ def _sender_start(text: str) -> str:
         return _text(start.timestamp()) if start.tzinfo and start.year > 1 else ""
     except (ValueError, OverflowError):
         return ""
-
-
-def _name_test(pattern: str) -> Callable[[Sequence[dict[str, str]]], bool]:
-    """A function that is true if one of the names matches; InvalidInput if the pattern is invalid."""
-    check_pattern(pattern)
-    known = re.compile(pattern)
-    return lambda names: not pattern or any(known.fullmatch(each["name"]) for each in names)
 
 
 def _configuration(publishers: Sequence[PublisherSettings]) -> str:

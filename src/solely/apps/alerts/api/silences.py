@@ -7,48 +7,44 @@ which goes into the audit log.
 from __future__ import annotations
 
 import time
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 
 from .... import InvalidInput
-from ....kit import READ, Affected, Answer, Body, Call, PageSize, Reason, Route, act_routes, at, duration
+from ....kit import (
+    MAX_MATCHER,
+    MOST_MATCHERS,
+    READ,
+    Affected,
+    Answer,
+    AnyDuration,
+    AnyMoment,
+    Body,
+    Call,
+    PageSize,
+    Reason,
+    Route,
+    act_routes,
+    at,
+    duration_of,
+    moment_of,
+)
 from .. import acts
-from ..model import Alert
 from ..runtime import AlertsRuntime, Handlers
-from ..suppression.matchers import FIELDS, LABEL, MAX_MATCHER, MOST_MATCHERS, checked, parse
-from ..suppression.matchers import Matcher as MatcherParts
+from ..suppression.matchers import checked, lines
 from ..suppression.open_alerts import OpenAlert
-from ..suppression.silences import LONGEST, MOST, Silence
+from ..suppression.silences import Silence
 
 MOST_COUNTED = 10_000  # open alerts that a preview counts: more than anybody silences knowingly
-MAX_SUGGESTED = 200  # characters of a matcher that a form starts with: it is part of an address
 NAMED = 5  # of those that match: one line
 
-Moment = Annotated[float, msgspec.Meta(ge=0.0, le=1e11, description="seconds of UTC")]
-DateTime = Annotated[datetime, msgspec.Meta(tz=True, description="a time as in RFC 3339: 2027-01-31T22:00:00+01:00")]
-Matcher = Annotated[str, msgspec.Meta(min_length=2, max_length=MAX_MATCHER, description="e.g. severity=critical")]
-Matchers = Annotated[list[Matcher], msgspec.Meta(min_length=1, max_length=MOST_MATCHERS)]
+MatcherText = Annotated[str, msgspec.Meta(min_length=2, max_length=MAX_MATCHER, description="e.g. severity=critical")]
+Matchers = Annotated[list[MatcherText], msgspec.Meta(min_length=1, max_length=MOST_MATCHERS)]
 Lines = Annotated[
     str, msgspec.Meta(min_length=2, max_length=(MAX_MATCHER + 2) * MOST_MATCHERS, description="one matcher per line")
 ]
-Lasts = Annotated[float, msgspec.Meta(gt=0.0, le=LONGEST, description="seconds from its start")]
-Duration = Annotated[str, msgspec.Meta(min_length=1, max_length=32, description='a duration such as "2h"')]
 SilenceId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-
-
-class SilencesQuery(Body):
-    """Current and future silences; with `ended`, those that ended within 30 days."""
-
-    ended: bool = False
-    limit: PageSize = 100
-
-
-class ListedSilences(Answer):
-    """In the order in which they end; those that ended, the latest first."""
-
-    silences: list[Silence]
 
 
 class AddSilence(Body):
@@ -61,31 +57,29 @@ class AddSilence(Body):
     EITHER = ("lasts", "ends")
     matchers: Matchers | Lines
     reason: Reason
-    lasts: Lasts | Duration | msgspec.UnsetType = msgspec.UNSET
-    ends: Moment | DateTime | msgspec.UnsetType = msgspec.UNSET
-    starts: Moment | DateTime | None = None
+    lasts: AnyDuration | msgspec.UnsetType = msgspec.UNSET
+    ends: AnyMoment | msgspec.UnsetType = msgspec.UNSET
+    starts: AnyMoment | None = None
 
     def texts(self) -> list[str]:
         """The matchers, one by one."""
         if isinstance(self.matchers, list):
             return self.matchers
-        return _lines(self.matchers or "")  # not given yet, on a form
+        return lines(self.matchers or "")  # not given yet, on a form
 
-    def start(self) -> float | None:
-        """The moment at which it starts; None: now."""
-        return self.starts.timestamp() if isinstance(self.starts, datetime) else self.starts
-
-    def end(self, starts: float | None) -> float:
-        """The moment at which it ends; InvalidInput unless exactly one of `lasts` and `ends` is given. `lasts` counts
-        from `starts`, or from now."""
+    def terms(self, by: str, default_start: float | None = None) -> dict[str, Any]:
+        """From when, until when, by whom and why; InvalidInput unless exactly one of `lasts` and `ends` is given.
+        `lasts` counts from the start, or from now."""
+        starts = default_start if self.starts is None else moment_of(self.starts)
         if not isinstance(self.lasts, msgspec.UnsetType):
             if not isinstance(self.ends, msgspec.UnsetType):
                 raise InvalidInput("give either lasts or ends, not both")
-            lasts = duration(self.lasts) if isinstance(self.lasts, str) else self.lasts
-            return (time.time() if starts is None else starts) + lasts
-        if isinstance(self.ends, msgspec.UnsetType):
+            ends = (time.time() if starts is None else starts) + duration_of(self.lasts)
+        elif isinstance(self.ends, msgspec.UnsetType):
             raise InvalidInput("give lasts or ends, so that the silence has an end")
-        return self.ends.timestamp() if isinstance(self.ends, datetime) else self.ends
+        else:
+            ends = moment_of(self.ends)
+        return {"starts": starts, "ends": ends, "by": by, "reason": self.reason}
 
 
 class EditSilence(AddSilence, kw_only=True):
@@ -98,6 +92,12 @@ class EditSilence(AddSilence, kw_only=True):
     def key(self) -> str:
         """For the audit log."""
         return self.id
+
+
+class ExpireSilence(Body):
+    """Ends this silence now."""
+
+    id: SilenceId
 
 
 class PreviewQuery(Body):
@@ -114,57 +114,12 @@ class SilencePreview(Answer):
     alerts: list[OpenAlert]
 
 
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-class ExpireSilence(Body):
-    """Ends this silence now."""
-
-    id: SilenceId
-    reason: Reason
-
-
 class Silencing(Handlers):
-    """Makes, lists and ends silences."""
-
-    async def listed(self, call: Call[None, SilencesQuery]) -> ListedSilences:
-        """Lists silences."""
-        found = await self._app.silences.list(ended=call.query.ended, limit=call.query.limit)
-        return ListedSilences(silences=found)
+    """Makes, edits and ends silences."""
 
     async def add(self, call: Call[AddSilence, None]) -> Silence:
         """Adds a silence; InvalidInput if it is invalid."""
-        wanted, starts = call.body, call.body.start()
-        terms: Any = {"starts": starts, "ends": wanted.end(starts), "by": call.principal.name, "reason": wanted.reason}
-        return await self._app.silences.add(wanted.texts(), **terms)
-
-    async def edit(self, call: Call[EditSilence, None]) -> Silence | None:
-        """Edits a silence, which keeps its start unless another is given; None if no current or future silence has
-        this id."""
-        wanted, old = call.body, await self._app.silences.read(call.body.id)
-        if old is None:
-            return None
-        starts = wanted.start() or max(old.starts, time.time())
-        terms: Any = {"starts": starts, "ends": wanted.end(starts), "by": call.principal.name, "reason": wanted.reason}
-        return await self._app.silences.edit(wanted.id, wanted.texts(), **terms)
-
-    async def to_edit(self, call: Call[Any, Any], wanted: EditSilence) -> Affected | None:
-        """The silence, if it has not ended, with its terms to start from."""
-        silence = await self._app.silences.read(wanted.id)
-        if silence is None or silence.ends <= time.time():
-            return None
-        facts = {"Until": at(silence.ends), "Made by": silence.made_by, "Why": silence.reason}
-        if wanted.texts():
-            facts |= (await self.to_add(call, wanted)).facts
-        values = {"matchers": "\n".join(silence.matchers), "reason": silence.reason}
-        return Affected(f"the silence of {', '.join(silence.matchers)}", facts, values)
-
-    async def preview(self, call: Call[None, PreviewQuery]) -> SilencePreview:
-        """Lists the open alerts that these matchers match."""
-        checked(call.query.matcher)
-        found = await self._app.open_alerts.list(matchers=call.query.matcher, limit=MOST_COUNTED)
-        return SilencePreview(count=len(found), alerts=found[: call.query.limit])
+        return await self._app.silences.add(call.body.texts(), **call.body.terms(call.principal.name))
 
     async def to_add(self, call: Call[Any, Any], wanted: AddSilence) -> Affected:
         """The alerts that it would silence now, once it is known which."""
@@ -172,67 +127,69 @@ class Silencing(Handlers):
             return Affected("alerts", values={"lasts": "1h"})
         what = f"alerts that match {', '.join(map(str, checked(wanted.texts())))}"
         found = await self._app.open_alerts.list(matchers=wanted.texts(), limit=MOST_COUNTED)
-        return Affected(what, {"Matches now": _counted([each.alert for each in found])}, {"lasts": "1h"})
+        return Affected(what, {"Matches now": _counted(found)}, {"lasts": "1h"})
+
+    async def edit(self, call: Call[EditSilence, None]) -> Silence | None:
+        """Edits a silence, which keeps its start unless another is given; None if no current or future silence has
+        this id."""
+        wanted, old = call.body, await self._app.silences.read(call.body.id)
+        if old is None:
+            return None
+        terms = wanted.terms(call.principal.name, max(old.starts, time.time()))
+        return await self._app.silences.edit(wanted.id, wanted.texts(), **terms)
+
+    async def to_edit(self, call: Call[Any, Any], wanted: EditSilence) -> Affected | None:
+        """The silence, if it has not ended, with its terms to start from."""
+        silence = await self._current(wanted.id)
+        if silence is None:
+            return None
+        preview = (await self.to_add(call, wanted)).facts if wanted.texts() else {}
+        values = {"matchers": "\n".join(silence.matchers), "reason": silence.reason}
+        return Affected(f"the silence of {', '.join(silence.matchers)}", {**_facts(silence), **preview}, values)
 
     async def end(self, call: Call[ExpireSilence, None]) -> bool | None:
         """Ends a silence."""
-        who = call.principal.name
-        return await self._app.silences.expire(call.body.id, by=who, reason=call.body.reason) or None
+        return await self._app.silences.expire(call.body.id, by=call.principal.name, reason=call.reason) or None
 
     async def to_end(self, call: Call[Any, Any], wanted: ExpireSilence) -> Affected | None:
         """The silence, if it has not ended."""
-        found = [each for each in await self._app.silences.list(limit=MOST) if each.id == wanted.id]
-        if not found:
+        silence = await self._current(wanted.id)
+        if silence is None:
             return None
-        silence, matchers = found[0], ", ".join(found[0].matchers)
-        facts = {"Matchers": matchers, "Until": at(silence.ends), "Made by": silence.made_by, "Why": silence.reason}
-        return Affected(f"the silence of {matchers}", facts)
+        matchers = ", ".join(silence.matchers)
+        return Affected(f"the silence of {matchers}", {"Matchers": matchers} | _facts(silence))
+
+    async def preview(self, call: Call[None, PreviewQuery]) -> SilencePreview:
+        """Lists the open alerts that these matchers match."""
+        checked(call.query.matcher)
+        found = await self._app.open_alerts.list(matchers=call.query.matcher, limit=MOST_COUNTED)
+        return SilencePreview(count=len(found), alerts=found[: call.query.limit])
+
+    async def _current(self, id: str) -> Silence | None:
+        silence = await self._app.silences.read(id)
+        return None if silence is None or silence.ends <= time.time() else silence
 
 
-def _counted(alerts: list[Alert]) -> str:
+def _facts(silence: Silence) -> dict[str, str]:
+    return {"Until": at(silence.ends), "Made by": silence.made_by, "Why": silence.reason}
+
+
+def _counted(found: list[OpenAlert]) -> str:
     """How many alerts there are, and the first of them by name."""
-    if not alerts:
+    if not found:
         return "no alert that fires"
-    names = ", ".join(f"{each.name} ({each.severity})" for each in alerts[:NAMED])
-    more = f", and {len(alerts) - NAMED} more" if len(alerts) > NAMED else ""
-    return f"{len(alerts)}: {names}{more}"
-
-
-def matchers_of(alert: Alert) -> list[str]:
-    """Matchers that this alert matches: its name, severity and source, then its labels. People remove those that are
-    too narrow. A label that cannot be written as a matcher, or is too long, is left out."""
-    fields = {name: getattr(alert, name) for name in ("name", "severity", "source")}
-    known = set(fields.values())  # Prometheus has the name and the severity as labels, too
-    labels = {
-        f"{LABEL if name in FIELDS else ''}{name}": value for name, value in alert.labels.items() if value not in known
-    }
-    texts = [str(MatcherParts(name, "=", value)) for name, value in (fields | labels).items()]
-    return [text for text in texts if len(text) <= MAX_SUGGESTED and _is_matcher(text)][:MOST_MATCHERS]
-
-
-def _is_matcher(text: str) -> bool:
-    try:
-        return _lines(text) == [text] and str(parse(text)) == text
-    except InvalidInput:
-        return False
-
-
-def _check_matchers(text: str) -> None:
-    checked(_lines(text))
+    names = ", ".join(f"{each.alert.name} ({each.alert.severity})" for each in found[:NAMED])
+    more = f", and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return f"{len(found)}: {names}{more}"
 
 
 def routes(app: AlertsRuntime) -> list[Route]:
     """The routes of silences."""
     silencing = Silencing(app)
-    checks = {"lasts": duration, "matchers": _check_matchers}
+    checks = {"matchers": lambda text: checked(lines(text))}
     return [
-        Route("GET", acts.SILENCES.path, READ, silencing.listed, acts.SILENCES.summary),
         Route("GET", "/api/alerts/silences/preview", READ, silencing.preview, "List what a silence would match now"),
-        *act_routes(acts.SILENCE, silencing.add, silencing.to_add, back=_back, checks=checks),
-        *act_routes(acts.EDIT_SILENCE, silencing.edit, silencing.to_edit, back=_back, checks=checks),
-        *act_routes(acts.END_SILENCE, silencing.end, silencing.to_end, back=_back),
+        *act_routes(acts.SILENCE, silencing.add, silencing.to_add, checks=checks),
+        *act_routes(acts.EDIT_SILENCE, silencing.edit, silencing.to_edit, checks=checks),
+        *act_routes(acts.END_SILENCE, silencing.end, silencing.to_end),
     ]
-
-
-def _back(body: object) -> str:
-    return "/alerts#silences"

@@ -1,32 +1,104 @@
-"""Why an alert was not sent: everything that suppresses or delays notifications of a fingerprint, in one response."""
+"""Why an alert was not sent: everything that suppresses or delays notifications of a fingerprint, and the sentences
+that say it."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
-from .... import ItemInfo, Letter
-from ....kit import MAX_TTL, Explainer, Route, seconds
-from ..decision import FLAPPING
-from ..model import MAX_FINGERPRINT, OF_GROUP, Alert, bare_alert, subject_of
-from ..notifications.publishing import GROUP, QUEUE, RETRIES
-from ..records.history import ReasonCount
+from .... import ItemInfo, Letter, State
+from ....kit import MAX_TTL, Answer, Explained, Explainer, Route, at, seconds, span
+from ..decision import FLAPPING, QUIET
+from ..history import NotificationRecord, ReasonCount
+from ..model import MAX_FINGERPRINT, OF_GROUP, RESOLVED, Alert, Member, Notification, bare_alert, subject_of
+from ..notifications.publishing import GROUP, QUEUE
 from ..runtime import AlertsRuntime
 from ..settings import table
+from ..suppression.acknowledgements import Acknowledgement
 from ..suppression.silences import Silence
 from .acknowledgements import is_open
-from .explanation import DeadNotification, FiringGroup, FlappingState, LimitState, WaitingNotification, Why, verdict
-from .windows import key_of_resolved, of_fingerprint, prefix_of
-
-T = TypeVar("T")
+from .windows import Window, keys_of, of_fingerprint
 
 SEARCHED = 1_000  # items and letters that are searched for the fingerprint; if there are more, `complete` is false
 SEVERITIES = 50  # of one fingerprint that may wait: more than anybody has
 RECENT = 20  # notifications that are shown
+
+
+class LimitState(Answer):
+    """A limit of notifications per `per` seconds, for this fingerprint or (`shared`) for all; `notified` were sent."""
+
+    severity: str
+    shared: bool
+    limit: int
+    per: float
+    notified: int
+    reached: bool
+
+
+class WaitingNotification(Answer):
+    """A queued notification for all publishers or for this one. It is retried after `left` seconds; if `state` is held,
+    a worker is publishing it, and its lease expires after `left` seconds. An `unreadable` one (which says why) becomes
+    a dead letter at its next attempt."""
+
+    id: str
+    publisher: str
+    severity: str
+    state: State
+    left: float
+    attempts: int
+    unreadable: str = ""
+
+
+class DeadNotification(Answer):
+    """A dead letter of this `group`: a notification that this publisher could not send, which can be replayed."""
+
+    id: str
+    publisher: str
+    severity: str
+    error: str
+    at: float
+    group: str = GROUP
+
+
+class FiringGroup(Answer):
+    """The alert's group, the fingerprint that names the group, and its firing alerts."""
+
+    name: str
+    fingerprint: str
+    firing: list[Member]
+
+
+class FlappingState(Answer):
+    """The alert opened more than `limit` times within `per` seconds; `last` is when it was last suppressed for that."""
+
+    limit: int
+    per: float
+    last: float
+
+
+class Why(Explained):
+    """What is known about a fingerprint. Only an alert that `is_open` can be acknowledged: a firing notification was
+    sent, and no resolved one since. `complete` is false if there were too many queued items or dead letters to search
+    all of them."""
+
+    fingerprint: str
+    is_open: bool
+    silences: list[Silence]
+    acknowledged: Acknowledgement | None
+    group: FiringGroup | None
+    windows: list[Window]
+    flapping: FlappingState | None
+    limits: list[LimitState]
+    waiting: list[WaitingNotification]
+    dead_letters: list[DeadNotification]
+    suppressed: list[ReasonCount]
+    last_notified: float | None
+    recent: list[NotificationRecord]
+    complete: bool
+
 
 WHY = Explainer(
     "alerts",
@@ -46,20 +118,17 @@ def routes(app: AlertsRuntime) -> list[Route]:
 
 async def why(app: AlertsRuntime, fingerprint: str) -> Why:
     """The explanation for this fingerprint. Flushes this worker's history first; otherwise it only reads."""
-    history, once = app.history, app.once
+    history, queue = app.history, app.once.queue(QUEUE)
     await history.flush()
     samples = await history.samples(fingerprint)
     group = await _group(app, fingerprint, samples)
     subjects = list(dict.fromkeys((fingerprint, group.fingerprint) if group is not None else (fingerprint,)))
-    windows, outbox, retries, letters = await asyncio.gather(
-        _of_each(subjects, lambda subject: of_fingerprint(app, subject)),
-        _of_each(subjects, lambda subject: _in_outbox(app, subject)),
-        once.queue(RETRIES).list(limit=SEARCHED),
-        once.dead_letters(GROUP).list(limit=SEARCHED),
+    retries, letters = await asyncio.gather(
+        queue.list(limit=SEARCHED), app.once.dead_letters(GROUP).list(limit=SEARCHED)
     )
     suppressed = await history.suppressed_counts(fingerprint=fingerprint)
     holding = await asyncio.gather(*map(app.acknowledgements.of_fingerprint, subjects))
-    of_this = [item for item in retries if _read(item.payload).alert.fingerprint == fingerprint]
+    outbox = [item for subject in subjects for item in await _in_outbox(app, subject)]
     found = Why(
         fingerprint=fingerprint,
         verdict=[],
@@ -67,10 +136,10 @@ async def why(app: AlertsRuntime, fingerprint: str) -> Why:
         silences=_silences(app, fingerprint, samples),
         acknowledged=next((each for each in holding if each is not None), None),
         group=group,
-        windows=windows,
+        windows=[window for subject in subjects for window in await of_fingerprint(app, subject)],
         flapping=_flaps(app, suppressed),
         limits=[limit for alert in samples for limit in await _limits(app, alert)],
-        waiting=[_waiting(item) for item in (*outbox, *of_this)],
+        waiting=[_waiting(item) for item in (*outbox, *(item for item in retries if _alone(item, fingerprint)))],
         dead_letters=[_dead(letter) for letter in letters if _read(letter.payload).alert.fingerprint == fingerprint],
         suppressed=suppressed,
         last_notified=await history.last_notified(fingerprint),
@@ -79,11 +148,6 @@ async def why(app: AlertsRuntime, fingerprint: str) -> Why:
     )
     found.verdict = verdict(found, time.time())
     return found
-
-
-async def _of_each(subjects: list[str], look: Callable[[str], Awaitable[list[T]]]) -> list[T]:
-    """The results for the alert, then for its group."""
-    return [found for subject in subjects for found in await look(subject)]
 
 
 async def _group(app: AlertsRuntime, fingerprint: str, samples: list[Alert]) -> FiringGroup | None:
@@ -102,69 +166,55 @@ def _flaps(app: AlertsRuntime, suppressed: list[ReasonCount]) -> FlappingState |
     return FlappingState(limit=limit, per=per, last=last) if limit and last > time.time() - per else None
 
 
-async def _in_outbox(app: AlertsRuntime, fingerprint: str) -> list[ItemInfo]:
-    """Queued items under the keys of this fingerprint."""
-    queue, prefix = app.once.queue(QUEUE), prefix_of(fingerprint)
-    resolved = await queue.read(key_of_resolved(fingerprint))
-    firing = [item for item in await queue.list(after=prefix, limit=SEVERITIES) if item.id.startswith(prefix)]
-    return firing if resolved is None else [*firing, resolved]
-
-
 def _silences(app: AlertsRuntime, fingerprint: str, samples: list[Alert]) -> list[Silence]:
     """Silences that suppress alerts of this fingerprint; an unknown alert is matched by its fingerprint only."""
     alerts = samples or [bare_alert(fingerprint)]
-    found = {silence.id: silence for alert in alerts for silence in app.silences.matching(alert)}
-    return list(found.values())
+    return list({silence.id: silence for alert in alerts for silence in app.silences.matching(alert)}.values())
 
 
 async def _limits(app: AlertsRuntime, alert: Alert) -> list[LimitState]:
     """The limits that apply to alerts like this one, and how many notifications the history has."""
-    severity, found = alert.severity, list[LimitState]()
-    policy = table(app.settings)[severity]
+    severity, policy = alert.severity, table(app.settings)[alert.severity]
+    found: list[LimitState] = []
     if policy.limit is not None and policy.per is not None:
         per = seconds("per", policy.per, least=0.0, most=MAX_TTL)
-        count = await app.history.notified_since(time.time() - per, severity=severity, fingerprint=alert.fingerprint)
-        found.append(_limit(severity, False, policy.limit, per, count))
-    limits = {name.casefold(): each for name, each in app.settings.severity_limits.items()}
-    shared = limits.get(severity.casefold())
-    if shared is not None:
-        count = await app.history.notified_since(time.time() - shared.per, severity=severity)
-        found.append(_limit(severity, True, shared.limit, shared.per, count))
+        found.append(await _limit(app, severity, alert.fingerprint, policy.limit, per))
+    for name, shared in app.settings.severity_limits.items():
+        if name.casefold() == severity.casefold():
+            found.append(await _limit(app, severity, "", shared.limit, shared.per))
     return found
 
 
-def _limit(severity: str, shared: bool, limit: int, per: float, count: int) -> LimitState:
-    return LimitState(severity=severity, shared=shared, limit=limit, per=per, notified=count, reached=count >= limit)
+async def _limit(app: AlertsRuntime, severity: str, fingerprint: str, limit: int, per: float) -> LimitState:
+    """The limit of this fingerprint, or the one that all share if it is empty."""
+    count = await app.history.notified_since(time.time() - per, severity=severity, fingerprint=fingerprint)
+    shared, reached = not fingerprint, count >= limit
+    return LimitState(severity=severity, shared=shared, limit=limit, per=per, notified=count, reached=reached)
 
 
-# -- payloads of queued items and dead letters
+# -- queued items and dead letters
 
 
-class _Alert(msgspec.Struct, frozen=True):
-    fingerprint: str = ""
-    severity: str = ""
+async def _in_outbox(app: AlertsRuntime, fingerprint: str) -> list[ItemInfo]:
+    """Queued items under the keys of this fingerprint."""
+    queue, (prefix, resolved) = app.once.queue(QUEUE), keys_of(fingerprint)
+    waiting = await queue.read(resolved)
+    firing = [item for item in await queue.list(after=prefix, limit=SEVERITIES) if item.id.startswith(prefix)]
+    return firing if waiting is None else [*firing, waiting]
 
 
-class _Payload(msgspec.Struct):
-    """What matters here of a notification in the outbox, or of one that waits for a single publisher."""
-
-    id: str = ""
-    publisher: str = ""
-    alert: _Alert = _Alert()
-    notification: _Payload | None = None
-
-
-def _read(payload: Any) -> _Payload:
-    """The notification in a payload, with its publisher if there is one; empty if it is none."""
+def _read(payload: Any) -> Notification:
+    """The notification in this payload; one without an alert if it is invalid."""
     try:
-        found = msgspec.convert(payload, _Payload)
+        return msgspec.convert(payload, Notification)
     except msgspec.ValidationError:
-        return _Payload()
-    return (
-        found
-        if found.notification is None
-        else _Payload(found.notification.id, found.publisher, found.notification.alert)
-    )
+        return Notification(id="", alert=bare_alert(), at=0.0)
+
+
+def _alone(item: ItemInfo, fingerprint: str) -> bool:
+    """True if the item is a notification of this fingerprint that one publisher has yet to send."""
+    known = _read(item.payload)
+    return bool(known.publisher) and known.alert.fingerprint == fingerprint
 
 
 def _waiting(item: ItemInfo) -> WaitingNotification:
@@ -189,3 +239,83 @@ def _dead(letter: Letter) -> DeadNotification:
         error=letter.last_error.removeprefix(f"{known.publisher}: "),
         at=letter.last_at.timestamp(),
     )
+
+
+# -- sentences
+
+
+def verdict(found: Why, now: float) -> list[str]:
+    """What suppresses or delays notifications now, what did so before, or that nothing does."""
+    sent = [each for each in found.windows if each.status == RESOLVED and each.reason == QUIET]
+    current = [
+        *(f"Silenced until {at(each.ends)} by {each.made_by}: {each.reason}" for each in found.silences),
+        *([_of_acknowledgement(found.acknowledged)] if found.acknowledged is not None else []),
+        *map(_of_waiting, found.waiting),
+        *(_of_window(each) for each in found.windows if each not in sent),
+        *([_of_flapping(found.flapping)] if found.flapping is not None else []),
+        *(_of_limit(each) for each in found.limits if each.reached),
+    ]
+    return [
+        *current,
+        *map(_of_dead, found.dead_letters),
+        *([] if current else ["Nothing suppresses it now: the next firing alert sends a notification."]),
+        *("The resolved notification was sent." for _ in sent),  # which suppresses no firing alert
+        *([_of_group(found.group)] if found.group is not None else []),
+        _of_the_past(found, now),
+    ]
+
+
+def _of_acknowledgement(made: Acknowledgement) -> str:
+    which = f", severity {made.severity} only" if made.severity else ""
+    comment = f": {made.comment}" if made.comment else "."
+    return f"Acknowledged by {made.made_by} until it resolves, or until {at(made.ends)}{which}{comment}"
+
+
+def _of_waiting(waiting: WaitingNotification) -> str:
+    whom = waiting.publisher or "all publishers"
+    if waiting.state is State.HELD:
+        return f"A notification is being published to {whom} right now (attempt {waiting.attempts})."
+    when = f"in {span(waiting.left)}" if waiting.left > 0 else "in a moment"
+    times = "1 attempt" if waiting.attempts == 1 else f"{waiting.attempts} attempts"
+    return f"A notification waits: it is published to {whom} {when}, after {times}."
+
+
+def _of_window(window: Window) -> str:
+    name = window.fingerprint.removeprefix(OF_GROUP)
+    group = "" if name == window.fingerprint else f" of the group {name}"
+    which = f"The resolved notification{group}" if window.status == RESOLVED else f"Severity {window.severity}{group}"
+    if window.reason != QUIET:
+        return f"{which} is being sent right now, by {window.who or 'another'}; if that fails, it is sent again."
+    return f"{which} was sent and is quiet for {span(window.left)} more."
+
+
+def _of_flapping(flaps: FlappingState) -> str:
+    often = f"{flaps.limit} openings are sent in {span(flaps.per)}"
+    return f"It flaps: {often}, and it was last suppressed for that at {at(flaps.last)}."
+
+
+def _of_limit(limit: LimitState) -> str:
+    which = f"Severity {limit.severity}, over all alerts," if limit.shared else f"Severity {limit.severity}"
+    return f"{which} is at its limit: {limit.notified} of {limit.limit} were sent in the last {span(limit.per)}."
+
+
+def _of_dead(dead: DeadNotification) -> str:
+    whom = dead.publisher or "any publisher"
+    return f"A notification could not be published to {whom} and is a dead letter: {dead.error}"
+
+
+def _of_group(group: FiringGroup) -> str:
+    if not group.firing:
+        return f"It belongs to the group {group.name}, of which no alert fires."
+    names = ", ".join(dict.fromkeys(each.name for each in group.firing))
+    return f"It shares notifications with its group {group.name}, of which {len(group.firing)} fire: {names}."
+
+
+def _of_the_past(found: Why, now: float) -> str:
+    if found.last_notified is None:
+        if found.suppressed or found.recent:
+            return "It came in, and no notification was sent so far."
+        return "The history has no alert of this fingerprint: is it spelled as its sender does?"
+    count = sum(each.count for each in found.suppressed)
+    more = f"; the history has {count} suppressed {'alert' if count == 1 else 'alerts'}" if count else ""
+    return f"Last sent {span(now - found.last_notified)} ago, at {at(found.last_notified)}{more}."

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import time
 from typing import Any
-from urllib.parse import unquote, urlencode
+from urllib.parse import unquote
 
 from .... import ReservationInfo
 from ....kit import (
@@ -18,7 +18,6 @@ from ....kit import (
     Call,
     PageSize,
     Prefix,
-    Reason,
     Route,
     Rows,
     act_routes,
@@ -28,12 +27,12 @@ from ....kit import (
     timestamp,
 )
 from .. import acts
-from ..model import FIRING, RESOLVED, Status, Text, fingerprint_prefix, own, reservation_key, resolved_key
-from ..records.history import named
+from ..decision import QUIET
+from ..history import named
+from ..model import FIRING, RESOLVED, Status, Text, own, part_of
 from ..runtime import AlertsRuntime, Handlers
 from ..settings import table
-from ..worker import QUIET
-from .history import Anything
+from .lists import Anything
 
 _OURS = own("")  # the prefix of all our keys
 SENDING = own("firing/")  # the prefix of the keys of firing alerts
@@ -69,19 +68,10 @@ class Window(Answer):
     unreadable: str = ""
 
 
-class WindowsQuery(Body):
-    """Windows of this fingerprint; or of all, with keys after `after`."""
-
-    fingerprint: Anything = ""
-    after: Prefix = ""
-    limit: PageSize = 100
-
-
 class ClearWindows(Body):
     """Ends all windows of this fingerprint."""
 
     fingerprint: Text
-    reason: Reason
 
 
 class ExpireWindow(ClearWindows):
@@ -93,50 +83,46 @@ class ExpireWindow(ClearWindows):
 async def listed(app: AlertsRuntime, after: str, limit: int, prefix: str = _OURS) -> Rows[Window]:
     """Windows of all fingerprints in key order; with the prefix SENDING, only those of firing alerts."""
     page = await app.once.reservations(prefix, after=after, limit=limit)
-    return Rows(await _counted(app, page), page[-1].key if len(page) == limit else None)
+    return Rows(await _windows(app, page), page[-1].key if len(page) == limit else None)
 
 
 async def of_fingerprint(app: AlertsRuntime, fingerprint: str) -> list[Window]:
     """Windows of this fingerprint: of all severities, and of the resolved notification."""
-    resolved = key_of_resolved(fingerprint)
-    infos = await app.once.reservations(prefix_of(fingerprint), limit=_MOST)
+    prefix, resolved = keys_of(fingerprint)
+    infos = await app.once.reservations(prefix, limit=_MOST)
     infos += [info for info in await app.once.reservations(resolved, limit=1) if info.key == resolved]
-    return await _counted(app, infos)
+    return await _windows(app, infos)
 
 
-async def _counted(app: AlertsRuntime, infos: list[ReservationInfo]) -> list[Window]:
-    """The windows of these reservations, with what they suppressed in the last 24 hours."""
-    found = [window for info in infos if (window := _window(info)) is not None]
+def keys_of(fingerprint: str) -> tuple[str, str]:
+    """The common prefix of the keys of all severities of this fingerprint, and the key of its resolved notification. A
+    fingerprint that is too long for a key is listed as its digest: operators can name it by the digest, too."""
+    part = fingerprint if _DIGEST.fullmatch(fingerprint) else part_of(fingerprint)
+    return f"{SENDING}{part}/", own(f"resolved/{part}")
+
+
+async def _windows(app: AlertsRuntime, infos: list[ReservationInfo]) -> list[Window]:
+    """The windows of these reservations, with what they suppressed in the last 24 hours. Keys that are not an alert's
+    are left out."""
+    found = [_window(app, info, key) for info in infos if (key := _KEY.fullmatch(info.key)) is not None]
     if found:
         counts = await app.history.suppressed_of({each.fingerprint for each in found}, since=time.time() - DAY)
         for window in found:
             window.suppressed_day = counts.get((named(window.fingerprint), named(window.severity)), 0)
-            window.full = max(window.left, _full(app, window))
     return found
 
 
-def _full(app: AlertsRuntime, window: Window) -> float:
-    """The full length of such a window by the settings; 0 for a resolved notification."""
-    if window.status == RESOLVED:
-        return 0.0
-    policy = table(app.settings)[window.severity]
-    return seconds("window", policy.quiet if window.reason == QUIET else policy.hold, least=0.0, most=MAX_TTL)
-
-
-def _window(info: ReservationInfo) -> Window | None:
-    """The window of this reservation; None if its key is not an alert's."""
-    key = _KEY.fullmatch(info.key)
-    if key is None:
-        return None
+def _window(app: AlertsRuntime, info: ReservationInfo, key: re.Match[str]) -> Window:
+    severity = _decoded(key["severity"] or "")
     return Window(
         key=info.key,
         fingerprint=_decoded(key["firing"] or key["resolved"]),
-        severity=_decoded(key["severity"] or ""),
+        severity=severity,
         status=RESOLVED if key["resolved"] else FIRING,
         reason=info.reason,
         left=info.left,
         ends=time.time() + info.left,
-        full=info.left,
+        full=info.left if key["resolved"] else max(info.left, _full(app, severity, info.reason)),
         suppressed=info.suppressed,
         suppressed_day=0,
         last_sent=timestamp(info.last_sent),
@@ -147,55 +133,50 @@ def _window(info: ReservationInfo) -> Window | None:
     )
 
 
+def _full(app: AlertsRuntime, severity: str, reason: str) -> float:
+    """The full length of such a window by the settings."""
+    policy = table(app.settings)[severity]
+    return seconds("window", policy.quiet if reason == QUIET else policy.hold, least=0.0, most=MAX_TTL)
+
+
 def _decoded(part: str) -> str:
     return part if _DIGEST.fullmatch(part) else unquote(part)
-
-
-# A fingerprint that is too long for a key is listed as its digest: operators can name it by the digest, too.
-
-
-def prefix_of(fingerprint: str) -> str:
-    """The common prefix of the keys of all severities of this fingerprint."""
-    return f"{SENDING}{fingerprint}/" if _DIGEST.fullmatch(fingerprint) else fingerprint_prefix(fingerprint)
-
-
-def key_of(fingerprint: str, severity: str) -> str:
-    """The key of the window of this fingerprint and severity; of the resolved notification if that is empty."""
-    if not severity:
-        return key_of_resolved(fingerprint)
-    return prefix_of(fingerprint) + reservation_key("", severity).removeprefix(fingerprint_prefix(""))
-
-
-def key_of_resolved(fingerprint: str) -> str:
-    """The key of the window of the resolved notification."""
-    return own(f"resolved/{fingerprint}") if _DIGEST.fullmatch(fingerprint) else resolved_key(fingerprint)
 
 
 # -- what operators do
 
 
 class WindowActs(Handlers):
-    """Ends windows."""
+    """Lists and ends windows."""
+
+    async def listed(self, fingerprint: Anything = "", after: Prefix = "", limit: PageSize = 100) -> Rows[Window]:
+        """Windows of this fingerprint; or of all, with keys after `after`."""
+        return (
+            Rows(await of_fingerprint(self._app, fingerprint)) if fingerprint else await listed(self._app, after, limit)
+        )
 
     async def expire(self, call: Call[ExpireWindow, None]) -> bool:
         """Ends one window; False if there was none."""
-        wanted, app = call.body, self._app
-        key = key_of(wanted.fingerprint, wanted.severity)
-        expired = await app.once.expire_reservation(key, reason=wanted.reason)
-        app.receiver.forget(wanted.fingerprint)
+        name, severity = call.body.fingerprint, call.body.severity
+        prefix, resolved = keys_of(name)
+        key = f"{prefix}{part_of(severity)}" if severity else resolved
+        expired = await self._app.once.expire_reservation(key, reason=call.reason)
+        self._app.receiver.forget(name)
         return expired
 
     async def to_expire(self, call: Call[Any, Any], wanted: ExpireWindow) -> Affected | None:
         """The window, if there is one."""
         name = wanted.fingerprint
         found = [each for each in await of_fingerprint(self._app, name) if each.severity == wanted.severity]
-        return _affected(f"the window of {name!r} {wanted.severity or 'resolved'} ({_states(found)})", found)
+        states = ", ".join(map(_state, found))
+        return _affected(f"the window of {name!r} {wanted.severity or 'resolved'} ({states})", found)
 
     async def clear(self, call: Call[ClearWindows, None]) -> int:
         """Ends all windows of a fingerprint; their number."""
         name, once = call.body.fingerprint, self._app.once
-        cleared = await once.clear_reservations(prefix_of(name), reason=call.body.reason)
-        cleared += await once.expire_reservation(key_of_resolved(name), reason=call.body.reason)
+        prefix, resolved = keys_of(name)
+        cleared = await once.clear_reservations(prefix, reason=call.reason)
+        cleared += await once.expire_reservation(resolved, reason=call.reason)
         self._app.receiver.forget(name)
         return cleared
 
@@ -203,7 +184,8 @@ class WindowActs(Handlers):
         """The windows, if there are any."""
         found = await of_fingerprint(self._app, wanted.fingerprint)
         count = f"{len(found)} window{'' if len(found) == 1 else 's'}"
-        return _affected(f"{count} of {wanted.fingerprint!r} ({_states(found, by_severity=True)})", found)
+        states = ", ".join(f"{each.severity or each.status} {_state(each)}" for each in found)
+        return _affected(f"{count} of {wanted.fingerprint!r} ({states})", found)
 
 
 def _affected(what: str, found: list[Window]) -> Affected | None:
@@ -213,35 +195,15 @@ def _affected(what: str, found: list[Window]) -> Affected | None:
     return Affected(what, {"Fingerprint": found[0].fingerprint, "Suppressed": suppressed})
 
 
-def _states(found: list[Window], by_severity: bool = False) -> str:
-    return ", ".join(
-        (f"{each.severity or each.status} " if by_severity else "")
-        + f"{'quiet' if each.reason == QUIET else 'being sent'} for {span(each.left)}"
-        for each in found
-    )
-
-
-def page_of(path: str, fingerprint: str) -> str:
-    """The address of a page about this fingerprint."""
-    return f"{path}?{urlencode({'fingerprint': fingerprint})}"
-
-
-def back_to_why(body: Any) -> str:
-    """The page that explains the alert."""
-    return page_of("/alerts/why", body.fingerprint)
+def _state(window: Window) -> str:
+    return f"{'quiet' if window.reason == QUIET else 'being sent'} for {span(window.left)}"
 
 
 def routes(app: AlertsRuntime) -> list[Route]:
     """The routes of windows."""
     made = WindowActs(app)
-
-    async def windows(query: WindowsQuery) -> Rows[Window]:
-        if query.fingerprint:
-            return Rows(await of_fingerprint(app, query.fingerprint))
-        return await listed(app, query.after, query.limit)
-
     return [
-        list_route(acts.WINDOWS, windows),
-        *act_routes(acts.EXPIRE, made.expire, made.to_expire, back=back_to_why),
-        *act_routes(acts.CLEAR, made.clear, made.to_clear, back=back_to_why),
+        list_route(acts.WINDOWS, made.listed),
+        *act_routes(acts.EXPIRE, made.expire, made.to_expire),
+        *act_routes(acts.CLEAR, made.clear, made.to_clear),
     ]

@@ -19,7 +19,7 @@ from .... import InvalidInput, SolelyError
 from ....kit import AWAY, INVALID, KIB, TOO_MANY, WRITE, Answer, Call, Problem, Route, problem_of
 from ..model import FIRING, MAX_FINGERPRINT, RESOLVED, Alert, AlertOutcome, Labels, Status
 from ..runtime import AlertsRuntime, Handlers
-from .labels import labelled_alert
+from .labels import labelled_alert, present
 
 log = structlog.get_logger("solely.alerts")
 
@@ -29,33 +29,33 @@ _NEVER = "0001-01-01T"  # how Go begins a time that is not set
 OVERLOADED = TOO_MANY._replace(status=503)  # the status that makes these senders retry
 
 
-class GroupedAlert(msgspec.Struct, kw_only=True):
+class GroupedAlert(msgspec.Struct, kw_only=True, rename="camel"):
     """An alert of a group. Other fields are ignored."""
 
     labels: Labels | None = None
     annotations: Labels | None = None
     status: Status = FIRING
-    starts_at: str = msgspec.field(default="", name="startsAt")
+    starts_at: str = ""
     generator_url: str = msgspec.field(default="", name="generatorURL")
     fingerprint: Annotated[str, msgspec.Meta(max_length=MAX_FINGERPRINT)] = ""
 
 
-class AlertmanagerGroup(msgspec.Struct, kw_only=True):
+class AlertmanagerGroup(msgspec.Struct, kw_only=True, rename="camel"):
     """A group of alerts as the webhook sends it. Other fields are ignored."""
 
     alerts: Annotated[list[GroupedAlert], msgspec.Meta(max_length=MAX_ALERTS)]
     external_url: str = msgspec.field(default="", name="externalURL")
-    group_key: str = msgspec.field(default="", name="groupKey")
-    truncated_alerts: int = msgspec.field(default=0, name="truncatedAlerts")
+    group_key: str = ""
+    truncated_alerts: int = 0
 
 
-class PostedAlert(msgspec.Struct, kw_only=True):
+class PostedAlert(msgspec.Struct, kw_only=True, rename="camel"):
     """An alert as Prometheus posts it. Other fields are ignored."""
 
     labels: Annotated[Labels, msgspec.Meta(min_length=1)]
     annotations: Labels | None = None
-    starts_at: str = msgspec.field(default="", name="startsAt")
-    ends_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = msgspec.field(default=None, name="endsAt")
+    starts_at: str = ""
+    ends_at: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     generator_url: str = msgspec.field(default="", name="generatorURL")
 
 
@@ -73,36 +73,30 @@ def parse_group(group: AlertmanagerGroup) -> list[Alert]:
     source = group.external_url or "alertmanager"
     return [
         labelled_alert(
-            each.labels or {},
-            each.annotations or {},
-            source=source,
-            fingerprint=each.fingerprint,
-            status=each.status,
-            starts_at=each.starts_at,
-            generator_url=each.generator_url,
+            each.labels or {}, _annotations(each), source=source, fingerprint=each.fingerprint, status=each.status
         )
         for each in group.alerts
     ]
 
 
 def parse_posted(posted: Sequence[PostedAlert], now: datetime) -> list[Alert]:
-    """The posted alerts; their source is the host of `generatorURL`. An alert whose `endsAt` is past is resolved."""
+    """The posted alerts; their source is the host of `generatorURL`. An alert whose `endsAt` is past is resolved; Go
+    writes the year 1 if there is none."""
     return [
         labelled_alert(
             each.labels,
-            each.annotations or {},
+            _annotations(each),
             source=_origin(each.generator_url) or "prometheus",
-            status=RESOLVED if _has_ended(each.ends_at, now) else FIRING,
-            starts_at="" if each.starts_at.startswith(_NEVER) else each.starts_at,
-            generator_url=each.generator_url,
+            status=RESOLVED if each.ends_at is not None and each.ends_at.year > 1 and each.ends_at <= now else FIRING,
         )
         for each in posted
     ]
 
 
-def _has_ended(ends_at: datetime | None, now: datetime) -> bool:
-    """True if the end is past; Go writes the year 1 if there is none."""
-    return ends_at is not None and ends_at.year > 1 and ends_at <= now
+def _annotations(alert: GroupedAlert | PostedAlert) -> Labels:
+    """The annotations, with the start and the generator, which do not affect the fingerprint there."""
+    start = "" if alert.starts_at.startswith(_NEVER) else alert.starts_at
+    return present({"startsAt": start, "generatorURL": alert.generator_url}) | (alert.annotations or {})
 
 
 def _origin(url: str) -> str:
@@ -139,14 +133,15 @@ class Alertmanager(Handlers):
 
 def _all_decided(found: Sequence[AlertOutcome | SolelyError]) -> list[AlertOutcome]:
     """All outcomes; raises Problem if an alert failed and the sender has to retry, or if an alert is invalid."""
-    undecided = [each for each in found if isinstance(each, SolelyError) and not isinstance(each, InvalidInput)]
+    failed = {index: each for index, each in enumerate(found) if isinstance(each, SolelyError)}
+    undecided = [each for each in failed.values() if not isinstance(each, InvalidInput)]
     if undecided:
         log.warning("alerts_undecided", undecided=len(undecided), alerts=len(found), error=str(undecided[0]))
         detail = f"{len(undecided)} of {len(found)} alerts could not be decided; send all of them again"
         raise _to_retry(problem_of(undecided[0]), detail)
-    refused = [f"alerts[{index}]: {each}" for index, each in enumerate(found) if isinstance(each, InvalidInput)]
-    if refused:
-        raise Problem(INVALID, f"{len(refused)} of {len(found)} alerts were refused, the others not: {refused[0]}")
+    for index, refused in failed.items():
+        text = f"{len(failed)} of {len(found)} alerts were refused, the others not: alerts[{index}]: {refused}"
+        raise Problem(INVALID, text)
     return [each for each in found if isinstance(each, AlertOutcome)]
 
 

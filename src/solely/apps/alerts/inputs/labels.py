@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import islice
 
-from ..model import FIRING, Alert, Labels, Status
+from ....kit import Announcement
+from ..model import FIRING, MAX_FINGERPRINT, Alert, Labels, Status, part_of
 
 LONGEST_TEXT = 255  # characters of a name, a severity or a source
 LONGEST_VALUE = 8_192  # characters of a label's or an annotation's value: a paragraph, or a query
@@ -28,9 +29,12 @@ def cut_text(given: str, most: int = LONGEST_TEXT) -> str:
 
 def cut_labels(given: Mapping[str, str]) -> Labels:
     """The first labels or annotations, each cut to its bounds."""
-    if len(given) <= MOST_LABELS and all(len(value) <= LONGEST_VALUE for value in given.values()):
-        return dict(given)
     return {cut_text(name): cut_text(value, LONGEST_VALUE) for name, value in islice(given.items(), MOST_LABELS)}
+
+
+def present(facts: Mapping[str, str | None]) -> Labels:
+    """The facts that are neither missing nor empty."""
+    return {name: fact for name, fact in facts.items() if fact}
 
 
 def label_fingerprint(labels: Labels) -> str:
@@ -43,25 +47,31 @@ def label_fingerprint(labels: Labels) -> str:
 
 
 def labelled_alert(
-    labels: Labels,
-    annotations: Labels,
-    *,
-    source: str,
-    fingerprint: str = "",
-    status: Status = FIRING,
-    starts_at: str = "",
-    generator_url: str = "",
+    labels: Labels, annotations: Labels, *, source: str, fingerprint: str = "", status: Status = FIRING
 ) -> Alert:
-    """The alert that these labels describe. Empty labels are ignored. `starts_at` and `generator_url` become
-    annotations, which do not affect the fingerprint."""
-    known = {name: value for name, value in labels.items() if value}
-    facts = {"startsAt": starts_at, "generatorURL": generator_url}
+    """The alert that these labels describe. Empty labels are ignored."""
+    known = present(labels)
     return Alert(
         name=cut_text(known.get("alertname", UNNAMED)),
         severity=cut_text(known.get("severity", DEFAULT_SEVERITY)),
         source=cut_text(source),
         fingerprint=fingerprint or label_fingerprint(known),
         labels=cut_labels(known),
-        annotations=cut_labels({name: fact for name, fact in facts.items() if fact} | annotations),
+        annotations=cut_labels(annotations),
         status=status,
+    )
+
+
+def announced_alert(given: Announcement) -> Alert:
+    """The alert that another application of the service announces (`service.announce(…)`). A fingerprint that is too
+    long becomes a digest."""
+    fingerprint = given.fingerprint if len(given.fingerprint) <= MAX_FINGERPRINT else part_of(given.fingerprint)
+    return Alert(
+        name=cut_text(given.name),
+        severity=cut_text(given.severity),
+        source=cut_text(given.source),
+        fingerprint=fingerprint,
+        labels=cut_labels(given.labels),
+        annotations=cut_labels(present({"summary": given.summary})),  # as monitors name what people read
+        status=given.status,
     )

@@ -8,7 +8,7 @@ import msgspec
 import structlog
 
 from ....kit import LIMITED, TOO_MANY, WRITE, Body, Call, Route
-from ..model import FIRING, MAX_GROUP, Alert, AlertOutcome, Status, Text, fingerprint_of
+from ..model import FIRING, MAX_GROUP, Alert, AlertOutcome, Status, Text, field_of, fingerprint_of
 from ..runtime import AlertsRuntime
 from ..settings import AlertsSettings
 from .labels import LONGEST_TEXT, LONGEST_VALUE, MOST_LABELS
@@ -38,34 +38,22 @@ class Intake(Body):
 
 def alert_of(intake: Intake, settings: AlertsSettings) -> Alert:
     """The alert. A missing field of the fingerprint counts as empty, and is logged."""
-    fingerprint = intake.fingerprint
-    if fingerprint is None:
-        fingerprint = fingerprint_of(_fields(intake, settings.fingerprint_fields))
-    return Alert(
-        name=intake.name,
-        severity=intake.severity,
-        source=intake.source,
-        fingerprint=fingerprint,
-        labels=intake.labels,
-        annotations=intake.annotations,
-        status=intake.status,
-        group=intake.group or "",
-    )
+    given = {name: value for name, value in msgspec.structs.asdict(intake).items() if value is not None}
+    alert = Alert(**{"fingerprint": "", **given})
+    if alert.fingerprint:
+        return alert
+    fields = [pair for field in settings.fingerprint_fields for pair in _pairs(alert, field)]
+    return msgspec.structs.replace(alert, fingerprint=fingerprint_of(fields))
 
 
-def _fields(intake: Intake, wanted: tuple[str, ...]) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    plain = {"name": intake.name, "source": intake.source, "severity": intake.severity}
-    for field in wanted:
-        kind, _, name = field.partition(".")
-        if field == "labels":
-            found += [(f"labels.{label}", value) for label, value in intake.labels.items()]
-            continue
-        value = (intake.labels if kind == "labels" else intake.annotations).get(name) if name else plain[field]
-        if value is None:
-            log.warning("fingerprint_field_missing", field=field, name=intake.name, source=intake.source)
-        found.append((field, value or ""))
-    return found
+def _pairs(alert: Alert, field: str) -> list[tuple[str, str]]:
+    """What this field adds to the fingerprint: `labels` adds all labels."""
+    if field == "labels":
+        return [(f"labels.{label}", value) for label, value in alert.labels.items()]
+    value = field_of(alert, field)
+    if value is None:
+        log.warning("fingerprint_field_missing", field=field, name=alert.name, source=alert.source)
+    return [(field, value or "")]
 
 
 def routes(app: AlertsRuntime) -> list[Route]:

@@ -7,12 +7,26 @@ from typing import Annotated, Any, Literal
 import msgspec
 import structlog
 
-from .... import DataError, InvalidInput
-from ....kit import KIB, LIMITED, LOCAL, TOO_MANY, Answer, BodyToken, Call, JsonResponse, Route, Scope, inlined_schema
+from .... import InvalidInput
+from ....kit import (
+    KIB,
+    LIMITED,
+    LOCAL,
+    NOTHING,
+    TOO_MANY,
+    Answer,
+    BodyToken,
+    Call,
+    JsonResponse,
+    Route,
+    Scope,
+    inlined_schema,
+)
+from ..acts import ACKNOWLEDGE
 from ..api.acknowledgements import Acknowledge, acknowledge
 from ..model import FIRING, MAX_FINGERPRINT, RESOLVED, Alert, Labels, fingerprint_of
 from ..runtime import AlertsRuntime, Handlers
-from .labels import DEFAULT_SEVERITY, LONGEST_TEXT, cut_labels, cut_text
+from .labels import DEFAULT_SEVERITY, LONGEST_TEXT, cut_labels, cut_text, present
 
 log = structlog.get_logger("solely.alerts")
 
@@ -102,53 +116,34 @@ def parse(event: PagerDutyEvent) -> Alert:
     if payload is None:
         source = cut_text(event.client or "pagerduty")
         return Alert(name=str(key), severity=DEFAULT_SEVERITY, source=source, fingerprint=str(key), status=status)
-    labels = _given({"component": payload.component, "group": payload.group, "class": payload.class_})
+    labels = present({"component": payload.component, "group": payload.group, "class": payload.class_})
+    repeated = [("summary", payload.summary), ("source", payload.source), *labels.items()]  # by every repeat
     return Alert(
         name=cut_text(payload.summary),
         severity=payload.severity,
         source=cut_text(payload.source),
-        fingerprint=key or _fingerprint(payload, labels),
+        fingerprint=key or fingerprint_of(repeated),
         labels=cut_labels(labels),
         annotations=cut_labels(_annotations(payload, event)),
         status=status,
     )
 
 
-def _fingerprint(payload: Payload, labels: Labels) -> str:
-    """The fingerprint of an event without a dedup_key: the same for every repeat of the event."""
-    return fingerprint_of([("summary", payload.summary), ("source", payload.source), *labels.items()])
-
-
 def _annotations(payload: Payload, event: PagerDutyEvent) -> Labels:
     """All other fields. Details come last, since there may be more of them than are kept."""
-    long = len(payload.summary) > LONGEST_TEXT
-    annotations = _given(
-        {
-            "summary": payload.summary if long else None,
-            "timestamp": payload.timestamp,
-            "client": event.client,
-            "client_url": event.client_url,
-        }
-    )
+    summary = payload.summary if len(payload.summary) > LONGEST_TEXT else None
+    known = {"summary": summary, "timestamp": payload.timestamp, "client": event.client, "client_url": event.client_url}
     for number, link in enumerate(event.links or (), 1):
-        annotations[f"link_{number}"] = _beside(link.text, link.href)
+        known[f"link_{number}"] = f"{link.text}: {link.href}" if link.text else link.href
     for number, image in enumerate(event.images or (), 1):
-        annotations[f"image_{number}"] = _beside(image.alt, image.src)
+        known[f"image_{number}"] = f"{image.alt}: {image.src}" if image.alt else image.src
     details = payload.custom_details
     named = details if isinstance(details, dict) else {} if details is None else {"custom_details": details}
-    return annotations | {name: _text(value) for name, value in named.items()}
-
-
-def _given(facts: dict[str, str | None]) -> Labels:
-    return {name: fact for name, fact in facts.items() if fact}
+    return present(known) | {name: _text(value) for name, value in named.items()}
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _beside(text: str | None, address: str) -> str:
-    return f"{text}: {address}" if text else address
 
 
 # -- the endpoint
@@ -177,22 +172,18 @@ class PagerDuty(Handlers):
         """Acknowledges all severities, since an event names none. The client's name is only a comment: the routing key
         identifies the caller."""
         wanted = Acknowledge(fingerprint=fingerprint, comment=cut_text(client))
-        if await acknowledge(self._app, wanted, by=by) is not None:
-            return Accepted(dedup_key=fingerprint)
+        async with self._app.service.audit.acting(by, ACKNOWLEDGE.name, fingerprint, wanted.reason) as record:
+            if await acknowledge(self._app, wanted, by=by) is not None:
+                return Accepted(dedup_key=fingerprint)
+            record.outcome = NOTHING
         log.info("alert_acknowledge_ignored", fingerprint=fingerprint, by=by)
         return Accepted(dedup_key=fingerprint, message=NOT_ACKNOWLEDGED)
 
     async def _as_it_fired(self, resolved: Alert) -> Alert:
         """The resolved alert with the name, severity and labels of its last firing, so that the publishers that sent
         the firing notification want this one too; unchanged if the history has none or is unreachable."""
-        history = self._app.history
-        try:
-            await history.flush()
-            last = await history.samples(resolved.fingerprint)
-        except DataError as error:
-            log.warning("resolved_without_history", fingerprint=resolved.fingerprint, error=str(error))
-            return resolved
-        return msgspec.structs.replace(last[0], status=resolved.status) if last else resolved
+        last = await self._app.history.last_alert(resolved.fingerprint, "resolved_without_history")
+        return resolved if last is None else msgspec.structs.replace(last, status=resolved.status)
 
 
 # The route accepts any object: the handler refuses invalid ones with PagerDuty's error document.

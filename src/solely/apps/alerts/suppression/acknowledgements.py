@@ -60,11 +60,7 @@ class Acknowledgements:
 
     async def covering(self, alert: Alert) -> Acknowledgement | None:
         """The acknowledgement that suppresses this alert: its own, or that of its group."""
-        name, *group = names_of(alert)
-        if not group:
-            made = await self.of_fingerprint(name)
-            return made if made is not None and made.covers(alert) else None
-        found = await asyncio.gather(*map(self.of_fingerprint, (name, *group)))
+        found = await asyncio.gather(*map(self.of_fingerprint, names_of(alert)))
         return next((made for made in found if made is not None and made.covers(alert)), None)
 
     async def resolved(self, alert: Alert) -> None:

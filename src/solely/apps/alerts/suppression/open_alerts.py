@@ -32,7 +32,7 @@ from ..model import (
 )
 from ..worker import RefusalCache
 from .acknowledgements import Acknowledgement, Acknowledgements, names_of
-from .matchers import matching
+from .matchers import matchers_of, matching
 from .silences import Silence, Silences
 
 LISTED = 50  # members in a notification: more than people read, and few enough for its 256 KiB
@@ -58,10 +58,6 @@ class OpenRecord(msgspec.Struct, frozen=True, kw_only=True):
         """True if a notification was sent, whatever its severity."""
         return bool(self.notified)
 
-    def with_severity(self, alert: Alert, notified: Notified) -> OpenRecord:
-        """The record with what is known of this alert's severity."""
-        return msgspec.structs.replace(self, alert=alert, notified={**self.notified, alert.severity: notified})
-
 
 class OpenAlert(msgspec.Struct, frozen=True, kw_only=True):
     """An alert that fires now. `last_notified` is null if nobody was notified: it is suppressed, or still queued."""
@@ -72,6 +68,11 @@ class OpenAlert(msgspec.Struct, frozen=True, kw_only=True):
     acknowledged: Acknowledgement | None
     silenced: Silence | None
 
+    @property
+    def matchers(self) -> str:
+        """Matchers that select it, one per line: with them, the form of a silence starts."""
+        return "\n".join(matchers_of(self.alert))
+
 
 class OpenAlerts:
     """The records of all alerts that fire."""
@@ -80,10 +81,9 @@ class OpenAlerts:
         self, once: AsyncClient, refusals: RefusalCache, acknowledgements: Acknowledgements, silences: Silences
     ) -> None:
         self._once, self._refusals = once, refusals
+        self.acknowledgements, self.silences = acknowledgements, silences
         self._notes = Notes(once, own("open"), OpenRecord)
         self.sweep = self._notes.sweep
-        self._acknowledgements = acknowledgements
-        self._silences = silences
 
     # -- of one alert
 
@@ -113,15 +113,21 @@ class OpenAlerts:
 
     async def _count(self, notification: Notification) -> None:
         alert, name, now = notification.alert, part_of(subject_of(notification.alert)), time.time()
-        sent, ends = Notified(notification.reminder + 1, now), now + MAX_OPEN
-        new = OpenRecord(alert=alert, since=notification.at, notified={alert.severity: sent})
-        if not await self._notes.add(name, new, ends):  # most often, it is the first notification
-            await self._notes.change(name, lambda known: known.with_severity(alert, sent) if known else new, ends)
+        new = OpenRecord(
+            alert=alert, since=notification.at, notified={alert.severity: Notified(notification.reminder + 1, now)}
+        )
+
+        def counted(known: OpenRecord | None) -> OpenRecord:
+            known = known or new
+            return msgspec.structs.replace(known, alert=alert, notified=known.notified | new.notified)
+
+        if not await self._notes.add(name, new, now + MAX_OPEN):  # most often, it is the first notification
+            await self._notes.change(name, counted, now + MAX_OPEN)
 
     async def close(self, alert: Alert) -> None:
         """A resolved notification was sent, or none is due: the next firing alert of any severity is sent at once."""
         subject = subject_of(alert)
-        ending: list[Awaitable[object]] = [self._acknowledgements.resolved(alert)]
+        ending: list[Awaitable[object]] = [self.acknowledgements.resolved(alert)]
         while (found := await self._notes.find(part_of(subject))) is not None:
             keys = [reservation_key(subject, severity) for severity in found.fact.notified]
             ending += [self._once.expire_reservation(key, reason="it was resolved") for key in keys]
@@ -153,7 +159,7 @@ class OpenAlerts:
             self._notes.remove(_member(alert)), self._notes.remove(part_of(alert.fingerprint))
         )
         if left:
-            await self._acknowledgements.remove(alert.fingerprint)
+            await self.acknowledgements.remove(alert.fingerprint)
         return left
 
     async def firing(self, alert: Alert, limit: int = LISTED) -> list[Alert]:
@@ -178,7 +184,7 @@ class OpenAlerts:
         """What fires now, the worst and newest first: alerts of this severity that match all matchers, at most `limit`.
         Raises InvalidInput if a matcher is invalid."""
         wanted = matching(matchers)
-        records, acknowledged = await asyncio.gather(self._notes.all(), self._acknowledgements.list())
+        records, acknowledged = await asyncio.gather(self._notes.all(), self.acknowledgements.list())
         made = {each.fingerprint: each for each in acknowledged}
         firing = {  # a member of a group follows, and replaces, what was listed while it was suppressed
             each.alert.fingerprint: each
@@ -198,7 +204,7 @@ class OpenAlerts:
             since=record.since,
             last_notified=max((each.last for each in notified), default=0.0) or None,
             acknowledged=covering[0] if covering else None,
-            silenced=self._silences.match(alert),
+            silenced=self.silences.match(alert),
         )
 
 

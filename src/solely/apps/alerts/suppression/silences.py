@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from .... import InvalidInput
-from ....kit import DAY, Database, Row, from_row, without_nul
+from ....kit import DAY, Matcher, Queries, Row, from_row, parse_matchers, without_nul
 from ..model import Alert
-from ..records.history import STATEMENTS
-from .matchers import checked, parse, predicate
+from .matchers import checked, matches
 
 MOST = 1_000  # current and future silences: each alert is matched with all of them
 LONGEST = 366 * DAY  # seconds: for longer, turn the sender off
@@ -37,24 +36,12 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
     ended_why: str = ""
 
 
-class _Compiled:
-    """A silence with its matchers as predicates."""
-
-    def __init__(self, silence: Silence) -> None:
-        self.silence = silence
-        self._predicates = [predicate(parse(text)) for text in silence.matchers]
-
-    def suppresses(self, alert: Alert, now: float) -> bool:
-        """True if it is in effect, and the alert matches all matchers."""
-        return self.silence.starts <= now < self.silence.ends and all(meets(alert) for meets in self._predicates)
-
-
 class Silences:
     """The silences in the database, and this worker's copy of the current and future ones."""
 
-    def __init__(self, data: Database) -> None:
-        self._queries = STATEMENTS.on(data)
-        self._copy: tuple[_Compiled, ...] = ()
+    def __init__(self, queries: Queries) -> None:
+        self._queries = queries
+        self._copy: dict[Silence, tuple[Matcher, ...]] = {}  # those that end last first
 
     def match(self, alert: Alert) -> Silence | None:
         """A silence that suppresses this alert now, according to this worker's copy."""
@@ -63,12 +50,13 @@ class Silences:
     def matching(self, alert: Alert) -> Iterator[Silence]:
         """All silences that suppress this alert now, the one that ends last first."""
         now = time.time()
-        return (each.silence for each in self._copy if each.suppresses(alert, now))
+        current = ((each, matchers) for each, matchers in self._copy.items() if each.starts <= now < each.ends)
+        return (each for each, matchers in current if matches(matchers, alert))
 
     async def refresh(self) -> None:
         """Copies the current and future silences. If the database fails (DataError), the last copy stays."""
-        before, found = {each.silence: each for each in self._copy}, await self.list(limit=MOST)
-        self._copy = tuple(before.get(each) or _Compiled(each) for each in reversed(found))
+        found = await self.list(limit=MOST)
+        self._copy = {each: self._copy.get(each) or parse_matchers(each.matchers) for each in reversed(found)}
 
     async def add(
         self, matchers: Sequence[str], *, ends: float, by: str, reason: str, starts: float | None = None

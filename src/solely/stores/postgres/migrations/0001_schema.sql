@@ -763,6 +763,32 @@ BEGIN
 END
 $$;
 
+-- The line of a queue is the record line/<queue>, of which only the waiters matter. Nobody waits for its lock: a Push
+-- that does not get it notifies nobody, a Take is not put in line, and whoever waits looks again soon. Nor can a Take see
+-- what is pushed at the same time, or that Push its place in line: so a client that has joined a line looks a second time.
+
+-- Notifies the first client in the line of a queue that got this item, k. Not above READ COMMITTED: there it might end
+-- the caller's transaction, since others change the line as well.
+CREATE FUNCTION {call_first}(k text, moment bigint) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    r    {entries};
+    line text := 'line/' || split_part(k, '/', 2);
+BEGIN
+    IF NOT EXISTS (SELECT FROM {entries} e WHERE e.key = line AND e.waiters IS NOT NULL)
+        OR current_setting('transaction_isolation') <> 'read committed'
+        OR NOT pg_try_advisory_xact_lock({lock_id}(line))
+    THEN
+        RETURN;
+    END IF;
+    r := {load}(line, moment);
+    IF r.waiters IS NOT NULL THEN
+        PERFORM pg_notify('solely_' || (r.waiters[1]).client, line);
+        r.waiters := CASE WHEN cardinality(r.waiters) > 1 THEN r.waiters[2:] END;
+        PERFORM {save}(r, moment);
+    END IF;
+END
+$$;
+
 -- fence: 1 put in, 0 there already
 CREATE FUNCTION {push}(clock bigint, patience integer, k text, body bytea, closing bigint)
 RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
@@ -789,6 +815,9 @@ BEGIN
     r.offered_owner := NULL;
     r.opens := moment + closing;
     PERFORM {save}(r, moment);
+    IF closing = 0 THEN
+        PERFORM {call_first}(r.key, moment);
+    END IF;
     a.fence := 1;
     RETURN a;
 END
@@ -850,6 +879,35 @@ BEGIN
 END
 $$;
 
+-- A Take that joins the line of its queue, as `asker`, if there is nothing to take.
+-- As take; if state is NULL, remaining: µs until the next item becomes available, NULL: there is none
+CREATE FUNCTION {take_or_wait}(
+    clock bigint, patience integer, q text, who text, ttl bigint, id text, asker text
+) RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    a      {reply} := {take}(clock, patience, q, who, ttl, id);
+    r      {entries};
+    line   text := 'line/' || q;
+    moment bigint;
+BEGIN
+    IF a.state IS NOT NULL THEN
+        RETURN a;
+    END IF;
+    moment := {moment}(clock);
+    IF pg_try_advisory_xact_lock({lock_id}(line)) THEN
+        r := {load}(line, moment);
+        IF r.waiters IS NULL OR NOT ROW(asker, who)::{waiter} = ANY (r.waiters) OR r.opens + 30000000 < moment THEN
+            r.waiters := {queued}(r.waiters, asker, who);
+            r.opens := moment;
+            PERFORM {save}(r, moment);
+        END IF;
+    END IF;
+    SELECT greatest(0, min(e.available) - moment) INTO a.remaining FROM {entries} e WHERE e.queue = q
+    HAVING min(e.available) IS NOT NULL;
+    RETURN a;
+END
+$$;
+
 -- `under` is the fence of the item, 0 if that is not known.
 -- fence: 1 gone from the queue, 0 another owner has it, or the store lost it
 CREATE FUNCTION {ack}(clock bigint, patience integer, k text, who text, under bigint)
@@ -869,8 +927,9 @@ BEGIN
 END
 $$;
 
+-- `uncounted`: the take that ends so is no attempt.
 -- fence: 1 back in the queue, 0 this owner does not have it
-CREATE FUNCTION {give_back}(clock bigint, patience integer, k text, who text, closing bigint)
+CREATE FUNCTION {give_back}(clock bigint, patience integer, k text, who text, closing bigint, uncounted boolean)
 RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     a      {reply};
@@ -882,9 +941,62 @@ BEGIN
     END IF;
     moment := {moment}(clock);
     UPDATE {entries} e
-    SET state = 'f', owner = '', until = 0, taker = NULL, opens = moment + closing, available = moment + closing
+    SET state = 'f', owner = '', until = 0, taker = NULL, opens = moment + closing, available = moment + closing,
+        attempts = e.attempts - uncounted::integer
     WHERE e.key = k AND e.queue IS NOT NULL AND e.taker = who;
     a.fence := FOUND::integer;
+    IF FOUND AND closing = 0 THEN
+        PERFORM {call_first}(k, moment);
+    END IF;
+    RETURN a;
+END
+$$;
+
+-- Replaces the item's bytes if they are `expected`, and nothing else of it; a body that is NULL removes the item, unless
+-- it is taken. A repeat finds the new bytes, and changes nothing.
+-- fence: 1 the item's bytes are `body` now, or it is removed; 0 it has other bytes, or there is none
+CREATE FUNCTION {amend}(clock bigint, patience integer, k text, body bytea, expected bytea)
+RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    a      {reply};
+    r      {entries};
+    moment bigint;
+BEGIN
+    IF NOT (pg_try_advisory_xact_lock({lock_id}(k)) OR {waited}(k, patience)) THEN
+        a.state := 'b';
+        RETURN a;
+    END IF;
+    moment := {moment}(clock);
+    r := {load}(k, moment);
+    a.fence := 0;
+    IF r.value IS NULL OR r.state = 'd' THEN
+        RETURN a;
+    END IF;
+    a.fence := 1;
+    IF r.value = body THEN
+        RETURN a;
+    END IF;
+    IF r.value <> expected OR (body IS NULL AND NOT {over}(r, moment)) THEN
+        a.fence := 0;
+        RETURN a;
+    END IF;
+    r.value := body;
+    IF body IS NULL THEN
+        r := {set_free}(r);
+        r.opens := 0;
+        r.attempts := 0;
+    END IF;
+    PERFORM {save}(r, moment);
+    RETURN a;
+END
+$$;
+
+-- fence: the items of the queue, taken or not
+CREATE FUNCTION {count}(clock bigint, patience integer, q text) RETURNS {reply} LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    a {reply};
+BEGIN
+    SELECT count(*) INTO a.fence FROM {entries} e WHERE e.queue = q;
     RETURN a;
 END
 $$;
@@ -934,9 +1046,18 @@ BEGIN
             WHEN 'h' THEN a := {hit}(clock, NULL, op.k, op.who, op.num, op.span);
             WHEN 'u' THEN a := {unhit}(clock, NULL, op.k, op.who);
             WHEN 'p' THEN a := {push}(clock, NULL, op.k, op.body, coalesce(op.delay, 0));
-            WHEN 't' THEN a := {take}(clock, NULL, op.k, op.who, op.span, coalesce(op.txt, ''));
+            WHEN 't' THEN
+                IF op.client IS NULL THEN
+                    a := {take}(clock, NULL, op.k, op.who, op.span, coalesce(op.txt, ''));
+                ELSE
+                    a := {take_or_wait}(clock, NULL, op.k, op.who, op.span, coalesce(op.txt, ''), op.client);
+                END IF;
             WHEN 'k' THEN a := {ack}(clock, NULL, op.k, op.who, coalesce(op.num, 0));
-            WHEN 'b' THEN a := {give_back}(clock, NULL, op.k, op.who, coalesce(op.delay, 0));
+            WHEN 'b' THEN a := {give_back}(clock, NULL, op.k, op.who, coalesce(op.delay, 0), op.num IS NOT NULL);
+            WHEN 'o' THEN a := {count}(clock, NULL, op.k);
+            WHEN 'e' THEN
+                a := {amend}(clock, NULL, op.k, substr(op.body, 1, op.num::integer),
+                    substr(op.body, coalesce(op.num, 0)::integer + 1));
         END CASE;
         IF a.state = 'b' THEN
             busy := busy || op.k;

@@ -7,26 +7,29 @@ half second of history, and no notification.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import msgspec
+import structlog
 
-from ....kit import (
+from ... import DataError
+from ...kit import (
     HOUR,
-    Database,
-    Journal,
+    Application,
     Position,
     Row,
-    Statements,
     begin_of,
     from_row,
     json_texts,
     position_after,
     without_nul,
 )
-from ..model import MAX_FINGERPRINT, Alert, Labels, Notification
+from .model import MAX_FINGERPRINT, Alert, Labels, Notification
+from .settings import AlertsSettings
 
-STATEMENTS = Statements.of("solely.apps.alerts", "queries.sql")
+log = structlog.get_logger("solely.alerts")
+
 OK = "ok"  # the result of a publisher that has the notification
 PUBLISHED, QUEUED, DEAD = "published", "queued", "dead"
 MOST_NOTIFICATIONS = 2_000  # buffered while the database is unreachable: bounded, as each may have some KiB
@@ -82,52 +85,39 @@ class NoisyAlert(msgspec.Struct, kw_only=True):
 
 
 class AlertHistory:
-    """Records into two journals, which `flush` writes. Queries find what is written; an empty `fingerprint` means
+    """Records into two journals, which the service writes. Queries find what is written; an empty `fingerprint` means
     all."""
 
-    def __init__(self, data: Database, on_drop: Callable[[], object] = lambda: None) -> None:
-        self._queries = STATEMENTS.on(data)
-        sent, sums = STATEMENTS["record"], STATEMENTS["suppress"]
-        self._notifications = Journal(data, sent, order=("id",), most=MOST_NOTIFICATIONS, on_drop=on_drop)
-        self._suppressed = Journal(data, sums, order=UNIQUE_SUM, most=MOST_SUPPRESSED, on_drop=on_drop)
+    def __init__(self, app: Application[AlertsSettings]) -> None:
+        keep, self._queries = app.settings.retention, app.queries
+        self._notifications = app.journal(
+            "record", order=("id",), forget="forget_notifications", keep=keep, most=MOST_NOTIFICATIONS
+        )
+        self._suppressed = app.journal(
+            "suppress", order=UNIQUE_SUM, forget="forget_suppressed", keep=keep + HOUR, most=MOST_SUPPRESSED
+        )
 
     @property
     def dropped(self) -> int:
         """Records that did not fit into the buffers while the database was unreachable."""
         return self._notifications.dropped + self._suppressed.dropped
 
-    def published(self, notification: Notification, results: Mapping[str, str], seconds: float) -> None:
-        """At least one publisher has it, after `seconds`; `results` has OK or the error of each publisher."""
-        self._record(notification, PUBLISHED, results, time.time(), seconds)
+    async def flush(self) -> None:
+        """Writes what is buffered. If the database fails (DataError), it is kept for the next call."""
+        await self._notifications.flush()
+        await self._suppressed.flush()
 
-    def queued(self, notification: Notification, results: Mapping[str, str]) -> None:
-        """No publisher has it yet; it is retried."""
-        self._record(notification, QUEUED, results)
-
-    def dead(self, notification: Notification, publisher: str, error: str) -> None:
-        """This publisher is not retried any more: the notification is a dead letter."""
-        self._record(notification, DEAD, {publisher: f"dead letter: {error}"})
-
-    def suppressed(self, alert: Alert, reason: str) -> None:
-        """Counts an alert that was suppressed for this reason."""
-        hour = begin_of(time.time(), HOUR)
-        key = (alert.fingerprint, alert.severity, reason, hour)
-        self._suppressed.count(key, lambda: _like(alert) | {"reason": reason, "hour": hour})
-
-    def _record(
-        self,
-        notification: Notification,
-        outcome: str,
-        results: Mapping[str, str],
-        notified: float | None = None,
-        seconds: float | None = None,
+    def record(
+        self, outcome: str, notification: Notification, results: Mapping[str, str], seconds: float | None = None
     ) -> None:
+        """Records the outcome: PUBLISHED, if at least one publisher has it, after `seconds`; QUEUED, if none has it
+        yet; DEAD, if it is not retried. `results` has OK or the error of each publisher that was tried."""
         self._notifications.add(
-            _like(notification.alert)
+            _columns(notification.alert)
             | {
                 "id": notification.id,
                 "at": notification.at,
-                "notified": notified,
+                "notified": time.time() if outcome == PUBLISHED else None,
                 "outcome": outcome,
                 "status": notification.alert.status,
                 "annotations": json_texts(notification.alert.annotations),
@@ -137,15 +127,11 @@ class AlertHistory:
             }
         )
 
-    async def flush(self) -> None:
-        """Writes both journals. If the database fails (DataError), they are kept for the next call."""
-        await self._notifications.flush()
-        await self._suppressed.flush()
-
-    async def sweep(self, older_than: float) -> int:
-        """Deletes rows that are older than this many seconds, a page at a time; returns their number."""
-        notifications = await self._notifications.sweep(STATEMENTS["forget_notifications"], older_than)
-        return notifications + await self._suppressed.sweep(STATEMENTS["forget_suppressed"], older_than + HOUR)
+    def suppressed(self, alert: Alert, reason: str) -> None:
+        """Counts an alert that was suppressed for this reason."""
+        hour = begin_of(time.time(), HOUR)
+        key = (alert.fingerprint, alert.severity, reason, hour)
+        self._suppressed.count(key, lambda: _columns(alert) | {"reason": reason, "hour": hour})
 
     # -- queries
 
@@ -176,6 +162,16 @@ class AlertHistory:
             newest.setdefault(row["severity"], row)
         return [from_row(Alert, row | {"fingerprint": fingerprint}) for row in newest.values()]
 
+    async def last_alert(self, fingerprint: str, without: str) -> Alert | None:
+        """The last alert of this fingerprint, with what this worker has yet to write; None if the history has none. If
+        it is unreachable, None too, and the event `without` is logged."""
+        try:
+            await self.flush()
+            return next(iter(await self.samples(fingerprint)), None)
+        except DataError as error:
+            log.warning(without, fingerprint=fingerprint, error=str(error))
+            return None
+
     async def suppressed_counts(self, *, fingerprint: str = "", since: float = 0.0) -> list[ReasonCount]:
         """How many alerts were suppressed, by reason, since the hour of that moment; of this fingerprint or of all."""
         found = await self._about("suppressed_counts", fingerprint, hour=begin_of(since, HOUR))
@@ -193,23 +189,17 @@ class AlertHistory:
         found = await self._queries.rows("most_suppressed", hour=begin_of(since, HOUR), limit=limit)
         return [from_row(NoisyAlert, row) for row in found]
 
-    async def _about(self, statement: str, fingerprint: str, **values: object) -> list[Row]:
+    async def _about(self, statement: str, fingerprint: str, **values: Any) -> list[Row]:
         """The rows of this statement about all, or of its twin about one fingerprint, which uses an index."""
         if not fingerprint:
             return await self._queries.rows(statement, **values)
         return await self._queries.rows(f"{statement}_of", fingerprint=named(fingerprint), **values)
 
 
-def _like(alert: Alert) -> Row:
+def _columns(alert: Alert) -> Row:
     """The columns of an alert, sent or suppressed."""
-    return {
-        "fingerprint": named(alert.fingerprint),
-        "severity": named(alert.severity),
-        "name": named(alert.name),
-        "source": named(alert.source),
-        "labels": json_texts(alert.labels),
-        "group_name": named(alert.group),
-    }
+    texts = {name: named(getattr(alert, name)) for name in ("fingerprint", "severity", "name", "source")}
+    return texts | {"labels": json_texts(alert.labels), "group_name": named(alert.group)}
 
 
 def named(text: str) -> str:

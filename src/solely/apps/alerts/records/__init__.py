@@ -1,1 +1,0 @@
-"""Records: the history in the database."""
