@@ -186,7 +186,14 @@ def routes(app: ReposRuntime) -> list[Route]:
         list_route(acts.JOBS, jobs_finder(app)),
         list_route(acts.DUPLICATES, duplicates_finder(app)),
         list_route(acts.WATERMARKS, watermarks_finder(app)),
-        Route("GET", "/api/repos/job", READ, job, "Read a run of a job, with the output of its command"),
+        Route(
+            "GET",
+            "/api/repos/job",
+            READ,
+            job,
+            "Read a run of a job, with the output of its command",
+            refusals=(UNKNOWN,),
+        ),
         *act_routes(acts.FORGET, handlers.forget, handlers.affected),
         *act_routes(acts.REPEAT, handlers.repeat, handlers.affected),
     ]
