@@ -42,7 +42,7 @@ class ReposRuntime(Application[ReposSettings]):
         self.callers = {name: self.caller(name, each.outgoing) for name, each in systems.items() if each is not None}
         self.pollers = Pollers(self.once, self.intake, self.unread, metrics, self._sources(), self._announce_poll)
         journal = self.journal("record_job", order=("id",), forget="forget_jobs", keep=keep)
-        self.job_services = JobServices(self.once, journal, self.queries, metrics, self._announce_failed)
+        self.job_services = JobServices(self.once, journal, self.queries, metrics, self._announce)
         self.work = assemble(self.job_services, self.settings, self.callers)
 
     def jobs(self) -> Sequence[Job]:
@@ -59,9 +59,15 @@ class ReposRuntime(Application[ReposSettings]):
         await self.work.results.sweep()
         await asyncio.to_thread(sweep_folders, self.settings.jobs.folder)
 
-    async def _announce_failed(self, job: RepoJob, error: str) -> None:
-        labels = {"kind": job.kind, "project": job.project_path}
-        await self.announce("Job failed", fingerprint=job.key, summary=f"{job.key}: {error}", labels=labels)
+    async def _announce(self, job: RepoJob, error: str) -> None:
+        """Raises the alert of a job that failed for good; resolves it if there is no error."""
+        await self.announce(
+            "Job failed",
+            fingerprint=job.key,
+            summary=f"{job.key}: {error or 'it has succeeded'}",
+            labels={"kind": job.kind, "project": job.project_path},
+            status="firing" if error else "resolved",
+        )
 
     async def _announce_poll(self, source: str, error: str) -> None:
         summary = f"{source} cannot be polled: {error}" if error else f"{source} is polled again"

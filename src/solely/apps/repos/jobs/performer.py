@@ -31,7 +31,8 @@ _TURN = 2.0  # seconds until a job that did not get the lock, or lost it, is tri
 _LONGEST_HOLD = 60.0  # seconds to wait at most for the claim of a process that may have died
 PREFIX = "solely-repos-"  # of the folder of a job
 
-Fail = Callable[[RepoJob, str], Awaitable[object]]  # called for a job that failed for good
+# Called with the error of a job that failed for good; and without one if such a job has succeeded since.
+Report = Callable[[RepoJob, str], Awaitable[object]]
 
 
 class ForgeAccess(msgspec.Struct, frozen=True):
@@ -53,10 +54,10 @@ class JobPerformer:
         records: JobRecords,
         results: JobResults,
         metrics: Metrics,
-        fail: Fail,
+        report: Report,
     ) -> None:
         self._once, self._settings, self._forges, self._handlers = once, settings, forges, handlers
-        self._records, self._results, self._metrics, self._fail = records, results, metrics, fail
+        self._records, self._results, self._metrics, self._report = records, results, metrics, report
 
     async def perform(self, item: AsyncItem) -> None:
         """Performs the job of the item once, as QueueWorker asks for."""
@@ -70,10 +71,12 @@ class JobPerformer:
             text = f"another process performs {job.key}: {claim.holder}"
             raise Postpone(text, after=min(max(_TURN, claim.retry_after), _LONGEST_HOLD))
         async with claim:
-            await self._perform(job, item.attempts, claim)
+            run = await self._results.run(job.key)
+            await self._perform(job, run, item.attempts, claim)
+            if run != job.key or item.id != job.key:  # it was repeated or replayed
+                await self._report(job, "")
 
-    async def _perform(self, job: RepoJob, attempts: int, claim: AsyncClaim) -> None:
-        run = await self._results.run(job.key)
+    async def _perform(self, job: RepoJob, run: str, attempts: int, claim: AsyncClaim) -> None:
         progress = self._records.begin(job, run, attempts)
         command: JobCommand | None = getattr(self._settings, job.kind)
         if command is None:
@@ -122,7 +125,7 @@ class JobPerformer:
         if state == FAILED:
             if job.kind == REVIEW:
                 self._metrics.count(REVIEWS, FAILED)
-            await self._fail(job, text)
+            await self._report(job, text)
 
     def _state(self, error: BaseException, attempts: int) -> str:
         settled = self._settled(error)
