@@ -6,9 +6,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from solely.apps.repos.app import ReposApp
 from solely.apps.repos.jobs.markers import marker_of
+from solely.apps.repos.model import RepoJob
 from tests.apps.operator import BECAUSE
 from tests.apps.repos.forge_server import TOKEN, Asked, Forges, Reply, lost_answer, refusal
 from tests.apps.repos.pods import shell, working
@@ -155,6 +158,29 @@ def test_a_forgotten_job_is_performed_again_and_posts_again(stub_forges: Forges)
         nothing = app.operator.post("/api/repos/forget", {"key": "review:0:0:0", "reason": BECAUSE})
     assert nothing.json() == {"forgotten": False}
     assert len(gitlab.comments(project, 1)) == 3
+
+
+def test_a_job_whose_processes_died_is_recorded_as_failed_once_the_queue_has_parked_it(stub_forges: Forges) -> None:
+    job = RepoJob(kind="review", forge="gitlab", key="review:1:1:abc")
+    with working(stub_forges, {"review": None, "command": None, "issue": None}) as desk:
+        app, run = desk.operator.service.service.apps["repos"], desk.operator.service.run
+        assert isinstance(app, ReposApp)
+        desk.operator.service.on_loop(lambda: app.work.records.begin(job, job.key, 1).enter("running"))
+        run(app.queue("jobs").push(job.key, msgspec.to_builtins(job)))
+        desk.until_state(job.key, "running")
+
+        def states() -> list[str]:
+            found = []
+            for _ in range(2):
+                run(app.work.performer.fail_lost())
+                found.append(desk.jobs()[job.key]["state"])
+            return found
+
+        assert states() == ["running", "running"]
+        (item,) = run(app.queue("jobs").list())
+        assert run(app.queue("jobs").remove(job.key, expected=item))
+        assert states() == ["running", "failed"]
+        assert "died" in desk.jobs()[job.key]["error"]
 
 
 def test_a_command_that_fails_is_retried_and_then_a_dead_letter_with_its_log(

@@ -19,6 +19,8 @@ from .model import JOBS, UNREAD, RepoJob
 from .polling import Pollers
 from .settings import ReposSettings
 
+_LOST = 60.0  # seconds between two looks for jobs whose processes died too often: some minutes are soon enough
+
 
 class ReposRuntime(Application[ReposSettings]):
     """The application of one worker, without its routes."""
@@ -46,8 +48,9 @@ class ReposRuntime(Application[ReposSettings]):
         self.work = assemble(self.job_services, self.settings, self.callers)
 
     def jobs(self) -> Sequence[Job]:
-        """Polls what the settings name, and removes what has expired."""
-        return (*self.pollers.jobs(), Job("expired", float(HOUR), self._sweep))
+        """Polls what the settings name, records what was lost, and removes what has expired."""
+        lost = Job("lost jobs", _LOST, self.work.performer.fail_lost)
+        return (*self.pollers.jobs(), lost, Job("expired", float(HOUR), self._sweep))
 
     def workers(self) -> Sequence[QueueWorker]:
         """The worker of the jobs, if there are commands for them."""

@@ -27,7 +27,7 @@ from .... import (
 from ....kit import DAY, CallFailed, Metrics, NotStarted
 from ..figures import CODING_SECONDS, REPEATED, REVIEW_SECONDS, REVIEWS
 from ..forges.client import ForgeClient
-from ..model import REVIEW, RepoJob, claim_key
+from ..model import JOBS, REVIEW, RepoJob, claim_key, own
 from ..polling import pause_after
 from .commands import CommandFailed
 from .git import GitUnreachable, PushRejected
@@ -39,6 +39,8 @@ from .settings import JobCommand, JobSettings
 
 _TURN = 2.0  # seconds until a job that did not get the lock, or lost it, is tried again: others get a slot meanwhile
 _LONGEST_HOLD = 60.0  # seconds to wait at most for the claim of a process that may have died
+_LOOK = 1_000  # runs that have not ended: the bound of a list
+_DIED = "it is no longer in the queue: the processes that performed it died; see the dead letters"
 PREFIX = "solely-repos-"  # of the folder of a job
 
 # Called with the error of a job that failed for good; and without one if such a job has succeeded since.
@@ -67,6 +69,7 @@ class JobPerformer:
         report: Report,
     ) -> None:
         self._once, self._settings, self._forges, self._handlers = once, settings, forges, handlers
+        self._queue, self._lost = once.queue(own(JOBS)), set[str]()
         self._records, self._results, self._metrics, self._report = records, results, metrics, report
 
     async def perform(self, item: AsyncItem) -> None:
@@ -125,6 +128,16 @@ class JobPerformer:
             self._metrics.observe(CODING_SECONDS, seconds, job.kind)
 
     # -- failures
+
+    async def fail_lost(self) -> None:
+        """Records runs as failed that the queue has parked since their processes died: nothing else would. It takes two
+        looks, because what has just ended is written a little later."""
+        runs = await self._records.unfinished(_LOOK)
+        lost = {run.id for run in runs if await self._queue.read(run.job.key) is None}
+        for run in runs:
+            if run.id in lost & self._lost and await self._records.fail(run, _DIED):
+                await self._report(run.job, _DIED)
+        self._lost = lost
 
     async def _failed(self, job: RepoJob, attempts: int, error: BaseException, progress: JobProgress) -> None:
         """Records the failure; a job that failed for good is reported."""
