@@ -13,7 +13,17 @@ from pathlib import Path
 
 import msgspec
 
-from .... import AsyncClaim, AsyncClient, AsyncItem, Busy, LeaseLost, PermanentFailure, Postpone, Retry
+from .... import (
+    AsyncClaim,
+    AsyncClient,
+    AsyncItem,
+    Busy,
+    LeaseLost,
+    PermanentFailure,
+    Postpone,
+    Retry,
+    StoreUnavailable,
+)
 from ....kit import DAY, CallFailed, Metrics, NotStarted
 from ..figures import CODING_SECONDS, REPEATED, REVIEW_SECONDS, REVIEWS
 from ..forges.client import ForgeClient
@@ -129,7 +139,7 @@ class JobPerformer:
 
     def _state(self, error: BaseException, attempts: int) -> str:
         settled = self._settled(error)
-        if isinstance(settled, Postpone) or not isinstance(settled, Exception):
+        if isinstance(settled, Postpone | StoreUnavailable) or not isinstance(settled, Exception):
             return POSTPONED
         permanent = isinstance(settled, PermanentFailure) or attempts >= self._settings.max_attempts
         return FAILED if permanent else RETRIED
