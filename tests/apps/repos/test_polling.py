@@ -61,10 +61,19 @@ def test_a_watermark_that_was_rewound_is_worked_on_from_there(
 ) -> None:
     stub_forges.gitlab.merge_request(project, "old")
     stub_forges.ahead = timedelta(hours=1)
-    reached, mark = polled.poll(), polled.app.pollers.watermark(polled.sources[0])
+    reached = polled.poll()
     polled.poll()
     assert polled.keys() == []
-    polled.service.run(mark.rewind(reached - timedelta(hours=2), reason="a test wants the old ones too"))
+
+    def rewind(source: str, to: str) -> Any:
+        body = {"source": source, "to": to, "reason": "the old ones are wanted, too"}
+        return polled.operator.post("/api/repos/rewind", body).json()
+
+    earlier = (reached - timedelta(hours=2)).isoformat()
+    assert rewind("gitlab:unknown", earlier) == {"rewound": False}
+    assert rewind(f"gitlab:{project}", (reached + timedelta(hours=2)).isoformat()) == {"rewound": False}
+    assert rewind(f"gitlab:{project}", "2026-01-31T12:00:00")["status"] == 400
+    assert rewind(f"gitlab:{project}", earlier) == {"rewound": True}
     polled.poll()
     assert len(polled.keys()) == 1
 
