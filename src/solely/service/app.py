@@ -16,7 +16,7 @@ from starlette.responses import Response
 from ..audit import NOTHING
 from ..errors import SolelyError
 from . import problems
-from .authentication import authenticate, check_origin, check_session, read_headers, verify
+from .authentication import authenticate, check_origin, check_plausible, check_session, read_headers, verify
 from .disconnects import ClientGone
 from .endpoints import Endpoint, RouteTable, read_body
 from .idempotency import IdempotentRequests, has_key
@@ -136,6 +136,8 @@ class AsgiApp:
             raise Problem(problems.STOPPING)
         if endpoint.query is not None:
             call.query = endpoint.query(call.scope["query_string"])
+        if endpoint.webhook is not None:
+            check_plausible(endpoint.webhook, call)
         if endpoint.body is not None or endpoint.webhook is not None:
             call.raw = await read_body(call, route.cap_within(service.settings.max_body))
         if endpoint.webhook is not None:

@@ -117,6 +117,12 @@ def _unknown(route: Route, call: Call[Any, Any]) -> RedirectResponse:
     raise Problem(problems.NO_TOKEN, headers=((b"www-authenticate", b'Bearer realm="solely"'),))
 
 
+def check_plausible(auth: Webhook, call: Call[Any, Any]) -> None:
+    """Raises Problem, before the body is read, if the headers alone say that the route's check will fail."""
+    if not auth.plausible(call):
+        raise Problem(problems.NO_TOKEN, f"this needs {auth.how}")
+
+
 async def verify(auth: Webhook, call: Call[Any, Any]) -> None:
     """Raises Problem unless the route's own check permits the request."""
     verdict = auth.verify(call)

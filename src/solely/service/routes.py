@@ -118,10 +118,15 @@ class Bearer(Auth):
 
 @dataclass(frozen=True, slots=True)
 class Webhook(Auth):
-    """A check of the route's own, on headers, path and raw body: a shared token or a signature. Compare with `same`."""
+    """A check of the route's own, on headers, path and raw body: a shared token or a signature. Compare with `same`.
+
+    `plausible` looks at the headers alone, before the body is read: a route with a large `cap` refuses there who has no
+    secret at all.
+    """
 
     verify: Callable[[Call[Any, Any]], bool | Awaitable[bool]]
     how: str  # for the documents: which header carries which secret
+    plausible: Callable[[Call[Any, Any]], bool] = lambda call: True
 
 
 PUBLIC = Public()

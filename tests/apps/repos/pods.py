@@ -34,7 +34,13 @@ def shell(script: str, **more: Any) -> dict[str, Any]:
 
 def settings(stub: Forges, jobs: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """The section [repos] for the stub forges. A job that finds its forge away is tried again after a second."""
-    usual = {"review": shell(REVIEW), "command": shell(COMMAND), "issue": shell(ISSUE), "outage_pause": 1}
+    usual: dict[str, Any] = {
+        "review": shell(REVIEW),
+        "command": shell(COMMAND),
+        "issue": shell(ISSUE),
+        "outage_pause": 1,
+    }
+    usual["folder"] = str(stub.folder.parent)  # a pod that is killed leaves its clones there
     return {
         "gitlab": {"url": stub.url, "token": TOKEN, "webhook_tokens": [HOOK]},
         "github": {"url": f"{stub.url}/api/v3", "token": TOKEN, "webhook_secrets": [HOOK]},

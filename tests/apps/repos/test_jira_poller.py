@@ -133,11 +133,15 @@ def test_an_issue_that_cannot_be_read_is_parked_and_stops_nothing(stub_forges: F
     assert [each["item"]["key"] for each in polled.letters()] == ["PROJ-1"]
 
 
-def test_an_unknown_time_zone_counts_as_utc(stub_forges: Forges, polled: Receiving) -> None:
-    stub_forges.jira.time_zone = "UTC"
+@pytest.mark.parametrize("zone", ["Pacific/Pago_Pago", "UTC", "Pacific/Kiritimati"])
+@pytest.mark.parametrize("named", ["Mars/Olympus", "", "America"])
+@pytest.mark.parametrize("kind", ["cloud"])
+def test_an_unknown_time_zone_hides_nothing(stub_forges: Forges, polled: Receiving, zone: str, named: str) -> None:
+    """A machine without the files of time zones knows none."""
+    stub_forges.jira.time_zone = zone
     polled.poll()
     add(stub_forges, "PROJ-1")
-    stub_forges.meet("GET", "/myself$", lambda asked, perform: Reply(200, {"timeZone": "Mars/Olympus"}))
+    stub_forges.meet("GET", "/myself$", lambda asked, perform: Reply(200, {"timeZone": named}))
     polled.poll()
     assert polled.keys() == ["issue:PROJ-1"]
 

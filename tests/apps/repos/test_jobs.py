@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
+import msgspec
 import pytest
 
+from solely.apps.repos.app import ReposApp
 from solely.apps.repos.jobs.markers import marker_of
+from solely.apps.repos.model import RepoJob
 from tests.apps.operator import BECAUSE
 from tests.apps.repos.forge_server import TOKEN, Asked, Forges, Reply, lost_answer, refusal
 from tests.apps.repos.pods import shell, working
@@ -156,17 +160,50 @@ def test_a_forgotten_job_is_performed_again_and_posts_again(stub_forges: Forges)
     assert len(gitlab.comments(project, 1)) == 3
 
 
-def test_a_command_that_fails_is_retried_and_then_a_dead_letter_with_its_log(stub_forges: Forges) -> None:
+def test_a_job_whose_processes_died_is_recorded_as_failed_once_the_queue_has_parked_it(stub_forges: Forges) -> None:
+    job = RepoJob(kind="review", forge="gitlab", key="review:1:1:abc")
+    with working(stub_forges, {"review": None, "command": None, "issue": None}) as desk:
+        app, run = desk.operator.service.service.apps["repos"], desk.operator.service.run
+        assert isinstance(app, ReposApp)
+        desk.operator.service.on_loop(lambda: app.work.records.begin(job, job.key, 1).enter("running"))
+        run(app.queue("jobs").push(job.key, msgspec.to_builtins(job)))
+        desk.until_state(job.key, "running")
+
+        def states() -> list[str]:
+            found = []
+            for _ in range(2):
+                run(app.work.performer.fail_lost())
+                found.append(desk.jobs()[job.key]["state"])
+            return found
+
+        assert states() == ["running", "running"]
+        (item,) = run(app.queue("jobs").list())
+        assert run(app.queue("jobs").remove(job.key, expected=item))
+        assert states() == ["running", "failed"]
+        assert "died" in desk.jobs()[job.key]["error"]
+
+
+def test_a_command_that_fails_is_retried_and_then_a_dead_letter_with_its_log(
+    stub_forges: Forges, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """People are notified, and again when the job has succeeded after all."""
     gitlab = stub_forges.gitlab
     project = gitlab.project()
     request = gitlab.merge_request(project)
     key = f"review:{project}:1:{request['sha']}"
-    failing = shell("echo said; echo wrong >&2; exit 3")
+    repaired = tmp_path / "repaired"
+    failing = shell(f"echo said; test -e {repaired} && exit; echo wrong >&2; exit 3")
     with working(stub_forges, {"max_attempts": 2, "review": failing}) as app:
         app.opened(app.address, project, 1)
         run = app.until_over(key)
         letters = app.operator.ask("/dead-letters", group="~repos/jobs", format="json")
+        assert gitlab.comments(project, 1) == []
+        assert f"fingerprint=repos/{key}" in capfd.readouterr().out
+        repaired.touch()
+        assert app.operator.post("/api/repos/repeat", {"key": key, "reason": BECAUSE}).json() == {"queued": True}
+        assert app.until_over(f"{key}#2")["state"] == "done"
+    assert "status=resolved" in capfd.readouterr().out
     assert (run["state"], run["attempts"], run["error"]) == ("failed", 2, "the command sh exited with 3")
     assert run["log"] == "said\n\n--- standard error\nwrong\n"
     assert len(letters["letters"]) == 1
-    assert gitlab.comments(project, 1) == []
+    assert gitlab.comments(project, 1)[0].startswith("said")

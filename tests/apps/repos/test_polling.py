@@ -61,10 +61,19 @@ def test_a_watermark_that_was_rewound_is_worked_on_from_there(
 ) -> None:
     stub_forges.gitlab.merge_request(project, "old")
     stub_forges.ahead = timedelta(hours=1)
-    reached, mark = polled.poll(), polled.app.pollers.watermark(polled.sources[0])
+    reached = polled.poll()
     polled.poll()
     assert polled.keys() == []
-    polled.service.run(mark.rewind(reached - timedelta(hours=2), reason="a test wants the old ones too"))
+
+    def rewind(source: str, to: str) -> Any:
+        body = {"source": source, "to": to, "reason": "the old ones are wanted, too"}
+        return polled.operator.post("/api/repos/rewind", body).json()
+
+    earlier = (reached - timedelta(hours=2)).isoformat()
+    assert rewind("gitlab:unknown", earlier) == {"rewound": False}
+    assert rewind(f"gitlab:{project}", (reached + timedelta(hours=2)).isoformat()) == {"rewound": False}
+    assert rewind(f"gitlab:{project}", "2026-01-31T12:00:00")["status"] == 400
+    assert rewind(f"gitlab:{project}", earlier) == {"rewound": True}
     polled.poll()
     assert len(polled.keys()) == 1
 
@@ -186,6 +195,36 @@ def test_a_poll_that_fails_does_not_advance_and_its_repeat_finds_all(
     assert [each.value for each in polled.watermarks()] == [reached]
     assert polled.poll() >= reached
     assert len(polled.keys()) == 2
+
+
+def test_one_merge_request_whose_notes_cannot_be_listed_hides_no_other(
+    stub_forges: Forges, project: int, polled: Receiving
+) -> None:
+    gitlab = stub_forges.gitlab
+    reached = polled.poll()
+    for branch in ("bad", "gone", "good"):
+        gitlab.merge_request(project, branch)
+    note = gitlab.note(project, 3, "/copilot go")
+    with (
+        stub_forges.meeting_all("GET", "/merge_requests/1/notes$", refusal(500)),
+        stub_forges.meeting_all("GET", "/merge_requests/2/notes$", refusal(404)),
+        pytest.raises(CallFailed, match="500"),
+    ):
+        polled.poll()
+    assert len(polled.keys()) == 4, "three reviews, and the command"
+    assert f"note:{project}:3:{note['id']}" in polled.keys()  # noqa: SIM118
+    assert [each.value for each in polled.watermarks()] == [reached]
+    assert polled.poll() >= reached
+
+
+def test_an_outage_in_the_middle_of_a_poll_ends_it(stub_forges: Forges, project: int, polled: Receiving) -> None:
+    polled.poll()
+    for branch in ("one", "two"):
+        stub_forges.gitlab.merge_request(project, branch)
+    with stub_forges.meeting_all("GET", "/notes$", refusal(429, retry_after=60)), pytest.raises(CallFailed) as failed:
+        polled.poll()
+    assert failed.value.retry_after == 60
+    assert stub_forges.count("GET", "/notes$") == 1, "nobody is called after that"
 
 
 def test_pages_survive_merge_requests_that_move_while_they_are_read(

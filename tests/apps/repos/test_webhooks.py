@@ -198,6 +198,14 @@ def test_a_body_of_25_mb_is_read_and_a_larger_one_is_refused(service: Receiving)
     assert service.gitlab(merge_request(description="x" * (26 << 20))).status_code == 413
 
 
+@pytest.mark.parametrize("forge", ["gitlab", "github"])
+def test_a_large_body_of_a_sender_without_a_secret_is_not_read(service: Receiving, forge: str) -> None:
+    with service.service.connect() as connection:
+        head = f"POST /api/repos/{forge} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {20 << 20}\r\n\r\n"
+        connection.sendall(head.encode() + b"{")
+        assert connection.recv(64).startswith(b"HTTP/1.1 401")
+
+
 def test_a_very_long_note_is_cut_and_not_lost(service: Receiving) -> None:
     assert service.gitlab(note(text="/copilot " + "é" * 1_000_000)).status_code == 202
     assert len(service.jobs()[0].text) == 16 << 10

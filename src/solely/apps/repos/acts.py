@@ -24,6 +24,19 @@ REPEAT = Act(
     fields=(_KEY,),
     changed="queued",
 )
+REWIND = Act(
+    name="repos.rewind",
+    summary="Rewind the watermark of a source, so that what came since is listed again",
+    means="The next poll lists everything since then; jobs that are known are not performed again. A poll that runs "
+    "right now sets the watermark again when it ends.",
+    nothing="No such source is polled, or it was not polled beyond that time.",
+    again="Nothing more happens.",
+    fields=(
+        Field("source", "Source", "as it is listed, such as gitlab:42", required=True, example="gitlab:42"),
+        Field("to", "To", "a time such as 2027-01-31T22:00:00+01:00", required=True),
+    ),
+    changed="rewound",
+)
 JOBS = Listing(
     "/api/repos/jobs",
     "jobs",

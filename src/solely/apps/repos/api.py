@@ -67,6 +67,13 @@ class JobKey(Body):
     key: Annotated[str, msgspec.Meta(min_length=1, max_length=600)]
 
 
+class RewoundSource(Body):
+    """A source, and the time from which on it is polled again."""
+
+    source: Annotated[str, msgspec.Meta(min_length=1, max_length=300)]
+    to: Annotated[datetime, msgspec.Meta(tz=True)]
+
+
 class DuplicateRow(Answer):
     """What was received and not queued: `outcome` is why, `times` how often, from `first` to `last`."""
 
@@ -163,6 +170,11 @@ class JobActs:
         again = msgspec.structs.replace(last.job, received_by="manual")
         return await app.queue(JOBS).push(key, msgspec.to_builtins(again))
 
+    async def rewind(self, call: Call[RewoundSource, None]) -> bool:
+        """False if there is no such source, or its watermark is not beyond that time."""
+        wanted = call.body
+        return await self._app.pollers.rewind(wanted.source, wanted.to, call.reason)
+
     async def affected(self, call: Call[Any, Any], wanted: JobKey) -> Affected | None:
         """The job as it is recorded."""
         last = await self._app.work.records.latest(wanted.key) if wanted.key else None
@@ -186,7 +198,15 @@ def routes(app: ReposRuntime) -> list[Route]:
         list_route(acts.JOBS, jobs_finder(app)),
         list_route(acts.DUPLICATES, duplicates_finder(app)),
         list_route(acts.WATERMARKS, watermarks_finder(app)),
-        Route("GET", "/api/repos/job", READ, job, "Read a run of a job, with the output of its command"),
+        Route(
+            "GET",
+            "/api/repos/job",
+            READ,
+            job,
+            "Read a run of a job, with the output of its command",
+            refusals=(UNKNOWN,),
+        ),
         *act_routes(acts.FORGET, handlers.forget, handlers.affected),
         *act_routes(acts.REPEAT, handlers.repeat, handlers.affected),
+        *act_routes(acts.REWIND, handlers.rewind),
     ]

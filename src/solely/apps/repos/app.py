@@ -42,7 +42,9 @@ class ReposApp(ReposRuntime):
     async def _read_again(self, payload: Mapping[str, Any]) -> None:
         """Reads a webhook's request again. A listed item is replayed by the poller, once its watermark is rewound."""
         if "forge" not in payload:
-            raise ValueError(f"rewind the watermark of {payload.get('source')} instead, so that it is listed again")
+            raise ValueError(
+                f"rewind the watermark of {payload.get('source')} instead (solely repos rewind), so that it is listed"
+            )
         await self.webhooks[str(payload["forge"])].replay(payload)
 
     async def demo(self) -> None:

@@ -28,6 +28,7 @@ command.add_command(list_command(acts.DUPLICATES, "duplicates"))
 command.add_command(list_command(acts.WATERMARKS, "watermarks"))
 command.add_command(act_command(acts.FORGET, "forget"))
 command.add_command(act_command(acts.REPEAT, "repeat"))
+command.add_command(act_command(acts.REWIND, "rewind"))
 
 
 @command.command()

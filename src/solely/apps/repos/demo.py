@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from ... import SolelyError
+from ... import QueueWorker, SolelyError
 from ...kit import NotStarted, Program, run_program
 from .forges.client import GitLogin
 from .jobs.assembly import assembled
-from .jobs.performer import ForgeAccess
+from .jobs.performer import PREFIX, ForgeAccess
 from .jobs.settings import JobCommand, JobSettings
 from .model import JOBS, Origin, RepoJob, note_key, review_key
 from .runtime import ReposRuntime
@@ -77,22 +77,26 @@ class DemoForge:
 
 async def demo(app: ReposRuntime) -> None:
     """Reports and performs jobs until it is cancelled; does nothing on a machine without git."""
-    settings = JobSettings(
-        review=JobCommand(argv=("sh", "-c", _REVIEW)),
-        command=JobCommand(argv=("sh", "-c", f"{_FLAKY}; {_COMMAND}")),
-        max_attempts=2,
-    )
-    work = assembled(app.job_services, settings, {_FORGE: ForgeAccess(DemoForge())})
-    worker = app.worker(JOBS, work.performer.perform, at_once=3, max_attempts=2)
-    with tempfile.TemporaryDirectory(prefix="solely-demo-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}demo-", ignore_cleanup_errors=True) as folder:
         try:
             head = await _repository(folder)
         except NotStarted:
             return
         app.in_demo = True
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(worker.run())
+            tasks.create_task(_worker(app, folder).run())
             tasks.create_task(_report(app, folder, head))
+
+
+def _worker(app: ReposRuntime, folder: str) -> QueueWorker:
+    settings = JobSettings(
+        review=JobCommand(argv=("sh", "-c", _REVIEW)),
+        command=JobCommand(argv=("sh", "-c", f"{_FLAKY}; {_COMMAND}")),
+        max_attempts=2,
+        folder=folder,
+    )
+    work = assembled(app.job_services, settings, {_FORGE: ForgeAccess(DemoForge())})
+    return app.worker(JOBS, work.performer.perform, at_once=3, max_attempts=settings.max_attempts)
 
 
 async def _report(app: ReposRuntime, folder: str, head: str) -> None:

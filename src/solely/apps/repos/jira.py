@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 from urllib.parse import urlencode
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 import msgspec
 import structlog
@@ -27,6 +27,9 @@ log = structlog.get_logger("solely.repos")
 SOURCE = "jira"
 PER_PAGE = 100  # the most that Jira returns with fields
 MAX_PAGES = 200  # of one listing: 20,000 issues; more of them at once is an import, not work
+# The zone that is assumed if that of the user is unknown: its clocks show the earliest time of all, so that the query
+# begins too early, by 26 hours at most, and misses nothing.
+EARLIEST = timezone(timedelta(hours=-12))
 RESTARTS = 3  # of a listing of Data Center whose issues moved while it was read
 _FIELDS = "summary,description,updated,reporter"
 
@@ -72,7 +75,7 @@ class JiraListing:
         self._cloud = settings.kind == "cloud"
         self._api = f"{settings.url.rstrip('/')}/rest/api/{3 if self._cloud else 2}"
         self._headers = {"accept": "application/json", **_login(settings)}
-        self._zone: ZoneInfo | None = None
+        self._zone: tzinfo = EARLIEST
 
     async def now(self) -> datetime:
         """Jira's time when it was asked; also reads the time zone of the user."""
@@ -96,7 +99,7 @@ class JiraListing:
     def _jql(self, since: datetime) -> str:
         """The query from the minute of `since` on, in the user's time zone. In the hour that the clocks repeat, Jira
         takes the first one: it returns more, and misses nothing. Ordered by what does not change."""
-        minute = since.astimezone(self._zone or UTC).strftime("%Y-%m-%d %H:%M")
+        minute = since.astimezone(self._zone).strftime("%Y-%m-%d %H:%M")
         return f'({self._settings.jql}) AND updated >= "{minute}" ORDER BY created ASC, key ASC'
 
     async def _on_cloud(self, jql: str) -> AsyncIterator[dict[str, Any]]:
@@ -162,13 +165,13 @@ def _login(settings: JiraSettings) -> dict[str, str]:
     return {"authorization": f"Basic {pair}"}
 
 
-def _zone(name: str) -> ZoneInfo | None:
-    """The time zone of the user; None, which is UTC and is logged, if it is unknown."""
+def _zone(name: str) -> tzinfo:
+    """The time zone of the user; the earliest one, which is logged, if this machine does not know it."""
     try:
         return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError):
+    except (OSError, ValueError, KeyError):  # whatever the name leads to among the files of time zones
         log.warning("jira_time_zone_unknown", zone=name)
-        return None
+        return EARLIEST
 
 
 def _issues(response: Response) -> list[dict[str, Any]]:

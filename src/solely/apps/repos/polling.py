@@ -71,6 +71,14 @@ class Pollers:
         """How far the source was polled."""
         return self._once.watermark(_name(source), lookback=source.lookback)
 
+    async def rewind(self, name: str, to: datetime, reason: str) -> bool:
+        """Has the source of this name polled again from then on; False if there is none, or it is not beyond that."""
+        for source in self.sources:
+            mark = self.watermark(source)
+            if source.name == name and (before := await mark.read()) is not None:
+                return await mark.rewind(to, reason=reason) != before
+        return False
+
     async def poll_if_due(self, source: PolledSource) -> None:
         """Polls the source, unless it is not due, or another worker polls it."""
         reached = _time(await self.watermark(source).read())

@@ -44,6 +44,14 @@ ORDER BY since DESC, id DESC LIMIT :limit
 -- name: find_job
 SELECT {job_columns}, log, job FROM repos_jobs WHERE id = :id
 
+-- name: unfinished_jobs
+SELECT {job_columns}, log, job FROM repos_jobs
+WHERE state IN ('waiting', 'running', 'retried', 'postponed') ORDER BY since, id LIMIT :limit
+
+-- name: fail_job
+UPDATE repos_jobs SET state = 'failed', error = :error
+WHERE id = :id AND since = :since AND state IN ('waiting', 'running', 'retried', 'postponed')
+
 -- name: latest_job
 SELECT {job_columns}, log, job FROM repos_jobs WHERE key = :key ORDER BY since DESC LIMIT 1
 

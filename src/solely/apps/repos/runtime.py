@@ -19,6 +19,8 @@ from .model import JOBS, UNREAD, RepoJob
 from .polling import Pollers
 from .settings import ReposSettings
 
+_LOST = 60.0  # seconds between two looks for jobs whose processes died too often: some minutes are soon enough
+
 
 class ReposRuntime(Application[ReposSettings]):
     """The application of one worker, without its routes."""
@@ -42,12 +44,13 @@ class ReposRuntime(Application[ReposSettings]):
         self.callers = {name: self.caller(name, each.outgoing) for name, each in systems.items() if each is not None}
         self.pollers = Pollers(self.once, self.intake, self.unread, metrics, self._sources(), self._announce_poll)
         journal = self.journal("record_job", order=("id",), forget="forget_jobs", keep=keep)
-        self.job_services = JobServices(self.once, journal, self.queries, metrics, self._announce_failed)
+        self.job_services = JobServices(self.once, journal, self.queries, metrics, self._announce)
         self.work = assemble(self.job_services, self.settings, self.callers)
 
     def jobs(self) -> Sequence[Job]:
-        """Polls what the settings name, and removes what has expired."""
-        return (*self.pollers.jobs(), Job("expired", float(HOUR), self._sweep))
+        """Polls what the settings name, records what was lost, and removes what has expired."""
+        lost = Job("lost jobs", _LOST, self.work.performer.fail_lost)
+        return (*self.pollers.jobs(), lost, Job("expired", float(HOUR), self._sweep))
 
     def workers(self) -> Sequence[QueueWorker]:
         """The worker of the jobs, if there are commands for them."""
@@ -59,9 +62,15 @@ class ReposRuntime(Application[ReposSettings]):
         await self.work.results.sweep()
         await asyncio.to_thread(sweep_folders, self.settings.jobs.folder)
 
-    async def _announce_failed(self, job: RepoJob, error: str) -> None:
-        labels = {"kind": job.kind, "project": job.project_path}
-        await self.announce("Job failed", fingerprint=job.key, summary=f"{job.key}: {error}", labels=labels)
+    async def _announce(self, job: RepoJob, error: str) -> None:
+        """Raises the alert of a job that failed for good; resolves it if there is no error."""
+        await self.announce(
+            "Job failed",
+            fingerprint=job.key,
+            summary=f"{job.key}: {error or 'it has succeeded'}",
+            labels={"kind": job.kind, "project": job.project_path},
+            status="firing" if error else "resolved",
+        )
 
     async def _announce_poll(self, source: str, error: str) -> None:
         summary = f"{source} cannot be polled: {error}" if error else f"{source} is polled again"

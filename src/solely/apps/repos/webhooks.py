@@ -51,7 +51,10 @@ class ForgeWebhooks:
 
     def __init__(self, app: ReposRuntime, name: str, reader: WebhookReader | None, how: str) -> None:
         self._app, self._name, self._reader = app, name, reader
-        self.auth = Webhook(self._verify, how)
+        self.auth = Webhook(self._verify, how, self._plausible)
+
+    def _plausible(self, call: Call[Any, Any]) -> bool:
+        return self._reader is not None and self._reader.plausible(call.header)
 
     def _verify(self, call: Call[Any, Any]) -> bool:
         return self._reader is not None and self._reader.authentic(call.header, call.raw)

@@ -31,6 +31,9 @@ class WebhookReader(Protocol):
     name: str  # as in RepoJob.forge
     how: str  # for the documents: which header carries which secret
 
+    def plausible(self, header: Header) -> bool:
+        """False if the request cannot be authentic, whatever its body is."""
+
     def authentic(self, header: Header, body: bytes) -> bool:
         """True if the request is from the forge: a token or a signature, compared in constant time."""
 

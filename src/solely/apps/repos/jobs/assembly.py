@@ -12,7 +12,7 @@ from ..forges.gitlab.client import GitLabClient
 from ..settings import ReposSettings
 from .handlers import JobHandlers
 from .jira_comments import JiraComments
-from .performer import Fail, ForgeAccess, JobPerformer
+from .performer import ForgeAccess, JobPerformer, Report
 from .records import JobRecords
 from .results import JobResults
 from .settings import JobSettings
@@ -33,7 +33,7 @@ class JobServices(NamedTuple):
     journal: Journal
     queries: Queries
     metrics: Metrics
-    fail: Fail
+    report: Report
 
 
 def assemble(services: JobServices, settings: ReposSettings, callers: Mapping[str, Caller]) -> JobParts:
@@ -48,7 +48,7 @@ def assembled(
     once, results = services.once, JobResults(services.once)
     records = JobRecords(services.journal, services.queries)
     handlers = JobHandlers(once, settings, results, jira)
-    performer = JobPerformer(once, settings, forges, handlers, records, results, services.metrics, services.fail)
+    performer = JobPerformer(once, settings, forges, handlers, records, results, services.metrics, services.report)
     return JobParts(records, results, performer)
 
 

@@ -24,6 +24,7 @@ _PLAIN = {
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",  # its errors are read below
 }
+_SETTINGS = (("gc.auto", "0"), ("maintenance.auto", "false"))  # nothing goes on in a folder that is being removed
 _HELPER = (
     '!f() { test "$1" = get && printf "username=%s\\npassword=%s\\n" "$SOLELY_GIT_USER" "$SOLELY_GIT_PASSWORD"; }; f'
 )
@@ -121,7 +122,7 @@ class GitClone:
     # -- running it
 
     async def _remote(self, *arguments: str, cwd: Path | None = None) -> str:
-        code, out, errors = await self._run(arguments, cwd or self._own, self._with_login())
+        code, out, errors = await self._run(arguments, cwd or self._own, network=True)
         if code == 0:
             return out.decode(errors="replace").strip()
         if rejected := _REJECTED.search(out):
@@ -140,26 +141,28 @@ class GitClone:
         return await self._local(*arguments, cwd=self.work, stdin=stdin)
 
     async def _run(
-        self, arguments: Sequence[str], cwd: Path, more: dict[str, str] | None = None, stdin: bytes = b""
+        self, arguments: Sequence[str], cwd: Path, network: bool = False, stdin: bytes = b""
     ) -> tuple[int | None, bytes, bytes]:
-        environment = {**_PLAIN, **(more or {})}
-        timeout = _LOCAL if more is None else self._timeout
-        program = Program(("git", *arguments), stdin, environment, timeout=timeout, cwd=str(cwd))
-        ended = await run_program(program)
+        environment = {**_PLAIN, **(self._calling() if network else {}), **self._config(network)}
+        timeout = self._timeout if network else _LOCAL
+        ended = await run_program(Program(("git", *arguments), stdin, environment, timeout=timeout, cwd=str(cwd)))
         return None if ended.timed_out else ended.code, ended.stdout, ended.stderr_tail
 
-    def _with_login(self) -> dict[str, str]:
-        """The environment of a step that calls the forge."""
+    def _calling(self) -> dict[str, str]:
+        """The variables of a step that calls the forge, the login among them."""
         network = {name: os.environ[name] for name in _NETWORK if name in os.environ}
-        own = {**network, **self._tls, "GIT_ALLOW_PROTOCOL": _PROTOCOLS if self._login.origin else "file"}
-        if not self._login.password:
-            return own
-        pairs = [(f"credential.{self._login.origin}.helper", each) for each in ("", _HELPER)]
-        own |= {"GIT_CONFIG_COUNT": str(len(pairs)), "SOLELY_GIT_USER": self._login.user}
-        own["SOLELY_GIT_PASSWORD"] = self._login.password
-        for number, (name, value) in enumerate(pairs):
-            own |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
-        return own
+        protocols = {"GIT_ALLOW_PROTOCOL": _PROTOCOLS if self._login.origin else "file"}
+        login = {"SOLELY_GIT_USER": self._login.user, "SOLELY_GIT_PASSWORD": self._login.password}
+        return {**network, **self._tls, **protocols, **(login if self._login.password else {})}
+
+    def _config(self, network: bool) -> dict[str, str]:
+        """Settings of git as variables, which are in no argument and no file."""
+        helper = f"credential.{self._login.origin}.helper"
+        login = ((helper, ""), (helper, _HELPER)) if network and self._login.password else ()
+        pairs = (*_SETTINGS, *login)
+        named = {f"GIT_CONFIG_KEY_{number}": name for number, (name, _) in enumerate(pairs)}
+        values = {f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in enumerate(pairs)}
+        return {"GIT_CONFIG_COUNT": str(len(pairs)), **named, **values}
 
     def _failure(self, arguments: Sequence[str], code: int | None, errors: bytes) -> str:
         verb = next(each for each in arguments if not each.startswith("-") and "=" not in each)

@@ -3,8 +3,10 @@ a push or a merge request whose answer was lost is found again, and not repeated
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 
@@ -40,14 +42,12 @@ class Attempt(NamedTuple):
     progress: JobProgress
 
 
-class Poster(Protocol):
-    """Where the result of a job is posted."""
+class Posting(NamedTuple):
+    """Where the result of a job is posted: whether a text with the marker is there, and how one is added."""
 
-    async def has(self) -> bool:
-        """True if it was posted before."""
-
-    async def post(self, text: str) -> None:
-        """Posts it."""
+    marker: str
+    has: Callable[[str], Awaitable[bool]]
+    add: Callable[[str], Awaitable[None]]
 
 
 class JobHandlers:
@@ -61,13 +61,11 @@ class JobHandlers:
     async def review(self, attempt: Attempt) -> str:
         """Runs the command on the head of the merge request, and posts what it says. It writes to no repository, so it
         needs no lock."""
-        poster = CommentPoster(attempt)
-        if await poster.has():
+        posting = self._posting(attempt)
+        if await _is_posted(posting):
             return DONE
         result = await self._results.read(attempt.run) or await self._reviewed(attempt)
-        if result is None:
-            return SUPERSEDED
-        return await self._post(attempt, poster, result.text)
+        return SUPERSEDED if result is None else await self._post(attempt, posting, result.text)
 
     async def _reviewed(self, attempt: Attempt) -> JobResult | None:
         """What the command says; None if the commit is no longer in the repository."""
@@ -85,59 +83,58 @@ class JobHandlers:
     async def write(self, attempt: Attempt) -> str:
         """Runs the command on the branch, pushes what it changed, creates a merge request for an issue, and posts what
         it says. From clone to push it holds the lock of the repository."""
-        poster = self._poster(attempt)
-        if poster is not None and await poster.has():
+        posting = self._posting(attempt)
+        if await _is_posted(posting):
             return DONE
         job = attempt.job if attempt.job.kind == ISSUE else await attempt.forge.completed(attempt.job)
+        key, ttl, wait = lock_key(job.git_http_url), self._settings.ttl, self._settings.lock_wait
         attempt.progress.enter(WAITING)
-        purpose = f"{job.kind} {job.key}"
-        settings = self._settings
-        async with self._once.lock(
-            lock_key(job.git_http_url), ttl=settings.ttl, wait=settings.lock_wait, purpose=purpose
-        ) as lease:
+        async with self._once.lock(key, ttl=ttl, wait=wait, purpose=f"{job.kind} {job.key}") as lease:
             attempt.progress.enter(RUNNING)
             result = await self._pushed(attempt, job, lease)
-        url = f"{result.url}\n\n" if result.url else ""
-        pushed = f"\n\nPushed as {result.commit}." if result.commit else ""
-        if poster is None:
-            return DONE if result.commit else NOTHING
-        return await self._post(attempt, poster, f"{url}{result.text}{pushed}".strip())
+        pushed = f"Pushed as {result.commit}." if result.commit else ""
+        text = "\n\n".join(each for each in (result.url, result.text, pushed) if each)
+        return await self._post(attempt, posting, text)
 
     async def _pushed(self, attempt: Attempt, job: RepoJob, lease: AsyncLease) -> JobResult:
-        """What was pushed, now or by an earlier attempt."""
+        """What was pushed, now or by an earlier attempt; for an issue, with its merge request."""
         branch = job.source_branch or f"agent/{job.issue_key.lower()}"
         clone = await self._cloned(attempt, job)
-        tip = await clone.tip(branch)
-        result = await self._results.read(attempt.run) or JobResult()
-        before = await clone.commit_of(attempt.run, branch, job.target_branch) if tip else ""
-        if before:
-            result = msgspec.structs.replace(result, commit=before)
-        elif not result.text or result.commit:
-            start = tip or (await clone.tip(job.target_branch) if job.kind == ISSUE else "")
-            if not start:
-                raise PermanentFailure(f"the repository has no branch {branch if job.mr_iid else job.target_branch!r}")
-            result = await self._worked(attempt, job, clone, start, lease)
-            if result.commit:
-                await self._still_ours(attempt, lease)
-                await clone.push(result.commit, branch)
+        result = await self._earlier(attempt, job, clone, branch)
+        if result is None:
+            result = await self._worked(attempt, job, clone, branch, lease)
         attempt.progress.note(commit_id=result.commit)
         if result.commit and job.kind == ISSUE:
-            result = msgspec.structs.replace(result, url=await self._merge_request(attempt, job, branch, result, lease))
-            attempt.progress.note(url=result.url)
+            url = await self._merge_request(attempt, job, branch, result, lease)
+            result = msgspec.structs.replace(result, url=url)
+            attempt.progress.note(url=url)
         return result
 
+    async def _earlier(self, attempt: Attempt, job: RepoJob, clone: GitClone, branch: str) -> JobResult | None:
+        """What an earlier attempt has pushed, or that it had nothing to push; None if the command is to be run."""
+        kept = await self._results.read(attempt.run)
+        if kept is not None and not kept.commit:
+            return kept
+        commit = await clone.commit_of(attempt.run, branch, job.target_branch) if await clone.tip(branch) else ""
+        return msgspec.structs.replace(kept or JobResult(), commit=commit) if commit else None
+
     async def _worked(
-        self, attempt: Attempt, job: RepoJob, clone: GitClone, start: str, lease: AsyncLease
+        self, attempt: Attempt, job: RepoJob, clone: GitClone, branch: str, lease: AsyncLease
     ) -> JobResult:
-        """The commit that the command made, not pushed yet. It is kept first, so that a process that takes over after
-        the push knows what to post."""
+        """Runs the command and pushes what it changed. The result is kept before that, so that a process that takes
+        over after the push knows what to post."""
+        start = await clone.tip(branch) or (await clone.tip(job.target_branch) if job.kind == ISSUE else "")
+        if not start:
+            raise PermanentFailure(f"the repository has no branch {job.target_branch if job.kind == ISSUE else branch}")
         await clone.check_out(start)
         text = await self._command(attempt, job, clone)
         trailers = (f"{JOB_TRAILER}: {attempt.run}", f"{FENCE_TRAILER}: {lease.fence}")
         author = (self._settings.author_name, self._settings.author_email)
-        commit = await clone.commit(start, _message(job, text), trailers, author)
-        result = JobResult(text=text, commit=commit)
+        result = JobResult(text, await clone.commit(start, _message(job, text), trailers, author))
         await self._results.keep(attempt.run, result)
+        if result.commit:
+            await self._still_ours(attempt, lease)
+            await clone.push(result.commit, branch)
         return result
 
     async def _merge_request(
@@ -169,11 +166,13 @@ class JobHandlers:
         attempt.progress.note(log=output.log)
         return output.text
 
-    async def _post(self, attempt: Attempt, poster: Poster, text: str) -> str:
+    async def _post(self, attempt: Attempt, posting: Posting | None, text: str) -> str:
         if not text:
             return NOTHING
-        await self._still_ours(attempt)
-        await poster.post(text if len(text) <= MAX_COMMENT else f"{text[:MAX_COMMENT]}\n\n(shortened)")
+        if posting is not None:
+            shown = text if len(text) <= MAX_COMMENT else f"{text[:MAX_COMMENT]}\n\n(shortened)"
+            await self._still_ours(attempt)
+            await posting.add(f"{shown}\n\n{posting.marker}")
         return DONE
 
     async def _still_ours(self, attempt: Attempt, lease: AsyncLease | None = None) -> None:
@@ -182,40 +181,19 @@ class JobHandlers:
             if each is not None:
                 await each.ensure(self._settings.ttl * _MARGIN)
 
-    def _poster(self, attempt: Attempt) -> Poster | None:
-        if attempt.job.kind != ISSUE:
-            return CommentPoster(attempt)
-        return None if self._jira is None else IssuePoster(self._jira, attempt)
+    def _posting(self, attempt: Attempt) -> Posting | None:
+        """The merge request, with a hidden marker; or the issue in Jira, which hides nothing. None without a Jira."""
+        job, forge, jira = attempt.job, attempt.forge, self._jira
+        if job.kind != ISSUE:
+            return Posting(hidden(attempt.marker), partial(forge.has_comment, job), partial(forge.comment, job))
+        if jira is None:
+            return None
+        has, add = partial(jira.has_comment, job.issue_key), partial(jira.comment, job.issue_key)
+        return Posting(f"(solely {attempt.marker})", has, add)
 
 
-class CommentPoster:
-    """Posts on the merge request, with a hidden marker."""
-
-    def __init__(self, attempt: Attempt) -> None:
-        self._forge, self._job, self._marker = attempt.forge, attempt.job, hidden(attempt.marker)
-
-    async def has(self) -> bool:
-        """As Poster."""
-        return await self._forge.has_comment(self._job, self._marker)
-
-    async def post(self, text: str) -> None:
-        """As Poster."""
-        await self._forge.comment(self._job, f"{text}\n\n{self._marker}")
-
-
-class IssuePoster:
-    """Posts on the Jira issue, with the marker as its last line."""
-
-    def __init__(self, jira: JiraComments, attempt: Attempt) -> None:
-        self._jira, self._issue, self._marker = jira, attempt.job.issue_key, f"(solely {attempt.marker})"
-
-    async def has(self) -> bool:
-        """As Poster."""
-        return await self._jira.has_comment(self._issue, self._marker)
-
-    async def post(self, text: str) -> None:
-        """As Poster."""
-        await self._jira.comment(self._issue, f"{text}\n\n{self._marker}")
+async def _is_posted(posting: Posting | None) -> bool:
+    return posting is not None and await posting.has(posting.marker)
 
 
 def _message(job: RepoJob, text: str) -> str:

@@ -13,11 +13,21 @@ from pathlib import Path
 
 import msgspec
 
-from .... import AsyncClaim, AsyncClient, AsyncItem, Busy, LeaseLost, PermanentFailure, Postpone, Retry
+from .... import (
+    AsyncClaim,
+    AsyncClient,
+    AsyncItem,
+    Busy,
+    LeaseLost,
+    PermanentFailure,
+    Postpone,
+    Retry,
+    StoreUnavailable,
+)
 from ....kit import DAY, CallFailed, Metrics, NotStarted
 from ..figures import CODING_SECONDS, REPEATED, REVIEW_SECONDS, REVIEWS
 from ..forges.client import ForgeClient
-from ..model import REVIEW, RepoJob, claim_key
+from ..model import JOBS, REVIEW, RepoJob, claim_key, own
 from ..polling import pause_after
 from .commands import CommandFailed
 from .git import GitUnreachable, PushRejected
@@ -29,9 +39,12 @@ from .settings import JobCommand, JobSettings
 
 _TURN = 2.0  # seconds until a job that did not get the lock, or lost it, is tried again: others get a slot meanwhile
 _LONGEST_HOLD = 60.0  # seconds to wait at most for the claim of a process that may have died
+_LOOK = 1_000  # runs that have not ended: the bound of a list
+_DIED = "it is no longer in the queue: the processes that performed it died; see the dead letters"
 PREFIX = "solely-repos-"  # of the folder of a job
 
-Fail = Callable[[RepoJob, str], Awaitable[object]]  # called for a job that failed for good
+# Called with the error of a job that failed for good; and without one if such a job has succeeded since.
+Report = Callable[[RepoJob, str], Awaitable[object]]
 
 
 class ForgeAccess(msgspec.Struct, frozen=True):
@@ -53,10 +66,11 @@ class JobPerformer:
         records: JobRecords,
         results: JobResults,
         metrics: Metrics,
-        fail: Fail,
+        report: Report,
     ) -> None:
         self._once, self._settings, self._forges, self._handlers = once, settings, forges, handlers
-        self._records, self._results, self._metrics, self._fail = records, results, metrics, fail
+        self._queue, self._lost = once.queue(own(JOBS)), set[str]()
+        self._records, self._results, self._metrics, self._report = records, results, metrics, report
 
     async def perform(self, item: AsyncItem) -> None:
         """Performs the job of the item once, as QueueWorker asks for."""
@@ -70,10 +84,12 @@ class JobPerformer:
             text = f"another process performs {job.key}: {claim.holder}"
             raise Postpone(text, after=min(max(_TURN, claim.retry_after), _LONGEST_HOLD))
         async with claim:
-            await self._perform(job, item.attempts, claim)
+            run = await self._results.run(job.key)
+            await self._perform(job, run, item.attempts, claim)
+            if run != job.key or item.id != job.key:  # it was repeated or replayed
+                await self._report(job, "")
 
-    async def _perform(self, job: RepoJob, attempts: int, claim: AsyncClaim) -> None:
-        run = await self._results.run(job.key)
+    async def _perform(self, job: RepoJob, run: str, attempts: int, claim: AsyncClaim) -> None:
         progress = self._records.begin(job, run, attempts)
         command: JobCommand | None = getattr(self._settings, job.kind)
         if command is None:
@@ -113,6 +129,16 @@ class JobPerformer:
 
     # -- failures
 
+    async def fail_lost(self) -> None:
+        """Records runs as failed that the queue has parked since their processes died: nothing else would. It takes two
+        looks, because what has just ended is written a little later."""
+        runs = await self._records.unfinished(_LOOK)
+        lost = {run.id for run in runs if await self._queue.read(run.job.key) is None}
+        for run in runs:
+            if run.id in lost & self._lost and await self._records.fail(run, _DIED):
+                await self._report(run.job, _DIED)
+        self._lost = lost
+
     async def _failed(self, job: RepoJob, attempts: int, error: BaseException, progress: JobProgress) -> None:
         """Records the failure; a job that failed for good is reported."""
         if isinstance(error, CommandFailed):
@@ -122,11 +148,11 @@ class JobPerformer:
         if state == FAILED:
             if job.kind == REVIEW:
                 self._metrics.count(REVIEWS, FAILED)
-            await self._fail(job, text)
+            await self._report(job, text)
 
     def _state(self, error: BaseException, attempts: int) -> str:
         settled = self._settled(error)
-        if isinstance(settled, Postpone) or not isinstance(settled, Exception):
+        if isinstance(settled, Postpone | StoreUnavailable) or not isinstance(settled, Exception):
             return POSTPONED
         permanent = isinstance(settled, PermanentFailure) or attempts >= self._settings.max_attempts
         return FAILED if permanent else RETRIED

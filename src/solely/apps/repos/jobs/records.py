@@ -111,6 +111,14 @@ class JobRecords:
         row = await self._queries.row("find_job", id=id)
         return None if row is None else from_row(JobDetails, row)
 
+    async def unfinished(self, limit: int) -> list[JobDetails]:
+        """Runs that have not ended, the oldest first."""
+        return [from_row(JobDetails, row) for row in await self._queries.rows("unfinished_jobs", limit=limit)]
+
+    async def fail(self, run: JobDetails, error: str) -> bool:
+        """Records that this run has failed; False if it went on since it was read. A later record replaces it."""
+        return bool(await self._queries.run("fail_job", id=run.id, since=run.since, error=error))
+
     async def latest(self, key: str) -> JobDetails | None:
         """The last run of the job with this key; None if there is none."""
         row = await self._queries.row("latest_job", key=key)

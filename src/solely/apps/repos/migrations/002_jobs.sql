@@ -25,3 +25,7 @@ CREATE TABLE repos_jobs (
 
 -- Newest first, and for the deletion of old rows.
 CREATE INDEX repos_jobs_by_time ON repos_jobs (since, id);
+
+-- Runs that have not ended.
+CREATE INDEX repos_jobs_unfinished ON repos_jobs (since, id)
+    WHERE state IN ('waiting', 'running', 'retried', 'postponed');

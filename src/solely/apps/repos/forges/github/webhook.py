@@ -104,6 +104,10 @@ class GitHubWebhooks:
         self._keys = [secret.encode() for secret in settings.webhook_secrets]
         self._rule = rule
 
+    def plausible(self, header: Header) -> bool:
+        """True if it has any signature."""
+        return bool(self._keys) and bool(header("x-hub-signature-256"))
+
     def authentic(self, header: Header, body: bytes) -> bool:
         """True if it has a signature by one of the secrets."""
         given = header("x-hub-signature-256")

@@ -42,7 +42,9 @@ class GitLabListing:
         return their_now(sent, datetime.now(UTC), response.date)
 
     async def found(self, since: datetime) -> AsyncIterator[Found]:
-        """The reviews and commands since then, each merge request with its notes, the oldest change first."""
+        """The reviews and commands since then, each merge request with its notes, the oldest change first. A merge
+        request whose notes cannot be listed does not hide the others: its CallFailed is raised at the end."""
+        failed: CallFailed | None = None
         async for item in self._merge_requests(since):
             try:
                 request = msgspec.convert(item, GitLabMergeRequest)
@@ -50,8 +52,13 @@ class GitLabListing:
                 yield UnreadItem(f"{self.name}!{item.get('iid')}", item, str(error))
                 continue
             if request.state == OPENED:
-                async for each in self._jobs(request, since):
-                    yield each
+                try:
+                    async for each in self._jobs(request, since):
+                        yield each
+                except CallFailed as failure:
+                    failed = failed or _of_one(failure)
+        if failed is not None:
+            raise failed
 
     async def _jobs(self, request: GitLabMergeRequest, since: datetime) -> AsyncIterator[Found]:
         url = await self._repository(request)
@@ -109,7 +116,16 @@ class GitLabListing:
         return self._urls[source]
 
 
+_OF_ALL = (0, 401, 429, 502, 503, 504)  # statuses that every other request would get, too; 0: no answer
 _BY_UPDATE = {"scope": "all", "order_by": "updated_at", "sort": "asc"}
+
+
+def _of_one(failure: CallFailed) -> CallFailed | None:
+    """The failure, if it is about one merge request; None if that is gone. Raises it if GitLab answers nobody now."""
+    status = failure.response.status if failure.response is not None else 0
+    if status in _OF_ALL:
+        raise failure
+    return None if status == 404 else failure
 
 
 def _later(last: str, after: str) -> bool:
