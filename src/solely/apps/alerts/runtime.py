@@ -8,7 +8,7 @@ from ... import QueueWorker
 from ...kit import Application
 from .figures import ACTIVE
 from .history import AlertHistory
-from .notifications.delivery import CRASHES, LEASE, Deliverer
+from .notifications.delivery import AT_ONCE, CRASHES, LEASE, Deliverer
 from .notifications.outbox import Outbox
 from .notifications.publishing import GROUP, Publishing
 from .publishers import Publisher, build
@@ -36,22 +36,26 @@ class AlertsRuntime(Application[AlertsSettings]):
 
     def assemble(self, publishers: Sequence[Publisher]) -> None:
         """Creates the parts and connects them."""
-        once, settings, refusals, windows = self.once, self.settings, RefusalCache(), Windows(self.once, self.settings)
+        once, settings, refusals = self.once, self.settings, RefusalCache()
         self.publishers, self.history, self.silences = publishers, AlertHistory(self), Silences(self.queries)
-        self.capacity, self.acknowledgements = Capacity(settings), Acknowledgements(once)
+        self.capacity, self.windows, self.acknowledgements = (
+            Capacity(settings),
+            Windows(once, settings),
+            Acknowledgements(once),
+        )
         reports = AlertReports(self.history, self.service.metrics, self.tracing)
         self.open_alerts = OpenAlerts(once, refusals, self.acknowledgements, self.silences)
         self.publishing = Publishing(once, settings, publishers, reports, self.open_alerts)
         self.outbox = Outbox(once, self.open_alerts, self.publishing)
         self._deliverer = Deliverer(
-            windows, self.capacity, refusals, reports, self.open_alerts, self.publishing, self.outbox
+            self.windows, self.capacity, refusals, reports, self.open_alerts, self.publishing, self.outbox
         )
         self.receiver = AlertReceiver(settings, self._deliverer)
 
     def workers(self) -> Sequence[QueueWorker]:
         """The worker that publishes what waits in the outbox."""
-        most = self.settings.max_attempts + CRASHES
-        return [self.worker("notifications", self._deliverer.perform, ttl=LEASE, max_attempts=most)]
+        most, perform = self.settings.max_attempts + CRASHES, self._deliverer.perform
+        return [self.worker("notifications", perform, ttl=LEASE, at_once=AT_ONCE, max_attempts=most)]
 
     async def stop(self) -> None:
         """Waits at most `stop_timeout` for what is being published."""

@@ -15,9 +15,9 @@ class Windows:
 
     def __init__(self, once: AsyncClient, settings: AlertsSettings) -> None:
         self._once = once
-        self._policies = table(settings)
+        self.policies = table(settings)
         self._reminders = {name.casefold(): policy.remind for name, policy in settings.policies.items()}
-        self._limits = {name.casefold(): limit for name, limit in settings.severity_limits.items()}
+        self.shared_limits = {name.casefold(): limit for name, limit in settings.severity_limits.items()}
         self._flap_limit, self._flap_per = settings.flap_limit, settings.flap_per
 
     async def reserve(self, notification: Notification, *, limited: bool) -> AsyncReservation:
@@ -30,7 +30,7 @@ class Windows:
     def terms(self, notification: Notification) -> dict[str, Any]:
         """How long a notification like this is held, and then quiet."""
         alert = notification.alert
-        policy = self._policies[alert.severity]
+        policy = self.policies[alert.severity]
         if alert.status != FIRING:
             return {"hold": policy.hold, "quiet": MAX_OPEN}
         interval = self.remind(alert.severity) if notification.reminder else None
@@ -60,7 +60,7 @@ class Windows:
         """The limit of this alert, and the one that all alerts of its severity share; a resolved one has none."""
         if alert.status != FIRING:
             return {}
-        policy, severity = self._policies[alert.severity], alert.severity.casefold()
-        shared = self._limits.get(severity)
-        group = (own(f"severity/{part_of(severity)}"), shared.limit, shared.per) if shared is not None else None
+        policy, shared = self.policies[alert.severity], self.shared_limits.get(alert.severity.casefold())
+        key = own(f"severity/{part_of(alert.severity.casefold())}")
+        group = (key, shared.limit, shared.per) if shared is not None else None
         return {"limit": policy.limit, "per": policy.per, "group": group}

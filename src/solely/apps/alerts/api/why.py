@@ -16,7 +16,6 @@ from ..history import NotificationRecord, ReasonCount
 from ..model import MAX_FINGERPRINT, OF_GROUP, RESOLVED, Alert, Member, Notification, bare_alert, subject_of
 from ..notifications.publishing import GROUP, QUEUE
 from ..runtime import AlertsRuntime
-from ..settings import table
 from ..suppression.acknowledgements import Acknowledgement
 from ..suppression.silences import Silence
 from .acknowledgements import is_open
@@ -174,14 +173,13 @@ def _silences(app: AlertsRuntime, fingerprint: str, samples: list[Alert]) -> lis
 
 async def _limits(app: AlertsRuntime, alert: Alert) -> list[LimitState]:
     """The limits that apply to alerts like this one, and how many notifications the history has."""
-    severity, policy = alert.severity, table(app.settings)[alert.severity]
-    found: list[LimitState] = []
+    severity, found = alert.severity, list[LimitState]()
+    policy, shared = app.windows.policies[severity], app.windows.shared_limits.get(severity.casefold())
     if policy.limit is not None and policy.per is not None:
         per = seconds("per", policy.per, least=0.0, most=MAX_TTL)
         found.append(await _limit(app, severity, alert.fingerprint, policy.limit, per))
-    for name, shared in app.settings.severity_limits.items():
-        if name.casefold() == severity.casefold():
-            found.append(await _limit(app, severity, "", shared.limit, shared.per))
+    if shared is not None:
+        found.append(await _limit(app, severity, "", shared.limit, shared.per))
     return found
 
 

@@ -31,7 +31,6 @@ from ..decision import QUIET
 from ..history import named
 from ..model import FIRING, RESOLVED, Status, Text, own, part_of
 from ..runtime import AlertsRuntime, Handlers
-from ..settings import table
 from .lists import Anything
 
 _OURS = own("")  # the prefix of all our keys
@@ -135,7 +134,7 @@ def _window(app: AlertsRuntime, info: ReservationInfo, key: re.Match[str]) -> Wi
 
 def _full(app: AlertsRuntime, severity: str, reason: str) -> float:
     """The full length of such a window by the settings."""
-    policy = table(app.settings)[severity]
+    policy = app.windows.policies[severity]
     return seconds("window", policy.quiet if reason == QUIET else policy.hold, least=0.0, most=MAX_TTL)
 
 

@@ -27,6 +27,7 @@ from .publishing import Failures, Publishing, failed
 log = structlog.get_logger("solely.alerts")
 
 LEASE = 10.0  # seconds: the shortest usual hold, so that a worker that dies with an item delays it no longer
+AT_ONCE = 32  # items: retries of a publisher that hangs, until its breaker opens, leave room for what others left
 CRASHES = 5  # workers that may die with an item, beside its attempts, before it becomes a dead letter as it is
 _SOON = 0.5  # seconds, at least, until an item that another worker is publishing is taken again
 

@@ -56,6 +56,8 @@ class Publishing:
         alert = notification.alert
         names = [notification.publisher] if notification.publisher else self._wanting(alert)
         with self._reports.span("publish", alert):
+            if len(names) == 1:  # as most often: without a task of its own
+                return {names[0]: await self._publish_to(names[0], notification)}
             failures = await asyncio.gather(*(self._publish_to(name, notification) for name in names))
         return dict(zip(names, failures, strict=True))
 

@@ -60,8 +60,11 @@ class Acknowledgements:
 
     async def covering(self, alert: Alert) -> Acknowledgement | None:
         """The acknowledgement that suppresses this alert: its own, or that of its group."""
-        found = await asyncio.gather(*map(self.of_fingerprint, names_of(alert)))
-        return next((made for made in found if made is not None and made.covers(alert)), None)
+        for name in names_of(alert):
+            made = await self.of_fingerprint(name)
+            if made is not None and made.covers(alert):
+                return made
+        return None
 
     async def resolved(self, alert: Alert) -> None:
         """Removes the acknowledgements of a resolved alert and of its group."""
