@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -95,6 +96,38 @@ async def test_a_credential_gets_one_signal_per_window(build: Any, written: Writ
     clock.advance(2)
     assert (await run(other)).generated == 2
     assert written.names == ["ann", "ann", "bob", "bob"]
+
+
+async def test_the_cache_forgets_a_credential_when_its_window_ends(
+    build: Any, written: Written, clock: ManualClock
+) -> None:
+    one, late = (build(made("ann"), written) for _ in range(2))
+    await run(one)
+    clock.advance(200)
+    assert (await run(late)).deduplicated == 1
+    clock.advance(101)
+    assert (await run(late)).generated == 1
+
+
+async def test_the_old_path_writes_in_a_transaction_if_that_is_how_signals_are_written(mode: str) -> None:
+    inside: list[Any] = []
+
+    @contextmanager
+    def transaction() -> Iterator[str]:
+        yield "connection"
+
+    @asynccontextmanager
+    async def async_transaction() -> AsyncIterator[str]:
+        yield "connection"
+
+    def write(signal: Signal, id: str, connection: str) -> None:
+        inside.append((signal["username"], connection))
+
+    kind: Any = IdempotentSignalGenerator if mode == "blocking" else AsyncIdempotentSignalGenerator
+    begin = transaction if mode == "blocking" else async_transaction
+    generator = kind(made("ann"), write, refusing_client(mode), transaction=begin, use_idempotent_signals=False)
+    assert (await run(generator)).generated == 1
+    assert inside == [("ann", "connection")]
 
 
 async def test_the_cache_is_asked_before_the_store(build: Any, written: Written) -> None:
