@@ -298,6 +298,26 @@ async def test_a_letter_whose_credential_got_a_signal_since_is_not_written(build
     assert written.names == ["ann"]
 
 
+async def test_a_letter_is_written_under_its_first_id_also_after_the_window(
+    build: Any, written: Written, clock: ManualClock
+) -> None:
+    """The write succeeded, and only its responses were lost."""
+    lost = [True]
+
+    def write(signal: Signal, id: str) -> bool:
+        answer = written(signal, id)
+        if lost:
+            raise TimeoutError("no response")
+        return answer
+
+    generator = build(made("ann"), write)
+    assert (await run(generator)).dead_lettered == 1
+    lost.clear()
+    clock.advance(301)
+    assert (await result_of(generator.replay_all())) == {LetterOutcome.REPLAYED: 1}
+    assert written.names == ["ann"]
+
+
 @pytest.mark.parametrize("bad", [{"user": "ann"}, {"username": ""}, {"username": 7}, "text", {"username": "x" * 500}])
 async def test_a_signal_without_a_credential_becomes_a_dead_letter(build: Any, written: Written, bad: Any) -> None:
     generator = build(lambda group, context: [bad, {"username": "bob"}], written)

@@ -38,6 +38,7 @@ from .steps import Step, Steps, Together
 
 log = logging.getLogger("solely.signals")
 CACHED = 300.0  # seconds that the cache remembers a credential at most, as the document says; the store does for longer
+Failed = list[tuple[PendingSignal, BaseException]]
 MAX_REPR = 10_000  # characters kept of a signal that has no JSON form
 
 
@@ -179,22 +180,23 @@ class SignalGeneratorBase(ABC):
 
     # -- its signals
 
-    def _settle(self, result: GroupResult, signals: Sequence[Signal], ensure: Step, park: bool = True) -> Steps[None]:
-        """Writes what the window does not have yet; `ensure` raises LeaseLost if the group's lock is lost."""
-        failed: list[tuple[PendingSignal, BaseException]] = []
-        pending = self._pending(result, signals, failed)
-        if pending:
-            settle = self._write_by_id if self._transaction is None else self._write_in_transactions
-            yield from settle(result, pending, ensure, failed)
+    def _settle(self, result: GroupResult, signals: Sequence[Signal], ensure: Step) -> Steps[None]:
+        """Writes what the window does not have yet, and parks what fails."""
+        failed: Failed = []
+        yield from self._write_all(result, self._pending(result, signals, failed), ensure, failed)
         for each, error in failed:
-            if not park:
-                raise error
             yield from self._park(each, error)
             result.dead_lettered += 1
 
-    def _pending(
-        self, result: GroupResult, signals: Sequence[Signal], failed: list[tuple[PendingSignal, BaseException]]
-    ) -> list[PendingSignal]:
+    def _write_all(
+        self, result: GroupResult, pending: Sequence[PendingSignal], ensure: Step, failed: Failed
+    ) -> Steps[None]:
+        """Writes what the window does not have yet; `ensure` raises LeaseLost if the group's lock is lost."""
+        if pending:
+            write = self._write_by_id if self._transaction is None else self._write_in_transactions
+            yield from write(result, pending, ensure, failed)
+
+    def _pending(self, result: GroupResult, signals: Sequence[Signal], failed: Failed) -> list[PendingSignal]:
         """The signals that are not known to be written, one per credential."""
         pending: dict[str, PendingSignal] = {}
         for signal in signals:
@@ -212,40 +214,39 @@ class SignalGeneratorBase(ABC):
         return list(pending.values())
 
     def _write_by_id(
-        self,
-        result: GroupResult,
-        pending: Sequence[PendingSignal],
-        ensure: Step,
-        failed: list[tuple[PendingSignal, BaseException]],
+        self, result: GroupResult, pending: Sequence[PendingSignal], ensure: Step, failed: Failed
     ) -> Steps[None]:
-        """Acquire, write, finish. The window is read after the id: who finished before has marked it by then."""
-        once, window = self._once, self._options.window
-        own, keys = self._options.own, [each.key for each in pending]
-        intents = [own(intent_key(each.group.key(each.username))) for each in pending]
-        marks = yield partial(once.ensure_marks, intents, ttl=window)
-        seen = yield partial(once.read_marks, keys)
-        ids = {key: signal_id(key, mark.fence) for key, mark in zip(keys, marks, strict=True)}
-        fresh = [each for each, known in zip(pending, seen, strict=True) if not known]
-        for known in filter(None, seen):
-            self.cache.add(known.key, known.left)
+        """Acquire, write, finish."""
+        fresh = yield from self._acquire(pending)
         result.deduplicated += len(pending) - len(fresh)
         yield ensure
-        replies = yield from self._attempt([partial(self._write, each.signal, ids[each.key]) for each in fresh])
-        failed += [
-            (each, error) for each, error in zip(fresh, replies, strict=True) if isinstance(error, BaseException)
-        ]
-        lost = {each.key for each, _ in failed}
-        written = [each.key for each in fresh if each.key not in lost]
-        yield partial(once.first_many, written, ttl=window)
+        replies = yield from self._attempt([partial(self._write, each.signal, each.id) for each in fresh])
+        outcomes = list(zip(fresh, replies, strict=True))
+        failed += [(each, error) for each, error in outcomes if isinstance(error, BaseException)]
+        written = [each.key for each, reply in outcomes if not isinstance(reply, BaseException)]
+        yield partial(self._once.first_many, written, ttl=self._options.window)
         self._remember(written)
         result.generated += len(written)
 
+    def _acquire(self, pending: Sequence[PendingSignal]) -> Steps[list[PendingSignal]]:
+        """The signals that the window does not have, each with its id: a replayed one has it already.
+
+        The window is read after the id was made: who finished before has marked it by then.
+        """
+        once, own = self._once, self._options.own
+        intents = [own(intent_key(each.group.key(each.username))) for each in pending]
+        marks = yield partial(once.ensure_marks, intents, ttl=self._options.window)
+        windows = yield partial(once.read_marks, [each.key for each in pending])
+        for known in filter(None, windows):
+            self.cache.add(known.key, known.left)
+        return [
+            each._replace(id=each.id or signal_id(each.key, mark.fence))
+            for each, mark, known in zip(pending, marks, windows, strict=True)
+            if known is None
+        ]
+
     def _write_in_transactions(
-        self,
-        result: GroupResult,
-        pending: Sequence[PendingSignal],
-        ensure: Step,
-        failed: list[tuple[PendingSignal, BaseException]],
+        self, result: GroupResult, pending: Sequence[PendingSignal], ensure: Step, failed: Failed
     ) -> Steps[None]:
         """All in one transaction; if that keeps failing, each in its own, so that a bad signal stops no other."""
         batches = [list(pending)]
@@ -298,6 +299,11 @@ class SignalGeneratorBase(ABC):
         if "signal" not in payload:
             raise InvalidInput(f"the signal has no JSON form, and cannot be replayed: {payload.get('repr', '')!s:.200}")
         result = GroupResult(SignalGroup(payload["house"], payload["game"]))
-        yield from self._settle(result, [self._options.load(payload)], lambda: None, park=False)
+        failed: Failed = []
+        pending = self._pending(result, [self._options.load(payload)], failed)
+        again = [each._replace(id=payload.get("id", "")) for each in pending]
+        yield from self._write_all(result, again, lambda: None, failed)
+        for _, error in failed:
+            raise error
         self.metrics.record(GroupResult(result.group, "off", result.generated, result.deduplicated))
         return "generated" if result.generated else "deduplicated"
