@@ -49,6 +49,9 @@ async def test_every_caller_gets_the_same_fence_of_a_mark_until_it_ends(once: An
     assert again[0] == again[2]
     assert again[0].fence > first.fence
     assert await once.ensure_marks([]) == []
+    (longer,) = await once.ensure_marks(["a"], ttl=3_000)
+    assert longer.fence == first.fence
+    assert longer.left > 30
     assert not await once.first("a")
     assert await once.forget("a")
     (next_one,) = await other.ensure_marks(["a"])

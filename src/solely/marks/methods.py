@@ -31,8 +31,8 @@ class Marks(Methods):
         return marking.known(self._context, stored) or self._run(marking.seen(self._context, stored))
 
     def ensure_marks(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[MarkInfo]:
-        """The mark of each key, made for `ttl` where there was none, in few round trips. Until it expires, its `fence`
-        is the same for every caller, so that it identifies work that several callers may try."""
+        """The mark of each key, made where there was none, in few round trips; it lasts at least `ttl` from now. Until
+        it expires, its `fence` is the same for every caller: it identifies work that several callers may try."""
         stored, kept = keys_of("mark", keys), ttl_seconds(ttl)
         return self._run(marking.ensure_many(self._context, stored, kept)) if stored else []
 
@@ -78,8 +78,8 @@ class AsyncMarks(AsyncMethods):
         return marking.known(self._context, stored) or await self._run(marking.seen(self._context, stored))
 
     async def ensure_marks(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[MarkInfo]:
-        """The mark of each key, made for `ttl` where there was none, in few round trips. Until it expires, its `fence`
-        is the same for every caller, so that it identifies work that several callers may try."""
+        """The mark of each key, made where there was none, in few round trips; it lasts at least `ttl` from now. Until
+        it expires, its `fence` is the same for every caller: it identifies work that several callers may try."""
         stored, kept = keys_of("mark", keys), ttl_seconds(ttl)
         return await self._run(marking.ensure_many(self._context, stored, kept)) if stored else []
 

@@ -231,19 +231,27 @@ class SignalGeneratorBase(ABC):
     def _acquire(self, pending: Sequence[PendingSignal]) -> Steps[list[PendingSignal]]:
         """The signals that the window does not have, each with its id: a replayed one has it already.
 
-        The window is read after the id was made: who finished before has marked it by then.
+        The mark with the id lasts a window from its last use, so that it ends no later than the window of a signal that
+        is written under it. If another process finished meanwhile, the mark is removed, since it was just extended.
         """
-        once, own = self._once, self._options.own
-        intents = [own(intent_key(each.group.key(each.username))) for each in pending]
-        marks = yield partial(once.ensure_marks, intents, ttl=self._options.window)
-        windows = yield partial(once.read_marks, [each.key for each in pending])
+        opened = yield from self._outside_window(pending)
+        own, window = self._options.own, self._options.window
+        intents = [own(intent_key(each.group.key(each.username))) for each in opened]
+        marks = yield partial(self._once.ensure_marks, intents, ttl=window)
+        fresh = yield from self._outside_window(opened)
+        kept = {each.key for each in fresh}
+        for each, intent in zip(opened, intents, strict=True):
+            if each.key not in kept:
+                yield partial(self._once.forget, intent)
+        ids = {each.key: signal_id(each.key, mark.fence) for each, mark in zip(opened, marks, strict=True)}
+        return [each._replace(id=each.id or ids[each.key]) for each in fresh]
+
+    def _outside_window(self, pending: Sequence[PendingSignal]) -> Steps[list[PendingSignal]]:
+        """Those whose credential has no signal in the current window; the cache remembers the others."""
+        windows = yield partial(self._once.read_marks, [each.key for each in pending])
         for known in filter(None, windows):
             self.cache.add(known.key, known.left)
-        return [
-            each._replace(id=each.id or signal_id(each.key, mark.fence))
-            for each, mark, known in zip(pending, marks, windows, strict=True)
-            if known is None
-        ]
+        return [each for each, known in zip(pending, windows, strict=True) if known is None]
 
     def _write_in_transactions(
         self, result: GroupResult, pending: Sequence[PendingSignal], ensure: Step, failed: Failed
