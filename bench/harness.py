@@ -4,7 +4,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from statistics import median
@@ -128,7 +128,8 @@ def pin(pid: int, number: int) -> None:
     """Pins all threads of a process to one of our cores; to the only one if there is no second."""
     if CORES:
         for task in Path(f"/proc/{pid}/task").iterdir():
-            os.sched_setaffinity(int(task.name), {CORES[number % len(CORES)]})
+            with suppress(ProcessLookupError):  # a thread that has ended since
+                os.sched_setaffinity(int(task.name), {CORES[number % len(CORES)]})
 
 
 def where(place: Place) -> str:

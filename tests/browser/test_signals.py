@@ -5,7 +5,6 @@ With SOLELY_TEST_SHOTS=folder the pictures stay there, to be looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +27,20 @@ def post(service: Running, group: str, *names: str, **more: Any) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def filled(service: Running) -> Iterator[SignalsApp]:
+def filled(service: Running) -> None:
     """Something of every kind."""
     app = service.service.apps["signals"]
     assert isinstance(app, SignalsApp)
     post(service, "north/slots", *(f"player-{number}" for number in range(20)), priority=3)
     post(service, "north/slots", "player-1", "player-2")
     post(service, "south-with-a-very-long-name-of-its-house/progressive jackpot", "ann", "bob", priority=4)
-    works = app.table.write
 
     async def fails(*given: Any) -> bool:
         raise OSError("no space left on device")
 
-    app.table.write = fails  # type: ignore[method-assign]
+    vars(app.table)["write"] = fails
     post(service, "east/keno", "eve")
-    app.table.write = works  # type: ignore[method-assign]
-    return app
+    del vars(app.table)["write"]
 
 
 def test_the_page_is_legible_in_light_and_dark_wide_and_narrow(enter: Enter, shots: Path) -> None:

@@ -55,7 +55,7 @@ BY_KEY: dict[str, Callable[[Any, Any], Any]] = {
     "first_many": lambda once, key: once.first_many(["fine", key]),
     "ensure_marks": lambda once, key: once.ensure_marks(["fine", key]),
     "seen": lambda once, key: once.seen(key),
-    "seen_many": lambda once, key: once.seen_many(["fine", key]),
+    "read_marks": lambda once, key: once.read_marks(["fine", key]),
     "mark": lambda once, key: once.mark(key),
     "forget": lambda once, key: once.forget(key),
 }

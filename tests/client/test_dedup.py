@@ -49,17 +49,23 @@ async def test_every_caller_gets_the_same_fence_of_a_mark_until_it_ends(once: An
     assert again[0] == again[2]
     assert again[0].fence > first.fence
     assert await once.ensure_marks([]) == []
+    (longer,) = await once.ensure_marks(["a"], ttl=3_000)
+    assert longer.fence == first.fence
+    assert longer.left > 30
     assert not await once.first("a")
     assert await once.forget("a")
     (next_one,) = await other.ensure_marks(["a"])
     assert next_one.fence > again[0].fence
 
 
-async def test_many_keys_are_seen_in_order(once: Any, other: Any) -> None:
-    await other.first("b")
-    assert await once.seen_many(["a", "b", "c", "b"]) == [False, True, False, True]
-    assert await once.seen_many([]) == []
-    assert await once.first("a")  # seen_many marks nothing
+async def test_marks_of_many_keys_are_read_in_order(once: Any, other: Any) -> None:
+    await other.first("b", ttl=30)
+    none, found, *others = await once.read_marks(["a", "b", "c", "b"])
+    assert (none, found.key, others[0]) == (None, "b", None)
+    assert 0 < found.left <= 30
+    assert others[1].fence == found.fence
+    assert await once.read_marks([]) == []
+    assert await once.first("a")  # reading marks nothing
 
 
 async def test_mark_is_seen_whoever_was_first(once: Any, other: Any) -> None:

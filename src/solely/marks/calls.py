@@ -85,9 +85,14 @@ def ensure_many(context: Context, keys: Sequence[str], ttl: float) -> Flow[list[
     return [MarkInfo(entry.name, entry.left, entry.fence) for entry in entries]
 
 
-def seen_many(context: Context, keys: Sequence[str]) -> Flow[list[bool]]:
-    """`seen` for each key, in order; asks the store, not the cache."""
-    return context.or_proceed(keys[0], "seen_many", dedup.seen_many(keys), lambda: [False] * len(keys))
+def read_many(context: Context, keys: Sequence[str]) -> Flow[list[MarkInfo | None]]:
+    """The mark of each key, in order; None where there is none."""
+    return context.or_proceed(keys[0], "read_marks", _read_many(keys), lambda: [None] * len(keys))
+
+
+def _read_many(keys: Sequence[str]) -> Flow[list[MarkInfo | None]]:
+    entries = yield from dedup.read_many(keys)
+    return [MarkInfo(each.name, each.left, each.fence) if each.state is State.DONE else None for each in entries]
 
 
 def _remember(context: Context, marks: list[tuple[str, float]]) -> Flow[None]:

@@ -57,13 +57,11 @@ def first_many(keys: Sequence[str], ttl: float, learn: bool = False) -> Flow[tup
 
 
 def ensure_many(keys: Sequence[str], ttl: float) -> Flow[list[Entry]]:
-    """The mark of each key, made for `ttl` where there was none: its fence is the same for every caller until it
-    expires. An interrupted call leaves its marks: they only say which fence belongs to the key."""
-    if not keys:
-        return []
+    """The mark of each key, made where there was none; it lasts at least `ttl` from now. Its fence is the same for
+    every caller until it expires. An interrupted call leaves its marks: they only say which fence belongs to a key."""
     owner: str = yield Ask.OWNER
     distinct = list(dict.fromkeys(keys))
-    marks = [make(Mark, (key, owner, ttl, False)) for key in distinct]
+    marks = [make(Mark, (key, owner, ttl, True)) for key in distinct]
     replies: list[Any] = replies_or_raise((yield [*marks, *map(Read, distinct)]))
     found = dict(zip(distinct, replies[len(distinct) :], strict=True))
     return [found[key] for key in keys]
@@ -87,12 +85,9 @@ def seen(key: str) -> Flow[Entry]:
     return entry
 
 
-def seen_many(keys: Sequence[str]) -> Flow[list[bool]]:
-    """True for each key that is marked."""
-    if not keys:
-        return []
-    entries: list[Entry] = replies_or_raise((yield list(map(Read, keys))))
-    return [entry.state is DONE for entry in entries]
+def read_many(keys: Sequence[str]) -> Flow[list[Entry]]:
+    """The entry of each key: DONE, with the time left, if it is marked."""
+    return replies_or_raise((yield list(map(Read, keys))))
 
 
 def forget(key: str) -> Flow[bool]:

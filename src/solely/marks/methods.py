@@ -31,15 +31,15 @@ class Marks(Methods):
         return marking.known(self._context, stored) or self._run(marking.seen(self._context, stored))
 
     def ensure_marks(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[MarkInfo]:
-        """The mark of each key, made for `ttl` where there was none, in few round trips. Until it expires, its `fence`
-        is the same for every caller, so that it identifies work that several callers may try."""
+        """The mark of each key, made where there was none, in few round trips; it lasts at least `ttl` from now. Until
+        it expires, its `fence` is the same for every caller: it identifies work that several callers may try."""
         stored, kept = keys_of("mark", keys), ttl_seconds(ttl)
         return self._run(marking.ensure_many(self._context, stored, kept)) if stored else []
 
-    def seen_many(self, keys: Iterable[str]) -> list[bool]:
-        """`seen` for many keys in few round trips; one result per key, in order."""
+    def read_marks(self, keys: Iterable[str]) -> list[MarkInfo | None]:
+        """The mark of each key, None where there is none, in few round trips; asks the store, not the cache."""
         stored = keys_of("mark", keys)
-        return self._run(marking.seen_many(self._context, stored)) if stored else []
+        return self._run(marking.read_many(self._context, stored)) if stored else []
 
     def mark(self, key: str, *, ttl: Seconds = DAY) -> bool:
         """Marks the key as seen for at least `ttl`, for work that is recorded after it was done.
@@ -78,15 +78,15 @@ class AsyncMarks(AsyncMethods):
         return marking.known(self._context, stored) or await self._run(marking.seen(self._context, stored))
 
     async def ensure_marks(self, keys: Iterable[str], *, ttl: Seconds = DAY) -> list[MarkInfo]:
-        """The mark of each key, made for `ttl` where there was none, in few round trips. Until it expires, its `fence`
-        is the same for every caller, so that it identifies work that several callers may try."""
+        """The mark of each key, made where there was none, in few round trips; it lasts at least `ttl` from now. Until
+        it expires, its `fence` is the same for every caller: it identifies work that several callers may try."""
         stored, kept = keys_of("mark", keys), ttl_seconds(ttl)
         return await self._run(marking.ensure_many(self._context, stored, kept)) if stored else []
 
-    async def seen_many(self, keys: Iterable[str]) -> list[bool]:
-        """`seen` for many keys in few round trips; one result per key, in order."""
+    async def read_marks(self, keys: Iterable[str]) -> list[MarkInfo | None]:
+        """The mark of each key, None where there is none, in few round trips; asks the store, not the cache."""
         stored = keys_of("mark", keys)
-        return await self._run(marking.seen_many(self._context, stored)) if stored else []
+        return await self._run(marking.read_many(self._context, stored)) if stored else []
 
     async def mark(self, key: str, *, ttl: Seconds = DAY) -> bool:
         """Marks the key as seen for at least `ttl`, for work that is recorded after it was done.

@@ -120,7 +120,7 @@ def _protected(task: dict[str, Any], sink: Any, barrier: Any) -> dict[str, int]:
             counts["generated"] += sum(result.generated for result in results)
             counts["deduplicated"] += sum(result.deduplicated for result in results)
             counts["contended"] += sum(result.outcome == "contended" for result in results)
-            left = [tuple(result.group) for result in results if result.outcome == "contended"]
+            left = [(result.group.house, result.group.game) for result in results if result.outcome == "contended"]
     return counts
 
 

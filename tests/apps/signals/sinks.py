@@ -89,7 +89,7 @@ class PostgresSink(Sink):
         self._connection.execute("SELECT pg_advisory_unlock(7)")
 
     def _run(self, statement: str, *values: str) -> Any:
-        return self._connection.execute(statement.format(table=self.name, mark=self.mark), values)  # type: ignore[arg-type]
+        return self._connection.execute(statement.format(table=self.name, mark=self.mark), values)
 
     def write(self, signal: Signal, id: str, connection: Any = None) -> object:
         values = (id, signal["house"], signal["game"], signal["username"])

@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from solely.apps.signals import (
     IdempotentSignalGenerator,
     SignalGroup,
     SignalOptions,
+    steps,
 )
 from solely.apps.signals.model import fresh_id, signal_id
 from solely.testing.clock import ManualClock
@@ -95,6 +97,38 @@ async def test_a_credential_gets_one_signal_per_window(build: Any, written: Writ
     clock.advance(2)
     assert (await run(other)).generated == 2
     assert written.names == ["ann", "ann", "bob", "bob"]
+
+
+async def test_the_cache_forgets_a_credential_when_its_window_ends(
+    build: Any, written: Written, clock: ManualClock
+) -> None:
+    one, late = (build(made("ann"), written) for _ in range(2))
+    await run(one)
+    clock.advance(200)
+    assert (await run(late)).deduplicated == 1
+    clock.advance(101)
+    assert (await run(late)).generated == 1
+
+
+async def test_the_old_path_writes_in_a_transaction_if_that_is_how_signals_are_written(mode: str) -> None:
+    inside: list[Any] = []
+
+    @contextmanager
+    def transaction() -> Iterator[str]:
+        yield "connection"
+
+    @asynccontextmanager
+    async def async_transaction() -> AsyncIterator[str]:
+        yield "connection"
+
+    def write(signal: Signal, id: str, connection: str) -> None:
+        inside.append((signal["username"], connection))
+
+    kind: Any = IdempotentSignalGenerator if mode == "blocking" else AsyncIdempotentSignalGenerator
+    begin = transaction if mode == "blocking" else async_transaction
+    generator = kind(made("ann"), write, refusing_client(mode), transaction=begin, use_idempotent_signals=False)
+    assert (await run(generator)).generated == 1
+    assert inside == [("ann", "connection")]
 
 
 async def test_the_cache_is_asked_before_the_store(build: Any, written: Written) -> None:
@@ -262,6 +296,77 @@ async def test_a_letter_whose_credential_got_a_signal_since_is_not_written(build
     assert (await run(generator)).generated == 1
     replayed = await result_of(generator.replay(SignalGroup(*GROUP).key("ann")))
     assert (replayed.outcome, replayed.value) == (LetterOutcome.REPLAYED, "deduplicated")
+    assert written.names == ["ann"]
+
+
+async def test_a_write_of_unknown_outcome_is_repeated_under_its_id_however_long_it_failed_before(
+    build: Any, written: Written, clock: ManualClock
+) -> None:
+    written.fails, lost = {"ann": 1}, [False]
+
+    def write(signal: Signal, id: str) -> bool:
+        answer = written(signal, id)
+        if lost[0]:
+            raise TimeoutError("no response")
+        return answer
+
+    generator = build(made("ann"), write, options={"backoff": ()})
+    assert (await run(generator)).dead_lettered == 1
+    clock.advance(290)
+    lost[0] = True
+    assert (await run(generator)).dead_lettered == 1  # it is written, and nobody knows
+    clock.advance(20)
+    lost[0] = False
+    assert (await run(generator)).generated == 1
+    assert written.names == ["ann"]
+    clock.advance(301)
+    assert (await run(generator)).generated == 1  # the next window has an id of its own
+    assert written.names == ["ann", "ann"]
+
+
+async def test_a_process_that_finishes_meanwhile_leaves_no_id_that_outlives_its_window(
+    build: Any, written: Written, clock: ManualClock, mode: str
+) -> None:
+    """Its lock was lost: another one wrote and finished between the two looks at the window."""
+    slow, other = (build(made("ann"), written) for _ in range(2))
+    ensure = slow._once.ensure_marks
+
+    def overtaken(keys: list[str], ttl: float) -> Any:
+        settled = other._settle(GroupResult(SignalGroup(*GROUP)), made("ann")(SignalGroup(*GROUP), None), lambda: None)
+        return steps.run(_then(settled, ensure, keys, ttl)) if mode == "blocking" else _awaited(settled, keys, ttl)
+
+    def _then(settled: Any, ensure: Any, keys: list[str], ttl: float) -> Any:
+        yield from settled
+        clock.advance(10)
+        return (yield lambda: ensure(keys, ttl=ttl))
+
+    async def _awaited(settled: Any, keys: list[str], ttl: float) -> Any:
+        return await steps.run_async(_then(settled, ensure, keys, ttl))
+
+    slow._once.ensure_marks = overtaken
+    assert (await run(slow)).deduplicated == 1
+    clock.advance(295)  # the window of the other is over; an id that was extended with it would not be
+    assert (await run(other)).generated == 1
+    assert written.names == ["ann", "ann"]
+
+
+async def test_a_letter_is_written_under_its_first_id_also_after_the_window(
+    build: Any, written: Written, clock: ManualClock
+) -> None:
+    """The write succeeded, and only its responses were lost."""
+    lost = [True]
+
+    def write(signal: Signal, id: str) -> bool:
+        answer = written(signal, id)
+        if lost:
+            raise TimeoutError("no response")
+        return answer
+
+    generator = build(made("ann"), write)
+    assert (await run(generator)).dead_lettered == 1
+    lost.clear()
+    clock.advance(301)
+    assert (await result_of(generator.replay_all())) == {LetterOutcome.REPLAYED: 1}
     assert written.names == ["ann"]
 
 

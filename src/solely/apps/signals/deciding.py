@@ -31,13 +31,14 @@ from .model import (
     Signal,
     SignalGroup,
     SignalOptions,
-    fresh_id,
     intent_key,
     signal_id,
 )
 from .steps import Step, Steps, Together
 
 log = logging.getLogger("solely.signals")
+CACHED = 300.0  # seconds that the cache remembers a credential at most, as the document says; the store does for longer
+Failed = list[tuple[PendingSignal, BaseException]]
 MAX_REPR = 10_000  # characters kept of a signal that has no JSON form
 
 
@@ -65,13 +66,17 @@ class SignalGeneratorBase(ABC):
         self._letters = letters.dead_letters(options.own(LETTERS))
         self.use_idempotent_signals = use_idempotent_signals
         self.breaker = breaker or Breaker("signals", on=StoreUnavailable)
-        self.cache = Cache(size=options.cache_size, ttl=options.window)
+        self.cache = Cache(size=options.cache_size, ttl=min(options.window, CACHED))
         self.metrics = SignalMetrics()
         self._reported = clock()
 
     @abstractmethod
     def _collect(self, group: SignalGroup, context: Any) -> Any:
         """The signals of the wrapped generator, as a list."""
+
+    @abstractmethod
+    def _write_unguarded(self, signal: Signal) -> Any:
+        """Writes the signal without a mark, if the caller gave no old way to write it."""
 
     @abstractmethod
     def _sleep(self, seconds: float) -> Any:
@@ -173,27 +178,25 @@ class SignalGeneratorBase(ABC):
             yield partial(self._unprotected, signal)
             result.generated += 1
 
-    def _write_unguarded(self, signal: Signal) -> Any:
-        return self._write(signal, fresh_id())
-
     # -- its signals
 
-    def _settle(self, result: GroupResult, signals: Sequence[Signal], ensure: Step, park: bool = True) -> Steps[None]:
-        """Writes what the window does not have yet; `ensure` raises LeaseLost if the group's lock is lost."""
-        failed: list[tuple[PendingSignal, Exception]] = []
-        pending = self._pending(result, signals, failed)
-        if pending:
-            settle = self._write_by_id if self._transaction is None else self._write_in_transactions
-            yield from settle(result, pending, ensure, failed)
+    def _settle(self, result: GroupResult, signals: Sequence[Signal], ensure: Step) -> Steps[None]:
+        """Writes what the window does not have yet, and parks what fails."""
+        failed: Failed = []
+        yield from self._write_all(result, self._pending(result, signals, failed), ensure, failed)
         for each, error in failed:
-            if not park:
-                raise error
             yield from self._park(each, error)
             result.dead_lettered += 1
 
-    def _pending(
-        self, result: GroupResult, signals: Sequence[Signal], failed: list[tuple[PendingSignal, Exception]]
-    ) -> list[PendingSignal]:
+    def _write_all(
+        self, result: GroupResult, pending: Sequence[PendingSignal], ensure: Step, failed: Failed
+    ) -> Steps[None]:
+        """Writes what the window does not have yet; `ensure` raises LeaseLost if the group's lock is lost."""
+        if pending:
+            write = self._write_by_id if self._transaction is None else self._write_in_transactions
+            yield from write(result, pending, ensure, failed)
+
+    def _pending(self, result: GroupResult, signals: Sequence[Signal], failed: Failed) -> list[PendingSignal]:
         """The signals that are not known to be written, one per credential."""
         pending: dict[str, PendingSignal] = {}
         for signal in signals:
@@ -211,37 +214,47 @@ class SignalGeneratorBase(ABC):
         return list(pending.values())
 
     def _write_by_id(
-        self,
-        result: GroupResult,
-        pending: Sequence[PendingSignal],
-        ensure: Step,
-        failed: list[tuple[PendingSignal, Exception]],
+        self, result: GroupResult, pending: Sequence[PendingSignal], ensure: Step, failed: Failed
     ) -> Steps[None]:
-        """Acquire, write, finish. The window is read after the id: who finished before has marked it by then."""
-        once, window = self._once, self._options.window
-        own, keys = self._options.own, [each.key for each in pending]
-        intents = [own(intent_key(each.group.key(each.username))) for each in pending]
-        marks = yield partial(once.ensure_marks, intents, ttl=window)
-        seen = yield partial(once.seen_many, keys)
-        ids = {key: signal_id(key, mark.fence) for key, mark in zip(keys, marks, strict=True)}
-        fresh = [each for each, known in zip(pending, seen, strict=True) if not known]
-        self._remember([key for key, known in zip(keys, seen, strict=True) if known])
+        """Acquire, write, finish."""
+        fresh = yield from self._acquire(pending)
         result.deduplicated += len(pending) - len(fresh)
         yield ensure
-        replies = yield from self._attempt([partial(self._write, each.signal, ids[each.key]) for each in fresh])
-        failed += [(each, reply) for each, reply in zip(fresh, replies, strict=True) if isinstance(reply, Exception)]
-        lost = {each.key for each, _ in failed}
-        written = [each.key for each in fresh if each.key not in lost]
-        yield partial(once.first_many, written, ttl=window)
+        replies = yield from self._attempt([partial(self._write, each.signal, each.id) for each in fresh])
+        outcomes = list(zip(fresh, replies, strict=True))
+        failed += [(each, error) for each, error in outcomes if isinstance(error, BaseException)]
+        written = [each.key for each, reply in outcomes if not isinstance(reply, BaseException)]
+        yield partial(self._once.first_many, written, ttl=self._options.window)
         self._remember(written)
         result.generated += len(written)
 
+    def _acquire(self, pending: Sequence[PendingSignal]) -> Steps[list[PendingSignal]]:
+        """The signals that the window does not have, each with its id: a replayed one has it already.
+
+        The mark with the id lasts a window from its last use, so that it ends no later than the window of a signal that
+        is written under it. If another process finished meanwhile, the mark is removed, since it was just extended.
+        """
+        opened = yield from self._outside_window(pending)
+        own, window = self._options.own, self._options.window
+        intents = [own(intent_key(each.group.key(each.username))) for each in opened]
+        marks = yield partial(self._once.ensure_marks, intents, ttl=window)
+        fresh = yield from self._outside_window(opened)
+        kept = {each.key for each in fresh}
+        for each, intent in zip(opened, intents, strict=True):
+            if each.key not in kept:
+                yield partial(self._once.forget, intent)
+        ids = {each.key: signal_id(each.key, mark.fence) for each, mark in zip(opened, marks, strict=True)}
+        return [each._replace(id=each.id or ids[each.key]) for each in fresh]
+
+    def _outside_window(self, pending: Sequence[PendingSignal]) -> Steps[list[PendingSignal]]:
+        """Those whose credential has no signal in the current window; the cache remembers the others."""
+        windows = yield partial(self._once.read_marks, [each.key for each in pending])
+        for known in filter(None, windows):
+            self.cache.add(known.key, known.left)
+        return [each for each, known in zip(pending, windows, strict=True) if known is None]
+
     def _write_in_transactions(
-        self,
-        result: GroupResult,
-        pending: Sequence[PendingSignal],
-        ensure: Step,
-        failed: list[tuple[PendingSignal, Exception]],
+        self, result: GroupResult, pending: Sequence[PendingSignal], ensure: Step, failed: Failed
     ) -> Steps[None]:
         """All in one transaction; if that keeps failing, each in its own, so that a bad signal stops no other."""
         batches = [list(pending)]
@@ -251,12 +264,12 @@ class SignalGeneratorBase(ABC):
             (written,) = yield from self._attempt([partial(self._commit, batch)])
             if isinstance(written, StoreUnavailable):
                 raise written
-            if isinstance(written, Exception) and len(batch) > 1:
+            if isinstance(written, BaseException) and len(batch) > 1:
                 batches += [[each] for each in batch]
-            elif isinstance(written, Exception):
+            elif isinstance(written, BaseException):
                 failed.append((batch[0], written))
             else:
-                self._remember([each.key for each in batch])
+                self._remember([each.key for each, is_new in zip(batch, written, strict=True) if is_new])
                 result.generated += sum(written)
                 result.deduplicated += len(batch) - sum(written)
 
@@ -264,7 +277,7 @@ class SignalGeneratorBase(ABC):
         """The replies of the steps; those that fail are repeated, all together, after each pause of `backoff`."""
         replies: list[Any] = yield Together(steps)
         for pause in self._options.backoff:
-            failing = [place for place, reply in enumerate(replies) if isinstance(reply, Exception)]
+            failing = [place for place, reply in enumerate(replies) if isinstance(reply, BaseException)]
             if not failing:
                 break
             yield partial(self._sleep, pause)
@@ -279,7 +292,7 @@ class SignalGeneratorBase(ABC):
 
     # -- dead letters
 
-    def _park(self, failed: PendingSignal, error: Exception) -> Steps[None]:
+    def _park(self, failed: PendingSignal, error: BaseException) -> Steps[None]:
         """Makes a dead letter of the signal: one per credential, which counts its failures."""
         attempts = 1 + len(list(self._options.backoff)) if failed.key else 1
         push = partial(self._letters.push, error=error, attempts=attempts, id=failed.key or None)
@@ -294,6 +307,11 @@ class SignalGeneratorBase(ABC):
         if "signal" not in payload:
             raise InvalidInput(f"the signal has no JSON form, and cannot be replayed: {payload.get('repr', '')!s:.200}")
         result = GroupResult(SignalGroup(payload["house"], payload["game"]))
-        yield from self._settle(result, [self._options.load(payload)], lambda: None, park=False)
+        failed: Failed = []
+        pending = self._pending(result, [self._options.load(payload)], failed)
+        again = [each._replace(id=payload.get("id", "")) for each in pending]
+        yield from self._write_all(result, again, lambda: None, failed)
+        for _, error in failed:
+            raise error
         self.metrics.record(GroupResult(result.group, "off", result.generated, result.deduplicated))
         return "generated" if result.generated else "deduplicated"

@@ -17,7 +17,7 @@ _GROUPS = tuple(
     SignalGroup(f"demo-{house}", game) for house in ("north", "south") for game in ("poker", "slots", "keno")
 )
 _CREDENTIALS = 20  # of a group, as usual
-_PRODUCERS = 3  # that poll the same data at once
+_PRODUCERS = (1, 1, 1, 2, 3)  # how many poll the same data at once
 _READ = 0.3  # seconds between two signals that the consumer processes
 
 
@@ -33,7 +33,7 @@ async def _produce(app: SignalsRuntime) -> None:
         names = chance.sample(range(_CREDENTIALS), 5)
         batch = [_posted(group, f"player-{number}", chance.randint(1, 4)) for number in names]
         try:
-            await asyncio.gather(*(app.receive(batch, group) for _ in range(_PRODUCERS)))
+            await asyncio.gather(*(app.receive(batch, group) for _ in range(chance.choice(_PRODUCERS))))
         except SolelyError:  # the store is unreachable: the page shows it, and the demo continues later
             await asyncio.sleep(1.0)
         await asyncio.sleep(chance.uniform(0.5, 2.0))

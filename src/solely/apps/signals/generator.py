@@ -99,6 +99,13 @@ class IdempotentSignalGenerator(SignalGeneratorBase):
     def _collect(self, group: SignalGroup, context: Any) -> list[Signal]:
         return list(self._generate(group, context))
 
+    def _write_unguarded(self, signal: Signal) -> None:
+        if self._transaction is None:
+            self._write(signal, fresh_id())
+        else:
+            with self._transaction() as connection:
+                self._write(signal, fresh_id(), connection)
+
     def _sleep(self, seconds: float) -> None:
         time.sleep(seconds)
 
@@ -182,9 +189,15 @@ class AsyncIdempotentSignalGenerator(SignalGeneratorBase):
         await self.close()
 
     async def _collect(self, group: SignalGroup, context: Any) -> list[Signal]:
-        made = self._generate(group, context)
-        made = await made if isawaitable(made) else made
+        made = await _reply(self._generate(group, context))
         return [each async for each in made] if isinstance(made, AsyncIterable) else list(made)
+
+    async def _write_unguarded(self, signal: Signal) -> None:
+        if self._transaction is None:
+            await _reply(self._write(signal, fresh_id()))
+        else:
+            async with self._transaction() as connection:
+                await _reply(self._write(signal, fresh_id(), connection))
 
     async def _sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -195,10 +208,14 @@ class AsyncIdempotentSignalGenerator(SignalGeneratorBase):
             within, window = self._once.within(connection), self._options.window
             first = await within.first_many([each.key for each in pending], ttl=window)
             for each, is_first in zip(pending, first, strict=True):
-                written = self._write(each.signal, fresh_id(), connection) if is_first else None
-                if isawaitable(written):
-                    await written
+                if is_first:
+                    await _reply(self._write(each.signal, fresh_id(), connection))
         return first  # type: ignore[no-any-return]  # of either client
+
+
+async def _reply(given: Any) -> Any:
+    """What a function of the caller's returns, which may have to be awaited."""
+    return await given if isawaitable(given) else given
 
 
 def failed_group(group: tuple[str, str], error: Exception) -> GroupResult:

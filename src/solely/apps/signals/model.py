@@ -87,9 +87,8 @@ class SignalOptions:
     """How signals are generated. Durations are seconds; InvalidInput if `on_outage`, `ttl` or `window` is invalid.
 
     `username` is the field of a signal that names its credential, or a function that returns it. `dump` converts a
-    signal to JSON for a dead letter; `load` makes it again of the letter's payload (`house`, `game`, `username` and the
-    dumped `signal`). `own` puts the keys into a namespace. With `report_every`=0,
-    the caller calls `report` by itself.
+    signal to JSON for a dead letter; `load` makes it again of the letter's payload (`house`, `game`, `username`, `id`
+    and the dumped `signal`). `own` puts the keys into a namespace. With `report_every=0` the caller calls `report`.
     """
 
     username: Username = "username"
@@ -135,15 +134,15 @@ class GroupResult:
 
 
 class PendingSignal(NamedTuple):
-    """A signal that the generator made, with the key of its credential."""
+    """A signal that the generator made, with the key of its credential and, once it has one, its id."""
 
     key: str
     username: str
     signal: Signal
     group: SignalGroup
+    id: str = ""
 
     def payload(self, dump: Callable[[Signal], Any]) -> dict[str, Any]:
         """What a dead letter keeps of it."""
-        return {
-            "house": self.group.house, "game": self.group.game, "username": self.username, "signal": dump(self.signal),
-        }  # fmt: skip
+        of = {"house": self.group.house, "game": self.group.game, "username": self.username, "id": self.id}
+        return {**of, "signal": dump(self.signal)}

@@ -7,7 +7,7 @@ from . import figures
 from .api import SignalHandlers
 from .bodies import DeadSignal, DeadSignalsQuery, SignalGroupRow
 from .model import LETTERS
-from .runtime import LATELY, SignalsRuntime
+from .runtime import FLAG, LATELY, SignalsRuntime
 from .table import StoredSignal
 
 OVERVIEW = Page("Signals", "signals:overview.html", "/signals")
@@ -49,7 +49,7 @@ class SignalPages:
 
     async def _overview(self) -> SignalsOverview:
         app, metrics = self._app, self._app.generator.metrics.snapshot()
-        off = await app.flag.read("off")
+        off = await app.flag.read(FLAG)
         letters = await self._api.dead_letters(DeadSignalsQuery(limit=LETTERS_SHOWN))
         acquired, contended = self._count(figures.LOCK_ACQUIRED), self._count(figures.LOCK_CONTENTION)
         return SignalsOverview(

@@ -73,7 +73,10 @@ class SignalsRuntime(Application[SignalsSettings]):
         )
         self.service.dashboard.replays[self.own(LETTERS)] = self.generator.write_letter
         self.service.metrics.gauge(figures.BREAKER, lambda: float(self._breaker_is_open()))
-        await self.read_flag()
+        try:
+            await self.read_flag()
+        except SolelyError as error:  # the job reads it as soon as the store answers; until then duplicates are refused
+            log.warning("signal_flag_not_read", error=str(error))
 
     def _breaker(self) -> Breaker:
         settings = self.settings
