@@ -77,7 +77,7 @@ class ReplicaState:
     pending: int = 0  # a tick that another replica was seen to run
     seen: float = 0.0  # when that was, in local time
     ahead: float | None = None  # the store's clock less the local one, in seconds; None: not known
-    looks: float = 0.0  # the local time from which on a request to the store is of use
+    looks: float = float("-inf")  # the local time from which on a request to the store is of use
     noted: float = float("-inf")  # when this replica last wrote `schedule/…`, in local time
     report: RunReport | None = field(default=None)  # of the last run that it saw
 
@@ -270,12 +270,12 @@ def _several_due(plan: SchedulePlan, last: int, store: int) -> bool:
 def _close(plan: SchedulePlan, known: ReplicaState, hold: Hold) -> Flow[float]:
     """Nothing is due: the key stays closed until the next tick is. What was missed is decided now."""
     store = hold.fence
-    is_new = known.last < 0
-    missed = 0
-    settled = known.last
-    if is_new or plan.misfire is Misfire.SKIP:
+    settled, missed = known.last, 0
+    if known.last < 0:
+        settled = store
+    elif plan.misfire is Misfire.SKIP:
         settled = max(known.last, plan.timetable.due_by(store + EARLY))
-        missed = 0 if is_new else plan.timetable.count(known.last, settled)
+        missed = plan.timetable.count(known.last, settled)
     last = known.report
     facts: dict[str, Any] = last._asdict() if last is not None else {
         "tick": 0, "began": 0, "took": 0.0, "outcome": "", "by": "",
@@ -323,7 +323,7 @@ def _store(plan: SchedulePlan, known: ReplicaState, hold: Hold, report: RunRepor
         ops.append(Advance(plan.key, value))
     entry: Entry = (yield from _performed(ops))[0]
     known.pending, known.looks = 0, run.now()
-    if entry.owner != hold.owner:
+    if entry.owner != hold.owner and not (run.doubtful and not entry.gone):  # else an earlier copy of it was performed
         hold.lost = hold.gone(entry.gone)
         return False
     known.learn(report)
