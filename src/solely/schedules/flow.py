@@ -322,8 +322,11 @@ def _store(plan: SchedulePlan, known: ReplicaState, hold: Hold, report: RunRepor
     if noted and not hold.how(now):
         ops.append(Advance(plan.key, value))
     entry: Entry = (yield from _performed(ops))[0]
+    doubtful = run.doubtful
+    if hold.doubtful and keep < REMEMBER:  # a late copy of its try must not take the key when the tick is over
+        yield from undo([Release(plan.tick_key, hold.owner, True)])
     known.pending, known.looks = 0, run.now()
-    if entry.owner != hold.owner and not (run.doubtful and not entry.gone):  # else an earlier copy of it was performed
+    if entry.owner != hold.owner and not (doubtful and not entry.gone):  # else an earlier copy of it was performed
         hold.lost = hold.gone(entry.gone)
         return False
     known.learn(report)
