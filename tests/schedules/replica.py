@@ -12,7 +12,7 @@ from solely.ops import Op, Renew
 from solely.owner import fresh_owner
 from solely.schedules import flow
 from solely.schedules.calls import plan_of
-from solely.schedules.flow import DueTick, ReplicaState, RunReport
+from solely.schedules.state import DueTick, ReplicaState, RunReport
 from solely.stores import Store
 from solely.testing.clock import ManualClock
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from solely import AsyncClient, InvalidInput, StoreUnavailable, Unreadable, events
+from solely.formats import write_run
 from solely.ops import Advance, Finish, Read
-from solely.schedules.flow import write_run
 from solely.stores.memory import AsyncMemoryStore, Memory, MemoryStore
 from tests.client_modes import refusing_client, result_of
 

@@ -9,7 +9,8 @@ from itertools import pairwise
 import pytest
 
 from solely.ops import Clear, Read
-from solely.schedules.flow import GRACE, NOTED, DueTick
+from solely.schedules.flow import NOTED
+from solely.schedules.state import GRACE, DueTick
 from solely.schedules.timetable import US
 from solely.testing.clock import ManualClock
 from tests.schedules.replica import Replica
@@ -198,10 +199,11 @@ def test_ticks_that_pass_while_one_runs_follow_the_policy(misfire: str, replica:
     assert report.missed == (2 if misfire == "skip" else 0)
 
 
-@pytest.mark.parametrize("misfire", ["skip", "once", "all"])
-def test_the_interrupted_tick_is_the_one_taken_over_even_if_later_ones_passed(
-    misfire: str, replica: Start, clock: ManualClock
+@pytest.mark.parametrize(("misfire", "expected"), [("skip", [2]), ("once", [2]), ("all", [0, 1, 2])])
+def test_a_crash_while_later_ticks_pass_follows_the_policy(
+    misfire: str, expected: list[int], replica: Start, clock: ManualClock
 ) -> None:
+    """All takes the interrupted tick over and runs each that passed; else the last one takes the place of all."""
     dying, other = replica(misfire=misfire, ttl=150.0), replica(misfire=misfire, ttl=150.0)
     tick = begin(dying, other)
     go_to(clock, tick)
@@ -210,11 +212,20 @@ def test_the_interrupted_tick_is_the_one_taken_over_even_if_later_ones_passed(
         go_to(clock, tick + n * MINUTE)
         assert not isinstance(other.attempt(), DueTick)
     clock.advance(31.0)
-    taken = due(other)
-    assert taken.tick == tick
-    assert other.finish(taken) is not None
-    following = backlog(clock, other, rounds=3)
-    assert following == [tick + n * MINUTE for n in {"skip": [], "once": [2], "all": [1, 2]}[misfire]]
+    assert backlog(clock, other, rounds=4) == [tick + n * MINUTE for n in expected]
+
+
+def test_a_tick_whose_two_replicas_died_is_taken_over_again(replica: Start, clock: ManualClock) -> None:
+    ttl = 2 * GRACE / US  # so that the tick is later than one that nobody began may be
+    replicas = [replica(ttl=ttl, when=6_000.0) for _ in range(3)]
+    tick = begin(*replicas)
+    go_to(clock, tick)
+    for n, each in enumerate(replicas):
+        running = due(each)
+        assert (running.tick, running.attempts) == (tick, n + 1)
+        for other in replicas[n + 1 :]:
+            assert not isinstance(other.attempt(), DueTick)
+        clock.advance(ttl + 1.0)
 
 
 def test_a_replica_that_was_paused_repeats_nothing(replica: Start, clock: ManualClock) -> None:

@@ -11,7 +11,7 @@ from ..holder import describe
 from ..leases.listing import listing
 from ..model import DONE, FREE, HELD, Entry
 from ..ops import Clear, Read
-from .flow import RunReport
+from .state import RunReport
 from .timetable import US, moment
 
 

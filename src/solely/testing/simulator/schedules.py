@@ -8,10 +8,10 @@ from typing import Any
 from ...drivers.simulated import SimulatedRun
 from ...formats import read_run
 from ...model import Entry
-from ...ops import Finish
+from ...ops import Advance, Finish
 from ...schedules import flow
 from ...schedules.calls import plan_of
-from ...schedules.flow import DueTick, Misfire, ReplicaState, SchedulePlan
+from ...schedules.state import DueTick, Misfire, ReplicaState, SchedulePlan
 from ...schedules.timetable import US
 from .history import History
 from .observer import Observer
@@ -34,31 +34,37 @@ class ScheduleObserver(Observer):
 
     def __init__(self, history: History, waiting: Any, runs: dict[str, SimulatedRun]) -> None:
         super().__init__(history, waiting, runs)
-        self.ended: dict[str, list[int]] = {}  # by key: the ticks, in the order in which they ended
-        self.settled: dict[str, int] = {}
+        self.settled: dict[str, int] = {}  # by key: all ticks up to this time are over
+        self._settlings: dict[str, list[tuple[int, int]]] = {}  # by key: when the store learned of that
+        self._kinds["schedule"] = self._advanced
 
     def _finished(self, op: Finish, entry: Entry, now: int) -> None:
         latest = self.latest.get(op.key)
         fresh = latest is not None and latest.owner == op.owner and not latest.ended
         super()._finished(op, entry, now)
         if fresh and entry.owner == op.owner:
-            self._note(op)
+            self._note(op.key, op.value)
 
-    def _note(self, op: Finish) -> None:
-        report = read_run(op.value)
-        settled, ended = self.settled.get(op.key, -1), self.ended.setdefault(op.key, [])
-        if report["tick"] > settled >= 0 and self.plans[op.key].misfire is Misfire.ALL:
-            expected = self.plans[op.key].timetable.next_after(settled)
+    def _advanced(self, op: Any, reply: Any, now: int) -> None:
+        """With the policies once and all, a tick is over when this record says so; else it is only a note."""
+        key = f"tick/{op.key.partition('/')[2]}"
+        if isinstance(op, Advance) and self.plans[key].misfire is not Misfire.SKIP:
+            self._note(key, op.value)
+
+    def _note(self, key: str, value: bytes) -> None:
+        report, plan, settled = read_run(value), self.plans[key], self.settled.get(key, -1)
+        if report["tick"] > settled >= 0 and plan.misfire is Misfire.ALL:
+            expected = plan.timetable.next_after(settled)
             if report["tick"] != expected:
-                self.history.violated("no tick is lost", f"{op.key}: {report['tick']} ended, {expected} never ran")
-        if report["tick"] > settled:
-            ended.append(report["tick"])
-        self.settled[op.key] = max(settled, report["settled"])
+                self.history.violated("no tick is lost", f"{key}: {report['tick']} ended, {expected} never ran")
+        self.settled[key] = max(settled, report["settled"])
+        self._settlings.setdefault(key, []).append((self.now(), self.settled[key]))
 
-    def begins(self, key: str, tick: int) -> None:
-        """A replica runs this tick: no replica may have ended it, or a later one, before."""
-        if tick <= self.settled.get(key, -1):
-            self.history.violated("each tick once", f"{key}: the tick {tick} runs again; {self.settled[key]} ended")
+    def begins(self, key: str, due: DueTick) -> None:
+        """A replica runs this tick: nobody may have ended it, or a later one, before this replica was granted it."""
+        over = max((settled for at, settled in self._settlings.get(key, ()) if at < due.began), default=-1)
+        if due.tick <= over:
+            self.history.violated("each tick once", f"{key}: the tick {due.tick} runs again; {over} ended")
 
 
 class ScheduleReplica(SimulatedClient):
@@ -90,7 +96,7 @@ class ScheduleReplica(SimulatedClient):
         hold.keep(True, math.inf)
         self.context.keep(hold)
         self.rely_on(hold)
-        simulation.observer.begins(hold.key, due.tick)
+        simulation.observer.begins(hold.key, due)
         simulation.begun.append((due.tick, self.driver.timeline.now))
         yield self.chance() * self.pick(simulation.behavior.work)
         simulation.inject_fault(self)
