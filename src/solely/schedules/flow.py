@@ -15,7 +15,7 @@ from ..flow import RUN, Flow, Run, replies_or_raise, undo
 from ..leases.hold import Hold
 from ..model import DONE, HELD, Entry
 from ..ops import Acquire, Advance, Clear, Finish, Read, Release
-from ..rules import LOOK_AGAIN, REMEMBER
+from ..rules import LOOK_AGAIN, MAX_TTL, REMEMBER
 from .state import EARLY, DueTick, Misfire, ReplicaState, RunReport, SchedulePlan, chosen
 from .timetable import US
 
@@ -121,32 +121,31 @@ def _patience(plan: SchedulePlan, known: ReplicaState, entry: Entry, now: float)
 
 
 def _granted(plan: SchedulePlan, known: ReplicaState, hold: Hold) -> Flow[DueTick | float]:
-    """The tick that is due by the store's clock; the seconds to wait if none is.
-
-    Reads what is decided, unless this replica is sure.
-    """
+    """The tick that is due by the store's clock; the seconds to wait if none is."""
     run: Run = yield RUN
-    store, died = hold.fence, hold.attempts > 1
+    store = hold.fence
     known.ahead = store / US - run.now()
-    exact = plan.misfire is not Misfire.SKIP  # else `schedule/…` is a note for people, up to NOTED old
-    if known.last < 0 or (exact and (died or _may_be_decided(plan, known.last, store))):
-        entry: Entry = yield Read(plan.key)
-        report = RunReport.read(entry)
-        if report is not None:
-            known.learn(report)
-    tick = chosen(plan, known.last, store, died) if known.last >= 0 else 0  # a new schedule begins with its next tick
+    if known.last < 0 or plan.misfire is not Misfire.SKIP:
+        yield from _read(plan, known)
+    is_new = known.last < 0  # such a schedule begins with its next tick
+    tick = 0 if is_new else chosen(plan, known.last, store, interrupted=hold.attempts > 1)
     if not tick:
         return (yield from _close(plan, known, hold))
-    is_lost = run.now() >= hold.deadline  # by the time of the reply: another replica may run it
-    return SLACK if is_lost else DueTick(hold, tick, hold.attempts, store)
+    return DueTick(hold, tick, hold.attempts, store) if _is_safe(hold, run) else SLACK
 
 
-def _may_be_decided(plan: SchedulePlan, last: int, store: int) -> bool:
-    """True if others may have run what is due. If only one tick is due, nobody has: a finished tick keeps the key
-    closed until the next one is due, and a replica that died in it is remembered for a while."""
-    first = plan.timetable.next_after(last)
-    several = plan.timetable.fires(plan.timetable.next_after(first)) <= store + EARLY
-    return several or store - plan.timetable.fires(first) > REMEMBER * US
+def _read(plan: SchedulePlan, known: ReplicaState) -> Flow[None]:
+    """Reads what is decided, also by others. With misfire="skip" that may be NOTED old, and is not needed: what was run
+    keeps the key closed until the next tick is due."""
+    entry: Entry = yield Read(plan.key)
+    report = RunReport.read(entry)
+    if report is not None:
+        known.learn(report)
+
+
+def _is_safe(hold: Hold, run: Run) -> bool:
+    """False if the hold was lost before the last reply came: another replica may run the tick."""
+    return run.now() < hold.deadline
 
 
 def _close(plan: SchedulePlan, known: ReplicaState, hold: Hold) -> Flow[float]:
@@ -198,7 +197,7 @@ def _store(plan: SchedulePlan, known: ReplicaState, hold: Hold, report: RunRepor
     """Stores the report and closes the key until the next tick is due; False if the hold was lost before."""
     run: Run = yield RUN
     now = run.now()
-    keep = max(0.0, (report.opens - known.store_time(now)) / US)
+    keep = min(max(0.0, (report.opens - known.store_time(now)) / US), MAX_TTL)  # then it is closed again
     value = report.written()
     end, note = Finish(plan.tick_key, hold.owner, value, max(keep, 1 / US)), Advance(plan.key, value)
     if plan.misfire is Misfire.SKIP:

@@ -20,6 +20,7 @@ from .simulation import Perform, Script, SimulatedClient, Simulation
 
 _INTERVALS = (2.0, 3.0, 7.0)
 _TTLS = (1.0, 2.0, 5.0)
+_ATTEMPT = 0.04  # seconds that one takes at most without a fault
 _TRIES = 5  # of ending a tick while the store is unreachable
 _SCENARIOS = (
     Scenario(0.35, (1,), RELIABLE, Behavior(0.0, 0.0, BRISK)),
@@ -75,6 +76,7 @@ class ScheduleReplica(SimulatedClient):
     def _script(self) -> Script:
         plan, known = self.simulation.plans[self.pick(self.simulation.keys)], ReplicaState()
         while self.simulation.has_ops_left():
+            self._may_be_paused()
             run: SimulatedRun = yield Perform(flow.attempt(plan, known, ""))
             if isinstance(run.result, DueTick):
                 yield from self._run(plan, known, run.result)
@@ -86,6 +88,11 @@ class ScheduleReplica(SimulatedClient):
                 yield self.chance()
             self.simulation.inject_fault(self)
 
+    def _may_be_paused(self) -> None:
+        """Pauses the process in the middle of its attempt, often for longer than a lease."""
+        if self.chance() < self.simulation.behavior.pause:
+            self.driver.after(self.chance() * _ATTEMPT, self.driver.pause, self.chance() * 2 * _TTLS[-1])
+
     def _check_wait(self, plan: SchedulePlan, wait: float) -> None:
         longest = self.simulation.interval + plan.ttl + 1.0
         if not 0.0 <= wait <= longest:
@@ -93,6 +100,8 @@ class ScheduleReplica(SimulatedClient):
 
     def _run(self, plan: SchedulePlan, known: ReplicaState, due: DueTick) -> Script:
         hold, simulation = due.hold, self.simulation
+        if hold.how(self.driver.clock()):
+            self.violated("no tick runs without a lease", f"{hold} was lost before the tick {due.tick} began")
         hold.keep(True, math.inf)
         self.context.keep(hold)
         self.rely_on(hold)
