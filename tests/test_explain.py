@@ -1,6 +1,7 @@
 """explain says who has a name, since when, until when, and why a call would be refused; on every store."""
 
 import asyncio
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -85,7 +86,8 @@ async def test_every_side_of_a_name_is_told(open_client: Callable[..., Any], sto
     states = {side.kind: side.state for side in found.sides}
     assert states == {
         "lock": State.CLOSED, "mark": State.DONE, "claim": State.HELD, "reservation": State.HELD,
-        "watermark": State.DONE, "breaker": State.FREE, "limit": State.FREE, "queue": State.FREE,
+        "watermark": State.DONE, "breaker": State.FREE, "limit": State.FREE, "schedule": State.FREE,
+        "queue": State.FREE,
     }  # fmt: skip
     assert found["claim"].holder == "web-3 pid 4711 (charge) since 08:00:00 UTC"
     assert found["claim"].since == datetime(2027, 1, 15, 8, tzinfo=UTC)
@@ -218,3 +220,14 @@ def test_it_changes_nothing_and_reads_all_entries_in_one_round_trip() -> None:
 async def test_names_that_cannot_be(mode: str, key: Any) -> None:
     with pytest.raises(solely.InvalidInput, match="key"):
         await result_of(refusing_client(mode).explain(key))
+
+
+async def test_a_schedule_says_when_it_is_due_and_how_it_ended(open_client: Callable[..., Any], mode: str) -> None:
+    once = open_client(f"memory://{secrets.token_hex(8)}")
+
+    async def nothing(tick: Any) -> None: ...
+
+    await result_of(once.every("report", "0 3 * * *").run_due(nothing if mode == "asyncio" else print))
+    side = (await result_of(once.explain("report")))["schedule"]
+    assert side.value == "it has not run yet"
+    assert side.why.startswith("run_due() runs nothing: the next tick is due in ")

@@ -59,6 +59,9 @@ from .queues.worker import QueueWorker, WorkerHealth
 from .reservations.handle import AsyncReservation, Reservation, ReservationInfo
 from .reservations.policies import PolicyTable, ReservationPolicy
 from .resilience import RETRY, Backoff, Breaker, Circuit
+from .schedules.calls import Tick
+from .schedules.handle import AsyncSchedule, Schedule
+from .schedules.listing import ScheduleInfo
 from .watermarks.flow import WatermarkInfo
 from .watermarks.handle import AsyncWatermark, Watermark
 
@@ -77,6 +80,7 @@ __all__ = [
     "AsyncLeaseSet",
     "AsyncQueue",
     "AsyncReservation",
+    "AsyncSchedule",
     "AsyncSharedBreaker",
     "AsyncWatermark",
     "Backoff",
@@ -136,6 +140,8 @@ __all__ = [
     "ReservationPolicy",
     "Retry",
     "RetryAfter",
+    "Schedule",
+    "ScheduleInfo",
     "SharedBreaker",
     "SolelyError",
     "StaleFence",
@@ -146,6 +152,7 @@ __all__ = [
     "StoreFull",
     "StoreMisconfigured",
     "StoreUnavailable",
+    "Tick",
     "TimedOut",
     "UnknownReservation",
     "UnknownScheme",

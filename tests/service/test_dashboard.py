@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import httpx2
 import pytest
 
-from solely import AsyncClient
+from solely import AsyncClient, AsyncLease, Tick
 from solely.errors import StoreUnavailable
 from solely.events import Acquired
 from solely.model import Entry
@@ -31,7 +31,7 @@ from tests.service.serving import LINES, TOKENS, Process, Running, bearer, runni
 
 VIEWS = (
     "/", "/locks", "/claims", "/reservations", "/dedup", "/dedup?key=some-key", "/dead-letters",
-    "/dead-letters?group=parked", "/watermarks", "/limits", "/queues", "/queues?queue=some-queue",
+    "/dead-letters?group=parked", "/watermarks", "/limits", "/queues", "/queues?queue=some-queue", "/schedules",
     "/queues/item?queue=some-queue&id=waiting", "/audit", "/applications",
 )  # fmt: skip
 NASTY = "<script>alert('x')</script>&\"/ü"
@@ -45,6 +45,9 @@ def filled() -> Iterator[Running]:
         yield it
 
 
+async def _nothing(tick: Tick[AsyncLease]) -> None: ...
+
+
 async def fill(once: AsyncClient) -> None:
     await once.lock("some-key", ttl=60, purpose="deploy")
     await once.lock(NASTY, ttl=60, purpose=NASTY)
@@ -55,6 +58,8 @@ async def fill(once: AsyncClient) -> None:
     async with await once.reserve("some-key", quiet=600):
         pass
     await once.watermark("some-key").advance(41)
+    await once.every("some-key", "0 3 * * *").run_due(_nothing)
+    await once.every(NASTY, 60.0).run_due(_nothing)
     for _ in range(2):
         await once.limit(NASTY, limit=1, per=600)
     queue = once.queue("some-queue")
@@ -241,6 +246,7 @@ ACTS: dict[str, dict[str, Any]] = {
     "/reservations/expire": {"key": "some-key", "fence": 1, "reason": "a test"},
     "/dedup/forget": {"key": "some-key", "fence": 1, "reason": "a test"},
     "/watermarks/rewind": {"key": "some-key", "to": "1", "reason": "a test"},
+    "/schedules/forget": {"key": "some-key", "reason": "a test"},
     "/dead-letters/purge": {"group": "parked", "all": "true", "reason": "a test"},
     "/dead-letters/replay": {"group": "parked", "all": "true"},
 }
