@@ -58,15 +58,15 @@ class Stopwatch:
 WATCH: ContextVar[Stopwatch] = ContextVar("outgoing_stopwatch")  # of the call that this task makes
 
 
-def connection_pool(guard: AddressGuard, tls: ssl.SSLContext, at_once: int) -> httpcore2.AsyncConnectionPool:
-    """A pool of connections. It uses no proxy of the environment, and httpcore2 logs nothing of its calls: its lines
-    show URLs and headers, which may be secret."""
+def connection_pool(guard: AddressGuard, tls: ssl.SSLContext, at_once: int, kept: int) -> httpcore2.AsyncConnectionPool:
+    """A pool of connections, of which at most `kept` stay open while idle. It uses no proxy of the environment, and
+    httpcore2 logs nothing of its calls: its lines show URLs and headers, which may be secret."""
     log = logging.getLogger("httpcore2")
     log.setLevel(max(logging.WARNING, log.getEffectiveLevel()))
     return httpcore2.AsyncConnectionPool(
         ssl_context=tls,
         max_connections=at_once,
-        max_keepalive_connections=at_once,
+        max_keepalive_connections=kept,
         keepalive_expiry=IDLE,
         network_backend=_GuardedNetwork(guard),
     )
