@@ -58,6 +58,9 @@ from .queues.performing import PermanentFailure, Postpone, Retry
 from .queues.worker import QueueWorker, WorkerHealth
 from .reservations.handle import AsyncReservation, Reservation, ReservationInfo
 from .reservations.policies import PolicyTable, ReservationPolicy
+from .schedules.calls import Tick
+from .schedules.handle import AsyncSchedule, Schedule
+from .schedules.listing import ScheduleInfo
 from .watermarks.flow import WatermarkInfo
 from .watermarks.handle import AsyncWatermark, Watermark
 
@@ -75,6 +78,7 @@ __all__ = [
     "AsyncLeaseSet",
     "AsyncQueue",
     "AsyncReservation",
+    "AsyncSchedule",
     "AsyncSharedBreaker",
     "AsyncWatermark",
     "BreakerOpen",
@@ -131,6 +135,8 @@ __all__ = [
     "ReservationPolicy",
     "Retry",
     "RetryAfter",
+    "Schedule",
+    "ScheduleInfo",
     "SharedBreaker",
     "SolelyError",
     "StaleFence",
@@ -141,6 +147,7 @@ __all__ = [
     "StoreFull",
     "StoreMisconfigured",
     "StoreUnavailable",
+    "Tick",
     "TimedOut",
     "UnknownReservation",
     "UnknownScheme",

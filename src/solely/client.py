@@ -35,6 +35,7 @@ from .queues.methods import AsyncQueues, Queues
 from .reservations.methods import AsyncReservations, Reservations
 from .resilience.breaker import Breaker
 from .rules import Seconds, seconds
+from .schedules.methods import AsyncSchedules, Schedules
 from .stores import AsyncStore, Clock, Store, open_async_store, open_store
 from .transactions.methods import AsyncTransactions, Transactions
 from .watermarks.methods import AsyncWatermarks, Watermarks
@@ -85,16 +86,27 @@ def _cache(cache: Cache | bool) -> Cache | None:
 
 
 class Client(
-    Locks, Marks, Claims, Reservations, Limits, Watermarks, Queues, DeadLetterGroups, Breakers, Explaining, Transactions
+    Locks,
+    Marks,
+    Claims,
+    Reservations,
+    Limits,
+    Watermarks,
+    Queues,
+    DeadLetterGroups,
+    Schedules,
+    Breakers,
+    Explaining,
+    Transactions,
 ):
     """Makes work happen once, from threads. Usable from any number of threads; close it, or use it in `with`.
 
     A call that gets no answer from the store raises StoreUnavailable after `timeout`, retries and undo included.
     `cache` remembers finished marks and claims locally; `hooks` receive every event. With `on_outage="proceed"`, calls
     proceed without an unreachable store, as if the caller were the first; each is counted in `failed_open`, logged and
-    reported to the hooks. Queues never proceed, since their work would be lost. With a `breaker`, calls raise
-    StoreUnavailable at once, for a while, after the store was unreachable several times. `credentials` provides logins
-    that change, for Redis, PostgreSQL and MongoDB.
+    reported to the hooks. Queues and schedules never proceed: work would be lost, or done by all. With a `breaker`,
+    calls raise StoreUnavailable at once, for a while, after the store was unreachable several times. `credentials`
+    provides logins that change, for Redis, PostgreSQL and MongoDB.
     """
 
     def __init__(
@@ -186,6 +198,7 @@ class AsyncClient(
     AsyncWatermarks,
     AsyncQueues,
     AsyncDeadLetterGroups,
+    AsyncSchedules,
     AsyncBreakers,
     AsyncExplaining,
     AsyncTransactions,
@@ -195,9 +208,9 @@ class AsyncClient(
     A call that gets no answer from the store raises StoreUnavailable after `timeout`, retries and undo included.
     `cache` remembers finished marks and claims locally; `hooks` receive every event. With `on_outage="proceed"`, calls
     proceed without an unreachable store, as if the caller were the first; each is counted in `failed_open`, logged and
-    reported to the hooks. Queues never proceed, since their work would be lost. With a `breaker`, calls raise
-    StoreUnavailable at once, for a while, after the store was unreachable several times. `credentials` provides logins
-    that change, for Redis, PostgreSQL and MongoDB.
+    reported to the hooks. Queues and schedules never proceed: work would be lost, or done by all. With a `breaker`,
+    calls raise StoreUnavailable at once, for a while, after the store was unreachable several times. `credentials`
+    provides logins that change, for Redis, PostgreSQL and MongoDB.
     """
 
     def __init__(

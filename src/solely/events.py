@@ -181,6 +181,16 @@ class BreakerTurned(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TickEnded(Event):
+    """A tick of a schedule ended: `outcome` is done, failed or lost. It began `late` seconds after its time."""
+
+    fence: int
+    outcome: str
+    late: float
+    took: float
+
+
+@dataclass(frozen=True, slots=True)
 class FailedOpen(Event):
     """The store was unreachable, and the client proceeded without it, according to its `on_outage`."""
 

@@ -1,4 +1,4 @@
-"""The stored form of small records: watermarks, breakers, fences, counts, letters, items, records of the audit log.
+"""The stored form of small records: watermarks, breakers, fences, counts, letters, items, runs, audit records.
 
 A record is written here or by its flow, and read here. A reader raises ValueError for bytes that Solely does not write,
 so it also defines which bytes may be written (`kinds.py`). The outcomes of claims are in `values.py`.
@@ -24,13 +24,20 @@ OWNER_BYTES = 32  # of a queue item: the owner of its push, as hex digits
 # Even, so that a breaker at the largest number is closed: even a forged open breaker can still be closed.
 MAX_BREAKER = 10**12 - 2
 
+RUN_DIGITS = 17  # of a time in µs since 1970: enough until the year 5138
+
 _BREAKER = re.compile(rb"([0-9]{12})\.([0-9]{4})")
 _FENCE = re.compile(rb"[0-9]{%d}" % FENCE_DIGITS)
 _FAILURE = re.compile(rb"[0-9]{20} [0-9]{10} (\{.*\})", re.DOTALL)
 _NOTE = re.compile(rb"[0-9]{10} (\{.*\})", re.DOTALL)
+_RUN = re.compile(rb"([0-9]{%d}) (\{.*\})" % RUN_DIGITS, re.DOTALL)
 
 _SENT = {"sent": int, "last": str, "fence": int}
 _RECORD = {"id": str, "at": float, "who": str, "action": str, "key": str, "reason": str}
+_LAST_RUN = {
+    "tick": int, "next": int, "opens": int, "began": int, "took": float, "outcome": str, "by": str, "plan": str,
+    "missed": int,
+}  # fmt: skip
 _AGAIN = {"attempts": int, "last_error": str, "last_at": str, "mark": int}
 _LETTER = {**_AGAIN, "group": str, "key": str, "first_error": str, "first_at": str, "origin": str}
 
@@ -177,6 +184,19 @@ def read_note(text: bytes) -> dict[str, Any]:
     if found is None:
         raise ValueError(f"{text!r:.40} is not the progress of a replay")
     return _object(found[1])
+
+
+def write_run(settled: int, facts: dict[str, Any]) -> bytes:
+    """How far a schedule has come, and its last run, as bytes that sort like the times until which it has."""
+    return b"%0*d %b" % (RUN_DIGITS, settled, json.dumps(facts, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def read_run(text: bytes) -> dict[str, Any]:
+    """The last run of a schedule; `settled` is the time until which all its ticks are decided. In µs since 1970."""
+    found = _RUN.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r:.40} is not the state of a schedule")
+    return {**_shaped(_object(found[2]), _LAST_RUN), "settled": int(found[1])}
 
 
 def read_nothing(text: bytes) -> None:

@@ -50,6 +50,7 @@ _BASE = (Read, Clear)  # for every kind of entry: it can be read and, by an admi
 _WORK = (Push, Take, Ack, Return)
 _COUNT = (Hit, Unhit)  # hits are not entries: a store counts them, and returns the count only to a Hit
 _NOTHING = "nothing (no bytes)"
+_RUN = "17 digits, a space, JSON of a schedule's last run"
 
 KINDS: dict[str, Kind] = {
     "lock": Kind((*_LEASE, *_BASE)),
@@ -66,6 +67,8 @@ KINDS: dict[str, Kind] = {
     "trial": Kind((*_LEASE, Finish, *_BASE), formats.read_nothing, _NOTHING),  # of a breaker that is open
     "watermark": Kind((Advance, *_BASE), formats.read_watermark, "i and 20 digits, or t and a time in UTC"),
     "fence": Kind((Advance, *_BASE), formats.read_fence, "19 digits"),
+    "tick": Kind((*_LEASE, Finish, *_BASE), formats.read_run, _RUN),  # of a schedule: held while it runs
+    "schedule": Kind((Advance, *_BASE), formats.read_run, _RUN),
     "item": Kind((Renew, *_BASE)),  # of a queue: its other ops are in QUEUES
     "line": Kind((Release, *_BASE)),  # of clients that wait for an item of a queue: a Take joins it
     "letter": Kind((Advance, *_BASE), formats.read_failure, "fence, attempts and JSON of a letter's last failure"),

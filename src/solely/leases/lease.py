@@ -256,13 +256,17 @@ class AsyncLease(LeaseBase):
         if self._guard is not None:
             self._guard.enter()
 
+    def unguard(self, error: BaseException | None) -> bool:
+        """Cancels the task no more; True if `error` is the cancellation by the loss of the lease, and no other."""
+        return self._guard is not None and self._guard.exit(error)
+
     async def __aenter__(self) -> Self:
         self._check_held()
         self.guard()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        cancelled = self._guard is not None and self._guard.exit(error)
+        cancelled = self.unguard(error)
         if not self._over:
             try:
                 outcome = await self._run(self._releasing())

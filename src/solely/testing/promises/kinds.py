@@ -19,6 +19,10 @@ from ..harness import Harness, fresh
 _FAILURE = b'%020d 0000000002 {"attempts":2,"last_error":"E","last_at":"2025-01-01T00:00:00+00:00","mark":0}'
 _SENT = b'{"sent": 1, "last": "2025-01-01T00:00:00+00:00", "fence": 7}'
 _LETTER = letter("group", {"id": 1}, error="E", at=datetime(2025, 1, 1, tzinfo=UTC), key="k").payload
+_RUN = (
+    b'00001800000000000 {"tick":0,"next":1,"opens":1,"began":0,"took":0.5,"outcome":"","by":"","plan":"@every 60s",'
+    b'"missed":0}'
+)
 _DEEP = b"j" + b"[" * 10**5
 _OWNER = b"0123456789abcdef" * 2
 
@@ -32,6 +36,8 @@ _READABLE: dict[str, tuple[bytes, ...]] = {
     "watermark": (write_watermark(-7), write_watermark(2**63 - 1), write_watermark(datetime(2025, 1, 1, tzinfo=UTC))),
     "fence": (b"%019d" % 1, b"%019d" % (2**63 - 1)),
     "letter": (_FAILURE % 1,),
+    "tick": (_RUN,),
+    "schedule": (_RUN,),
 }
 _UNREADABLE: dict[str, tuple[bytes, ...]] = {
     "claim": (
@@ -54,6 +60,8 @@ _UNREADABLE: dict[str, tuple[bytes, ...]] = {
     "watermark": (b"", b"i", b"i7", b"zzz", b"i%020d" % 2**64, b"i-0000000000000000007", b"t2025", b"t", b"\xff" * 21),
     "fence": (b"", b"7", b"%019d" % 0, b"%019d" % 2**63, b"%020d" % 7),
     "letter": (b"", _FAILURE % 1 + b"!", b"%020d %010d {}" % (1, 1), (_FAILURE % 1)[1:]),
+    "tick": (b"", _RUN[1:], _RUN + b"!", b"%017d {}" % 1, _RUN.replace(b"0.5", b"null")),
+    "schedule": (b"", b"7", _RUN.replace(b'"missed":0', b'"missed":true')),
     "rerun": (b"", b"{}", b"0000000001 []", b"0000000001 {"),
 }
 

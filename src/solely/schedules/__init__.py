@@ -1,0 +1,1 @@
+"""Schedules: work that is due again and again; each tick happens once, over any number of replicas."""
