@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from solely.outgoing import CallFailed, Connector, OutgoingSettings
+from solely.outgoing import Caller, CallFailed, Connector, OutgoingSettings, Request
 from tests.apps.hooks import hooks
 from tests.certificates import make_certificate, server_side
 from tests.outgoing.resolver import Resolver
@@ -47,7 +47,7 @@ async def test_tls_checks_the_name_of_the_host(tmp_path: Path) -> None:
         async with connector.stream("localhost", site.port, tls=True) as stream:
             assert stream.certificate_expires is not None
             assert stream.timings.tls > 0
-        with pytest.raises(CallFailed, match="no TLS connection to 127.0.0.1"):
+        with pytest.raises(CallFailed, match=r"no TLS connection to 127\.0\.0\.1"):
             async with connector.stream("127.0.0.1", site.port, tls=True):
                 raise AssertionError
 
@@ -67,7 +67,7 @@ async def test_an_internal_address_is_not_connected_to(monkeypatch: pytest.Monke
 async def test_nobody_there_is_a_failure_that_says_so() -> None:
     async with hooks() as site:
         port = site.port
-    with pytest.raises(CallFailed, match="cannot connect to 127.0.0.1: Connection refused"):
+    with pytest.raises(CallFailed, match=r"cannot connect to 127\.0\.0\.1: Connection refused"):
         async with Connector("test").stream("127.0.0.1", port):
             raise AssertionError
     with pytest.raises(CallFailed, match="did not answer: Connection refused"):
@@ -98,3 +98,20 @@ async def test_name_servers_that_hang_delay_no_other_call(monkeypatch: pytest.Mo
         assert await asyncio.wait_for(call("localhost", site.port), 60) in ("127.0.0.1", "::1")
         leave.set()
         assert all(isinstance(each, CallFailed) for each in await asyncio.gather(*hanging, return_exceptions=True))
+
+
+async def test_a_tls_handshake_that_takes_too_long_leaves_no_connection_open() -> None:
+    left = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        left.set()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with Caller("test", OutgoingSettings(timeout=0.3, retries=0)) as caller:
+        with pytest.raises(CallFailed, match="no answer within"):
+            await caller.call(Request("GET", f"https://127.0.0.1:{port}/"))
+        await asyncio.wait_for(left.wait(), 30)
+    server.close()

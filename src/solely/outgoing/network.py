@@ -136,7 +136,11 @@ class _TimedStream(httpcore2.AsyncNetworkStream):
         watch = WATCH.get()
         watch.enter("tls")
         name = (server_hostname or "").removesuffix(".")  # certificates name hosts without the dot of the root
-        stream = await self._stream.start_tls(ssl_context, name, timeout)
+        try:
+            stream = await self._stream.start_tls(ssl_context, name, timeout)
+        except BaseException:  # a cancelled handshake, too: httpcore2 closes it only after an error
+            await self._stream.aclose()
+            raise
         watch.enter("first_byte")
         return _TimedStream(stream, self._address, stream.get_extra_info("ssl_object").getpeercert())
 

@@ -1,0 +1,64 @@
+"""Sample targets, so that a newcomer sees live pages: a server on loopback that is slow and fails at times."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from ... import SolelyError
+from .checks import Checker
+from .model import Expectations, Target
+from .prober import Prober
+from .runtime import ProbesRuntime
+
+_SAMPLES = (("shop", 0.98), ("search", 0.9), ("checkout", 0.995), ("legacy", 0.6))  # name, share that succeeds
+_INTERVAL = 3.0  # seconds: so that bars are seen to grow
+_DEMO = "the demo"
+
+
+async def demo(app: ProbesRuntime) -> None:
+    """Probes the samples until it is cancelled. Only the demo's own prober may call loopback."""
+    server = await asyncio.start_server(_answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    checker, targets = Checker(guard_allow=("127.0.0.1/32",)), _targets(port)
+    app.runner.replace_prober(Prober(app.mutex, checker))
+    try:
+        for target in targets:
+            await app.targets.add(target, _DEMO)
+        await app.follow()
+        await server.serve_forever()
+    finally:
+        server.close()
+        await checker.close()
+        for target in targets:
+            try:
+                await app.targets.remove(target.name)
+            except SolelyError:  # the database is closed: the next demo replaces them
+                break
+
+
+def _targets(port: int) -> list[Target]:
+    return [
+        Target(
+            name=f"demo-{name}",
+            title=name.capitalize(),
+            url=f"http://127.0.0.1:{port}/{name}",
+            interval=_INTERVAL,
+            timeout=1.0,
+            expect=Expectations(body="ok", latency=0.5),
+            public=True,
+            severity="warning",
+        )
+        for name, _ in _SAMPLES
+    ]
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    head = await reader.readuntil(b"\r\n\r\n")
+    name = head.split(b" ", 2)[1].decode().strip("/")
+    fine = random.random() < dict(_SAMPLES).get(name, 0.0)
+    await asyncio.sleep(random.uniform(0.005, 0.12))
+    status, body = (b"200 OK", b"ok") if fine else (b"503 Service Unavailable", b"overloaded")
+    writer.write(b"HTTP/1.1 %b\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (status, len(body), body))
+    await writer.drain()
+    writer.close()
