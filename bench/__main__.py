@@ -4,11 +4,11 @@ import argparse
 import sys
 import traceback
 
-from . import alerts, alerts_http, claims, handoffs, http, listings, marks, mongo, pairs, postgres, scale
+from . import alerts, alerts_http, claims, handoffs, http, listings, marks, mongo, pairs, postgres, probes, scale
 from .harness import FULL, QUICK, Case, Row, Skipped, run
 from .report import flat_json, table
 
-FAMILIES = (pairs, handoffs, marks, claims, http, postgres, mongo, scale, listings, alerts, alerts_http)
+FAMILIES = (pairs, handoffs, marks, claims, http, postgres, mongo, scale, listings, alerts, alerts_http, probes)
 CASES: list[Case] = [case for family in FAMILIES for case in family.CASES]
 
 
