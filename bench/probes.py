@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from solely.apps.probes.app import ProbesApp
-from solely.apps.probes.model import ProbeResult, Target
+from solely.apps.probes.model import ProbeResult, ProbeTarget
 from solely.apps.probes.settings import ProbesSettings
 from solely.ops import Op
 from solely.service.mount import mount
@@ -72,7 +72,7 @@ async def _measure(app: ProbesApp) -> Probed:
     metrics = app.service.metrics
     record, report = app.history.add, metrics.performed
 
-    def recorded(target: Target, result: ProbeResult) -> None:
+    def recorded(target: ProbeTarget, result: ProbeResult) -> None:
         results.append(result)
         record(target, result)
 
@@ -102,7 +102,7 @@ def _run(place: Place, effort: Effort, targets: int) -> list[Probed]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server, port = stack.enter_context(valkey(place)), stack.enter_context(_site(place))
-        wanted = [Target(name=f"t{n}", url=f"http://127.0.0.1:{port}/{n}", interval=1.0) for n in range(targets)]
+        wanted = [ProbeTarget(name=f"t{n}", url=f"http://127.0.0.1:{port}/{n}", interval=1.0) for n in range(targets)]
         section = ProbesSettings(targets=tuple(wanted), guard_allow=("127.0.0.0/8",), at_once=1000)
         settings = Settings(
             url=server.url, data_url=f"sqlite:///{folder}/data.db", apps=("probes",), sections={"probes": section}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from solely.outgoing import Caller, CallFailed, Connector, OutgoingSettings, Request
+from solely.outgoing import Caller, CallFailed, GuardedConnector, OutgoingSettings, Request
 from tests.apps.hooks import hooks
 from tests.certificates import make_certificate, server_side
 from tests.outgoing.resolver import Resolver
@@ -24,7 +24,7 @@ async def test_a_stream_is_timed_and_closed_after_its_block() -> None:
         writer.close()
 
     server = await asyncio.start_server(echo, "127.0.0.1", 0)
-    async with Connector("test").stream("127.0.0.1", server.sockets[0].getsockname()[1]) as stream:
+    async with GuardedConnector("test").stream("127.0.0.1", server.sockets[0].getsockname()[1]) as stream:
         stream.writer.write(b"hello\n")
         assert await stream.reader.readline() == b"hello\n"
         assert (stream.address, stream.certificate_expires, stream.timings.tls) == ("127.0.0.1", None, 0.0)
@@ -36,13 +36,13 @@ async def test_a_stream_is_timed_and_closed_after_its_block() -> None:
 async def test_a_host_is_tried_at_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     async with hooks() as site:
         monkeypatch.setattr(socket, "getaddrinfo", Resolver(("127.0.0.9", "127.0.0.1")))
-        async with Connector("test").stream("hooks.example", site.port) as stream:
+        async with GuardedConnector("test").stream("hooks.example", site.port) as stream:
             assert stream.address == "127.0.0.1"
 
 
 async def test_tls_checks_the_name_of_the_host(tmp_path: Path) -> None:
     certificate = make_certificate(tmp_path, "localhost")
-    connector = Connector("test", OutgoingSettings(ca_file=str(certificate)))
+    connector = GuardedConnector("test", OutgoingSettings(ca_file=str(certificate)))
     async with hooks(server_side(certificate)) as site:
         async with connector.stream("localhost", site.port, tls=True) as stream:
             assert stream.certificate_expires is not None
@@ -55,7 +55,7 @@ async def test_tls_checks_the_name_of_the_host(tmp_path: Path) -> None:
 async def test_an_internal_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
     connects: list[Any] = []
     monkeypatch.setattr(socket.socket, "connect", lambda _, to: connects.append(to))
-    connector = Connector("test", OutgoingSettings(guard=True))
+    connector = GuardedConnector("test", OutgoingSettings(guard=True))
     with pytest.raises(CallFailed, match="not a public address"):
         async with connector.stream("10.0.0.1", 22):
             raise AssertionError
@@ -68,10 +68,10 @@ async def test_nobody_there_is_a_failure_that_says_so() -> None:
     async with hooks() as site:
         port = site.port
     with pytest.raises(CallFailed, match=r"cannot connect to 127\.0\.0\.1: Connection refused"):
-        async with Connector("test").stream("127.0.0.1", port):
+        async with GuardedConnector("test").stream("127.0.0.1", port):
             raise AssertionError
     with pytest.raises(CallFailed, match="did not answer: Connection refused"):
-        await Connector("test").ask("127.0.0.1", port, b"?")
+        await GuardedConnector("test").ask("127.0.0.1", port, b"?")
 
 
 async def test_name_servers_that_hang_delay_no_other_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ async def test_name_servers_that_hang_delay_no_other_call(monkeypatch: pytest.Mo
     monkeypatch.setattr(socket, "getaddrinfo", slow)
 
     async def call(host: str, port: int) -> str:
-        async with Connector("test").stream(host, port) as stream:
+        async with GuardedConnector("test").stream(host, port) as stream:
             return stream.address
 
     async with hooks() as site:

@@ -33,7 +33,7 @@ class Stream:
     certificate_expires: datetime | None
 
 
-class Connector:
+class GuardedConnector:
     """Connects to hosts and ports; `guard`, `guard_allow`, `ca_file` and `verify` of the settings apply."""
 
     def __init__(self, name: str, settings: OutgoingSettings | None = None) -> None:

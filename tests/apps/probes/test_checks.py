@@ -12,7 +12,7 @@ import pytest
 
 from solely import InvalidInput
 from solely.apps.probes.checks import Checker
-from solely.apps.probes.model import Expectations, Step, Target
+from solely.apps.probes.model import Expectations, FlowStep, ProbeTarget
 from solely.apps.probes.settings import ProbesSettings
 from tests.apps.hooks import DROP, HANG, Answer, hooks
 from tests.apps.probes.sites import NameServer
@@ -29,8 +29,8 @@ async def checker() -> AsyncIterator[Checker]:
     await it.close()
 
 
-def target(url: str, **given: Any) -> Target:
-    return msgspec.convert({"name": "web", "url": url, **given}, Target)
+def target(url: str, **given: Any) -> ProbeTarget:
+    return msgspec.convert({"name": "web", "url": url, **given}, ProbeTarget)
 
 
 async def test_a_response_as_expected_passes_with_the_time_of_each_phase(checker: Checker) -> None:
@@ -202,20 +202,22 @@ async def test_a_reply_to_another_question_is_refused(checker: Checker) -> None:
 )
 def test_a_target_that_can_never_be_probed_is_refused_in_the_settings(given: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        ProbesSettings(targets=(msgspec.convert({"name": "web", **given}, Target),))
+        ProbesSettings(targets=(msgspec.convert({"name": "web", **given}, ProbeTarget),))
     assert says in str(refused.value)
     assert str(refused.value).startswith("target 'web'")
 
 
 def test_two_targets_cannot_have_the_same_name() -> None:
-    same = Target(name="web", url="https://x.example/")
+    same = ProbeTarget(name="web", url="https://x.example/")
     with pytest.raises(InvalidInput, match="targets have the same name: web"):
         ProbesSettings(targets=(same, same))
 
 
 def test_what_is_shown_of_a_target_has_no_secrets() -> None:
-    step = Step(url="/login", form={"password": "{password}"}, headers={"X-Key": "k3y-of-the-api"}, body="s3cret-body")
-    given = Target(
+    step = FlowStep(
+        url="/login", form={"password": "{password}"}, headers={"X-Key": "k3y-of-the-api"}, body="s3cret-body"
+    )
+    given = ProbeTarget(
         name="web",
         url="https://x.example/",
         headers={"Authorization": "Bearer t0ken-of-the-api"},

@@ -10,7 +10,7 @@ import pytest
 
 from solely import AsyncClient
 from solely.apps.probes.checks import Checker
-from solely.apps.probes.model import Target
+from solely.apps.probes.model import ProbeTarget
 from solely.apps.probes.mutex import ProbeMutex
 from solely.apps.probes.prober import Prober
 from tests.apps.hooks import Answer, hooks
@@ -34,7 +34,7 @@ async def checker() -> AsyncIterator[Checker]:
     await it.close()
 
 
-def login(site: str, path: str = "/login/", password: str = PASSWORD, **changed: Any) -> Target:
+def login(site: str, path: str = "/login/", password: str = PASSWORD, **changed: Any) -> ProbeTarget:
     """Opens the form, sends it, and opens a page that needs the session."""
     steps = [
         {"name": "form", "url": path, "extract": TOKEN},
@@ -48,7 +48,7 @@ def login(site: str, path: str = "/login/", password: str = PASSWORD, **changed:
         "values": {"user": USER, "password": password},
         "timeout": 30,
     }
-    return msgspec.convert({**given, "session_cookie": "sessionid", **changed}, Target)
+    return msgspec.convert({**given, "session_cookie": "sessionid", **changed}, ProbeTarget)
 
 
 async def test_a_login_passes_with_the_time_of_each_step(checker: Checker, site: str) -> None:
@@ -104,7 +104,7 @@ async def test_a_denied_page_is_a_session_that_did_not_stick(checker: Checker) -
     async with hooks() as server:
         server.answers.extend((Answer(headers=(("set-cookie", "sid=1; Path=/"),)), Answer(401)))
         steps = [{"name": "login", "form": {"a": "b"}}, {"name": "page", "url": "/in", "signed_in": True}]
-        denied = msgspec.convert({"name": "x", "url": server.url, "steps": steps}, Target)
+        denied = msgspec.convert({"name": "x", "url": server.url, "steps": steps}, ProbeTarget)
         assert (await checker.check(denied)).error == "step 'page': the session did not stick: the status is 401"
         assert server.received[1].headers["cookie"] == "sid=1"
 
@@ -114,7 +114,7 @@ async def test_no_error_of_a_flow_shows_its_secrets(checker: Checker) -> None:
         server.answers.append(Answer(500, body=b"you sent " + PASSWORD.encode()))
         steps = [{"name": "login", "form": {"password": "{password}"}, "expect": {"body": "fine"}}]
         values = {"password": PASSWORD}
-        target = msgspec.convert({"name": "x", "url": server.url, "steps": steps, "values": values}, Target)
+        target = msgspec.convert({"name": "x", "url": server.url, "steps": steps, "values": values}, ProbeTarget)
         outcome = await checker.check(target)
         assert outcome.error == "step 'login': status 500 is not 2xx"
         assert PASSWORD not in repr(outcome)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from solely.apps.probes.checks import Checker
-from solely.apps.probes.model import Target
+from solely.apps.probes.model import ProbeTarget
 from tests.apps.hooks import Answer, hooks
 from tests.outgoing.resolver import Resolver
 from tests.outgoing.test_guard import NOWHERE_FOR_US
@@ -45,8 +45,8 @@ async def checker() -> AsyncIterator[Checker]:
     await it.close()
 
 
-def target(url: str, **more: Any) -> Target:
-    return msgspec.convert({"name": "x", "url": url, "timeout": 20, **more}, Target)
+def target(url: str, **more: Any) -> ProbeTarget:
+    return msgspec.convert({"name": "x", "url": url, "timeout": 20, **more}, ProbeTarget)
 
 
 async def test_there_are_at_least_40_vectors() -> None:

@@ -10,12 +10,12 @@ import pytest
 
 from solely.apps.probes import history as module
 from solely.apps.probes.history import ProbeHistory, Turn
-from solely.apps.probes.model import ProbeResult, Target
+from solely.apps.probes.model import ProbeResult, ProbeTarget
 from solely.apps.probes.targets import Targets
 from solely.data import DAY, HOUR, Database
 from solely.errors import InvalidInput
 
-WEB = Target(name="web", url="https://shop.example/", failure_threshold=3, success_threshold=2)
+WEB = ProbeTarget(name="web", url="https://shop.example/", failure_threshold=3, success_threshold=2)
 _fences = itertools.count(1)
 
 
@@ -25,7 +25,9 @@ def result(passed: bool, fence: int = 0, **given: Any) -> ProbeResult:
     return ProbeResult(**{**base, "fence": fence or next(_fences), **given})
 
 
-async def settled(history: ProbeHistory, passed: bool, target: Target = WEB, **given: Any) -> tuple[str, list[Turn]]:
+async def settled(
+    history: ProbeHistory, passed: bool, target: ProbeTarget = WEB, **given: Any
+) -> tuple[str, list[Turn]]:
     """The state after one more result, and what people have to be notified of."""
     history.add(target, result(passed, **given))
     news = await history.flush()
@@ -54,7 +56,7 @@ async def test_only_down_and_up_again_are_news_and_each_once(data: Database) -> 
 async def test_an_announcement_that_a_dead_worker_owes_is_found(
     data: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    history, quick = ProbeHistory(data), Target(name="web", url=WEB.url, failure_threshold=1)
+    history, quick = ProbeHistory(data), ProbeTarget(name="web", url=WEB.url, failure_threshold=1)
     _, news = await settled(history, False, quick)
     assert [turn.state for turn in news] == ["DOWN"]
     assert await history.unannounced() == []  # the worker that found it may still be at it
@@ -81,7 +83,7 @@ async def test_a_result_with_an_older_fence_is_refused_and_leaves_no_trace(data:
 
 async def test_several_results_of_a_target_in_one_flush_are_applied_in_their_order(data: Database) -> None:
     history = ProbeHistory(data)
-    others = [Target(name=f"other-{number}", url=f"https://{number}.example/") for number in range(20)]
+    others = [ProbeTarget(name=f"other-{number}", url=f"https://{number}.example/") for number in range(20)]
     for passed in (True, True, False):
         for target in (WEB, *others):
             history.add(target, result(passed))
@@ -139,7 +141,7 @@ async def test_results_wait_for_a_database_that_is_away_and_only_so_many(
 
 async def test_targets_pauses_and_windows_are_seen_by_all_workers(data: Database) -> None:
     here, there = Targets(data, [WEB]), Targets(data, [WEB])
-    added = Target(name="api", url="https://api.example/", headers={"X-Key": "k"})
+    added = ProbeTarget(name="api", url="https://api.example/", headers={"X-Key": "k"})
     await here.add(added, "ann")
     await here.pause("web", "ann", "it is moved")
     await there.refresh()

@@ -9,13 +9,13 @@ import pytest
 
 from solely import AsyncClient
 from solely.apps.probes.checks import Outcome
-from solely.apps.probes.model import Target
+from solely.apps.probes.model import ProbeTarget
 from solely.apps.probes.mutex import PREFIX, ProbeMutex
 from solely.apps.probes.prober import Prober
 from tests.apps.probes.test_mutex import Pauses
 
 URL = "https://shop.example/login"
-TARGET = Target(name="shop", url=URL, timeout=5.0)
+TARGET = ProbeTarget(name="shop", url=URL, timeout=5.0)
 
 
 class Scripted:
@@ -24,7 +24,7 @@ class Scripted:
     def __init__(self, check: Callable[[], Awaitable[Outcome]] | None = None) -> None:
         self.check_once, self.checks, self.at_once, self.most = check, 0, 0, 0
 
-    async def check(self, target: Target) -> Outcome:
+    async def check(self, target: ProbeTarget) -> Outcome:
         self.checks += 1
         self.at_once += 1
         self.most = max(self.most, self.at_once)

@@ -21,7 +21,7 @@ ADD = Act(
         Field("name", "Name", "lower-case letters, digits, dots and dashes", required=True, example="web"),
         Field("url", "URL", "https://, http://, tcp://host:port, tls://host:port or dns://server/name", required=True),
         Field("interval", "Every", "in seconds; 60 if empty", "--interval", "duration"),
-        Field("timeout", "Timeout", "in seconds; 10 if empty", "--timeout", "duration"),
+        Field("timeout", "Timeout", "in seconds; 10 if empty", "--within", "duration"),
         Field("public", "Public", "true: on the status page", "--public", "flag"),
     ),
     asks=False,

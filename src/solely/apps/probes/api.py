@@ -12,7 +12,7 @@ import msgspec
 from ...kit import READ, Acts, Answer, Body, Call, PageSize, Route, Rows, duration, list_route
 from . import acts
 from .history import Beat, TargetState, Uptime
-from .model import PAUSED, PENDING, Name, ProbeResult, State, Target
+from .model import PAUSED, PENDING, Name, ProbeResult, ProbeTarget, State
 from .mutex import MutexStatus
 from .prober import ITERATIONS, MOST_ITERATIONS, SyntheticLoginResult
 from .runtime import ProbesRuntime
@@ -75,7 +75,7 @@ class ListedTarget(Answer):
     source: str
     public: bool
     maintenance: str
-    definition: Target
+    definition: ProbeTarget
 
 
 class NoQuery(Body):
@@ -110,7 +110,7 @@ class ProbesApi:
             for name, target in self._app.targets.all.items()
         ]
 
-    def _listed(self, target: Target, state: TargetState | None, uptimes: Sequence[Uptime]) -> ListedTarget:
+    def _listed(self, target: ProbeTarget, state: TargetState | None, uptimes: Sequence[Uptime]) -> ListedTarget:
         targets, name = self._app.targets, target.name
         pause, window = targets.pauses.get(name), targets.window(name)
         shown: State = PAUSED if pause else state.state if state else PENDING
@@ -148,9 +148,9 @@ class ProbesApi:
 
     # -- acts
 
-    async def add(self, call: Call[Target, None]) -> Target:
-        given = {name: getattr(call.body, name) for name in Target.__struct_fields__}
-        target = Target(**given)
+    async def add(self, call: Call[ProbeTarget, None]) -> ProbeTarget:
+        given = {name: getattr(call.body, name) for name in ProbeTarget.__struct_fields__}
+        target = ProbeTarget(**given)
         self._app.runner.check(target)
         await self._app.targets.add(target, call.principal.name)
         await self._app.follow()

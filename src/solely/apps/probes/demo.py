@@ -7,7 +7,7 @@ import random
 
 from ... import SolelyError
 from .checks import Checker
-from .model import Expectations, Target
+from .model import Expectations, ProbeTarget
 from .prober import Prober
 from .runtime import ProbesRuntime
 
@@ -37,9 +37,9 @@ async def demo(app: ProbesRuntime) -> None:
                 break
 
 
-def _targets(port: int) -> list[Target]:
+def _targets(port: int) -> list[ProbeTarget]:
     return [
-        Target(
+        ProbeTarget(
             name=f"demo-{name}",
             title=name.capitalize(),
             url=f"http://127.0.0.1:{port}/{name}",

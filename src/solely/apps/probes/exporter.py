@@ -12,7 +12,7 @@ from starlette.responses import Response
 from ... import Busy
 from ...kit import INVALID, WRITE, Body, Call, Problem, Route
 from .checks import Outcome
-from .model import ProbeResult, Target
+from .model import ProbeResult, ProbeTarget
 from .runtime import ProbesRuntime
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -40,7 +40,7 @@ class ProbeQuery(Body):
     module: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] = "http_2xx"
 
 
-def exposition(target: Target, result: ProbeResult, outcome: Outcome) -> str:
+def exposition(target: ProbeTarget, result: ProbeResult, outcome: Outcome) -> str:
     """The metrics of a probe, by the names of blackbox_exporter."""
     samples: list[tuple[str, str, float]] = [
         ("probe_dns_lookup_time_seconds", "", outcome.phases.get("resolve", 0.0)),
@@ -97,7 +97,7 @@ class Exporter:
         result = msgspec.structs.replace(result, seconds=time.perf_counter() - began)
         return Response(exposition(target, result, outcome), media_type=CONTENT_TYPE)
 
-    def _target(self, query: ProbeQuery, scrape_timeout: str) -> Target:
+    def _target(self, query: ProbeQuery, scrape_timeout: str) -> ProbeTarget:
         """The target that is asked for; Problem if there is no such module."""
         module = self._app.settings.module(query.module)
         if module is None:

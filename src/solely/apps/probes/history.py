@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from ...kit import DAY, HOUR, Answer, Database, Row, Statements, begin_of, from_row, without_nul
-from .model import DOWN, UP, ProbeResult, State, Target
+from .model import DOWN, UP, ProbeResult, ProbeTarget, State
 
 log = structlog.get_logger("solely.probes")
 
@@ -88,7 +88,7 @@ class Hourly(Answer):
 
 class _Pending(NamedTuple):
     result: ProbeResult
-    target: Target
+    target: ProbeTarget
 
 
 class ProbeHistory:
@@ -103,7 +103,7 @@ class ProbeHistory:
         self._pending: list[_Pending] = []
         self._writing = asyncio.Lock()
 
-    def add(self, target: Target, result: ProbeResult) -> None:
+    def add(self, target: ProbeTarget, result: ProbeResult) -> None:
         """Adds a result, to be written by `flush`; one that was skipped is no sample. Never waits and never fails."""
         if result.skipped:
             return

@@ -62,7 +62,7 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             check_pattern(what, pattern)
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FlowStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request of a login flow. Its `url` may be relative to the target's. In `url`, `headers`, `form` and `body`,
     {name} stands for a value of the target, or for one that an earlier step extracted: `extract` has the source of
     each, such as "cookie:csrftoken", "header:Location", "json:$.token" or "body:name=.csrf. value=.(\\w+)". A step
@@ -95,7 +95,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         known |= self.extract.keys()
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProbeTarget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A target. Its URL decides what is done: https:// and http:// are requested, or run through `steps`; tcp://host:port
     is connected to; tls://host:port is connected to with TLS; dns://server/name?type=A is asked for a name.
 
@@ -115,7 +115,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     headers: Texts = {}
     body: Annotated[str, msgspec.Meta(max_length=MAX_BODY)] = ""
     expect: Expectations = Expectations()
-    steps: Annotated[tuple[Step, ...], msgspec.Meta(max_length=20)] = ()
+    steps: Annotated[tuple[FlowStep, ...], msgspec.Meta(max_length=20)] = ()
     values: Texts = {}
     session_cookie: Annotated[str, msgspec.Meta(max_length=200)] = ""
     max_redirects: Annotated[int, msgspec.Meta(ge=0, le=3)] = 3
@@ -147,7 +147,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         for step in self.steps:
             step.check(f"{what}, step {step.name!r}", known)
 
-    def without_secrets(self) -> Target:
+    def without_secrets(self) -> ProbeTarget:
         """As it is shown: without the values of headers, of login flows and of bodies."""
         hidden = msgspec.structs.replace(self, headers=_hidden(self.headers), values=_hidden(self.values), body="")
         steps = tuple(

@@ -13,7 +13,7 @@ import structlog
 from ... import AsyncReservation, ClientClosed, StoreError
 from ...kit import Answer
 from .checks import Outcome
-from .model import LOCKED, ProbeResult, Target
+from .model import LOCKED, ProbeResult, ProbeTarget
 from .mutex import ProbeMutex
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ _SPARE = 5.0  # seconds beyond a probe's timeout for which its mutex is renewed:
 class Checks(Protocol):
     """What performs a single check; see `checks.Checker`."""
 
-    async def check(self, target: Target) -> Outcome: ...
+    async def check(self, target: ProbeTarget) -> Outcome: ...
 
 
 class SyntheticLoginResult(Answer):
@@ -54,7 +54,7 @@ class Prober:
     ) -> None:
         self.mutex, self._checks, self._sleep = mutex, checks, sleep
 
-    async def probe(self, target: Target) -> tuple[ProbeResult, Outcome]:
+    async def probe(self, target: ProbeTarget) -> tuple[ProbeResult, Outcome]:
         """The result. It is skipped if another probe of the URL is running, or if the mutex expired meanwhile. Raises
         StoreError if the store cannot be reached."""
         at, outcome = time.time(), Outcome()
@@ -68,11 +68,11 @@ class Prober:
         return _result(target, at, time.perf_counter() - began, found, attempts, held.fence), found
 
     async def run_synthetic_login_test(
-        self, url: str, *, iterations: int = ITERATIONS, target: Target | None = None
+        self, url: str, *, iterations: int = ITERATIONS, target: ProbeTarget | None = None
     ) -> SyntheticLoginResult:
         """Probes the URL so many times, 0.1 s ± 20 % apart, under its mutex. `target` says how, with its login flow; by
         default the URL is requested. It has passed if every iteration has."""
-        wanted = target or Target(name="login-test", url=url)
+        wanted = target or ProbeTarget(name="login-test", url=url)
         longest = iterations * (wanted.timeout + PAUSE * 2) + _SPARE
         held, attempts = await self.mutex.acquire(url, max_hold=longest)
         if not held:
@@ -82,7 +82,7 @@ class Prober:
             return SyntheticLoginResult(url=url, passed=False, skipped=LOST, attempts=attempts)
         return _summed(url, outcomes, attempts)
 
-    async def _iterate(self, target: Target, iterations: int) -> list[Outcome]:
+    async def _iterate(self, target: ProbeTarget, iterations: int) -> list[Outcome]:
         outcomes = []
         for number in range(iterations):
             outcomes.append(await self._checks.check(target))
@@ -107,11 +107,11 @@ class Prober:
         return found, ours
 
 
-def _skipped(target: Target, at: float, why: str, attempts: int) -> ProbeResult:
+def _skipped(target: ProbeTarget, at: float, why: str, attempts: int) -> ProbeResult:
     return ProbeResult(target=target.name, url=target.url, at=at, passed=False, skipped=why, attempts=attempts)
 
 
-def _result(target: Target, at: float, seconds: float, found: Outcome, attempts: int, fence: int) -> ProbeResult:
+def _result(target: ProbeTarget, at: float, seconds: float, found: Outcome, attempts: int, fence: int) -> ProbeResult:
     return ProbeResult(
         target=target.name,
         url=target.url,

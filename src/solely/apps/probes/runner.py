@@ -13,7 +13,7 @@ from ... import AsyncClient, AsyncLease, AsyncSchedule, StoreError, Tick
 from ...kit import Metrics, part_of, reserved
 from .figures import LATENESS, PROBE_SECONDS, PROBED
 from .history import ProbeHistory
-from .model import ProbeResult, Target
+from .model import ProbeResult, ProbeTarget
 from .prober import Prober
 
 log = structlog.get_logger("solely.probes")
@@ -27,7 +27,7 @@ class Runner:
     ) -> None:
         self._once, self._prober, self._history, self._metrics = once, prober, history, metrics
         self._ttl = lock_timeout  # of a tick: taken over earlier, it would find the mutex of the dead replica held
-        self._running: dict[str, tuple[Target, AsyncSchedule, asyncio.Task[None]]] = {}
+        self._running: dict[str, tuple[ProbeTarget, AsyncSchedule, asyncio.Task[None]]] = {}
         self._stopping: set[asyncio.Task[None]] = set()
 
     @property
@@ -35,7 +35,7 @@ class Runner:
         """How many targets are probed."""
         return len(self._running)
 
-    def check(self, target: Target) -> None:
+    def check(self, target: ProbeTarget) -> None:
         """Raises InvalidInput if the target has no valid schedule."""
         self._schedule(target)
 
@@ -43,7 +43,7 @@ class Runner:
         """Probes with this one from now on, as the demo does."""
         self._prober = prober
 
-    def follow(self, targets: Mapping[str, Target]) -> None:
+    def follow(self, targets: Mapping[str, ProbeTarget]) -> None:
         """Probes these targets from now on, and no others. A probe that is running ends by itself."""
         for name in [name for name, (known, _, _) in self._running.items() if targets.get(name) != known]:
             self._stop(name)
@@ -62,7 +62,7 @@ class Runner:
         """Removes the schedule of a target that is gone from the store."""
         await self._once.forget_schedule(_due(name), reason="the target was removed")
 
-    async def probe(self, target: Target, due: float | None = None) -> ProbeResult:
+    async def probe(self, target: ProbeTarget, due: float | None = None) -> ProbeResult:
         """Probes a target now; the result is counted and recorded."""
         result, _ = await self._prober.probe(target)
         result.due = due
@@ -72,7 +72,7 @@ class Runner:
         self._history.add(target, result)
         return result
 
-    def _schedule(self, target: Target) -> AsyncSchedule:
+    def _schedule(self, target: ProbeTarget) -> AsyncSchedule:
         """Targets of the same interval are spread over it: each has a phase of its own."""
         return self._once.every(_due(target.name), target.schedule or target.interval, tz=target.tz, ttl=self._ttl)
 
@@ -82,7 +82,7 @@ class Runner:
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
 
-    async def _run(self, target: Target, schedule: AsyncSchedule) -> None:
+    async def _run(self, target: ProbeTarget, schedule: AsyncSchedule) -> None:
         async def probe(tick: Tick[AsyncLease]) -> None:
             due = tick.at.timestamp()
             self._metrics.observe(LATENESS, max(0.0, time.time() - due))
@@ -90,7 +90,7 @@ class Runner:
 
         await schedule.run(probe)
 
-    async def _tick(self, target: Target, due: float) -> None:
+    async def _tick(self, target: ProbeTarget, due: float) -> None:
         """A failure of the store is logged: the next tick is tried all the same."""
         try:
             await self.probe(target, due)

@@ -8,7 +8,7 @@ import msgspec
 
 from ... import InvalidInput
 from ...kit import DAY, Timeout, check_network
-from .model import KINDS, Expectations, Kind, Method, Target, Texts
+from .model import KINDS, Expectations, Kind, Method, ProbeTarget, Texts
 
 Keep = Annotated[float, msgspec.Meta(ge=3600.0, le=10 * 366 * 86_400.0)]
 
@@ -25,9 +25,9 @@ class ProbeModule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     query_name: str = ""
     query_type: str = "A"
 
-    def target(self, place: str, timeout: float) -> Target:
+    def target(self, place: str, timeout: float) -> ProbeTarget:
         """The target at this place; InvalidInput if it cannot be probed."""
-        found = Target(
+        found = ProbeTarget(
             name="probe",
             url=self._url(place),
             timeout=timeout,
@@ -62,7 +62,7 @@ class ProbesSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """What is probed and how. Durations are seconds. Only public addresses are probed, except for those of the networks
     of `guard_allow`."""
 
-    targets: tuple[Target, ...] = ()
+    targets: tuple[ProbeTarget, ...] = ()
     modules: dict[str, ProbeModule] = {}
     guard_allow: tuple[str, ...] = ()
     ca_file: str = ""

@@ -12,7 +12,7 @@ import structlog
 from ... import InvalidInput
 from ...kit import Answer, Database, from_row
 from .history import STATEMENTS
-from .model import Target
+from .model import ProbeTarget
 
 log = structlog.get_logger("solely.probes")
 
@@ -49,10 +49,10 @@ class Targets:
     """The targets, as `refresh` has read them last. A target of the settings takes precedence over one of the database
     with the same name."""
 
-    def __init__(self, data: Database, configured: Sequence[Target]) -> None:
+    def __init__(self, data: Database, configured: Sequence[ProbeTarget]) -> None:
         self._queries = STATEMENTS.on(data)
         self._configured = {target.name: target for target in configured}
-        self.all: Mapping[str, Target] = dict(self._configured)
+        self.all: Mapping[str, ProbeTarget] = dict(self._configured)
         self.pauses: Mapping[str, PausedTarget] = {}
         self.windows: Sequence[Maintenance] = ()
 
@@ -65,7 +65,7 @@ class Targets:
         self.all = dict(sorted(({target.name: target for target in added} | self._configured).items()))
         self.pauses, self.windows = {each.target: each for each in pauses}, windows
 
-    def find(self, name: str) -> Target | None:
+    def find(self, name: str) -> ProbeTarget | None:
         """The target of this name."""
         return self.all.get(name)
 
@@ -78,13 +78,13 @@ class Targets:
         now = time.time()
         return next((each for each in self.windows if each.covers(name, now)), None)
 
-    def due(self) -> dict[str, Target]:
+    def due(self) -> dict[str, ProbeTarget]:
         """The targets that are probed now: neither paused nor in maintenance."""
         return {
             name: target for name, target in self.all.items() if name not in self.pauses and self.window(name) is None
         }
 
-    async def add(self, target: Target, made_by: str) -> None:
+    async def add(self, target: ProbeTarget, made_by: str) -> None:
         """Adds a target, or replaces the one of this name; InvalidInput if the settings have it."""
         target.check()
         if self.is_configured(target.name):
@@ -141,10 +141,10 @@ class Targets:
         return ended > 0
 
 
-def _decoded(name: str, definition: str) -> Target | None:
+def _decoded(name: str, definition: str) -> ProbeTarget | None:
     """The target; None, which is logged, if a later version has written it."""
     try:
-        return msgspec.json.decode(definition, type=Target)
+        return msgspec.json.decode(definition, type=ProbeTarget)
     except msgspec.DecodeError as error:  # of which ValidationError is one
         log.warning("target_unreadable", target=name, error=str(error))
         return None

@@ -7,8 +7,8 @@ import re
 import time
 
 from .... import InvalidInput
-from ....kit import Caller, CallFailed, Connector, OutgoingSettings, Request, Timings
-from ..model import Target, place_of, question_of
+from ....kit import Caller, CallFailed, GuardedConnector, OutgoingSettings, Request, Timings
+from ..model import ProbeTarget, place_of, question_of
 from . import dns
 from .expectations import unmet, unmet_certificate
 from .flows import check_flow
@@ -32,9 +32,9 @@ class Checker:
             max_response=_MOST_READ,
             reuse=False,
         )
-        self._caller, self._connector = Caller("probe", settings), Connector("probe", settings)
+        self._caller, self._connector = Caller("probe", settings), GuardedConnector("probe", settings)
 
-    async def check(self, target: Target) -> Outcome:
+    async def check(self, target: ProbeTarget) -> Outcome:
         """What came of one check of the target. It takes at most the target's timeout."""
         try:
             async with asyncio.timeout(target.timeout):
@@ -48,19 +48,19 @@ class Checker:
         """Closes all connections."""
         await self._caller.close()
 
-    async def _check(self, target: Target) -> Outcome:
+    async def _check(self, target: ProbeTarget) -> Outcome:
         if target.kind == "http":
             return await (check_flow(self._caller, target) if target.steps else self._http(target))
         return await (self._dns(target) if target.kind == "dns" else self._stream(target))
 
-    async def _http(self, target: Target) -> Outcome:
+    async def _http(self, target: ProbeTarget) -> Outcome:
         request = Request(
             target.method, target.url, target.headers, target.body.encode(), max_redirects=target.max_redirects
         )
         response = await self._caller.call(request)
         return outcome_of(response, *unmet(target.expect, response))
 
-    async def _stream(self, target: Target) -> Outcome:
+    async def _stream(self, target: ProbeTarget) -> Outcome:
         """Connects; sends the body, if there is one; and reads until the expected pattern is found."""
         host, port = place_of(target.url)
         async with self._connector.stream(host, port, tls=target.kind == "tls") as stream:
@@ -76,7 +76,7 @@ class Checker:
         phases, address = phases_of(timings), stream.address
         return Outcome(error, None, phases, {}, ends, address, failed_by_pattern=not found)
 
-    async def _dns(self, target: Target) -> Outcome:
+    async def _dns(self, target: ProbeTarget) -> Outcome:
         """Asks the name server; the expected pattern must be found in one of the records."""
         name, record = question_of(target.url)
         try:
@@ -102,7 +102,7 @@ async def _contains(reader: asyncio.StreamReader, pattern: str) -> bool:
     return False
 
 
-def _late(target: Target, timings: Timings) -> str:
+def _late(target: ProbeTarget, timings: Timings) -> str:
     latency = target.expect.latency
     late = latency is not None and timings.total > latency
     return f"it took {timings.total:.3f} s, more than {latency:g} s" if late else ""

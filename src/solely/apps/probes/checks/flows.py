@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from ....kit import Caller, Request, Response, Timings
-from ..model import Step, Target, filled
+from ..model import FlowStep, ProbeTarget, filled
 from .expectations import at_path, decoded, unmet
 from .outcome import Outcome, outcome_of, phases_of
 
@@ -26,7 +26,7 @@ class _Progress:
     login_paths: set[str] = field(default_factory=set)  # to which a form was posted
 
 
-async def check_flow(caller: Caller, target: Target) -> Outcome:
+async def check_flow(caller: Caller, target: ProbeTarget) -> Outcome:
     """The outcome of the first step that fails, or of the last one, with the time of each step. Raises CallFailed if
     there is no response."""
     session, progress = caller.session(), _Progress(dict(target.values))
@@ -42,7 +42,7 @@ async def check_flow(caller: Caller, target: Target) -> Outcome:
     return outcome._replace(phases=phases_of(progress.timings), steps=progress.seconds)
 
 
-def _request(target: Target, step: Step, url: str, values: dict[str, str]) -> Request:
+def _request(target: ProbeTarget, step: FlowStep, url: str, values: dict[str, str]) -> Request:
     headers = {name: filled(text, values) for name, text in (target.headers | step.headers).items()}
     body, method = filled(step.body, values), step.method
     if step.form:
@@ -52,7 +52,7 @@ def _request(target: Target, step: Step, url: str, values: dict[str, str]) -> Re
     return Request(method, url, headers, body.encode(), secrets, max_redirects=target.max_redirects)
 
 
-def _count(progress: _Progress, step: Step, url: str, response: Response) -> None:
+def _count(progress: _Progress, step: FlowStep, url: str, response: Response) -> None:
     progress.seconds[step.name] = progress.seconds.get(step.name, 0.0) + response.timings.total
     progress.timings = Timings(*map(sum, zip(progress.timings, response.timings, strict=True)))
     if step.form or step.method == "POST":
@@ -60,7 +60,7 @@ def _count(progress: _Progress, step: Step, url: str, response: Response) -> Non
 
 
 def _judged(
-    target: Target, step: Step, response: Response, progress: _Progress, cookies: dict[str, str]
+    target: ProbeTarget, step: FlowStep, response: Response, progress: _Progress, cookies: dict[str, str]
 ) -> tuple[str, bool]:
     """What is wrong with this response, and whether a pattern says so; adds the values that it extracts."""
     if step.signed_in and (lost := _lost_session(target, response, progress, cookies)):
@@ -76,7 +76,7 @@ def _judged(
     return "", False
 
 
-def _lost_session(target: Target, response: Response, progress: _Progress, cookies: dict[str, str]) -> str:
+def _lost_session(target: ProbeTarget, response: Response, progress: _Progress, cookies: dict[str, str]) -> str:
     """Why the server does not know the session, "" if it does."""
     if target.session_cookie and not cookies.get(target.session_cookie):
         return f"there is no cookie {target.session_cookie!r}"
