@@ -68,7 +68,7 @@ def test_every_page_renders_and_is_legible_in_light_and_in_dark(enter: Enter, sh
         page.goto(path)
         expect(page.get_by_role("heading", level=1)).to_have_text(title)
         for colors in ("light", "dark"):
-            page.emulate_media(color_scheme=colors)  # type: ignore[arg-type]
+            page.emulate_media(color_scheme=colors)
             for width in (1440, 390):
                 page.set_viewport_size({"width": width, "height": 900})
                 name = title.lower()

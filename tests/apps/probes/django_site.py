@@ -14,7 +14,7 @@ from django.urls import path
 from tests.apps.probes.sites import PASSWORD, USER
 
 
-class OneUser(BaseBackend):
+class OneUser(BaseBackend):  # type: ignore[misc]  # Django ships no types
     """Knows one user, without a table of users."""
 
     def authenticate(self, request: Any, username: str = "", password: str = "", **_: Any) -> Any:
@@ -30,12 +30,12 @@ def _user() -> Any:
     return user
 
 
-@login_required
+@login_required  # type: ignore[untyped-decorator]  # Django ships no types
 def account(request: HttpRequest) -> HttpResponse:
     return HttpResponse(f"Signed in as {request.user.username}")
 
 
-class Forgetful(LoginView):
+class Forgetful(LoginView):  # type: ignore[misc]  # Django ships no types
     """Logs in and redirects, as it should; the session is lost at once, as behind a broken session store."""
 
     success_url = next_page = "/account/"
