@@ -184,8 +184,8 @@ if "postgres" not in STORES:
 NOT_OVER_HTTP = tuple(
     f"tests/{name}"
     for name in (
-        "claims/", "reservations/", "queues/", "http/", "integrations/", "client/test_breaker", "client/test_on_outage",
-        "test_dead_letters", "test_explain", "test_watermarks",
+        "claims/", "reservations/", "queues/", "schedules/", "http/", "integrations/", "client/test_breaker",
+        "client/test_on_outage", "test_dead_letters", "test_explain", "test_watermarks",
     )
 )  # fmt: skip
 ADDED_BY_ALL = (

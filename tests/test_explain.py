@@ -1,6 +1,7 @@
 """explain says who has a name, since when, until when, and why a call would be refused; on every store."""
 
 import asyncio
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -218,3 +219,14 @@ def test_it_changes_nothing_and_reads_all_entries_in_one_round_trip() -> None:
 async def test_names_that_cannot_be(mode: str, key: Any) -> None:
     with pytest.raises(solely.InvalidInput, match="key"):
         await result_of(refusing_client(mode).explain(key))
+
+
+async def test_a_schedule_says_when_it_is_due_and_how_it_ended(open_client: Callable[..., Any], mode: str) -> None:
+    once = open_client(f"memory://{secrets.token_hex(8)}")
+
+    async def nothing(tick: Any) -> None: ...
+
+    await result_of(once.every("report", "0 3 * * *").run_due(nothing if mode == "asyncio" else print))
+    side = (await result_of(once.explain("report")))["schedule"]
+    assert side.value == "it has not run yet"
+    assert side.why.startswith("run_due() runs nothing: the next tick is due in ")

@@ -1,4 +1,4 @@
-"""The promises hold in each of 4,000 simulated histories (16,000 with `--all`), and each planted bug is found."""
+"""The promises hold in each of 4,500 simulated histories (18,000 with `--all`), and each planted bug is found."""
 
 from __future__ import annotations
 
@@ -10,9 +10,22 @@ from typing import NamedTuple
 
 import pytest
 
-from solely.testing.simulator import History, simulate, simulate_claims, simulate_queues, simulate_reservations
+from solely.testing.simulator import (
+    History,
+    simulate,
+    simulate_claims,
+    simulate_queues,
+    simulate_reservations,
+    simulate_schedules,
+)
 from solely.testing.simulator.__main__ import main
-from tests import planted_bugs, planted_claim_bugs, planted_queue_bugs, planted_reservation_bugs
+from tests import (
+    planted_bugs,
+    planted_claim_bugs,
+    planted_queue_bugs,
+    planted_reservation_bugs,
+    planted_schedule_bugs,
+)
 from tests.planted_bugs import Plant
 
 CHUNK = 250  # seeds per test: some seconds each, so that they spread evenly over the workers
@@ -64,6 +77,13 @@ SIMULATIONS = (
             "NoItem(left=inf)", "NoItem(left=0", "LeasedItem(", "attempts=3", "returned  TakenItem(", "returned  None",
             "returned  True", "returned  False", "Amend(", "uncounted=True", "Count(", "Busy(", "queue=parked",
             "Release(key=line/",
+        ),
+    ),
+    Simulation(
+        "schedules", simulate_schedules, 2_000, planted_schedule_bugs.BUGS, planted_schedule_bugs.__name__,
+        (
+            "returned  DueTick(", "attempts=2", "attempts=3", "returned  RunReport(", "state=done", "gone=revoked",
+            "keep=1e-06", "Advance(key=schedule/", "Read(key=schedule/", "StoreUnavailable(", "StoreFull(", "missed=1",
         ),
     ),
 )  # fmt: skip

@@ -29,10 +29,12 @@ PAGES = (
     "/watermarks",
     "/limits",
     "/queues",
+    "/schedules",
     "/v1/entries",
     "/v1/reservations",
     "/v1/watermarks",
     "/v1/queues",
+    "/v1/schedules",
 )
 
 

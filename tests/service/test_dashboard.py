@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
@@ -31,7 +32,7 @@ from tests.service.serving import LINES, TOKENS, Process, Running, bearer, runni
 
 VIEWS = (
     "/", "/locks", "/claims", "/reservations", "/dedup", "/dedup?key=some-key", "/dead-letters",
-    "/dead-letters?group=parked", "/watermarks", "/limits", "/queues", "/queues?queue=some-queue",
+    "/dead-letters?group=parked", "/watermarks", "/limits", "/queues", "/queues?queue=some-queue", "/schedules",
     "/queues/item?queue=some-queue&id=waiting", "/audit", "/applications",
 )  # fmt: skip
 NASTY = "<script>alert('x')</script>&\"/ü"
@@ -55,6 +56,8 @@ async def fill(once: AsyncClient) -> None:
     async with await once.reserve("some-key", quiet=600):
         pass
     await once.watermark("some-key").advance(41)
+    await once.every("some-key", "0 3 * * *").run_due(asyncio.sleep)
+    await once.every(NASTY, 60.0).run_due(asyncio.sleep)
     for _ in range(2):
         await once.limit(NASTY, limit=1, per=600)
     queue = once.queue("some-queue")
@@ -241,6 +244,7 @@ ACTS: dict[str, dict[str, Any]] = {
     "/reservations/expire": {"key": "some-key", "fence": 1, "reason": "a test"},
     "/dedup/forget": {"key": "some-key", "fence": 1, "reason": "a test"},
     "/watermarks/rewind": {"key": "some-key", "to": "1", "reason": "a test"},
+    "/schedules/forget": {"key": "some-key", "reason": "a test"},
     "/dead-letters/purge": {"group": "parked", "all": "true", "reason": "a test"},
     "/dead-letters/replay": {"group": "parked", "all": "true"},
 }

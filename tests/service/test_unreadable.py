@@ -142,6 +142,7 @@ def test_pages_that_are_followed_live_show_them_too(poisoned: Running) -> None:
         "/watermarks",
         "/dead-letters?group=jobs",
         "/queues",
+        "/schedules",
         "/queues?queue=jobs",
         "/audit",
         "/alerts",

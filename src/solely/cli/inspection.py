@@ -27,8 +27,8 @@ MOST = 2_000  # entries read of each kind, so that watching does not load the st
 @in_form
 @at_store
 def explain(options: StoreOptions, form: Form, key: str) -> None:
-    """Everything stored under KEY: lock, mark, claim, reservation, limit, watermark, queue, and why a call would be
-    refused."""
+    """Everything stored under KEY: lock, mark, claim, reservation, limit, watermark, schedule, queue, and why a call
+    would be refused."""
     with options.client() as once:
         explanation = once.explain(key)
     if form.name == "json":

@@ -31,6 +31,8 @@ COMMANDS = {
     "watermarks": "nouns",
     "limits": "limits",
     "queues": "queues",
+    "schedules": "schedules",
+    "cron": "cron",
     "dlq": "dead_letters",
     "audit": "audit",
     "explain": "inspection",

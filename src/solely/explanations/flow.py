@@ -17,9 +17,13 @@ from ..model import Entry, State, item_key
 from ..ops import Read
 from ..queues.flow import queue_of
 from ..rules import MOST_LISTED
+from ..schedules.state import RunReport
+from ..schedules.timetable import moment
 from ..watermarks import flow as watermark
 
-KINDS = ("lock", "mark", "claim", "reservation", "watermark", "breaker", NOTES)
+TICK = "tick"  # of a schedule, which is shown under that word
+KINDS = ("lock", "mark", "claim", "reservation", "watermark", "breaker", NOTES, TICK)
+_SHOWN = {NOTES: "limit", TICK: "schedule"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ def _side(entry: Entry, here: bool, waiting: int) -> Side:
     limit = entry.kind == NOTES
     holder = "" if limit else describe(entry.info)
     return Side(
-        kind="limit" if limit else entry.kind,
+        kind=_SHOWN.get(entry.kind, entry.kind),
         state=entry.state,
         holder=holder,
         here=here and entry.state is State.HELD,
@@ -147,6 +151,8 @@ def _value(entry: Entry) -> str:
 def _kept(entry: Entry, value: bytes) -> str:
     if entry.kind == "watermark":
         return f"its value is {watermark.decode(value)}"
+    if entry.kind == TICK:
+        return _last_run(entry)
     if entry.kind == "breaker":
         return "closed" if state_of(entry).closed else "open, or half-open during a trial"
     if entry.kind != "claim":
@@ -156,6 +162,14 @@ def _kept(entry: Entry, value: bytes) -> str:
     except (WorkFailed, NotKept) as instead:
         return str(instead)
     return f"its result is kept: {_many(len(value) - 1, 'byte', 'bytes')}"
+
+
+def _last_run(entry: Entry) -> str:
+    report = RunReport.read(entry)
+    if report is None or not report.tick:
+        return "it has not run yet"
+    how = f"failed: {report.outcome}" if report.outcome else "was done"
+    return f"its last tick, of {moment(report.tick):%Y-%m-%d %H:%M:%S} UTC, {how}, by {report.by}"
 
 
 def _breaker(entry: Entry) -> str:
@@ -178,6 +192,7 @@ def _why(entry: Entry, holder: str) -> str:
             "lock": f"lock() waits and try_lock() is refused: {holder} holds it",
             "claim": f"claim() waits for the result of {holder}",
             "reservation": f"reserve() is suppressed (reserved): {holder} is sending",
+            TICK: f"run_due() runs nothing: {holder} runs the tick",
             NOTES: f"limit() refuses calls: the next one is allowed in {left}",
             "item": f"take() does not return it: another caller has it, for {left} unless renewed",
         }.get(kind, "")
@@ -187,6 +202,7 @@ def _why(entry: Entry, holder: str) -> str:
             "mark": f"first() returns False: it was seen, and the mark expires in {left}",
             "claim": f"claim() does not run the work again: it is finished, and its outcome expires in {left}",
             "reservation": f"reserve() is suppressed (quiet) for another {left}",
+            TICK: f"run_due() runs nothing: the next tick is due in {left}",
         }.get(kind, "")
     return ""
 

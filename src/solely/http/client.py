@@ -12,6 +12,7 @@ from .nouns import (
     HttpMarks,
     HttpQueues,
     HttpReservations,
+    HttpSchedules,
     HttpWatermarks,
 )
 
@@ -31,5 +32,6 @@ class Client(ServiceConnection):
         self.limits = HttpLimits(self)
         self.watermarks = HttpWatermarks(self)
         self.queues = HttpQueues(self)
+        self.schedules = HttpSchedules(self)
         self.dead_letters = HttpDeadLetters(self)
         self.entries = HttpEntries(self)

@@ -16,6 +16,7 @@ from ..service.api import (
     queue_lists,
     queues,
     reservations,
+    schedules,
     watermarks,
 )
 from ..stores.http.codec import WireEntries, WireEntry
@@ -203,6 +204,20 @@ class HttpWatermarks(_Noun):
         """Watermarks in key order, page by page."""
         for page in self._pages("/v1/watermarks", watermarks.ListedWatermarks, prefix=prefix, limit=PAGE):
             yield from page.watermarks
+
+
+class HttpSchedules(_Noun):
+    """When jobs ran last, and when they are due next."""
+
+    def list(self, prefix: str = "") -> Iterator[schedules.ListedSchedule]:
+        """Schedules in the order of names, page by page."""
+        for page in self._pages("/v1/schedules", schedules.ListedSchedules, prefix=prefix, limit=PAGE):
+            yield from page.schedules
+
+    def forget(self, name: str, *, reason: str) -> bool:
+        """True if something was kept of the schedule, which is removed now."""
+        body = schedules.ForgetSchedule(key=name, reason=reason)
+        return self._post("/v1/schedules/forget", body, schedules.ForgottenSchedule).forgotten
 
 
 class HttpQueues(_Noun):

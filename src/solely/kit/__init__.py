@@ -1,7 +1,7 @@
 """The kit: all that an application imports beside the library (`solely`); its `cli.py` imports `solely.kit.commands`.
 
 - the application: Application, AppPage, Job, Service. Its methods open and make what the service then runs and closes:
-  `caller`, `journal`, `queries`, `queue`, `worker`, `announce`, `tracing`, `own`
+  `caller`, `journal`, `queries`, `queue`, `worker`, `every`, `announce`, `tracing`, `own`
 - endpoints: Route, Call, Answer, Body, JsonResponse, KIB; READ, WRITE, ADMIN, PUBLIC, Webhook, BodyToken; the types
   of their fields (Key, Limit, PageSize, Prefix, Quiet, Reason, Ttl, Wait); timestamp, inlined_schema
 - refusals: Problem, problem_of; AWAY, INVALID, LIMITED, TOO_MANY, UNKNOWN

@@ -18,7 +18,7 @@ from ..leases.lease import AsyncLease, Lease
 from ..resilience.backoff import Backoff
 from ..rules import Seconds, stored_key, ttl_seconds
 from . import flow
-from .flow import DueTick, Misfire, SchedulePlan, ReplicaState, RunReport
+from .state import DueTick, Misfire, ReplicaState, RunReport, SchedulePlan
 from .timetable import MOST_COUNTED, US, microseconds, moment, timetable
 
 log = logging.getLogger("solely")

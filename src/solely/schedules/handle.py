@@ -12,8 +12,8 @@ from ..leases.context import AsyncRunFlow, Context, RunFlow
 from ..leases.lease import AsyncLease, Lease
 from ..rules import REMEMBER, Seconds, local_clock
 from .calls import AWAY, ScheduleBase, Tick
-from .flow import DueTick, SchedulePlan
 from .listing import ScheduleInfo, status
+from .state import DueTick, SchedulePlan
 
 _LONGEST_NAP = 3_600.0  # seconds: longer waits overflow the timers of some platforms
 

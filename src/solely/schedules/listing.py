@@ -11,7 +11,7 @@ from ..holder import describe
 from ..leases.listing import listing
 from ..model import DONE, FREE, HELD, Entry
 from ..ops import Clear, Read
-from .flow import RunReport
+from .state import RunReport
 from .timetable import US, moment
 
 
@@ -21,10 +21,11 @@ class ScheduleInfo(NamedTuple):
     `state` is waiting (until `next`), running (by `holder`, for `left` more seconds unless renewed), or overdue: the
     next tick is due, and no replica has begun it yet. `last` is the time of the last tick that was run, None before
     the first; it began `late` seconds after that, took `took` seconds on `by`, and `outcome` is done or "failed: …".
-    `left` of a waiting one are the seconds until the next tick. `unreadable` is why nothing else is known.
+    `left` of a waiting one are the seconds until the next tick. `unreadable` is why nothing else is known. `key` is
+    its name.
     """
 
-    name: str
+    key: str
     when: str
     state: str
     last: datetime | None
@@ -85,7 +86,7 @@ def _info(name: str, kept: Entry, tick: Entry) -> ScheduleInfo:
         return ScheduleInfo(name, "", state, None, None, tick.left, "", "", 0.0, 0.0, 0, who, running, tick.fence)
     ran = report.tick > 0
     return ScheduleInfo(
-        name=name,
+        key=name,
         when=report.plan,
         state=state,
         last=moment(report.tick) if ran else None,

@@ -9,7 +9,7 @@ from ..leases.context import AsyncMethods, Methods
 from ..rules import Seconds, checked_reason, stored_key
 from .calls import plan_of
 from .handle import AsyncSchedule, Schedule
-from .listing import ScheduleInfo, forget
+from .listing import ScheduleInfo, forget, status
 from .listing import schedules as listed
 
 OnMisfire = Literal["skip", "once", "all"]
@@ -45,6 +45,10 @@ class Schedules(Methods):
         """The schedules whose name starts with `prefix` and follows `after`, in order: last and next runs."""
         return self._run(listed(prefix, after, limit))
 
+    def schedule_info(self, name: str) -> ScheduleInfo | None:
+        """The last and the next run of one schedule; None if no replica ever ran it."""
+        return self._run(status(_name(name)))
+
     def forget_schedule(self, name: str, *, reason: str) -> bool:
         """Removes what the store has of a schedule that runs no more; False if there was nothing."""
         return self._run(forget(_name(name), checked_reason(reason)))
@@ -75,6 +79,10 @@ class AsyncSchedules(AsyncMethods):
     async def schedules(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[ScheduleInfo]:
         """The schedules whose name starts with `prefix` and follows `after`, in order: last and next runs."""
         return await self._run(listed(prefix, after, limit))
+
+    async def schedule_info(self, name: str) -> ScheduleInfo | None:
+        """The last and the next run of one schedule; None if no replica ever ran it."""
+        return await self._run(status(_name(name)))
 
     async def forget_schedule(self, name: str, *, reason: str) -> bool:
         """Removes what the store has of a schedule that runs no more; False if there was nothing."""

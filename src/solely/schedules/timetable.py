@@ -115,10 +115,17 @@ class Calendar(Timetable):
         for back in _LOOK_BACK:
             tick = self.next_after(at - int(back.total_seconds()) * US)
             if tick <= at:
-                while (following := self.next_after(tick)) <= at:
-                    tick = following
-                return tick
+                return self._last_between(tick, at)
         raise AssertionError("an expression that was parsed matches within nine years")
+
+    def _last_between(self, tick: int, at: int) -> int:
+        """The last tick from this one to that time, found by halving: there may be thousands in between."""
+        high = at
+        while (following := self.next_after(tick)) <= at:
+            middle = (following + high) // 2
+            later = self.next_after(middle)
+            tick, high = (later, high) if later <= at else (following, middle)
+        return tick
 
     def _next_of_day(self, start: datetime) -> datetime:
         """Each matching time of day once; one that does not exist fires when the gap ends."""
@@ -137,7 +144,8 @@ class Calendar(Timetable):
             found = (self._match((begin + offset + least).replace(tzinfo=None)) - offset).replace(tzinfo=UTC)
             if self._offset(found) == offset:
                 return found
-            begin, least = self._change(max(begin, found - timedelta(days=2)), found), timedelta(0)
+            near = found - timedelta(days=2)  # nothing matches before that, whatever the offset was
+            begin, least = near if near > begin else self._change(begin, found), timedelta(0)
 
     def _match(self, local: datetime) -> datetime:
         found = self._expression.next_match(local)

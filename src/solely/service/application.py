@@ -26,6 +26,8 @@ from ..queues.performing import Perform, PermanentFailure, Postpone, Retry
 from ..queues.worker import FAILED, QueueWorker
 from ..resilience import Backoff
 from ..rules import Seconds
+from ..schedules.handle import AsyncJob, AsyncSchedule
+from ..schedules.methods import OnMisfire
 from .announce import Announcement
 from .dashboard.state import AppPage
 from .figures import Figure
@@ -136,6 +138,27 @@ class Application(Generic[S]):
         letters = self.once.dead_letters(self.own(queue))
         options: Any = {"ttl": ttl, "at_once": at_once, "max_attempts": max_attempts, "backoff": backoff}
         return QueueWorker(self.queue(queue), _settling_calls(perform), dead_letters=letters, **options)
+
+    def every(
+        self,
+        name: str,
+        when: str | Seconds,
+        job: AsyncJob,
+        *,
+        tz: str = "UTC",
+        jitter: Seconds = 0.0,
+        misfire: OnMisfire = "skip",
+        ttl: Seconds = 30.0,
+        max_hold: Seconds | None = None,
+    ) -> AsyncSchedule:
+        """Runs the job at each tick, once over all workers and hosts, from `start` on; see `AsyncClient.every`.
+
+        The name is in the application's own namespace. Returns the schedule: its `stop` ends it in this worker.
+        """
+        options: Any = {"tz": tz, "jitter": jitter, "misfire": misfire, "ttl": ttl, "max_hold": max_hold}
+        schedule = self.once.every(self.own(name), when, **options)
+        self.service.schedules.start(self.name, schedule, job)
+        return schedule
 
     def caller(self, name: str, settings: OutgoingSettings | None = None) -> Caller:
         """Calls another system, from `start` on, through a breaker of this name; closed after `stop`."""

@@ -21,9 +21,11 @@ import structlog
 
 from ..client import AsyncClient
 from ..errors import Busy, SolelyError
+from ..leases.lease import AsyncLease
 from ..queues.item import AsyncItem
 from ..queues.performing import Postpone
 from ..queues.worker import QueueWorker
+from ..schedules.calls import Tick
 from .service import Mounted, Service
 from .settings import Loaded, Settings
 
@@ -136,6 +138,22 @@ async def backups(once: AsyncClient, chance: random.Random) -> None:
         await asyncio.sleep(chance.uniform(5.0, 20.0))
 
 
+async def reports(once: AsyncClient, chance: random.Random) -> None:
+    """Two hosts have the same schedule, and one of them runs each report; now and then a report fails."""
+    await once.every("demo:report:minute", "* * * * *").run(_report)
+
+
+async def clean_ups(once: AsyncClient, chance: random.Random) -> None:
+    """Every ten seconds one of two hosts removes old files."""
+    await once.every("demo:clean-up", 10.0, jitter=2.0).run(_report)
+
+
+async def _report(tick: Tick[AsyncLease]) -> None:
+    await asyncio.sleep(random.uniform(0.5, 3.0))
+    if random.random() < 0.1:
+        raise RuntimeError("the disk is full")
+
+
 async def late_workers(once: AsyncClient, chance: random.Random) -> None:
     """Now and then a worker takes too long: its lease expires, and the worker is notified."""
     await asyncio.sleep(chance.uniform(60.0, 180.0))
@@ -164,7 +182,7 @@ async def charge_again(payload: dict[str, Any]) -> dict[str, Any]:
 # How many of each run at once: enough that the first minute shows every primitive, and that locks are contended.
 SCENES: tuple[tuple[Scene, int], ...] = (
     (deployments, 6), (webhooks, 2), (payments, 3), (alerts, 3), (tenants, 2), (mails, 1), (mail_workers, 1),
-    (imports, 1), (backups, 2), (late_workers, 1), (replays, 1),
+    (imports, 1), (backups, 2), (reports, 2), (clean_ups, 2), (late_workers, 1), (replays, 1),
 )  # fmt: skip
 
 

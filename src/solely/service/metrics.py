@@ -41,6 +41,8 @@ LIMITED = Figure("solely_limited", "Requests to limits", ("allowed",))
 DEAD_LETTERED = Figure("solely_dead_lettered", "Items parked as dead letters")
 REWOUND = Figure("solely_rewound", "Watermarks rewound")
 TURNED = Figure("solely_breaker_turned", "Shared breakers that opened or closed", ("state",))
+TICKS = Figure("solely_ticks", "Ticks of schedules that ended, by outcome", ("outcome",))
+TICK_LATE = Figure("solely_tick_late_seconds", "From the time of a tick to its begin", (), LATENCY)
 FAILED_OPEN = Figure("solely_failed_open", "Work done without the store, because of on_outage", ("what",))
 RETRIED = Figure("solely_retried", "Ops that got no reply and were retried", ("op",))
 OP_SECONDS = Figure("solely_op_seconds", "One round trip to the store", ("op",), LATENCY)
@@ -78,6 +80,7 @@ class Metrics(FigureRegistry):
             events.DeadLettered: lambda e: self.count(DEAD_LETTERED),
             events.Rewound: lambda e: self.count(REWOUND),
             events.BreakerTurned: lambda e: self.count(TURNED, e.state),
+            events.TickEnded: self._ticked,
             events.FailedOpen: lambda e: self.count(FAILED_OPEN, e.what),
             events.Retried: lambda e: self.count(RETRIED, e.op.lower()),
         }
@@ -118,6 +121,11 @@ class Metrics(FigureRegistry):
     def _recorded(self, event: events.Recorded) -> None:
         self.count(RECORDED)
         self.observe(HELD, event.held, _kind(event))
+
+    def _ticked(self, event: events.TickEnded) -> None:
+        self.count(TICKS, event.outcome)
+        self.observe(TICK_LATE, event.late)
+        self.observe(HELD, event.took, _kind(event))
 
     async def keep_saving(self) -> None:
         """Saves the figures for the other workers until cancelled."""

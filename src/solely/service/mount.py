@@ -23,6 +23,7 @@ from .api import (
     queue_lists,
     queues,
     reservations,
+    schedules,
     watermarks,
 )
 from .application import JOURNAL_DROPPED, Application
@@ -30,6 +31,7 @@ from .dashboard import audit_log, dedup, letters, login, overview, rendering
 from .dashboard import entries as entry_pages
 from .dashboard import limits as limit_pages
 from .dashboard import queues as queue_pages
+from .dashboard import schedules as schedule_pages
 from .dashboard import watermarks as watermark_pages
 from .dashboard.app_overview import overview_route
 from .dashboard.state import AppPage
@@ -38,9 +40,9 @@ from .routes import PUBLIC, Route
 from .service import FAILURES, Service
 
 MODULES = (
-    locks, marks, claims, reservations, limits, watermarks, queues, queue_lists, dead_letters, dead_letter_acts,
-    entries, events, ops, health, openapi, policy, overview, entry_pages, dedup, limit_pages, queue_pages, letters,
-    watermark_pages, audit_log, login, rendering,
+    locks, marks, claims, reservations, limits, watermarks, queues, queue_lists, schedules, dead_letters,
+    dead_letter_acts, entries, events, ops, health, openapi, policy, overview, entry_pages, dedup, limit_pages,
+    queue_pages, schedule_pages, letters, watermark_pages, audit_log, login, rendering,
 )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from .metrics import Metrics, timed
 from .quotas import Holds, Slots, WaitQuota
 from .readiness import Readiness, data_level, store_level
 from .reserved_names import SERVICE, clearing, general, only
+from .schedules import AppSchedules
 from .security import Hosts, Tokens
 from .sessions import Logouts, Sessions
 from .settings import Settings
@@ -106,6 +107,7 @@ class Service:
         self.openapi: dict[bool, dict[str, Any]] = {}  # the document, by whether tokens are required
         self.dashboard = DashboardState(self.metrics)
         self.workers = AppWorkers(self.metrics, self.readiness, self.dashboard, settings.stop_timeout)
+        self.schedules = AppSchedules(settings.stop_timeout)
         self.background: list[Callable[[Service], Coroutine[Any, Any, None]]] = [  # tasks that start with the service
             lambda service: service.dashboard.history.keep_sampling(),
             lambda service: TokenFileWatch(service.settings, service.tokens, service.connections).run(),
@@ -162,7 +164,7 @@ class Service:
             for job in (*app.jobs(), *app.upkeep()):
                 self.run(_repeat(self.metrics, name, job))
             self.workers.start(name, app.workers())
-        self._closing.append(self.workers.finish)
+        self._closing += [self.schedules.finish, self.workers.finish]
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs the work in the background, at most until the service closes; a failure is logged."""
@@ -193,6 +195,7 @@ class Service:
         """Stops granting: waiting requests and streams end, and workers take nothing more."""
         self.stopping.set()
         self.workers.stop()
+        self.schedules.stop()
         self.feed.close()
 
     async def close(self) -> None:

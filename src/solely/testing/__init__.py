@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .simulator import simulate_claims as simulate_claims
     from .simulator import simulate_queues as simulate_queues
     from .simulator import simulate_reservations as simulate_reservations
+    from .simulator import simulate_schedules as simulate_schedules
 
 _MODULES = {
     "ManualClock": "clock",
@@ -30,6 +31,7 @@ _MODULES = {
     "simulate_claims": "simulator",
     "simulate_queues": "simulator",
     "simulate_reservations": "simulator",
+    "simulate_schedules": "simulator",
 }
 
 

@@ -41,6 +41,7 @@ NAVIGATION = (
     ("Dedup", "/dedup"),
     ("Limits", "/limits"),
     ("Queues", "/queues"),
+    ("Schedules", "/schedules"),
     ("Dead letters", "/dead-letters"),
     ("Watermarks", "/watermarks"),
     ("Audit log", "/audit"),

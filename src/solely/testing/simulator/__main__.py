@@ -8,13 +8,14 @@ import sys
 from contextlib import nullcontext
 from importlib import import_module
 
-from . import simulate, simulate_claims, simulate_queues, simulate_reservations
+from . import simulate, simulate_claims, simulate_queues, simulate_reservations, simulate_schedules
 
 _SIMULATIONS = {
     "locks": simulate,
     "claims": simulate_claims,
     "reservations": simulate_reservations,
     "queues": simulate_queues,
+    "schedules": simulate_schedules,
 }
 
 
