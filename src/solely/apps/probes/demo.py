@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 
-from ... import SolelyError
 from .checks import Checker
 from .model import Expectations, ProbeTarget
 from .prober import Prober
@@ -13,28 +12,20 @@ from .runtime import ProbesRuntime
 
 _SAMPLES = (("shop", 0.98), ("search", 0.9), ("checkout", 0.995), ("legacy", 0.6))  # name, share that succeeds
 _INTERVAL = 3.0  # seconds: so that bars are seen to grow
-_DEMO = "the demo"
 
 
 async def demo(app: ProbesRuntime) -> None:
-    """Probes the samples until it is cancelled. Only the demo's own prober may call loopback."""
+    """Probes the samples until it is cancelled. They are in no table. Only the demo's own prober may call loopback."""
     server = await asyncio.start_server(_answer, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    checker, targets = Checker(guard_allow=("127.0.0.1/32",)), _targets(port)
+    checker = Checker(guard_allow=("127.0.0.1/32",))
     app.runner.replace_prober(Prober(app.mutex, checker))
+    app.targets.include(_targets(server.sockets[0].getsockname()[1]))
     try:
-        for target in targets:
-            await app.targets.add(target, _DEMO)
         await app.follow()
         await server.serve_forever()
     finally:
         server.close()
         await checker.close()
-        for target in targets:
-            try:
-                await app.targets.remove(target.name)
-            except SolelyError:  # the database is closed: the next demo replaces them
-                break
 
 
 def _targets(port: int) -> list[ProbeTarget]:

@@ -65,6 +65,10 @@ class Targets:
         self.all = dict(sorted(({target.name: target for target in added} | self._configured).items()))
         self.pauses, self.windows = {each.target: each for each in pauses}, windows
 
+    def include(self, targets: Iterable[ProbeTarget]) -> None:
+        """Adds targets of this worker, as if the settings had them."""
+        self._configured |= {target.name: target for target in targets}
+
     def find(self, name: str) -> ProbeTarget | None:
         """The target of this name."""
         return self.all.get(name)
