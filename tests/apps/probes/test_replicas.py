@@ -73,6 +73,18 @@ class Replicas:
         with closing(sqlite3.connect(self._folder / "data.db", timeout=60)) as data:
             return data.execute("SELECT target, due, fence FROM probes_results ORDER BY fence").fetchall()
 
+    def missed(self) -> Counter[str]:
+        """How many intervals of each target the replicas report as missed: a probe took longer than one, or the store
+        did not answer in time, on a machine that has too much to do."""
+        found = Counter[str]()
+        for file in self._folder.glob("replica-*/service.log"):
+            for facts in map(json.loads, file.read_text().splitlines()):
+                if facts["event"] == "ticks_missed":
+                    found[facts["schedule"].rpartition("/")[2]] += facts["missed"]
+                elif facts["event"] == "probe_failed":
+                    found[facts["target"]] += 1
+        return found
+
     def log(self, pid: int) -> str:
         return self.all[pid].log.read_text()
 
@@ -102,13 +114,15 @@ def test_every_interval_is_probed_once_by_any_number_of_replicas(count: int, tmp
     with counting_site() as site, replicas(count, tmp_path, store, targets(site, interval)) as fleet:
         until(lambda: len(site.counts()) == TARGETS and min(site.counts().values()) >= 3, BEGINS)
         fleet.end()
-        found = fleet.results()
+        found, missed = fleet.results(), fleet.missed()
     assert max(site.most.values()) == 1
     assert Counter(target for target, _, _ in found) == site.counts()  # each visit of the site has one result
     for name in site.counts():
         due = sorted(moment for target, moment, _ in found if target == name)
-        gaps = {round(later - earlier, 3) for earlier, later in pairwise(due)}
-        assert gaps == {interval}, (name, due)  # every interval, and each once
+        steps = [(later - earlier) / interval for earlier, later in pairwise(due)]
+        assert all(step >= 1 and abs(step - round(step)) < 0.001 for step in steps), (name, due)  # none twice
+        left_out = sum(round(step) - 1 for step in steps)
+        assert left_out <= missed[name], (name, due)  # and none left out, but for what is reported
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(6, marks=pytest.mark.only_with_all)], ids=["one dies", "six die"])

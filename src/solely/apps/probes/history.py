@@ -1,5 +1,6 @@
-"""States and uptime: each result changes the state of its target in one statement, which refuses a result that comes
-too late by its fence. Results are written behind, several times a second, so that no probe waits for the database."""
+"""States and uptime: each result changes the state of its target in one statement, by its fence: an older result never
+replaces the state of a newer one. Results are written behind, several times a second, so that no probe waits for the
+database."""
 
 from __future__ import annotations
 
@@ -9,12 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
-import structlog
 
 from ...kit import DAY, HOUR, Answer, Database, Row, Statements, begin_of, from_row, without_nul
 from .model import DOWN, UP, ProbeResult, ProbeTarget, State
-
-log = structlog.get_logger("solely.probes")
 
 STATEMENTS = Statements.of("solely.apps.probes", "queries.sql")
 MOST = 20_000  # results that are kept while the database is unreachable: some minutes of many targets
@@ -92,14 +90,14 @@ class _Pending(NamedTuple):
 
 
 class ProbeHistory:
-    """Records results and answers questions about them. `on_refused` is called for each result that came too late,
-    `on_drop` for each that did not fit into the buffer."""
+    """Records results and answers questions about them. `on_late` is called for each result that was written after a
+    newer one of its target, `on_drop` for each that did not fit into the buffer."""
 
     def __init__(
-        self, data: Database, *, on_refused: Callable[[], object] = int, on_drop: Callable[[], object] = int
+        self, data: Database, *, on_late: Callable[[], object] = int, on_drop: Callable[[], object] = int
     ) -> None:
         self._data, self._queries = data, STATEMENTS.on(data)
-        self._on_refused, self._on_drop = on_refused, on_drop
+        self._on_late, self._on_drop = on_late, on_drop
         self._pending: list[_Pending] = []
         self._writing = asyncio.Lock()
 
@@ -125,19 +123,19 @@ class ProbeHistory:
         return news
 
     async def _settle(self, batch: list[_Pending]) -> list[Turn]:
-        """Writes one result per target, all or nothing. Those that came too late leave no trace."""
-        rows = {each.target.name: _row(each) for each in batch}
+        """Writes one result per target, all or nothing. One that is older than the latest of its target, which another
+        replica has written first, is recorded and changes no state."""
+        rows = {row["target"]: row for row in sorted(map(_row, batch), key=lambda row: str(row["target"]))}
         given = msgspec.json.encode(list(rows.values())).decode()
         dialect = self._data.dialect
         async with self._data.transaction() as inside:
             turns = [from_row(Turn, row) for row in await inside.rows(STATEMENTS.text("settle", dialect), given=given)]
-            kept = [rows[turn.target] for turn in sorted(turns, key=lambda turn: turn.target)]
-            if kept:
-                await inside.run_many(STATEMENTS.text("record", dialect), kept)
+            new = {row["target"] for row in await inside.rows(STATEMENTS.text("record", dialect), given=given)}
+            if new:
+                kept = [row for name, row in rows.items() if name in new]
                 await inside.run_many(STATEMENTS.text("add_sums", dialect), [*_sums(kept)])
-        for name in rows.keys() - {turn.target for turn in turns}:
-            log.warning("result_refused", target=name, fence=rows[name]["fence"])
-            self._on_refused()
+        for _ in rows.keys() - {turn.target for turn in turns}:
+            self._on_late()
         return turns
 
     async def unannounced(self) -> list[Turn]:

@@ -2,7 +2,7 @@
 
 -- name: settle
 -- Applies one result per target, all in one statement: the state, and how many in a row succeeded or failed. A result
--- whose fence is not greater than the latest is refused: it is not returned.
+-- whose fence is not greater than the latest changes nothing, and is not returned.
 INSERT INTO probes_states
     (target, fence, state, before, since, failures, successes, failure_threshold, success_threshold, at, passed, error,
     status, seconds, certificate_expires, announced)
@@ -40,7 +40,8 @@ END
 
 -- name: given (sqlite)
 SELECT json_extract(value, '$.target') AS target, json_extract(value, '$.fence') AS fence,
-    json_extract(value, '$.at') AS at, json_extract(value, '$.passed') AS passed,
+    json_extract(value, '$.at') AS at, json_extract(value, '$.due') AS due,
+    json_extract(value, '$.phases') AS phases, json_extract(value, '$.passed') AS passed,
     json_extract(value, '$.error') AS error, json_extract(value, '$.status') AS status,
     json_extract(value, '$.seconds') AS seconds,
     json_extract(value, '$.certificate_expires') AS certificate_expires,
@@ -50,13 +51,15 @@ FROM json_each(:given)
 
 -- name: given (postgresql)
 SELECT * FROM json_to_recordset(CAST(:given AS json)) AS rows
-    (target TEXT, fence BIGINT, at DOUBLE PRECISION, passed INTEGER, error TEXT, status INTEGER,
+    (target TEXT, fence BIGINT, at DOUBLE PRECISION, due DOUBLE PRECISION, phases TEXT, passed INTEGER, error TEXT, status INTEGER,
     seconds DOUBLE PRECISION, certificate_expires DOUBLE PRECISION, failure_threshold BIGINT, success_threshold BIGINT)
 
 -- name: record
+-- Returns the targets whose result was not recorded before.
 INSERT INTO probes_results (target, fence, at, due, passed, error, status, seconds, phases)
-VALUES (:target, :fence, :at, :due, :passed, :error, :status, :seconds, :phases)
+SELECT target, fence, at, due, passed, error, status, seconds, phases FROM ({given}) AS given WHERE true
 ON CONFLICT (target, fence) DO NOTHING
+RETURNING target
 
 -- name: add_sums
 INSERT INTO probes_sums (target, span, begins, up, down, seconds, slowest)

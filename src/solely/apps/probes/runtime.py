@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...kit import Application
 from .checks import Checker
-from .figures import REFUSED, TARGETS
+from .figures import LATE, TARGETS
 from .history import ProbeHistory, TargetState, Turn
 from .model import DOWN, PENDING
 from .mutex import ProbeMutex
@@ -37,7 +37,7 @@ class ProbesRuntime(Application[ProbesSettings]):
         )
         self.prober = Prober(self.mutex, self.checker)
         self.history = ProbeHistory(
-            service.data, on_refused=lambda: service.metrics.count(REFUSED), on_drop=self.count_dropped
+            service.data, on_late=lambda: service.metrics.count(LATE), on_drop=self.count_dropped
         )
         self.targets = Targets(service.data, given.targets)
         self.runner = Runner(self.once, self.prober, self.history, service.metrics, given.lock_timeout)
