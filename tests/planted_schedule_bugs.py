@@ -7,8 +7,9 @@ from unittest.mock import patch
 
 from solely.flow import Flow
 from solely.leases.hold import Hold
-from solely.ops import Acquire, Finish
-from solely.schedules import flow
+from solely.model import HELD
+from solely.ops import Acquire, Finish, Read
+from solely.schedules import flow, state
 from solely.schedules.state import Misfire, ReplicaState, SchedulePlan
 from solely.stores import transitions as t
 from tests.planted_bugs import Plant, Planted, register_in
@@ -45,7 +46,7 @@ def end_is_stored_before_what_must_not_be_forgotten() -> Planted:
         return [None] if not isinstance(ops[0], Finish) else replies
 
     def unnoted(key: str, value: bytes) -> Any:
-        return flow.Read(key)
+        return Read(key)
 
     return patch.multiple(flow, _performed=performed, Advance=unnoted)
 
@@ -71,7 +72,7 @@ def nobody_looks_when_the_lease_expires() -> Planted:
 @bug
 def catching_up_runs_only_the_last() -> Planted:
     """With the policy `all`, ticks that were missed are lost."""
-    right = flow.chosen
+    right = state.chosen
 
     def chosen(plan: SchedulePlan, last: int, now: int, interrupted: bool = False) -> int:
         return right(plan._replace(misfire=Misfire.ONCE), last, now, interrupted)
@@ -98,7 +99,7 @@ def key_of_a_tick_is_granted_while_it_is_held() -> Planted:
     right = t.acquire
 
     def acquire(record: t.StoredRecord, op: Acquire, now: t.Now, next_fence: Any) -> None:
-        if record.state is t.HELD and record.owner != op.owner and record.until - now.lease < 500_000:
+        if record.state is HELD and record.owner != op.owner and record.until - now.lease < 500_000:
             t._set_free(record)
         right(record, op, now, next_fence)
 

@@ -86,7 +86,8 @@ async def test_every_side_of_a_name_is_told(open_client: Callable[..., Any], sto
     states = {side.kind: side.state for side in found.sides}
     assert states == {
         "lock": State.CLOSED, "mark": State.DONE, "claim": State.HELD, "reservation": State.HELD,
-        "watermark": State.DONE, "breaker": State.FREE, "limit": State.FREE, "queue": State.FREE,
+        "watermark": State.DONE, "breaker": State.FREE, "limit": State.FREE, "schedule": State.FREE,
+        "queue": State.FREE,
     }  # fmt: skip
     assert found["claim"].holder == "web-3 pid 4711 (charge) since 08:00:00 UTC"
     assert found["claim"].since == datetime(2027, 1, 15, 8, tzinfo=UTC)

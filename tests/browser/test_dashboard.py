@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from solely import AsyncClient
+from solely import AsyncClient, AsyncLease, AsyncSchedule, Tick
 from tests.browser.conftest import Enter
 from tests.service.serving import Running, until
 
@@ -34,6 +34,7 @@ PAGES = {
     "/dead-letters": "Dead letters",
     "/dead-letters?group=signals": "Dead letters",
     "/watermarks": "Watermarks",
+    "/schedules": "Schedules",
     "/audit": "Audit log",
     "/applications": "Applications",
 }
@@ -98,6 +99,14 @@ def holder(store: str, key: str, ttl: float = 10.0) -> Iterator[Holder]:
             process.kill()
 
 
+async def _nothing(tick: Tick[AsyncLease]) -> None: ...
+
+
+async def _fail(schedule: AsyncSchedule) -> None:
+    schedule.stop()
+    raise TimeoutError("the source did not answer")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def filled(service: Running) -> None:
     """Something of every kind."""
@@ -119,6 +128,10 @@ def filled(service: Running) -> None:
             pass
         await once.reserve("cpu-high:critical", quiet=600)
         await once.watermark("gitlab:42").advance(1_700_000_000)
+        for name, when in (("report:nightly", "0 3 * * *"), ("clean-up", 3_600.0)):
+            await once.every(name, when, tz="Europe/Berlin").run_due(_nothing)
+        failing = once.every("import:customers", 0.1)
+        await failing.run(lambda tick: _fail(failing))
         await once.dead_letters("signals").push({"signal": 17}, error="Timeout: the bank did not answer", key="s-17")
 
     service.run(fill(service.service.once))

@@ -3,7 +3,7 @@ and on a local clock of its own, which is set wrongly and runs at its own rate."
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from solely.errors import StoreError
 from solely.flow import Ask, Flow
@@ -15,6 +15,8 @@ from solely.schedules.calls import plan_of
 from solely.schedules.state import DueTick, ReplicaState, RunReport
 from solely.stores import Store
 from solely.testing.clock import ManualClock
+
+T = TypeVar("T")
 
 
 class Replica:
@@ -48,7 +50,7 @@ class Replica:
     def fresh_owner(self) -> str:
         return fresh_owner()
 
-    def perform(self, work: Flow[Any]) -> Any:
+    def perform(self, work: Flow[T]) -> T:
         """The result of the flow, performed on this replica's store."""
         step: Any = work.send
         argument: Any = None
@@ -59,7 +61,7 @@ class Replica:
                 if isinstance(argument, StoreError):
                     step = work.throw
         except StopIteration as end:
-            return end.value
+            return end.value  # type: ignore[no-any-return] # of the flow
 
     def _reply(self, request: Any) -> Any:
         if request is Ask.RUN:

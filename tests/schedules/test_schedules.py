@@ -131,7 +131,7 @@ async def test_run_due_says_when_to_call_again(mode: str, open_client: Open) -> 
 async def test_a_lease_that_is_lost_is_seen_by_the_job(
     mode: str, open_client: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
-    once, seen = open_client(url()), []
+    once, seen = open_client(url()), list[str]()
 
     def lose(tick: Any) -> Any:
         if mode == "blocking":
@@ -155,7 +155,7 @@ async def test_a_lease_that_is_lost_is_seen_by_the_job(
 
 
 async def test_stop_lets_the_tick_in_progress_end(mode: str, open_client: Open) -> None:
-    once, began, ended = open_client(url()), [], []
+    once, began, ended = open_client(url()), list[Any](), list[Any]()
 
     def slow(tick: Any) -> Any:
         began.append(tick)
@@ -226,7 +226,7 @@ class AsyncAwayStore(AsyncMemoryStore):
 
 async def test_an_outage_is_waited_for(open_client: Open, mode: str, caplog: pytest.LogCaptureFixture) -> None:
     store: Any = AwayStore(Memory()) if mode == "blocking" else AsyncAwayStore(Memory())
-    once, ran = open_client(store=store, timeout=0.1), []
+    once, ran = open_client(store=store, timeout=0.1), list[Any]()
     async with running(once.every("job", 0.2), job=job_of(mode, ran.append)):
         await until(lambda: ran)
         store.away = True

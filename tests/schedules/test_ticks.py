@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from solely.model import Entry
 from solely.ops import Clear, Read
 from solely.schedules.flow import NOTED
 from solely.schedules.state import GRACE, DueTick
@@ -246,7 +247,7 @@ def test_clocks_of_replicas_do_not_matter(replica: Start, clock: ManualClock) ->
     """A replica whose clock is hours wrong, and gains or loses a percent, runs ticks by the clock of the store."""
     wrong = [replica(skew=3 * 3_600.0, rate=1.01), replica(skew=-3 * 3_600.0 / 4, rate=0.99)]
     tick = begin(*wrong)
-    ran = []
+    ran: list[tuple[int, float]] = []
     while len(ran) < 20:
         clock.advance(0.5)
         ran += [(done, clock()) for each in wrong if (done := each.run())]
@@ -276,6 +277,7 @@ def test_what_an_admin_removed_or_the_store_lost_begins_anew(replica: Start, clo
     assert only.run() == tick
     for key in (only.plan.key, only.plan.tick_key):
         (entry,) = only._store.perform([Read(key)])
+        assert isinstance(entry, Entry)
         assert only._store.perform([Clear(key, entry.fence, "test")]) == [True]
     joined = replica()
     assert joined.run() == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import time
@@ -17,7 +16,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import httpx2
 import pytest
 
-from solely import AsyncClient
+from solely import AsyncClient, AsyncLease, Tick
 from solely.errors import StoreUnavailable
 from solely.events import Acquired
 from solely.model import Entry
@@ -46,6 +45,9 @@ def filled() -> Iterator[Running]:
         yield it
 
 
+async def _nothing(tick: Tick[AsyncLease]) -> None: ...
+
+
 async def fill(once: AsyncClient) -> None:
     await once.lock("some-key", ttl=60, purpose="deploy")
     await once.lock(NASTY, ttl=60, purpose=NASTY)
@@ -56,8 +58,8 @@ async def fill(once: AsyncClient) -> None:
     async with await once.reserve("some-key", quiet=600):
         pass
     await once.watermark("some-key").advance(41)
-    await once.every("some-key", "0 3 * * *").run_due(asyncio.sleep)
-    await once.every(NASTY, 60.0).run_due(asyncio.sleep)
+    await once.every("some-key", "0 3 * * *").run_due(_nothing)
+    await once.every(NASTY, 60.0).run_due(_nothing)
     for _ in range(2):
         await once.limit(NASTY, limit=1, per=600)
     queue = once.queue("some-queue")

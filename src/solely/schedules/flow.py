@@ -22,7 +22,7 @@ from .timetable import US
 T = TypeVar("T")
 
 SLACK = 0.002  # seconds after the time at which a key opens to ask for it: most requests would come just too early
-NOTED = 60.0  # seconds between notes of a schedule that misses nothing: then a tick costs two ops
+NOTED = 60.0  # seconds between notes for people, with misfire="skip": then a tick costs two ops
 LOOK_EARLY = 0.05  # of a long wait: the clocks of store and replica may drift apart by this much
 LONG_WAIT = 600.0  # seconds: from here on it looks early
 
@@ -189,8 +189,13 @@ def finish(plan: SchedulePlan, known: ReplicaState, due: DueTick, outcome: str, 
     took = round(max(0.0, now - due.hold.since), 6)
     facts = {"tick": due.tick, "began": due.began, "took": took, "outcome": outcome, "by": by, "missed": missed}
     report = _planned(plan, max(settled, known.last), facts)
-    noted = plan.misfire is not Misfire.SKIP or now - known.noted >= NOTED
-    return report if (yield from _store(plan, known, due.hold, report, noted=noted)) else None
+    turned = known.report is not None and known.report.outcome != outcome
+    noted = plan.misfire is not Misfire.SKIP or turned or now - known.noted >= NOTED
+    if not (yield from _store(plan, known, due.hold, report, noted=noted)):
+        return None
+    if noted:
+        known.noted = now
+    return report
 
 
 def _store(plan: SchedulePlan, known: ReplicaState, hold: Hold, report: RunReport, *, noted: bool) -> Flow[bool]:
@@ -216,8 +221,6 @@ def _store(plan: SchedulePlan, known: ReplicaState, hold: Hold, report: RunRepor
         return False
     known.learn(report)
     known.looks += _rest(keep)
-    if noted:
-        known.noted = now
     return True
 
 
