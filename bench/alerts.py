@@ -74,7 +74,7 @@ def _worker(store: str, place: Place) -> Iterator[tuple[WorkerLoop, AlertsApp]]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(SERVERS[store](place))
         settings = Settings(url=server.url, data_url=data_url(server, folder), apps=("alerts",))
-        stack.enter_context(_logged(settings, folder / "log"))
+        stack.enter_context(logged(settings, folder / "log"))
         loop = stack.enter_context(WorkerLoop())
         yield loop, loop.enter(_app(settings))
 
@@ -85,7 +85,7 @@ def data_url(server: Valkey | Postgres, folder: Path) -> str:
 
 
 @contextmanager
-def _logged(settings: Settings, file: Path) -> Iterator[None]:
+def logged(settings: Settings, file: Path) -> Iterator[None]:
     """Writes the log to the file, in the service's format."""
     root = logging.getLogger()
     before = root.handlers[:], root.level

@@ -158,6 +158,9 @@ if CHROMIUM is None:
 AMTOOL = shutil.which("amtool")
 if AMTOOL is None:
     ABSENT["amtool"] = "prometheus-alertmanager not installed"
+BLACKBOX_EXPORTER = shutil.which("prometheus-blackbox-exporter")
+if BLACKBOX_EXPORTER is None:
+    ABSENT["blackbox_exporter"] = "prometheus-blackbox-exporter not installed"
 
 
 # Fixtures whose server this machine does not have: what needs one is not collected, and the summary names it.
@@ -169,6 +172,7 @@ LACKING = {
     "standalone": mongod_path() is None,
     "chromium": CHROMIUM is None,
     "amtool": AMTOOL is None,
+    "blackbox_exporter": BLACKBOX_EXPORTER is None,
 }
 
 

@@ -121,8 +121,8 @@ def release_keeps_the_hit() -> Planted:
     """A reservation that is released for a retry still counts in its limit."""
     right = reservation._release
 
-    def release(ticket: ReservationTicket, revoke: bool) -> Flow[bool]:
-        return (yield from right(ticket._replace(hits=()), revoke))
+    def release(ticket: ReservationTicket, revoke: bool, known: bool) -> Flow[bool]:
+        return (yield from right(ticket._replace(hits=()), revoke, known))
 
     return patch.object(reservation, "_release", release)
 

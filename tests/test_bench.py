@@ -40,7 +40,7 @@ def test_keys_are_unique_and_only_times_and_costs_have_an_upper_bound() -> None:
     goals = [goal for case in CASES for goal in case.goals]
     assert len({goal.key for goal in goals}) == len(goals)
     bounded_above = {goal.key for goal in goals if goal.at_most}
-    costs = (".us", "_us", "_ms", ".total_s", "_mb", "_per_caller")
+    costs = (".us", "_us", "_ms", ".total_s", "_mb", "_per_caller", "_per_probe")
     assert bounded_above == {goal.key for goal in goals if goal.key.endswith(costs)}
 
 

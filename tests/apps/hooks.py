@@ -142,12 +142,12 @@ async def hooks(tls: ssl.SSLContext | None = None) -> AsyncIterator[Hooks]:
 
 
 @contextlib.contextmanager
-def hooks_aside() -> Iterator[Hooks]:
+def hooks_aside(tls: ssl.SSLContext | None = None) -> Iterator[Hooks]:
     """A receiver on a thread of its own, for tests that block."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    serving = hooks()
+    serving = hooks(tls)
     try:
         yield asyncio.run_coroutine_threadsafe(serving.__aenter__(), loop).result(10)
     finally:

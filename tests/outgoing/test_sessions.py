@@ -59,3 +59,19 @@ async def test_a_session_keeps_no_more_cookies_than_its_bound(make: Making, rece
     for _ in range(5):
         await session.call_ok(Request("GET", receiver.url))
     assert receiver.received[-1].headers["cookie"].count("=") == 200
+
+
+async def test_a_session_says_which_cookies_it_has(make: Making, receiver: Hooks) -> None:
+    caller = make()
+    session = caller.session()
+    receiver.answers.append(setting("sid=1; Path=/", "theme=dark", status=303, to="/home"))
+    await session.call_ok(Request("POST", receiver.url, body=b"user=a"))
+    assert (session.cookies, caller.cookies) == ({"sid": "1", "theme": "dark"}, {})
+
+
+async def test_without_reuse_every_request_opens_a_connection(make: Making, receiver: Hooks) -> None:
+    caller = make(reuse=False)
+    for _ in range(3):
+        response = await caller.call_ok(Request("GET", receiver.url))
+        assert response.timings.connect > 0
+    assert receiver.connections == 3

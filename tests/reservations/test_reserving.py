@@ -336,3 +336,36 @@ async def test_what_is_suppressed_costs_one_round_trip(mode: str, open_client: C
     store.asked.clear()
     assert not await result_of(once.reserve("cpu", limit=5, per=60, group=("all", 5, 60)))
     assert [type(op).__name__ for op in store.asked] == ["Acquire"]
+
+
+async def test_a_release_without_hits_and_quiet_window_needs_no_look_first(
+    mode: str, open_client: Callable[..., Any]
+) -> None:
+    store = switched(mode, "memory://")
+    once = open_client(store=store)
+    for quiet, asked in ((0, []), (60, ["Renew"])):  # beside the release, which is not listed
+        hold = await result_of(once.reserve("cpu", quiet=quiet))
+        store.asked.clear()
+        assert await result_of(hold.release())
+        assert [type(op).__name__ for op in store.asked] == asked
+        assert not await result_of(hold.release())
+
+
+async def test_a_release_in_one_op_frees_nothing_that_is_no_longer_ours(
+    once: Any, other: Any, clock: ManualClock
+) -> None:
+    expired = await result_of(once.reserve("cpu", hold=10, quiet=0, renew=False))
+    clock.advance(11)
+    assert not await result_of(expired.release())
+    overtaken = await result_of(once.reserve("cpu", hold=10, quiet=0, renew=False))
+    clock.advance(11)
+    successor = await result_of(other.reserve("cpu", hold=10, quiet=0, renew=False))
+    assert not await result_of(overtaken.release())
+    assert not await result_of(once.reserve("cpu"))  # the successor still has it
+    assert await result_of(successor.release())
+    cleared = await result_of(once.reserve("cpu", quiet=0))
+    assert await result_of(other.expire_reservation("cpu", reason="a test wants it"))
+    assert not await result_of(cleared.release())
+    recorded = await result_of(once.reserve("cpu", quiet=0))
+    await result_of(other.record_reservation(recorded.id))
+    assert not await result_of(recorded.release())

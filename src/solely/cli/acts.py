@@ -131,8 +131,9 @@ def _parameters(fields: Iterable[Field]) -> list[Callable[[Any], Any]]:
 
 def _argument(field: Field) -> Callable[[Any], Any]:
     if field.reading == "lines":
-        return click.argument(field.name, nargs=-1, required=True, metavar=f"{field.name.upper()}…")
-    return click.argument(field.name, required=field.default is None, default=field.default)
+        return click.argument(_python_name(field), nargs=-1, required=True, metavar=f"{field.name.upper()}…")
+    named = field.name.upper() if field.default is None else f"[{field.name.upper()}]"
+    return click.argument(_python_name(field), required=field.default is None, default=field.default, metavar=named)
 
 
 def _option(field: Field) -> Callable[[Any], Any]:
@@ -149,12 +150,12 @@ def _option(field: Field) -> Callable[[Any], Any]:
 
 
 def _python_name(field: Field) -> str:
-    return f"{field.name}_"  # `for` is a keyword
+    return f"{field.name}_"  # `for` is a keyword, and `url` an option of every command
 
 
 def _given(fields: Iterable[Field], given: dict[str, Any]) -> dict[str, Any]:
     """What the caller has given, as the service takes it."""
-    found = {each.name: given.get(_python_name(each) if each.option else each.name) for each in fields}
+    found = {each.name: given.get(_python_name(each)) for each in fields}
     for each in fields:
         value = found[each.name]
         if each.reading == "ago" and value is not None:

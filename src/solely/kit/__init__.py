@@ -12,9 +12,9 @@
 - explanations: Explainer, Explained
 - metrics and traces: Figure, Metrics, HOLD, LATENCY; Tracing
 - calls to others: Caller, OutgoingSettings, Request, Response, Timings, CallFailed, NotCalled; by_link, by_header,
-  by_token, by_offset, NextPage; Attempts; sign, signing_key, SECRET_PREFIX; Mailer, MailServer, Security,
-  ForeignSubject; sanitized; the checks and types of their settings (AtOnce, Timeout, check_header, check_network,
-  check_url)
+  by_token, by_offset, NextPage; GuardedConnector, Stream; Attempts; sign, signing_key, SECRET_PREFIX; Mailer,
+  MailServer, Security, ForeignSubject; sanitized; the checks and types of their settings (AtOnce, Timeout,
+  check_header, check_network, check_url)
 - receivers that settings name: NamedReceiver, Receiver, ReceiverName, UrlReceiver, WebhookReceiver, ProgramReceiver,
   MailReceiver, check_names, check_bounds; what sends to them (Sender, RequestSender, ProgramSender, MailSender)
 - selections by labels, as Alertmanager writes them: Matcher, parse_matchers, selective_matchers, check_pattern,

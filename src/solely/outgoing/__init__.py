@@ -8,6 +8,7 @@ retries and a breaker that all workers of a host share.
 from .attempts import Attempts
 from .caller import Caller
 from .checks import check_header, check_network, check_url, trusted
+from .connector import GuardedConnector, Stream
 from .message import CallFailed, NotCalled, Request, Response, Timings
 from .pages import NextPage, by_header, by_link, by_offset, by_token
 from .sanitizing import sanitized
@@ -18,11 +19,13 @@ __all__ = [
     "Attempts",
     "CallFailed",
     "Caller",
+    "GuardedConnector",
     "NextPage",
     "NotCalled",
     "OutgoingSettings",
     "Request",
     "Response",
+    "Stream",
     "Timeout",
     "Timings",
     "by_header",

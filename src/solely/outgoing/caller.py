@@ -51,7 +51,7 @@ class Caller:
         )
         guard = AddressGuard(name, given.guard_allow, check=given.guard)
         tls = trusted(f"{name}:", given.ca_file) if given.verify else unverified()
-        self._pool = connection_pool(guard, tls, given.at_once)
+        self._pool = connection_pool(guard, tls, given.at_once, given.at_once if given.reuse else 0)
         self._cookies: CookieJar | None = None
 
     def session(self) -> Caller:
@@ -59,6 +59,11 @@ class Caller:
         session = copy(self)
         session._cookies = CookieJar()
         return session
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        """The cookies of this session by name; those of several paths or hosts as the last one that was set."""
+        return {} if self._cookies is None else self._cookies.values()
 
     async def call(self, request: Request) -> Response:
         """The response, whatever its status; CallFailed if there is none.

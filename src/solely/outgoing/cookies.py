@@ -23,6 +23,10 @@ class CookieJar:
         self._cookies.set_cookie_header(asking)
         return {"cookie": asking.headers["cookie"]} if "cookie" in asking.headers else {}
 
+    def values(self) -> dict[str, str]:
+        """All cookies by name."""
+        return {cookie.name: cookie.value or "" for cookie in self._cookies.jar}
+
     def keep(self, request: Request, headers: httpx2.Headers) -> None:
         """Keeps the cookies of a response to this request; those that no request could send are ignored."""
         set_by = [("set-cookie", text) for text in headers.get_list("set-cookie") if _sendable(text)]

@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from .message import CallFailed
@@ -13,6 +15,9 @@ from .sanitizing import sanitized
 
 Address = IPv4Address | IPv6Address
 
+# Threads of their own, which start when they are needed: a name server that does not answer blocks a thread for some
+# seconds, and must delay neither other calls nor what else the process does on threads.
+_RESOLVERS = ThreadPoolExecutor(64, thread_name_prefix="solely-resolve")
 
 # A list of our own: `ipaddress.is_global` differs between versions of Python, and misses some of these. From IANA's
 # registries of special-purpose addresses, and the public-looking addresses at which clouds serve metadata.
@@ -53,6 +58,14 @@ def is_public(address: Address) -> bool:
     return not any(address in network for network in _NOT_PUBLIC)
 
 
+def _is_ipv4(host: str) -> bool:
+    """True if the host is written as an IPv4 address, which needs no resolver."""
+    try:
+        return str(IPv4Address(host)) == host
+    except ValueError:
+        return False
+
+
 class AddressGuard:
     """Permits public addresses, and those of the allowed networks; without `check`, all addresses."""
 
@@ -64,16 +77,20 @@ class AddressGuard:
     async def addresses(self, host: str, port: int) -> list[str]:
         """All addresses of the host; CallFailed if it cannot be resolved, or if any of its addresses is not permitted:
         an honest host has none of those."""
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            raise CallFailed(f"{self._name}: {host} cannot be resolved: {sanitized(str(error))}") from None
-        addresses = list(dict.fromkeys(str(place[0]) for *_, place in found))
+        addresses = [host] if _is_ipv4(host) else await self._resolved(host, port)
         for address in addresses:
             if self._check and not self._permits(ip_address(address)):
                 text = f"{self._name}: {host} is at {address}, which is not a public address: not called"
                 raise CallFailed(f"{text}; if this is intended, add its network to guard_allow", permanent=True)
         return addresses
+
+    async def _resolved(self, host: str, port: int) -> list[str]:
+        ask = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(_RESOLVERS, ask)
+        except (OSError, UnicodeError) as error:
+            raise CallFailed(f"{self._name}: {host} cannot be resolved: {sanitized(str(error))}") from None
+        return list(dict.fromkeys(str(place[0]) for *_, place in found))
 
     def _permits(self, address: Address) -> bool:
         return is_public(address) or any(address in network for network in self._allow)

@@ -58,15 +58,15 @@ class Stopwatch:
 WATCH: ContextVar[Stopwatch] = ContextVar("outgoing_stopwatch")  # of the call that this task makes
 
 
-def connection_pool(guard: AddressGuard, tls: ssl.SSLContext, at_once: int) -> httpcore2.AsyncConnectionPool:
-    """A pool of connections. It uses no proxy of the environment, and httpcore2 logs nothing of its calls: its lines
-    show URLs and headers, which may be secret."""
+def connection_pool(guard: AddressGuard, tls: ssl.SSLContext, at_once: int, kept: int) -> httpcore2.AsyncConnectionPool:
+    """A pool of connections, of which at most `kept` stay open while idle. It uses no proxy of the environment, and
+    httpcore2 logs nothing of its calls: its lines show URLs and headers, which may be secret."""
     log = logging.getLogger("httpcore2")
     log.setLevel(max(logging.WARNING, log.getEffectiveLevel()))
     return httpcore2.AsyncConnectionPool(
         ssl_context=tls,
         max_connections=at_once,
-        max_keepalive_connections=at_once,
+        max_keepalive_connections=kept,
         keepalive_expiry=IDLE,
         network_backend=_GuardedNetwork(guard),
     )
@@ -136,7 +136,11 @@ class _TimedStream(httpcore2.AsyncNetworkStream):
         watch = WATCH.get()
         watch.enter("tls")
         name = (server_hostname or "").removesuffix(".")  # certificates name hosts without the dot of the root
-        stream = await self._stream.start_tls(ssl_context, name, timeout)
+        try:
+            stream = await self._stream.start_tls(ssl_context, name, timeout)
+        except BaseException:  # a cancelled handshake, too: httpcore2 closes it only after an error
+            await self._stream.aclose()
+            raise
         watch.enter("first_byte")
         return _TimedStream(stream, self._address, stream.get_extra_info("ssl_object").getpeercert())
 

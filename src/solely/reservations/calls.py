@@ -70,7 +70,7 @@ def releasing(context: Context, ticket: ReservationTicket, hold: Hold | None = N
     """Frees the key and removes the hits; False if there was nothing to free."""
     if hold is not None:
         context.keeper.remove(hold)
-    flow = flows.release(ticket, hold is None or hold.doubtful)
+    flow = flows.release(ticket, hold is None or hold.doubtful, unsettled=hold is not None)
     freed = yield from context.or_proceed(ticket.key, "release", flow, lambda: False)
     if freed:
         log.debug("Released reservation %s", _shown(ticket))

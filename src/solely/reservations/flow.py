@@ -216,20 +216,23 @@ def _count(ticket: ReservationTicket, stored: Entry, sent: SendRecord) -> Flow[N
     yield ops
 
 
-def release(ticket: ReservationTicket, revoke: bool) -> Flow[bool]:
+def release(ticket: ReservationTicket, revoke: bool, unsettled: bool = False) -> Flow[bool]:
     """Frees the key at once and removes the hits. False if there was nothing to free: it was recorded or released, or
-    it expired, and then its hits stay, since it may have been sent."""
+    it expired, and then its hits stay, since it may have been sent. `unsettled`: this caller knows that it was neither
+    recorded nor released; without hits and a quiet window, that takes one op."""
+    known = unsettled and not ticket.quiet and not ticket.hits
     try:
-        return (yield from _release(ticket, revoke))
+        return (yield from _release(ticket, revoke, known))
     except Interrupted:
-        yield from _release(ticket, True)  # done before the caller's interruption is raised
+        yield from _release(ticket, True, known)  # done before the caller's interruption is raised
         raise
 
 
-def _release(ticket: ReservationTicket, revoke: bool) -> Flow[bool]:
-    entry: Entry | None = yield Renew(ticket.key, ticket.owner, MIN_TTL)  # never shortens; None: the undo failed
-    if entry is None or entry.owner != ticket.owner or entry.state is not HELD:
-        return False
+def _release(ticket: ReservationTicket, revoke: bool, known: bool) -> Flow[bool]:
+    if not known:
+        entry: Entry | None = yield Renew(ticket.key, ticket.owner, MIN_TTL)  # never shortens; None: the undo failed
+        if entry is None or entry.owner != ticket.owner or entry.state is not HELD:
+            return False
     unhits = [Unhit(hit, ticket.owner) for hit in ticket.hits]
     free = Release(ticket.key, ticket.owner, revoke, fence=ticket.fence)
     outcomes = replies_or_raise((yield [free, *unhits]) or [])

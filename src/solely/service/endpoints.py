@@ -39,9 +39,10 @@ class Endpoint:
 
 
 def _takes_slot(route: Route) -> bool:
-    """True for pages and lists; not for health and metrics, nor for streams, which take one for each update."""
-    streams = route.media == "text/event-stream"
-    return route.method in SAFE and isinstance(route.auth, Bearer) and route.tag != "service" and not streams
+    """True for pages and lists; not for health and metrics, nor for what waits for others, nor for streams, which take
+    one for each update."""
+    waits = route.waits or route.media == "text/event-stream"
+    return route.method in SAFE and isinstance(route.auth, Bearer) and route.tag != "service" and not waits
 
 
 class RouteTable:

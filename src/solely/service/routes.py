@@ -271,6 +271,7 @@ class Route:
     changed: str = ""
     audits: bool = False
     text_errors: bool = False
+    waits: bool = False  # for another system: its handler bounds the time
     hidden: bool = False  # a page for people: not part of the documented API
     tag: str = ""
     body: Any = field(init=False)

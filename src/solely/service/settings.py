@@ -53,6 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     tokens: Annotated[tuple[str, ...], _described("name:scope:sha256 of each token")] = ()
     tokens_file: Annotated[str, _described("a file with one name:scope:sha256 per line")] = ""
+    public_base_url: Annotated[str, _described("where people reach this service, for links and reports")] = ""
     session_secret: Annotated[str, _described("signs dashboard sessions; random, unless several hosts share them")] = ""
     allowed_hosts: Annotated[tuple[str, ...], _described("names of this service that clients may use")] = ()
 

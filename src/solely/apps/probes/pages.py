@@ -1,0 +1,190 @@
+"""The pages of the prober: all targets, one target, and for everybody the status page and the badges."""
+
+from __future__ import annotations
+
+import asyncio
+from html import escape
+from typing import Annotated
+
+import msgspec
+from starlette.responses import Response
+
+from ...kit import PUBLIC, READ_PAGE, UNKNOWN, Answer, Call, Page, Problem, Route, View, show
+from .api import ListedTarget, NoQuery, ProbesApi
+from .history import Beat, Hourly
+from .model import DOWN, PAUSED, PENDING, UP, Name, State
+from .mutex import MutexStatus
+from .runtime import ProbesRuntime
+from .targets import Maintenance
+
+OVERVIEW = Page("Probes", "probes:overview.html", "/probes")
+TARGET = Page("Target", "probes:target.html", "/probes")
+STATUS = Page("Status", "probes:status.html", "")
+FRESH = 1.0  # seconds that a page's data are shared by all viewers
+BARS = 40  # results of a target in a list: one bar each
+BEATS = 100  # results on the page of a target
+_COLORS = {UP: "#1a7440", DOWN: "#b3261e", PENDING: "#8a5300", PAUSED: "#586273"}  # legible below white letters
+_LETTER = 6.6  # units that a letter of a badge takes: the widest of Verdana at 11 px are wider, most are narrower
+_CACHED = "public, max-age=30"  # seconds: as short as an interval usually is
+
+
+class TargetRow(Answer):
+    """A target, and its latest results, the oldest first."""
+
+    target: ListedTarget
+    bars: list[Beat]
+
+
+class ProbesOverview(Answer):
+    """The data of the overview; `counts` are the numbers of targets by state."""
+
+    rows: list[TargetRow]
+    counts: dict[str, int]
+    windows: list[Maintenance]
+    mutex: MutexStatus
+
+
+class TargetView(Answer):
+    """The data of the page of a target: its latest results, the newest first; its sums per hour (of a day and of a
+    month) and per day (of a year)."""
+
+    row: TargetRow
+    beats: list[Beat]
+    day: list[Hourly]
+    month: list[Hourly]
+    year: list[Hourly]
+
+
+class PublicTarget(Answer):
+    """What everybody may see of a public target."""
+
+    name: str
+    title: str
+    state: State
+    maintenance: bool
+    uptime_24h: float | None
+    uptime_30d: float | None
+    uptime_1y: float | None
+    bars: list[bool]
+
+
+class StatusView(Answer):
+    """The data of the status page."""
+
+    targets: list[PublicTarget]
+    windows: list[str]
+
+
+class TargetQuery(View):
+    """The page of a target."""
+
+    name: Annotated[Name, msgspec.Meta(description="of the target")]
+
+
+class ProbePages:
+    """The handlers of the pages."""
+
+    def __init__(self, app: ProbesRuntime, api: ProbesApi) -> None:
+        self._app, self._api = app, api
+
+    async def overview(self, call: Call[None, View]) -> object:
+        """All targets."""
+        views = call.service.dashboard.views
+        return await show(call, OVERVIEW, lambda: views.share("probes", FRESH, self._overview))
+
+    async def target(self, call: Call[None, TargetQuery]) -> object:
+        """One target."""
+        name = call.query.name
+        page = TARGET._replace(title=name)
+        return await show(call, page, lambda: self._target(name))
+
+    async def status(self, call: Call[None, View]) -> object:
+        """The public targets, for everybody."""
+        views = call.service.dashboard.views
+        return await show(call, STATUS, lambda: views.share("probes.status", FRESH, self._status))
+
+    async def badge(self, call: Call[None, None]) -> Response:
+        """The state of a public target as a picture."""
+        name = call.params["name"].removesuffix(".svg")
+        found = [each for each in (await self._status()).targets if each.name == name]
+        if not found:
+            raise Problem(UNKNOWN, "there is no public target of this name")
+        return Response(badge(found[0]), media_type="image/svg+xml", headers={"cache-control": _CACHED})
+
+    async def _rows(self) -> list[TargetRow]:
+        listed, bars = await asyncio.gather(self._api.targets(NoQuery()), self._app.history.bars(BARS))
+        return [TargetRow(target=each, bars=bars.get(each.name, [])) for each in listed]
+
+    async def _overview(self) -> ProbesOverview:
+        rows = await self._rows()
+        counts: dict[str, int] = {
+            state: sum(each.target.state == state for each in rows) for state in (UP, DOWN, PENDING, PAUSED)
+        }
+        windows, mutex = [*self._app.targets.windows], await self._app.mutex.status()
+        return ProbesOverview(rows=sorted(rows, key=_worst_first), counts=counts, windows=windows, mutex=mutex)
+
+    async def _target(self, name: str) -> TargetView:
+        rows = [each for each in await self._rows() if each.target.name == name]
+        if not rows:
+            raise Problem(UNKNOWN, f"there is no target {name!r}")
+        history = self._app.history
+        day, month, year = [await history.hourly(name, span) for span in ("24h", "30d", "1y")]
+        return TargetView(row=rows[0], beats=await history.results(name, limit=BEATS), day=day, month=month, year=year)
+
+    async def _status(self) -> StatusView:
+        rows = [each for each in await self._rows() if each.target.public]
+        names = {each.target.name for each in rows}
+        return StatusView(
+            targets=[_for_everybody(each) for each in rows],
+            windows=[
+                each.reason for each in self._app.targets.windows if not each.targets or names & set(each.targets)
+            ],
+        )
+
+    def routes(self) -> list[Route]:
+        """The routes of the pages."""
+        return [
+            Route("GET", "/probes", READ_PAGE, self.overview, OVERVIEW.title, hidden=True),
+            Route("GET", "/probes/target", READ_PAGE, self.target, TARGET.title, hidden=True),
+            Route("GET", "/status", PUBLIC, self.status, STATUS.title, hidden=True),
+            Route("GET", "/probes/badge/{name}", PUBLIC, self.badge, "Badge of a public target", media="image/svg+xml"),
+        ]
+
+
+def badge(target: PublicTarget) -> str:
+    """The picture, as shields.io draws them."""
+    share = "" if target.uptime_24h is None else f" {target.uptime_24h:.2%}"
+    left, right = escape(target.title), f"{target.state.lower()}{share}"
+    wide, all_of_it = _width(target.title), _width(target.title) + _width(right)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{all_of_it}" height="20" role="img" '
+        f'aria-label="{left}: {right}">'
+        f"<title>{left}: {right}</title>"
+        f'<rect width="{all_of_it}" height="20" rx="3" fill="#555"/>'
+        f'<rect x="{wide}" width="{all_of_it - wide}" height="20" rx="3" fill="{_COLORS[target.state]}"/>'
+        f'<g fill="#fff" text-anchor="middle" font-family="Verdana,Geneva,DejaVu Sans,sans-serif" font-size="11">'
+        f'<text x="{wide / 2:.1f}" y="14">{left}</text>'
+        f'<text x="{(all_of_it + wide) / 2:.1f}" y="14">{right}</text></g></svg>'
+    )
+
+
+def _width(text: str) -> int:
+    return round(len(text) * _LETTER) + 12
+
+
+def _worst_first(row: TargetRow) -> tuple[int, str]:
+    return (DOWN, PENDING, UP, PAUSED).index(row.target.state), row.target.name
+
+
+def _for_everybody(row: TargetRow) -> PublicTarget:
+    target = row.target
+    return PublicTarget(
+        name=target.name,
+        title=target.title,
+        state=target.state,
+        maintenance=bool(target.maintenance),
+        uptime_24h=target.uptime_24h,
+        uptime_30d=target.uptime_30d,
+        uptime_1y=target.uptime_1y,
+        bars=[each.passed for each in row.bars],
+    )

@@ -1,0 +1,49 @@
+"""The layers of the prober: each imports only those below it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import solely.apps.probes
+
+FOLDER = Path(solely.apps.probes.__file__).parent
+# A folder or module may import those of the rows before its own, and itself.
+LAYERS = (
+    ("model", "figures", "acts"),
+    ("settings", "checks", "mutex"),
+    ("prober",),
+    ("history",),
+    ("targets", "runner"),
+    ("runtime",),
+    ("api", "exporter", "demo"),
+    ("pages",),
+    ("app",),
+)
+LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
+MODULES = sorted(path for path in FOLDER.rglob("*.py") if path != FOLDER / "__init__.py")
+
+
+def part_of(path: Path) -> str:
+    """The folder of this module, or the module itself if it is in none."""
+    return path.relative_to(FOLDER).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The folders and modules that this module imports, also for types and inside of functions."""
+    depth = len(path.relative_to(FOLDER).parts)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == depth:
+            yield from [node.module.partition(".")[0]] if node.module else [alias.name for alias in node.names]
+
+
+def test_every_module_has_its_layer() -> None:
+    assert {part_of(path) for path in MODULES} == set(LAYER)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(FOLDER)))
+def test_no_module_imports_a_layer_above_it(path: Path) -> None:
+    own = part_of(path)
+    wrong = [name for name in imported(path) if name != own and LAYER[name] >= LAYER[own]]
+    assert not wrong, f"{own} imports {', '.join(wrong)}"
