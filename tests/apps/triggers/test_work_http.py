@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.apps.operator import Operator, operating
-from tests.service.serving import LINES, bearer, until
+from tests.service.serving import LINES, TOKENS, bearer, until
 
 STAGING = "staging-token-of-these-tests"
 LINE = f"stager:write:{hashlib.sha256(STAGING.encode()).hexdigest()}"
@@ -122,6 +122,20 @@ def test_a_take_waits_and_is_woken_by_a_trigger(desk: Desk) -> None:
     id = desk.trigger("late")
     waiting.join(30)
     assert [run["id"] for run in taken] == [id]
+
+
+def test_a_caller_that_went_away_while_it_waited_takes_nothing(desk: Desk) -> None:
+    body = b'{"tasks": ["left"], "wait": 30}'
+    head = f"POST /api/v1/workers/take HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKENS['admin']}\r\n"
+    with desk.service.connect() as connection:
+        connection.sendall(
+            f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+        )
+        until(lambda: desk.service.service.waiters.now["adminer"])
+    until(lambda: not desk.service.service.waiters.now["adminer"])
+    id = desk.trigger("left")
+    taken = desk.take("left")
+    assert (taken["id"], taken["attempt"]) == (id, 1)
 
 
 def test_a_worker_of_another_environment_sees_nothing_of_it(desk: Desk) -> None:
