@@ -10,7 +10,7 @@ import msgspec
 from ....kit import KIB, LOST, UNKNOWN, WRITE, Call, Route, Row, without_nul
 from ..model import DELAYED, EXECUTING, QUEUED
 from ..runtime import TriggersRuntime
-from .wire import (
+from ..work.wire import (
     CompleteRun,
     FailRun,
     Heartbeat,
