@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from solely import InvalidInput, LeaseLost, PermanentFailure, Postpone, Retry, StoreDenied
+from solely import InvalidInput, LeaseLost, PermanentFailure, Postpone, Retry, StoreDenied, StoreUnavailable
 from solely.apps.triggers.work import RunAttempt, TaskWorker
 from solely.apps.triggers.work.tasks import Tasks
 from solely.http import Client
@@ -36,10 +36,12 @@ def desk() -> Iterator[Desk]:
 
 
 @contextmanager
-def working(desk: Desk, tasks: Tasks, *, grace: float = SOON, **options: Any) -> Iterator[TaskWorker]:
+def working(
+    desk: Desk, tasks: Tasks, *, grace: float = SOON, client: type[Client] = Client, **options: Any
+) -> Iterator[TaskWorker]:
     """A worker on threads of the test."""
-    with Client(desk.service.address, token=TOKENS["write"]) as client:
-        worker = TaskWorker(client, tasks, **{"at_once": 2, "name": "tester", **options})
+    with client(desk.service.address, token=TOKENS["write"]) as service:
+        worker = TaskWorker(service, tasks, **{"at_once": 2, "name": "tester", "wait": 0.2, **options})
         thread = threading.Thread(target=worker.run)
         thread.start()
         try:
@@ -148,6 +150,51 @@ def test_a_lease_is_renewed_while_the_task_runs(desk: Desk) -> None:
         go.set()
         found = ended(desk, id)
     assert (found["output"], found["run"]["attempts"]) == ("in the end", 1)
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("away"), msgspec.DecodeError("the page of a proxy")])
+def test_renewals_go_on_after_one_of_them_failed(desk: Desk, error: Exception) -> None:
+    task, go, failures = Tasks(), threading.Event(), [error]
+
+    class FailingClient(Client):
+        def post(self, path: str, *others: Any, **more: Any) -> Any:
+            if path.endswith("/heartbeat") and failures:
+                raise failures.pop()
+            return super().post(path, *others, **more)
+
+    @task("steady")
+    def steady(payload: Any) -> None:
+        assert go.wait(SOON)
+
+    id = desk.trigger("steady")
+    with working(desk, task, client=FailingClient, lease=1.5):
+        first = until(lambda: desk.run(id)["lease_until"], SOON)
+        until(lambda: (desk.run(id)["lease_until"] or 0) > first, SOON)
+        assert failures == []
+        go.set()
+        assert ended(desk, id)["run"]["state"] == "COMPLETED"
+
+
+def test_an_attempt_that_takes_longer_than_its_max_hold_is_given_up(desk: Desk) -> None:
+    task, given_up = Tasks(), list[bool]()
+
+    @task("hangs", max_hold=0.1)
+    async def hangs(payload: Any) -> None:
+        await asyncio.sleep(3600)
+
+    @task("stuck", max_hold=0.1)
+    def stuck(payload: Any, run: RunAttempt) -> None:
+        while not run.lost:
+            time.sleep(0.01)
+        given_up.append(run.overdue)
+        raise Retry("too slow")
+
+    ids = [desk.trigger("hangs"), desk.trigger("stuck")]
+    with working(desk, task, lease=1.0):
+        found = [ended(desk, id)["run"] for id in ids]
+    assert [(run["state"], run["attempts"]) for run in found] == [("FAILED", 2)] * 2
+    assert "longer than the max_hold" in found[0]["error"]
+    assert given_up == [True, True]
 
 
 def test_a_canceled_run_ends_its_task_and_keeps_its_state(desk: Desk) -> None:

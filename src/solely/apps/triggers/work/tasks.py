@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
@@ -24,13 +25,13 @@ class RunAttempt:
     """One attempt at a run, as its task sees it. `attempt` only grows: systems that the task writes to can use it as a
     fence. The lease is renewed meanwhile; `lost` is true once another worker may have the run."""
 
-    def __init__(self, taken: TakenRun, sent: float) -> None:
+    def __init__(self, taken: TakenRun, sent: float, max_hold: float | None = None) -> None:
         self.id, self.task, self.key = taken.id, taken.task, taken.idempotency_key
         self.payload, self.tags, self.metadata = taken.payload, taken.tags, taken.metadata
         self.attempt, self.max_attempts = taken.attempt, taken.max_attempts
         self.token = taken.token
         self.canceled = False  # by a person: nobody has the run now
-        self._ends = sent + taken.left
+        self._ends, self._longest = sent + taken.left, math.inf if max_hold is None else sent + max_hold
         self._over = threading.Event()
         self._cancel: Callable[[], object] | None = None
 
@@ -50,6 +51,11 @@ class RunAttempt:
             raise LeaseLost(f"run {self.id}, attempt {self.attempt}, {why}", key=self.id)
 
     # -- for the worker
+
+    @property
+    def overdue(self) -> bool:
+        """True once it has taken longer than the `max_hold` of its task: its lease is not renewed any more."""
+        return time.monotonic() > self._longest
 
     def renewed(self, sent: float, left: float) -> None:
         """The lease was renewed for `left` seconds by a request that was sent at that moment."""
@@ -86,6 +92,7 @@ class WorkerTask:
     function: Callable[..., Any]
     payload: Any
     takes_run: bool
+    max_hold: float | None = None
 
     def __call__(self, run: RunAttempt) -> Any:
         """Runs the function; its result is the output of the run."""
@@ -99,17 +106,20 @@ class WorkerTask:
 class Tasks(dict[str, WorkerTask]):
     """Tasks by name."""
 
-    def __call__(self, name: str) -> Callable[[F], F]:
-        """Registers the decorated function, which stays as it is, as the task of this name. Raises InvalidInput if the
-        name is taken, if the function takes neither `(payload)` nor `(payload, run)`, or if an annotation of it cannot
-        be resolved."""
+    def __call__(self, name: str, *, max_hold: float | None = None) -> Callable[[F], F]:
+        """Registers the decorated function, which stays as it is, as the task of this name. After `max_hold` seconds an
+        attempt is given up: it is cancelled if it is asynchronous, and its lease is no longer renewed.
+
+        Raises InvalidInput if the name is taken, if the function takes neither `(payload)` nor `(payload, run)`, or if
+        an annotation of it cannot be resolved.
+        """
         if callable(name) or not 1 <= len(name) <= MAX_NAME:  # callable: @task without a name
             raise InvalidInput(f'{name!r:.80} is not the name of a task; write @task("send-mail")')
 
         def register(function: F) -> F:
             if name in self and self[name].function is not function:
                 raise InvalidInput(f"two functions are the task {name!r}; give one of them another name")
-            self[name] = _task(name, function)
+            self[name] = replace(_task(name, function), max_hold=max_hold)
             return function
 
         return register

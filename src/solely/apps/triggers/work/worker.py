@@ -28,8 +28,6 @@ from .... import (
     Postpone,
     Refused,
     Retry,
-    SolelyError,
-    StoreDenied,
     StoreFailed,
     StoreUnavailable,
 )
@@ -44,9 +42,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("solely.triggers")
 T = TypeVar("T")
 
-WAIT = 20.0  # seconds that a take waits at the service: below the idle timeout of usual proxies (60)
+WAIT = 5.0  # seconds that a take waits at the service: `stop` waits as long, and an idle slot asks that often
 RENEWALS = 3  # renewals per lease: two may be lost before the lease is
 AGAIN = (0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between tries while the service is unreachable: it restarts within some
+OVERDUE = "the attempt took longer than the max_hold of its task"
 CLEAN_UP = 5.0  # seconds that a cancelled task may take to end: a few closing round trips
 LOOK = 0.2  # seconds between looks whether all slots have ended: nobody notices
 Report = Callable[[str], object]
@@ -67,28 +66,32 @@ class TaskWorker:
         *,
         at_once: int = 4,
         lease: float = 30.0,
+        wait: float = WAIT,
         name: str = "",
         report: Report = log.info,
     ) -> None:
-        self._service, self._tasks, self._lease, self._report = service, dict(tasks), lease, report
+        self._service, self._tasks, self._report = service, dict(tasks), report
+        self._lease, self._wait = lease, wait
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self._slots = {threading.Thread(target=self._work, daemon=True) for _ in range(at_once)}
+        self._started: list[threading.Thread] = []
         self._running: dict[str, RunAttempt] = {}  # by token
         self._changed = threading.Condition()  # notified whenever a run has ended
         self._stopping, self._over = threading.Event(), threading.Event()
         self._until_empty = False
-        self._refusal: SolelyError | None = None
+        self._error: Exception | None = None
 
     def run(self, *, until_empty: bool = False) -> None:
         """Works until `stop`; with `until_empty`, until nothing is due. Raises InvalidInput or StoreDenied if the
         service refuses this worker."""
         self._until_empty = until_empty
-        for thread in (threading.Thread(target=self._renew_all, daemon=True), *self._slots):
+        self._started = [threading.Thread(target=self._renew_all, daemon=True), *self._slots]
+        for thread in self._started:
             thread.start()
         while self._slots and not self._stopping.wait(LOOK):
             pass
-        if self._refusal is not None:
-            raise self._refusal
+        if self._error is not None:
+            raise self._error
 
     def end(self) -> None:
         """Takes nothing new, and has `run` return; a signal handler may call it."""
@@ -100,11 +103,13 @@ class TaskWorker:
         self.end()
         with self._changed:
             if not self._changed.wait_for(lambda: not self._running, timeout):
-                for run in [*self._running.values()]:
+                for run in list(self._running.values()):
                     run.cancel()
                 self._changed.wait_for(lambda: not self._running, CLEAN_UP)
             self._over.set()
-            return not self._running
+        for slot in self._started:  # a take that is answered only now is given back
+            slot.join(0.0 if self._running else self._wait + CLEAN_UP)
+        return not self._running
 
     # -- a slot
 
@@ -112,26 +117,28 @@ class TaskWorker:
         try:
             while not self._stopping.is_set() and (self._work_once() or not self._until_empty):
                 pass
-        except (InvalidInput, StoreDenied) as error:
-            self._refusal = error
+        except Exception as error:  # noqa: BLE001 - `run` raises it: the service refuses this worker, or it is a bug
+            self._error = error
             self._stopping.set()
         finally:
             self._slots.discard(threading.current_thread())
 
     def _work_once(self) -> bool:
         """Takes a run and performs it; False if none was due."""
-        token, wait = secrets.token_hex(16), 0.0 if self._until_empty else WAIT
+        token, wait = secrets.token_hex(16), 0.0 if self._until_empty else self._wait
         body = {
             "tasks": [*self._tasks], "lease": self._lease, "wait": wait, "worker": self.name, "token": token,
         }  # fmt: skip
         sent, taken = self._insist(lambda: self._service.post("/api/v1/workers/take", body, TakenRuns, wait))
         if taken is None or taken.run is None:
             return False
-        run = RunAttempt(taken.run, sent)
-        if self._stopping.is_set():
+        run = RunAttempt(taken.run, sent, self._tasks[taken.run.task].max_hold)
+        with self._changed:  # `stop` sees the run, or the run sees that the worker stops
+            if not self._stopping.is_set():
+                self._running[token] = run
+        if token not in self._running:
             self._settle(run, "release", {})
             return False
-        self._running[token] = run
         try:
             self._perform(run)
         finally:
@@ -147,7 +154,7 @@ class TaskWorker:
         except Postpone as error:
             self._settle(run, "release", {"delay": error.after or 0.0})
         except asyncio.CancelledError:
-            self._settle(run, "release", {})
+            self._settle(run, *(("fail", {"error": OVERDUE}) if run.overdue else ("release", {})))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of a task is the end of its attempt
             self._settle(run, "fail", _failure(error))
         else:
@@ -178,7 +185,7 @@ class TaskWorker:
             sent = time.monotonic()
             try:
                 return sent, ask()
-            except (StoreUnavailable, StoreFailed, Limited) as error:
+            except (StoreUnavailable, StoreFailed, Limited, msgspec.DecodeError) as error:
                 self._report(printable(f"the service failed, and is asked again: {error}"))
             if run is None:
                 self._stopping.wait(pause)
@@ -193,12 +200,13 @@ class TaskWorker:
     def _renew_all(self) -> None:
         """Renews the leases of all runs in flight until the worker has stopped."""
         while not self._over.wait(self._lease / RENEWALS):
+            runs = list(self._running.values())
             try:
-                self._renew([*self._running.values()])
-            except SolelyError as error:
+                self._renew([run for run in runs if not run.overdue])
+            except Exception as error:  # noqa: BLE001 - whatever it was, the next renewal may succeed
                 self._report(printable(f"leases were not renewed: {error}"))
-            for run in [*self._running.values()]:
-                if run.lost:
+            for run in runs:
+                if run.lost or run.overdue:
                     run.end()
 
     def _renew(self, runs: list[RunAttempt]) -> None:
