@@ -30,25 +30,25 @@ LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 MODULES = sorted(path for path in FOLDER.rglob("*.py") if path != FOLDER / "__init__.py")
 
 
-def part_of(path: Path) -> str:
-    """The folder of this module, or the module itself if it is in none."""
-    return path.relative_to(FOLDER).parts[0].removesuffix(".py")
+def part_of_folder(folder: Path, path: Path) -> str:
+    """The folder of this module inside of the application's, or the module itself if it is in none."""
+    return path.relative_to(folder).parts[0].removesuffix(".py")
 
 
-def imported(path: Path) -> Iterator[str]:
+def imported_by(folder: Path, path: Path) -> Iterator[str]:
     """The folders and modules that this module imports, also for types and inside of functions."""
-    depth = len(path.relative_to(FOLDER).parts)
+    depth = len(path.relative_to(folder).parts)
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level == depth:
             yield from [node.module.partition(".")[0]] if node.module else [alias.name for alias in node.names]
 
 
 def test_every_module_has_its_layer() -> None:
-    assert {part_of(path) for path in MODULES} == set(LAYER)
+    assert {part_of_folder(FOLDER, path) for path in MODULES} == set(LAYER)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(FOLDER)))
 def test_no_module_imports_a_layer_above_it(path: Path) -> None:
-    own = part_of(path)
-    wrong = [name for name in imported(path) if name != own and LAYER[name] >= LAYER[own]]
+    own = part_of_folder(FOLDER, path)
+    wrong = [name for name in imported_by(FOLDER, path) if name != own and LAYER[name] >= LAYER[own]]
     assert not wrong, f"{own} imports {', '.join(wrong)}"

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from solely import DataError, DataUnavailable
-from solely.apps.triggers.model import CANCELED, FAILED, QUEUED, RunChange, TaskRun, new_run_id, now
+from solely.apps.triggers.drainer import DEFERRED, Drainer
+from solely.apps.triggers.model import CANCELED, FAILED, QUEUED, BufferedRun, RunChange, TaskRun, new_run_id, now
 from solely.testing.clock import ManualClock
-from tests.apps.triggers.working import BURST, HERE, Worker, until
+from tests.apps.triggers.working import BURST, HERE, SOON, Worker, until
 
 KEY = "key"
 
@@ -112,6 +113,25 @@ async def test_no_tag_of_1000_changes_made_while_buffered_is_lost(anywhere: Work
     await draining
     rows = {row["id"]: row["tags"] for row in await anywhere.rows()}
     assert [sorted(rows[id].strip("[]").split(",")) for id in ids] == [[f'"tag-{n}"' for n in range(10)]] * 100
+
+
+async def test_no_accepted_id_is_unknown_at_any_moment(anywhere: Worker) -> None:
+    """Readers look for every id from its answer until SQL has it."""
+    await anywhere.buffer_one()
+    draining = asyncio.create_task(anywhere.drainer.run())
+    looks = 0
+
+    async def follow() -> None:
+        nonlocal looks
+        id = (await anywhere.trigger()).id
+        while await anywhere.stored(id) is None:
+            assert (await anywhere.find(id)).id == id
+            looks += 1
+
+    await asyncio.gather(*(follow() for _ in range(100)))
+    await anywhere.drainer.stop()
+    await draining
+    assert looks > 0, "none of them was read while it was buffered"
 
 
 async def test_changes_of_a_drained_run_are_made_in_sql(anywhere: Worker) -> None:
@@ -228,6 +248,29 @@ async def test_a_run_that_no_drainer_survives_becomes_a_failed_run() -> None:
         failed = await worker.stored(accepted.id)
         assert failed is not None
         assert (failed.state, failed.idempotency_key) == (FAILED, KEY)
+
+
+async def test_a_failed_run_gives_its_key_up_if_its_trigger_asked_for_that() -> None:
+    async with Worker(**BURST) as worker:
+        accepted = await worker.buffer_one(KEY, freeKeyOnFailure=True)
+        await worker.app.table.insert_failed(await worker.find(accepted.id), "refused")
+        await worker.drain()
+        assert (await worker.find(accepted.id)).state == FAILED
+        assert (await worker.trigger(KEY)).id != accepted.id
+
+
+async def test_a_burst_is_drained_when_it_is_over_or_has_lasted_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Worker(**BURST) as worker:
+        run = TaskRun(id="run_a", environment=HERE, task="task", buffered_at=now())
+        buffered = BufferedRun(run=run)
+        calm = Drainer._until_calm
+        left = [0.05, 0.05, 0.0]
+        monkeypatch.setattr(worker.app.gate, "tripped_for", lambda environment: left.pop(0))
+        await asyncio.wait_for(calm(worker.app.drainer, buffered), SOON)
+        assert left == [], "it waited until the gate had recovered"
+        monkeypatch.setattr(worker.app.gate, "tripped_for", lambda environment: 3_600.0)
+        run.buffered_at = now() - DEFERRED
+        await asyncio.wait_for(calm(worker.app.drainer, buffered), SOON)
 
 
 async def test_environments_are_drained_in_rotation() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import threading
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from solely.apps.triggers.api.work import WorkApi
+from solely.apps.triggers.work.wire import TakeRun
 from tests.apps.operator import Operator, operating
-from tests.service.serving import LINES, bearer, until
+from tests.service.serving import LINES, TOKENS, bearer, until
 
 STAGING = "staging-token-of-these-tests"
 LINE = f"stager:write:{hashlib.sha256(STAGING.encode()).hexdigest()}"
@@ -122,6 +125,40 @@ def test_a_take_waits_and_is_woken_by_a_trigger(desk: Desk) -> None:
     id = desk.trigger("late")
     waiting.join(30)
     assert [run["id"] for run in taken] == [id]
+
+
+def test_a_caller_that_went_away_while_it_waited_takes_nothing(desk: Desk) -> None:
+    body = b'{"tasks": ["left"], "wait": 30}'
+    head = f"POST /api/v1/workers/take HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKENS['admin']}\r\n"
+    with desk.service.connect() as connection:
+        connection.sendall(
+            f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+        )
+        until(lambda: desk.service.service.waiters.now["adminer"])
+    until(lambda: not desk.service.service.waiters.now["adminer"])
+    id = desk.trigger("left")
+    taken = desk.take("left")
+    assert (taken["id"], taken["attempt"]) == (id, 1)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3, 10, 30, 100, 300, 1000])
+def test_a_take_that_is_cancelled_at_any_point_leaves_nothing_leased(desk: Desk, turns: int) -> None:
+    id, task = desk.trigger(f"cancelled-{turns}"), f"cancelled-{turns}"
+    app: Any = desk.service.service.apps["triggers"]
+
+    async def cancelled() -> Any:
+        taking = asyncio.create_task(WorkApi(app)._take("default", TakeRun(tasks=[task]), 0.0))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        taking.cancel()
+        return (await asyncio.gather(taking, return_exceptions=True))[0]
+
+    taken = desk.service.run(cancelled())
+    run = desk.run(id)["run"]
+    if isinstance(taken, asyncio.CancelledError):
+        assert (run["state"], run["attempts"]) == ("QUEUED", 0)
+    else:
+        assert (taken["id"], run["state"]) == (id, "EXECUTING")
 
 
 def test_a_worker_of_another_environment_sees_nothing_of_it(desk: Desk) -> None:

@@ -41,7 +41,7 @@ def working(
 ) -> Iterator[TaskWorker]:
     """A worker on threads of the test."""
     with client(desk.service.address, token=TOKENS["write"]) as service:
-        worker = TaskWorker(service, tasks, **{"at_once": 2, "name": "tester", **options})
+        worker = TaskWorker(service, tasks, **{"at_once": 2, "name": "tester", "wait": 0.2, **options})
         thread = threading.Thread(target=worker.run)
         thread.start()
         try:

@@ -7,11 +7,10 @@ from typing import ClassVar
 
 from ...kit import AppPage, Figure, Route
 from . import operators, pages
-from .api import runs, triggering
+from .api import runs, triggering, work
 from .demo import demo
 from .figures import FIGURES
 from .runtime import TriggersRuntime
-from .work import api as work
 from .work.figures import FIGURES as WORK_FIGURES
 
 

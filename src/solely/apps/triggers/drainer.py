@@ -3,6 +3,7 @@ it with all changes, so that a drainer that dies at any point strands nothing.""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import structlog
@@ -12,7 +13,8 @@ from ...kit import Backoff, Metrics
 from .batches import Batches
 from .buffer import Buffer, drained_item, read_item
 from .figures import DRAINED, DUPLICATES
-from .model import BufferedRun, RunChange
+from .gate import Gate
+from .model import BufferedRun, RunChange, now
 from .settings import TriggersSettings
 from .table import RunTable
 
@@ -21,14 +23,17 @@ log = structlog.get_logger("solely.triggers")
 _LEASE = 30.0  # seconds until another drainer takes over from one that died: longer than SQL takes for a batch
 _ENDLESS = 1_000_000  # attempts: this module ends them, since an item that the queue parks would lose its id
 _BACKOFF = Backoff((0.2, 1.0, 5.0))  # seconds: a deadlock, a restart, a repair; an item that waits can still be read
+DEFERRED = 5.0  # seconds that a burst defers a run at most: longer than most bursts, and soon enough for a caller
 _BATCH = 100  # runs of one statement: some hundred KiB at most, and well under a second
 
 
 class Drainer:
     """Moves runs of the buffer to SQL."""
 
-    def __init__(self, buffer: Buffer, table: RunTable, settings: TriggersSettings, metrics: Metrics) -> None:
-        self._buffer, self._table, self._metrics = buffer, table, metrics
+    def __init__(
+        self, buffer: Buffer, table: RunTable, gate: Gate, settings: TriggersSettings, metrics: Metrics
+    ) -> None:
+        self._buffer, self._table, self._gate, self._metrics = buffer, table, gate, metrics
         self._attempts, self._at_once = settings.drain_attempts, settings.drain_at_once
         self._batches: Batches[BufferedRun, None] = Batches(self._store_each, _BATCH)
 
@@ -55,8 +60,20 @@ class Drainer:
             raise PermanentFailure(str(error)) from error
         if buffered.drained:
             return
+        await self._until_calm(buffered)
         await self._store_or_fail(buffered, item.attempts)
         await self._seal(item, buffered)
+
+    async def _until_calm(self, buffered: BufferedRun) -> None:
+        """Returns when the burst is over, or has lasted for DEFERRED: until then SQL and this worker are left to it."""
+        left = self._deferred_for(buffered)
+        while left > 0:
+            await asyncio.sleep(left)
+            left = self._deferred_for(buffered)
+
+    def _deferred_for(self, buffered: BufferedRun) -> float:
+        ends = (buffered.run.buffered_at or 0.0) + DEFERRED
+        return min(self._gate.tripped_for(buffered.run.environment), ends - now())
 
     async def materialize(self, buffered: BufferedRun) -> None:
         """Stores a run now. Its item stays, and the drainer finds that SQL has it."""

@@ -55,10 +55,14 @@ class Gate:
         self._metrics.count(GATE, decision)
         return decision == "divert"
 
+    def tripped_for(self, environment: str) -> float:
+        """Seconds that this worker still diverts; 0 if it does not."""
+        known = self._environments.get(environment)
+        return 0.0 if known is None else max(0.0, known.tripped_until - time.monotonic())
+
     def tripped(self, environment: str) -> bool:
         """True if this worker diverts now."""
-        known = self._environments.get(environment)
-        return known is not None and time.monotonic() < known.tripped_until
+        return self.tripped_for(environment) > 0
 
     async def _is_burst(self, environment: str) -> bool | None:
         """None if the store does not say."""

@@ -7,7 +7,7 @@ import hashlib
 import re
 import secrets
 import time
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -36,8 +36,8 @@ RunId = Annotated[str, msgspec.Meta(pattern=RUN_ID.pattern)]
 _RANDOM = 8  # bytes of a run id that are its own: 13 characters
 _SLOT = 16  # bytes of a run id that name its place in the buffer: 26 characters
 _SLOT_LENGTH = 26
+_RECENT = 1_000  # keys whose encoding is cached: a trigger needs it twice, and some hundred are in flight
 _MAX_KEY = 512  # bytes of a name in the store, and of a key that an index of PostgreSQL can hold in any encoding
-_SEPARATOR = "\x1f"  # between the parts of a digest: the encoding of the parts escapes it
 
 
 class TaskRun(msgspec.Struct, kw_only=True):
@@ -102,8 +102,7 @@ def stored_key_of(key: str) -> str:
 
 def slot_of_key(environment: str, task: str, key: str) -> str:
     """The place in the buffer of all runs of this key: at most one of them is buffered at a time."""
-    whole = _SEPARATOR.join(part_of(part) for part in (environment, task, key))
-    return _letters(hashlib.sha256(whole.encode()).digest()[:_SLOT])
+    return _letters(hashlib.sha256(claim_key(environment, task, key).encode()).digest()[:_SLOT])
 
 
 def new_run_id(environment: str, task: str, key: str | None) -> str:
@@ -118,6 +117,7 @@ def slot_of(run_id: str) -> str:
     return run_id[-_SLOT_LENGTH:]
 
 
+@lru_cache(_RECENT)
 def claim_key(environment: str, task: str, key: str) -> str:
     """The logical key of the claim, as the document names it. Its parts are encoded: no two keys share a claim."""
     name = own("mollifier:idempotency:" + ":".join(part_of(part) for part in (environment, task, key)))

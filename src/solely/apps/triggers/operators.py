@@ -11,8 +11,8 @@ import msgspec
 from ...kit import UNKNOWN, WRITE, Affected, Answer, Body, Call, Problem, Route, act_routes, at, without_nul
 from . import acts
 from .model import CANCELED, ENDED, RunChange, RunId, TaskName, TaskRun, UserKey, stored_key_of
+from .replay import Replays, replay_key
 from .runtime import TriggersRuntime
-from .work.replay import Replays, replay_key
 
 OptionalKey = Annotated[str, msgspec.Meta(max_length=2048, pattern=r"^[^\u0000]*\Z", description="made if empty")]
 

@@ -58,7 +58,7 @@ class TriggersRuntime(Application[TriggersSettings]):
         client = self._buffer_client()
         self.buffer = Buffer(client, self.environments, on_store=client is self.once)
         self.gate, self.claims = Gate(self.once, settings, metrics), KeyClaims(self.once, settings, metrics)
-        self.drainer = Drainer(self.buffer, self.table, settings, metrics)
+        self.drainer = Drainer(self.buffer, self.table, self.gate, settings, metrics)
         self.runs = Runs(self.table, self.buffer, self.drainer)
         self.pipeline = Pipeline(self.table, self.buffer, self.drainer, self.claims, self.gate, metrics)
         metrics.gauge(BUFFERED, lambda: float(self.buffered))

@@ -1,7 +1,7 @@
 """Work: runs are leased to workers over HTTP, renewed, completed, retried, and failed for good after so many attempts.
 
-`leases` has the steps, each one statement on the database's clock; `api` serves them, `replay` and `timeline` are for
-people who look; `tasks` and `worker` are the Python worker on top of the API; `wire` has what both sides say.
+`leases` has the steps, each one statement on the database's clock, which `api.work` serves; `timeline` is for people
+who look; `tasks` and `worker` are the Python worker on top of the API; `wire` has what both sides say.
 """
 
 from .tasks import RunAttempt, task

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("solely.triggers")
 T = TypeVar("T")
 
-WAIT = 20.0  # seconds that a take waits at the service: below the idle timeout of usual proxies (60)
+WAIT = 5.0  # seconds that a take waits at the service: `stop` waits as long, and an idle slot asks that often
 RENEWALS = 3  # renewals per lease: two may be lost before the lease is
 AGAIN = (0.2, 0.5, 1.0, 2.0, 5.0)  # seconds between tries while the service is unreachable: it restarts within some
 OVERDUE = "the attempt took longer than the max_hold of its task"
@@ -66,12 +66,15 @@ class TaskWorker:
         *,
         at_once: int = 4,
         lease: float = 30.0,
+        wait: float = WAIT,
         name: str = "",
         report: Report = log.info,
     ) -> None:
-        self._service, self._tasks, self._lease, self._report = service, dict(tasks), lease, report
+        self._service, self._tasks, self._report = service, dict(tasks), report
+        self._lease, self._wait = lease, wait
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self._slots = {threading.Thread(target=self._work, daemon=True) for _ in range(at_once)}
+        self._started: list[threading.Thread] = []
         self._running: dict[str, RunAttempt] = {}  # by token
         self._changed = threading.Condition()  # notified whenever a run has ended
         self._stopping, self._over = threading.Event(), threading.Event()
@@ -82,7 +85,8 @@ class TaskWorker:
         """Works until `stop`; with `until_empty`, until nothing is due. Raises InvalidInput or StoreDenied if the
         service refuses this worker."""
         self._until_empty = until_empty
-        for thread in (threading.Thread(target=self._renew_all, daemon=True), *self._slots):
+        self._started = [threading.Thread(target=self._renew_all, daemon=True), *self._slots]
+        for thread in self._started:
             thread.start()
         while self._slots and not self._stopping.wait(LOOK):
             pass
@@ -103,7 +107,9 @@ class TaskWorker:
                     run.cancel()
                 self._changed.wait_for(lambda: not self._running, CLEAN_UP)
             self._over.set()
-            return not self._running
+        for slot in self._started:  # a take that is answered only now is given back
+            slot.join(0.0 if self._running else self._wait + CLEAN_UP)
+        return not self._running
 
     # -- a slot
 
@@ -119,7 +125,7 @@ class TaskWorker:
 
     def _work_once(self) -> bool:
         """Takes a run and performs it; False if none was due."""
-        token, wait = secrets.token_hex(16), 0.0 if self._until_empty else WAIT
+        token, wait = secrets.token_hex(16), 0.0 if self._until_empty else self._wait
         body = {
             "tasks": [*self._tasks], "lease": self._lease, "wait": wait, "worker": self.name, "token": token,
         }  # fmt: skip
@@ -127,10 +133,12 @@ class TaskWorker:
         if taken is None or taken.run is None:
             return False
         run = RunAttempt(taken.run, sent, self._tasks[taken.run.task].max_hold)
-        if self._stopping.is_set():
+        with self._changed:  # `stop` sees the run, or the run sees that the worker stops
+            if not self._stopping.is_set():
+                self._running[token] = run
+        if token not in self._running:
             self._settle(run, "release", {})
             return False
-        self._running[token] = run
         try:
             self._perform(run)
         finally:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 
-from .... import InvalidInput
-from ..changes import Runs
-from ..model import TaskRun, new_run_id, now, stored_key_of
-from ..pipeline import Pipeline, Triggered
+from ... import InvalidInput
+from .changes import Runs
+from .model import TaskRun, new_run_id, now, stored_key_of
+from .pipeline import Pipeline, Triggered
 
 
 class Replays:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from .... import SolelyError
 from ....kit import KIB, LOST, UNKNOWN, WRITE, Call, Route, Row, without_nul
 from ..model import DELAYED, EXECUTING, QUEUED
 from ..runtime import TriggersRuntime
-from .wire import (
+from ..work.wire import (
     CompleteRun,
     FailRun,
     Heartbeat,
@@ -39,12 +43,7 @@ class WorkApi:
         wanted, service = call.body, call.service
         environment, wait = self._environment(call), min(wanted.wait, service.settings.max_wait)
         taking = self._take(environment, wanted, wait)
-
-        async def undo(row: Row | None) -> None:
-            if row is not None:
-                await self._app.leases.release(environment, row["id"], row["lease_owner"])
-
-        row = await (call.waiting(taking, undo) if wait else taking)
+        row = await (call.waiting(taking, partial(self._give_back, environment)) if wait else taking)
         return TakenRuns(run=None if row is None else _taken(row))
 
     async def _take(self, environment: str, wanted: TakeRun, wait: float) -> Row | None:
@@ -57,6 +56,20 @@ class WorkApi:
         return row
 
     async def _take_now(self, environment: str, wanted: TakeRun) -> Row | None:
+        """The run that was leased, if one was due. If the caller goes away meanwhile, it is given back."""
+        taking = asyncio.ensure_future(self._take_due(environment, wanted))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            with suppress(SolelyError):
+                await self._give_back(environment, await taking)
+            raise
+
+    async def _give_back(self, environment: str, row: Row | None) -> None:
+        if row is not None:
+            await self._app.leases.release(environment, row["id"], row["lease_owner"])
+
+    async def _take_due(self, environment: str, wanted: TakeRun) -> Row | None:
         """The run that was leased, if one was due; others that have no attempt left are failed on the way."""
         lease = wanted.lease or self._app.settings.lease_ttl
         given: dict[str, Any] = {"lease": lease, "worker": without_nul(wanted.worker), "token": wanted.token or ""}
