@@ -250,6 +250,15 @@ async def test_a_run_that_no_drainer_survives_becomes_a_failed_run() -> None:
         assert (failed.state, failed.idempotency_key) == (FAILED, KEY)
 
 
+async def test_a_failed_run_gives_its_key_up_if_its_trigger_asked_for_that() -> None:
+    async with Worker(**BURST) as worker:
+        accepted = await worker.buffer_one(KEY, freeKeyOnFailure=True)
+        await worker.app.table.insert_failed(await worker.find(accepted.id), "refused")
+        await worker.drain()
+        assert (await worker.find(accepted.id)).state == FAILED
+        assert (await worker.trigger(KEY)).id != accepted.id
+
+
 async def test_a_burst_is_drained_when_it_is_over_or_has_lasted_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Worker(**BURST) as worker:
         run = TaskRun(id="run_a", environment=HERE, task="task", buffered_at=now())

@@ -121,7 +121,8 @@ class RunTable:
 
     async def insert_failed(self, run: TaskRun, error: str) -> None:
         """Stores a run that SQL refuses as FAILED, with its payload if that is not the reason."""
-        failed = msgspec.structs.replace(run, state=FAILED, error=error, finished_at=now())
+        expires = now() if run.frees_key else run.key_expires_at
+        failed = msgspec.structs.replace(run, state=FAILED, error=error, finished_at=now(), key_expires_at=expires)
         try:
             await self.settle(failed)
         except DataUnavailable:
