@@ -4,11 +4,30 @@ import argparse
 import sys
 import traceback
 
-from . import alerts, alerts_http, claims, handoffs, http, listings, marks, mongo, pairs, postgres, scale, signals
+from . import (
+    alerts,
+    alerts_http,
+    claims,
+    handoffs,
+    http,
+    listings,
+    marks,
+    mongo,
+    pairs,
+    postgres,
+    probes,
+    repos,
+    scale,
+    signals,
+    triggers,
+)
 from .harness import FULL, QUICK, Case, Row, Skipped, run
 from .report import flat_json, table
 
-FAMILIES = (pairs, handoffs, marks, claims, http, postgres, mongo, scale, listings, alerts, alerts_http, signals)
+FAMILIES = (
+    pairs, handoffs, marks, claims, http, postgres, mongo, scale, listings, alerts, alerts_http, probes, signals, repos,
+    triggers,
+)  # fmt: skip
 CASES: list[Case] = [case for family in FAMILIES for case in family.CASES]
 
 

@@ -14,7 +14,13 @@ from typing import Any
 from ..errors import InvalidInput, missing_extra
 
 # name → package:class. The name is also the application's section of the settings and its noun on the command line.
-APPS: dict[str, str] = {"alerts": "solely.apps.alerts:AlertsApp", "signals": "solely.apps.signals:SignalsApp"}
+APPS: dict[str, str] = {
+    "alerts": "solely.apps.alerts:AlertsApp",
+    "probes": "solely.apps.probes:ProbesApp",
+    "signals": "solely.apps.signals:SignalsApp",
+    "repos": "solely.apps.repos:ReposApp",
+    "triggers": "solely.apps.triggers:TriggersApp",
+}
 
 
 def find(name: str) -> Any:

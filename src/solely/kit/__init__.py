@@ -2,9 +2,10 @@
 
 - the application: Application, AppPage, Job, Service. Its methods open and make what the service then runs and closes:
   `caller`, `journal`, `queries`, `queue`, `worker`, `every`, `announce`, `tracing`, `own`
-- endpoints: Route, Call, Answer, Body, JsonResponse, KIB; READ, WRITE, ADMIN, PUBLIC, Webhook, BodyToken; the types
-  of their fields (Key, Limit, PageSize, Prefix, Quiet, Reason, Ttl, Wait); timestamp, inlined_schema
-- refusals: Problem, problem_of; AWAY, BUSY, INVALID, LIMITED, TOO_MANY, UNKNOWN
+- endpoints: Route, Call, Answer, Body, JsonResponse, KIB; READ, WRITE, ADMIN, PUBLIC, Webhook, BodyToken, same; the
+  types of their fields (Key, Limit, PageSize, Prefix, Quiet, Reason, Ttl, Wait; AnyDuration, AnyMoment and Moment, read
+  by duration_of and moment_of); timestamp, inlined_schema
+- refusals: Problem, problem_of; AWAY, BUSY, INVALID, LIMITED, LOST, TOO_MANY, UNKNOWN
 - callers: LOCAL, Principal, Scope; RequestLimit
 - acts of people, and lists (declared with `Act` and `Listing` of `solely.kit.commands`): Acts, act_routes,
   Affected, NOTHING (the outcome of an act that changed nothing); list_route, list_page, Rows
@@ -26,7 +27,8 @@
 - small values in the store that all workers share: Notes, NOTES_PAGE
 - its keys: reserved, part_of
 - events that a hook of a client gets: Lost, Retried
-- durations and retries: MAX_TTL, duration, seconds, ttl_seconds; Backoff, RETRY
+- durations and retries: MAX_TTL, duration, duration_text, seconds, ttl_seconds; Backoff, RETRY
+- work that goes on after its request: Background
 
 Names are imported at their first use, so that a command starts without the service.
 """

@@ -82,8 +82,7 @@ from ..service.matchers import (
 from ..service.metrics import Metrics
 from ..service.notes import NOTES_PAGE, Notes
 from ..service.openapi import inlined_schema
-from ..service.problems import AWAY, BUSY, INVALID, LIMITED, TOO_MANY, UNKNOWN, Problem, problem_of
-from ..service.problems import AWAY, INVALID, LIMITED, LOST, TOO_MANY, UNKNOWN, Problem, problem_of
+from ..service.problems import AWAY, BUSY, INVALID, LIMITED, LOST, TOO_MANY, UNKNOWN, Problem, problem_of
 from ..service.quotas import RequestLimit
 from ..service.records import from_row, json_texts
 from ..service.routes import (
@@ -107,7 +106,6 @@ from ..service.routes import (
     timestamp,
 )
 from ..service.security import LOCAL, Principal, Scope, same
-from ..service.security import LOCAL, Principal, Scope
 from ..service.times import AnyDuration, AnyMoment, Moment, duration_of, duration_text, moment_of
 from ..service.tracing import Tracing
 from ..service.why import Explained, Explainer
