@@ -59,11 +59,13 @@ def test_500_triggers_of_a_key_get_one_run_id_20_times_in_a_row(it: Fleet) -> No
         check_one_run(it, f"key-{round}", it.burst(f"key-{round}", waiting=KEYED // 5 if round % 2 else 0))
 
 
+@pytest.mark.only_with_all  # it waits for a race, which may need many bursts
+@pytest.mark.timeout(900)
 def test_with_the_claim_switched_off_two_run_ids_do_appear(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """The control: without the claim, the same bursts show the race that it closes."""
     store, data = place("redis_postgres", request, tmp_path)
     with fleet(store, tmp_path, data, {**TRIPS, "triggers_claim": "false"}) as it:
-        for round in range(20):
+        for round in range(60):
             time.sleep(RECOVERY)  # a gate that is still tripped sends the whole burst to the buffer: one id
             ids = it.burst(f"key-{round}").ids
             if len(ids) > 1:
