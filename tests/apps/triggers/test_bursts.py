@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.triggers.fleet import KEYED, UNKEYED, Burst, Fleet, fleet
+from tests.apps.triggers.fleet import KEYED, TRIPS, UNKEYED, Burst, Fleet, fleet
 from tests.conftest import in_schema, isolated
-
-TRIPS = {"triggers_trip_threshold": "10", "triggers_trip_window": "1"}  # by ten triggers, however slow the machine is
 
 RECOVERY = 2.0  # seconds without triggers: longer than the window and the hold of the gate together
 

@@ -15,13 +15,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.apps.triggers.fleet import Burst, Fleet, fleet, keyed
+from tests.apps.triggers.fleet import COLD, TRIPS, Burst, Fleet, fleet, keyed
 from tests.apps.triggers.working import BURST, Worker, until
 from tests.conftest import in_schema, isolated
 from tests.postgres_server import PYPI_POSTGRES, Postgres
 from tests.servers import Valkey
 
-TRIPS = {"triggers_trip_threshold": "10", "triggers_trip_window": "1"}
 LONG = 600  # seconds: several bursts and restarts on a machine that others use too
 LEASE = 30.0  # seconds until the items of a drainer that died are taken again
 
@@ -121,7 +120,7 @@ def meanwhile(work: Callable[[], None]) -> Iterator[None]:
 
 def restart(server: Valkey | Postgres) -> None:
     """In the middle of the burst."""
-    time.sleep(0.3)
+    time.sleep(COLD + 0.3)
     server.kill()
     server.start()
 
@@ -174,6 +173,7 @@ def test_a_fleet_strands_nothing_when_its_drainers_are_killed(
     """Each worker drains: two of four are killed in the burst, between take and insert as likely as anywhere else."""
 
     def kill_two(it: Fleet) -> None:
+        time.sleep(COLD)
         for _ in range(2):
             time.sleep(0.3)
             os.kill(random.choice(it.workers), signal.SIGKILL)
