@@ -4,7 +4,7 @@
   `caller`, `journal`, `queries`, `queue`, `worker`, `every`, `announce`, `tracing`, `own`
 - endpoints: Route, Call, Answer, Body, JsonResponse, KIB; READ, WRITE, ADMIN, PUBLIC, Webhook, BodyToken; the types
   of their fields (Key, Limit, PageSize, Prefix, Quiet, Reason, Ttl, Wait); timestamp, inlined_schema
-- refusals: Problem, problem_of; AWAY, INVALID, LIMITED, TOO_MANY, UNKNOWN
+- refusals: Problem, problem_of; AWAY, BUSY, INVALID, LIMITED, TOO_MANY, UNKNOWN
 - callers: LOCAL, Principal, Scope; RequestLimit
 - acts of people, and lists (declared with `Act` and `Listing` of `solely.kit.commands`): Acts, act_routes,
   Affected; list_route, list_page, Rows

@@ -70,7 +70,7 @@ from ..service.listings import Rows, list_page, list_route
 from ..service.metrics import Metrics
 from ..service.notes import NOTES_PAGE, Notes
 from ..service.openapi import inlined_schema
-from ..service.problems import AWAY, INVALID, LIMITED, TOO_MANY, UNKNOWN, Problem, problem_of
+from ..service.problems import AWAY, BUSY, INVALID, LIMITED, TOO_MANY, UNKNOWN, Problem, problem_of
 from ..service.quotas import RequestLimit
 from ..service.records import from_row, json_texts
 from ..service.routes import (
@@ -101,6 +101,7 @@ __all__ = [
     "ADMIN",
     "ADMIN_PAGE",
     "AWAY",
+    "BUSY",
     "DAY",
     "HOLD",
     "HOUR",
