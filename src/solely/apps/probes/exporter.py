@@ -10,7 +10,7 @@ import msgspec
 from starlette.responses import Response
 
 from ... import Busy
-from ...kit import INVALID, WRITE, Body, Call, Problem, Route
+from ...kit import BUSY, INVALID, WRITE, Body, Call, Problem, Route
 from .checks import Outcome
 from .model import ProbeResult, ProbeTarget
 from .runtime import ProbesRuntime
@@ -110,4 +110,4 @@ class Exporter:
 
     def routes(self) -> list[Route]:
         """Its route. It makes the service call others, so that a token that may only read is not enough."""
-        return [Route("GET", "/probe", WRITE, self.probe, media="text/plain", waits=True)]
+        return [Route("GET", "/probe", WRITE, self.probe, media="text/plain", waits=True, refusals=(BUSY,))]

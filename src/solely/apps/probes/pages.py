@@ -147,7 +147,15 @@ class ProbePages:
             Route("GET", "/probes", READ_PAGE, self.overview, OVERVIEW.title, hidden=True),
             Route("GET", "/probes/target", READ_PAGE, self.target, TARGET.title, hidden=True),
             Route("GET", "/status", PUBLIC, self.status, STATUS.title, hidden=True),
-            Route("GET", "/probes/badge/{name}", PUBLIC, self.badge, "Badge of a public target", media="image/svg+xml"),
+            Route(
+                "GET",
+                "/probes/badge/{name}",
+                PUBLIC,
+                self.badge,
+                "Badge of a public target",
+                media="image/svg+xml",
+                refusals=(UNKNOWN,),
+            ),
         ]
 
 
