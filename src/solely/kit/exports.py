@@ -83,7 +83,6 @@ from ..service.metrics import Metrics
 from ..service.notes import NOTES_PAGE, Notes
 from ..service.openapi import inlined_schema
 from ..service.problems import AWAY, BUSY, INVALID, LIMITED, LOST, TOO_MANY, UNKNOWN, Problem, problem_of
-from ..service.problems import AWAY, BUSY, INVALID, LIMITED, TOO_MANY, UNKNOWN, Problem, problem_of
 from ..service.quotas import RequestLimit
 from ..service.records import from_row, json_texts
 from ..service.routes import (
