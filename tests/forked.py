@@ -37,7 +37,8 @@ PRELOADED = (
     "solely.stores.redis.blocking", "solely.stores.postgres.aio", "solely.stores.postgres.blocking",
     "solely.stores.mongo.aio", "solely.stores.mongo.blocking", "solely.http", "solely.cli.program", "solely.cli.run",
     "solely.cli.serve", "solely.service.serve", "solely.apps.alerts.app", "solely.apps.probes.app",
-    "solely.apps.repos.app", "solely.apps.signals.app", "solely.apps.triggers.app", "tests.client.modes", "uvloop", "httptools",
+    "solely.apps.repos.app", "solely.apps.signals.app", "solely.apps.triggers.app", "tests.client.modes", "uvloop",
+    "httptools",
 )  # fmt: skip
 __all__ = ["DEVNULL", "PIPE", "Forked"]
 
