@@ -21,6 +21,7 @@ from solely.service.serve import config
 from solely.service.service import Service
 from solely.service.settings import Settings
 from solely.stores import open_async_store
+from tests.servers import listener
 
 END = 10.0  # seconds for a server to begin or end: it takes some tenths
 _told: ContextVar[float | None] = ContextVar("told", default=None)
@@ -39,7 +40,7 @@ class HttpServices:
         self._apps: dict[str, AsgiApp] = {}
         self._opening: dict[str, asyncio.Task[AsgiApp]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self._listening = listener(backlog=1024)
         # asyncio does so itself only where it is told the protocol; and without it every answer takes 40 ms.
         self._listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._server = uvicorn.Server(config(self.service.settings, self))

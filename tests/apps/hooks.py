@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import ssl
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
+
+from tests.servers import listener
 
 FLOOD = 10 << 20  # bytes: a hundred times what a socket takes that nobody reads
 
@@ -127,7 +128,7 @@ async def hooks(tls: ssl.SSLContext | None = None) -> AsyncIterator[Hooks]:
         serving.add(task)
         task.add_done_callback(serving.discard)
 
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = listener()
     patience = 0.5 if tls else None  # with a caller that does not say good-bye
     server = await asyncio.start_server(connected, sock=listening, ssl=tls, ssl_shutdown_timeout=patience)
     receiver.port = listening.getsockname()[1]

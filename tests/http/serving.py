@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
@@ -16,6 +15,7 @@ import solely
 from solely.integrations import asgi, wsgi
 from solely.integrations.idempotency import Rules
 from tests.http.service import Service
+from tests.servers import listener
 
 _END = 10.0  # seconds for a server to end: it takes some milliseconds
 _THREADS = 16  # of waitress: more than the copies that wait at the same time
@@ -25,7 +25,7 @@ _THREADS = 16  # of waitress: more than the copies that wait at the same time
 def uvicorn_server(open_app: Callable[[], AbstractAsyncContextManager[Any]]) -> Iterator[str]:
     """The address of an ASGI application, which is opened and closed on the server's loop."""
     server: list[uvicorn.Server] = []
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = listener()
 
     async def serve() -> None:
         async with open_app() as app:

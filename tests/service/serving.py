@@ -27,6 +27,7 @@ from solely.service.serve import config
 from solely.service.service import Service
 from solely.service.settings import Settings, load
 from tests.forked import PIPE, Forked
+from tests.servers import listener
 
 T = TypeVar("T")
 END = 60.0  # seconds for a server to begin or end: it takes some tenths, but a test machine can be very busy
@@ -84,7 +85,7 @@ def running(routes: Iterable[Route] | None = None, **given: Any) -> Iterator[Run
     """The service with all applications and routes, or with these routes alone, until the test is over."""
     service = Service(settings(**given))
     app = AsgiApp(service, mount(service) if routes is None else routes)
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = listener()
     server: list[uvicorn.Server] = []
     it: list[Running] = []
     up = threading.Event()

@@ -49,12 +49,12 @@ async def _nothing(tick: Tick[AsyncLease]) -> None: ...
 
 
 async def fill(once: AsyncClient) -> None:
-    await once.lock("some-key", ttl=60, purpose="deploy")
-    await once.lock(NASTY, ttl=60, purpose=NASTY)
+    await once.lock("some-key", ttl=3_600, purpose="deploy")
+    await once.lock(NASTY, ttl=3_600, purpose=NASTY)
     await once.first("some-key", ttl=600)
-    claim = await once.claim("some-key", ttl=60)
+    claim = await once.claim("some-key", ttl=3_600)
     await claim.publish({"charge": NASTY})
-    await once.claim("running", ttl=60, wait=0)
+    await once.claim("running", ttl=3_600, wait=0)
     async with await once.reserve("some-key", quiet=600):
         pass
     await once.watermark("some-key").advance(41)
@@ -146,7 +146,7 @@ def test_files_are_served_to_anybody_and_nothing_else_is(filled: Running) -> Non
 def test_what_is_shown_of_each_kind(filled: Running) -> None:
     lock = get(filled, "/locks?format=json&prefix=some").json()["rows"][0]
     assert (lock["key"], lock["state"], lock["purpose"], lock["waiters"]) == ("some-key", "held", "deploy", 0)
-    assert 0 < lock["left"] <= lock["full"] < 62
+    assert 0 < lock["left"] <= lock["full"] < 3_602
     claims = {row["key"]: row for row in get(filled, "/claims?format=json").json()["rows"]}
     assert json.loads(claims["some-key"]["result"]) == {"charge": NASTY}
     assert claims["running"]["result"] is None
@@ -220,6 +220,7 @@ def controls(page: str) -> list[str]:
 @pytest.fixture
 def replayable(filled: Running) -> Iterator[None]:
     filled.service.dashboard.replays["parked"] = lambda payload: None
+    filled.on_loop(filled.service.dashboard.views.clear)
     yield
     filled.service.dashboard.replays.clear()
 

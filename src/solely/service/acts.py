@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -89,9 +90,15 @@ def act_routes(
         answer = msgspec.defstruct(f"{name}Answer", [(act.changed, answer)], bases=(Answer,))
         perform = _wrapped(perform, answer)
     if act.needs_reason and "reason" not in kind.__struct_fields__:
-        kind = msgspec.defstruct(kind.__name__, [("reason", Reason)], bases=(kind,), kw_only=True)
+        kind = _with_reason(kind)
     affected = affected or _Repeated(act)
     return _ServedAct(act, perform, affected, kind, answer, outcome, note, back, checks or {}).routes(refusals)
+
+
+@cache
+def _with_reason(kind: type[msgspec.Struct]) -> Any:
+    """The body with a reason: one type for all acts that share the body, with a name of its own in the API's schema."""
+    return msgspec.defstruct(f"{kind.__name__}WithReason", [("reason", Reason)], bases=(kind,), kw_only=True)
 
 
 @dataclass(frozen=True)

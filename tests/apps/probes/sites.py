@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
+from tests.servers import listener
+
 
 class Visit(NamedTuple):
     """A request for a path: when it came, and when it was answered."""
@@ -85,7 +87,7 @@ def counting_site(pause: float = 0.0) -> Iterator[CountingSite]:
 
     async def begin() -> asyncio.Server:
         site.loop = loop
-        listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        listening = listener(backlog=1024)
         site.port = listening.getsockname()[1]
         return await asyncio.start_server(site.serve, sock=listening)
 

@@ -166,6 +166,15 @@ def test_an_invalid_option_is_refused_by_its_name(it: Operator, options: dict[st
     assert said in refused.json()["detail"]
 
 
+@pytest.mark.parametrize("tags", ["", [""]])
+def test_an_empty_tag_is_refused(it: Operator, tags: object) -> None:
+    """One that was no list was an internal error."""
+    id = it.post("/api/v1/tasks/mail/trigger", {"payload": 1}).json()["id"]
+    refused = it.post(f"/api/v1/runs/{id}/tags", {"tags": tags})
+    assert refused.status_code == 400
+    assert "length >= 1" in refused.json()["detail"]
+
+
 def test_too_many_tags_are_refused(it: Operator) -> None:
     id = trigger(it, tags=[f"t{number}" for number in range(9)])["id"]
     refused = it.post(f"/api/v1/runs/{id}/tags", {"tags": ["a", "b"]})

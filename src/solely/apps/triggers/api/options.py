@@ -27,7 +27,7 @@ from ..settings import TriggersSettings
 
 MOST_METADATA = 256 * 1024  # bytes, as trigger.dev has it
 Span = float | str  # seconds, or text such as 30s, 5m, 24h, 30d
-Tags = str | Annotated[list[Tag], msgspec.Meta(max_length=MOST_TAGS)]
+Tags = Tag | Annotated[list[Tag], msgspec.Meta(max_length=MOST_TAGS)]
 
 
 class TriggerOptions(msgspec.Struct, kw_only=True, rename="camel"):
@@ -114,7 +114,7 @@ def _one_key(option: str | None, header: str) -> str | None:
 def tags_of(given: str | list[str] | None) -> list[str]:
     """The tags as a list, each once."""
     listed = [] if given is None else [given] if isinstance(given, str) else given
-    return list(dict.fromkeys(msgspec.convert(listed, list[Tag])))
+    return list(dict.fromkeys(listed))
 
 
 def metadata_of(given: Any) -> dict[str, Any]:
