@@ -10,6 +10,7 @@ Where the start itself is tested, for example what is imported, use `subprocess`
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import json
@@ -159,7 +160,14 @@ def _parent() -> tuple[socket.socket, subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "tests.forked", str(theirs.fileno())]
     with theirs:
         passed: Any = {"stdin": DEVNULL, "stdout": DEVNULL, "pass_fds": [theirs.fileno()]}
-        return ours, subprocess.Popen(command, cwd=ROOT, env=environment, **passed)
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, **passed)
+    atexit.register(_end, ours, process)
+    return ours, process
+
+
+def _end(ours: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    ours.close()
+    process.wait()
 
 
 # -- in the process that forks, and in the forked ones

@@ -170,12 +170,18 @@ def test_many_small_headers_are_refused_too(impatient: Running) -> None:
 
 @pytest.mark.parametrize(
     "noise",
-    [b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/9.9\r\n\r\n", b"\0\0\0\0\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n"],
-)
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/9.9\r\n\r\n", b"\0\0\0\0\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n",
+        b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    ],
+    ids=["TLS", "version", "zeros", "address", "long address"],
+)  # fmt: skip
 def test_noise_is_refused(noise: bytes, impatient: Running) -> None:
     with impatient.connect() as connection:
         connection.sendall(noise)
-        assert b" 4" in read_all(connection)[:20]
+        response = read_all(connection)
+    assert b" 4" in response[:20]
+    assert b"content-type: application/problem+json" in response
     assert impatient.get("/healthz").status_code == 200
 
 

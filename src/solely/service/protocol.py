@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from ..integrations.idempotency import ProblemKind
 from .connections import address_of
-from .problems import HEADERS_TOO_LARGE, TOO_MANY_CONNECTIONS, TOO_SLOW, Problem
+from .problems import HEADERS_TOO_LARGE, INVALID, TOO_MANY_CONNECTIONS, TOO_SLOW, Problem
 from .routes import AUTHENTICATE, CLOSING, RESPOND
 
 GRACE = 1.0  # seconds for a refused sender to read the response and disconnect
@@ -55,6 +55,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._in_headers:
             self._size += len(data)
         super().data_received(data)
+        if self._was_refused():
+            return
         if self._in_headers and self._size > self._settings.max_header:
             self._refuse(HEADERS_TOO_LARGE)
         elif self._unfinished or self._is_idle():
@@ -75,6 +77,13 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self.authenticated:
             self._connections.used(self)
             scope[AUTHENTICATE] = partial(self._connections.authenticate, self)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuses, as uvicorn does, what is not HTTP, but with a problem as the body."""
+        self._refuse(INVALID, "This is not a request of HTTP/1.1, or its address is longer than 64 KiB.")
+
+    def _was_refused(self) -> bool:
+        return self._refused
 
     def is_busy(self) -> bool:
         """True while the app handles a complete request; false while the peer is to send or to read."""
@@ -144,13 +153,13 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             self._refuse(TOO_SLOW)
 
-    def _refuse(self, kind: ProblemKind) -> None:
+    def _refuse(self, kind: ProblemKind, detail: str = "") -> None:
         """Sends the problem, unless the app has begun a response, and leaves it to the sender to disconnect: if we
         closed first, it could not read the problem."""
         self._refused = True
         self._stop_timer()
         if self._receiving() or not self._responding():
-            problem = Problem(kind)
+            problem = Problem(kind, detail)
             document = msgspec.json.encode(problem.document)
             more = _lines(problem.headers)
             head = b"content-type: application/problem+json\r\ncontent-length: %d\r\n%bconnection: close\r\n\r\n"
