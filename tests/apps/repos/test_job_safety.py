@@ -134,7 +134,7 @@ def test_a_job_that_loses_the_lock_pushes_nothing_and_is_tried_again(stub_forges
         (row,) = app.locked()
         lost.touch()
         app.clear_lock(row)
-        until(lambda: app.jobs()[key]["state"] in ("postponed", "done"), SOON)
+        until(lambda: app.jobs().get(key, {}).get("state") in ("postponed", "done"), SOON)
         run = app.until_over(key)
     assert (run["state"], run["attempts"]) == ("done", 1)
     assert stub_forges.gitlab.repositories[project].file("feature", "work.txt") == str(note["id"])
