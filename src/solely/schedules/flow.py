@@ -103,7 +103,7 @@ def _refused(plan: SchedulePlan, known: ReplicaState, entry: Entry) -> Flow[floa
     if report is not None:
         known.learn(report)
         known.ahead = report.opens / US - entry.left - now
-    elif entry.state is HELD and known.ahead is None:  # the time at which it began: the next reply tells it better
+    elif entry.state is HELD and known.ahead is None:  # the time at which it began: the next reply has it more exactly
         known.ahead = entry.fence / US - now
     wait = _rest(entry.left) if entry.state is DONE else _patience(plan, known, entry, now)
     known.looks = now + wait

@@ -1,7 +1,6 @@
 """Starts the workers of a service and replaces those that exit: uvicorn's supervisor, which forks them here.
 
-A forked worker has all modules and shares their memory, so that it serves within milliseconds instead of a second or
-more, also when it replaces one that was killed on a busy machine.
+A forked worker has all modules and shares their memory: it imports nothing, also when it replaces one that was killed.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Turn(msgspec.Struct):
 
     @property
     def is_news(self) -> bool:
-        """True if people have to be notified: it went down, or it came back after they were told that it was down."""
+        """True if people have to be notified: it went down, or is up again after a notification that it was down."""
         return self.announced != DOWN if self.state == DOWN else self.state == UP and self.announced == DOWN
 
 

@@ -92,7 +92,7 @@ class Prober:
 
     async def _under(self, held: AsyncReservation, url: str, work: Callable[[], Awaitable[T]]) -> tuple[T | None, bool]:
         """The result of work that is stopped (None) if the mutex is lost, and whether the mutex was ours to the end:
-        the release, which the store decides, tells a holder that was frozen meanwhile. It is always released."""
+        the store decides that at the release, also for a holder that was frozen. It is always released."""
         working, ours = asyncio.ensure_future(work()), False
         try:
             while not working.done() and not held.lost:

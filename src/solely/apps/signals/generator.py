@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from inspect import isawaitable
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from ... import AsyncClient, Breaker, Client, LetterOutcome, LetterReplay
 from .deciding import SignalGeneratorBase
@@ -19,6 +19,21 @@ from .steps import run, run_async
 
 log = logging.getLogger("solely.signals")
 Groups = Iterable[tuple[str, str]]
+
+
+C = TypeVar("C", Client, AsyncClient)
+
+
+def clients_of(kind: type[C], store: C | str | None, dead_letters: C | None) -> tuple[C, C, list[C]]:
+    """The client of locks and marks, that of dead letters, and those of them that were opened here."""
+    if isinstance(store, kind):
+        return store, dead_letters or store, []
+    url = None if store is None else str(store)
+    once = kind(locks_url(url))
+    if dead_letters is not None or letters_url(url) == locks_url(url):
+        return once, dead_letters or once, [once]
+    letters = kind(letters_url(url))
+    return once, letters, [once, letters]
 
 
 class IdempotentSignalGenerator(SignalGeneratorBase):
@@ -46,12 +61,7 @@ class IdempotentSignalGenerator(SignalGeneratorBase):
         options: SignalOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        once = store if isinstance(store, Client) else Client(locks_url(store))
-        self._opened = [] if once is store else [once]
-        letters = dead_letters or once
-        if not isinstance(store, Client) and dead_letters is None and letters_url(store) != locks_url(store):
-            letters = Client(letters_url(store))
-            self._opened.append(letters)
+        once, letters, self._opened = clients_of(Client, store, dead_letters)
         super().__init__(
             generate, write, once=once, letters=letters, unprotected=unprotected, transaction=transaction,
             use_idempotent_signals=use_idempotent_signals, breaker=breaker, on_alert=on_alert,
@@ -138,12 +148,7 @@ class AsyncIdempotentSignalGenerator(SignalGeneratorBase):
         options: SignalOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        once = store if isinstance(store, AsyncClient) else AsyncClient(locks_url(store))
-        self._opened = [] if once is store else [once]
-        letters = dead_letters or once
-        if not isinstance(store, AsyncClient) and dead_letters is None and letters_url(store) != locks_url(store):
-            letters = AsyncClient(letters_url(store))
-            self._opened.append(letters)
+        once, letters, self._opened = clients_of(AsyncClient, store, dead_letters)
         super().__init__(
             generate, write, once=once, letters=letters, unprotected=unprotected, transaction=transaction,
             use_idempotent_signals=use_idempotent_signals, breaker=breaker, on_alert=on_alert,

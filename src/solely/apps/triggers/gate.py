@@ -1,5 +1,5 @@
-"""The gate: tells a burst of one environment from its usual traffic. All workers share one sliding window in the store;
-a worker that it refuses diverts all triggers for the hold, and asks nobody meanwhile."""
+"""The gate: distinguishes a burst of one environment from usual traffic. All workers share one sliding window in the
+store; a worker that it refuses diverts all triggers for the hold, and asks nobody meanwhile."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class ScheduleReplica(SimulatedClient):
         yield self.chance() * self.pick(simulation.behavior.work)
         simulation.inject_fault(self)
         simulation.leases.ends(hold)
-        if self.chance() < 0.1 and simulation.faults != RELIABLE:  # the process is told to end
+        if self.chance() < 0.1 and simulation.faults != RELIABLE:  # the process is asked to end
             self.context.keeper.remove(hold)
             yield Perform(flow.give_back(plan, hold))
             return

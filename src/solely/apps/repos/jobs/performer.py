@@ -158,7 +158,7 @@ class JobPerformer:
         return FAILED if permanent else RETRIED
 
     def _settled(self, error: BaseException) -> BaseException:
-        """What QueueWorker is told: an outage of something else is no attempt."""
+        """The error that QueueWorker gets: an outage of something else is no attempt."""
         text, pause = str(error), self._settings.outage_pause
         if isinstance(error, CallFailed):
             return PermanentFailure(text) if error.permanent else Postpone(text, after=pause_after(error) or pause)

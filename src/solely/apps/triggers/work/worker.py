@@ -227,7 +227,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
     """How the run fails: its error as text, and whether and when it is tried again."""
     text = "".join(traceback.format_exception_only(error)).strip()
     where = traceback.extract_tb(error.__traceback__)[-1:]
-    told = text + "".join(f"\n  in {frame.name}, {frame.filename}:{frame.lineno}" for frame in where)
+    described = text + "".join(f"\n  in {frame.name}, {frame.filename}:{frame.lineno}" for frame in where)
     permanent = isinstance(error, (PermanentFailure, msgspec.ValidationError))
     after = error.after if isinstance(error, Retry) else None
-    return {"error": told[:MAX_ERROR], "retry": not permanent, "delay": after}
+    return {"error": described[:MAX_ERROR], "retry": not permanent, "delay": after}
