@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-PATIENCE = 40.0  # seconds for all of a volley
+PATIENCE = 150.0  # seconds for all of a volley: below the time that pytest gives a test
 _DEAD = (ConnectionError, asyncio.IncompleteReadError)
 
 Request = tuple[str, dict[str, Any]]  # path and body

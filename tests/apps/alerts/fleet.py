@@ -19,13 +19,21 @@ from tests.apps.volley import Answer, Request
 from tests.service.test_metrics import samples
 
 HOLD = 1.0  # seconds: short, so that a take-over takes about two
-LONG = 5.0  # seconds: where nothing dies, longer than a worker stands still on a machine that has too much to do
 POST, WEBHOOK = "/api/alerts", "/api/alerts/alertmanager"
 
 
 def holding(seconds: float) -> dict[str, str]:
     """The setting that reservations of every severity are held for so long."""
     return {"alerts_policies": json.dumps({name: {"hold": seconds} for name in ("critical", "warning", "default")})}
+
+
+# Where nothing dies: every bound is longer than a worker stands still on a machine that has too much to do.
+PATIENT = {
+    **holding(10.0),  # what a suppressed copy left in the outbox is looked at after so long
+    "alerts_answer_within": "120",
+    "store_timeout": "60",
+    "receive_timeout": "300",
+}
 
 
 def alert(fingerprint: str, severity: str = "critical", status: str = "firing") -> dict[str, Any]:

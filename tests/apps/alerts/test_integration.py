@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from tests.apps.alerts.fleet import LONG, POST, WEBHOOK, Fleet, alert, fleet, group, holding, outcomes
+from tests.apps.alerts.fleet import PATIENT, POST, WEBHOOK, Fleet, alert, fleet, group, outcomes
 from tests.apps.fleet import SOON, WORKERS
 from tests.apps.volley import Answer, Request
 from tests.conftest import STORES
@@ -32,7 +32,7 @@ Kind = tuple[str, str, str]  # fingerprint, severity, status
 def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("fleet")
     url = f"sqlite:///{folder / 'store.db'}" if request.param == "sqlite" else STORES[request.param](request)
-    with fleet(url, folder, holding(LONG)) as it:
+    with fleet(url, folder, PATIENT) as it:
         yield it
 
 
@@ -99,7 +99,7 @@ def test_under_load_each_window_is_sent_once_and_the_figures_add_up(running: Fle
         requests = bursts([(name, severity, status) for name in names for severity in severities], chance)
         running.volley(requests, AT_ONCE)
         expected += Counter((name, severity, status) for name in new for severity in severities)
-    until(lambda: not running.waiting(), SOON)  # copies that suppressed ones left are looked at, and dropped
+    until(lambda: not running.waiting(), 4 * SOON)  # copies that suppressed ones left are looked at, and dropped
     sent = running.inbox.distinct("fingerprint", "severity", "status")
     assert Counter({kind: len(ids) for kind, ids in sent.items() if "load" in kind[0]}) == expected
     assert len({running.publishing_worker(each) for each in running.inbox.deliveries[-200:]}) == WORKERS, (
