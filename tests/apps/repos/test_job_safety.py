@@ -90,7 +90,7 @@ async def test_the_login_is_sent_to_no_other_origin(stub_forges: Forges, tmp_pat
     with forges(tmp_path / "elsewhere") as other:
         project = other.gitlab.project()
         url = other.gitlab.projects[project]["http_url_to_repo"]
-        clone = GitClone(tmp_path, url, GitLogin(stub_forges.url, GIT_USER, TOKEN), {}, 60.0)
+        clone = GitClone(tmp_path, url, GitLogin(stub_forges.url, GIT_USER, TOKEN), {})
         with pytest.raises(GitFailed) as failure:
             await clone.clone()
         assert TOKEN not in str(failure.value)
@@ -99,7 +99,7 @@ async def test_the_login_is_sent_to_no_other_origin(stub_forges: Forges, tmp_pat
 
 async def test_a_url_that_is_no_http_is_not_cloned(tmp_path: Path) -> None:
     trap = tmp_path / "trap"
-    clone = GitClone(tmp_path, f"ext::sh -c touch% {trap} ://", GitLogin("", "", ""), {}, 60.0)
+    clone = GitClone(tmp_path, f"ext::sh -c touch% {trap} ://", GitLogin("", "", ""), {})
     with pytest.raises(GitFailed):
         await clone.clone()
     assert not trap.exists()
