@@ -46,7 +46,6 @@ _NOWHERE = "refused"  # a protocol that no git knows
 _LFS_FILTER = (
     ("filter.lfs.clean", "git-lfs clean -- %f"),
     ("filter.lfs.smudge", "git-lfs smudge -- %f"),
-    ("filter.lfs.process", "git-lfs filter-process"),
     ("filter.lfs.required", "true"),
 )
 _LOCAL = 300.0  # seconds for a step on this machine: a checkout of some GiB takes one or two minutes
