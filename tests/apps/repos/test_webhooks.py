@@ -29,6 +29,7 @@ PROJECT = {"id": 42, "path_with_namespace": "group/project", "git_http_url": "ht
 def merge_request(head: str = SHA, action: str = "open", **attributes: Any) -> dict[str, Any]:
     given = {"iid": 7, "title": "A feature", "state": "opened", "action": action, "source_branch": "feature"}
     given |= {"target_branch": "main", "last_commit": {"id": head}, "updated_at": "2026-01-31T12:00:00Z"}
+    given |= {"source_project_id": PROJECT["id"], "target_project_id": PROJECT["id"]}
     user = {"username": "ann"}
     return {"object_kind": "merge_request", "project": PROJECT, "user": user, "object_attributes": given | attributes}
 

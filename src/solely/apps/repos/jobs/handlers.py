@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from .... import AsyncClaim, AsyncClient, AsyncLease, PermanentFailure
+from .... import AsyncClaim, AsyncClient, AsyncLease, PermanentFailure, StaleFence
 from ....kit import CallFailed
 from ..forges.client import ForgeClient
 from ..model import ISSUE, RepoJob, lock_key
@@ -40,10 +40,6 @@ class Attempt(NamedTuple):
     folder: Path
     claim: AsyncClaim
     progress: JobProgress
-
-
-class StaleFence(Exception):
-    """A later holder of the lock has pushed to the branch: this one has lost it, though nothing has said so yet."""
 
 
 class JobHandlers:
@@ -144,7 +140,8 @@ class JobHandlers:
         of the future is none of ours, and whoever wrote it into a commit does not stop jobs by that."""
         last = await clone.last_fence(branch, target) if await clone.tip(branch) else 0
         if lease.fence < last <= time.time() * 1_000_000:
-            raise StaleFence(f"{branch} has a commit with the fence {last}, which is later than {lease.fence}")
+            text = f"{branch} has a commit of a later holder: its fence is {last}, and not below {lease.fence}"
+            raise StaleFence(text, key=lease.key, offered=lease.fence, stored=last)
 
     async def _merge_request(
         self, attempt: Attempt, job: RepoJob, branch: str, result: JobResult, lease: AsyncLease

@@ -22,6 +22,7 @@ from .... import (
     PermanentFailure,
     Postpone,
     Retry,
+    StaleFence,
     StoreUnavailable,
 )
 from ....kit import DAY, CallFailed, Metrics, NotStarted
@@ -32,7 +33,7 @@ from ..polling import pause_after
 from .commands import CommandFailed
 from .failures import FailureNotice, FailureNotices, public_reason
 from .git import GitRefused, GitUnreachable, PushRejected
-from .handlers import Attempt, JobHandlers, StaleFence
+from .handlers import Attempt, JobHandlers
 from .markers import marker_of
 from .records import FAILED, IGNORED, POSTPONED, RETRIED, RUNNING, JobProgress, JobRecords
 from .results import JobResults
