@@ -21,7 +21,9 @@ from tests.service.serving import until
 
 def queue_of(app: Working, name: str) -> AsyncQueue:
     """This queue of the application."""
-    return app.operator.service.service.apps["repos"].queue(name)
+    mounted = app.operator.service.service.apps["repos"]
+    assert isinstance(mounted, ReposApp)
+    return mounted.queue(name)
 
 
 def test_a_review_posts_what_the_command_says_about_the_head_once(stub_forges: Forges) -> None:
