@@ -47,13 +47,22 @@ class GitRepository:
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout.decode().strip()
 
-    def commit(self, branch: str, files: Mapping[str, str], message: str = "A change", base: str = "") -> str:
-        """Commits these files on the branch, which begins at `base` if it is new; returns the commit."""
+    def commit(
+        self,
+        branch: str,
+        files: Mapping[str, str],
+        message: str = "A change",
+        base: str = "",
+        links: Mapping[str, str] | None = None,
+    ) -> str:
+        """Commits these files, and these commits of submodules, on the branch, which begins at `base` if it is new;
+        returns the commit."""
         tip = self.tip(branch) or (self.tip(base) if base else "")
         lines = [f"commit refs/heads/{branch}", "committer Ann <ann@example.org> now"]
         lines += [f"data {len(message.encode())}", message, *([f"from {tip}"] if tip else [])]
         for name, text in files.items():
             lines += [f"M 100644 inline {name}", f"data {len(text.encode())}", text]
+        lines += [f"M 160000 {commit} {name}" for name, commit in (links or {}).items()]
         self.git("fast-import", "--quiet", "--date-format=now", given=("\n".join(lines) + "\n").encode())
         return self.tip(branch)
 

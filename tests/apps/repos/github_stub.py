@@ -27,12 +27,14 @@ class GitHubStub:
         routes: list[tuple[str, str, Handler]] = [
             ("GET", rf"{_REPO}/issues/(\d+)/comments", self._list_comments),
             ("POST", rf"{_REPO}/issues/(\d+)/comments", self._create_comment),
+            ("DELETE", rf"{_REPO}/issues/comments/(\d+)", self._delete_comment),
             ("GET", rf"{_REPO}/pulls/(\d+)", self._read_pull),
             ("GET", rf"{_REPO}/pulls", self._list_pulls),
             ("POST", rf"{_REPO}/pulls", self._create_pull),
             ("GET", _REPO, self._read_repository),
         ]
         self.routes = [(method, pattern, self._known(handler)) for method, pattern, handler in routes]
+        self.routes.append(("GET", "/api/v3/user", lambda asked: Reply(200, {"login": "solely"})))
 
     # -- what is there
 
@@ -47,12 +49,17 @@ class GitHubStub:
         self.pulls[name] = []
         return self.rows[name]
 
-    def pull_request(self, name: str, branch: str = "feature", title: str = "A feature") -> dict[str, Any]:
-        """A new pull request; its branch gets a commit if it is new."""
-        repository = self.repositories[name]
+    def pull_request(
+        self, name: str, branch: str = "feature", title: str = "A feature", fork: str = ""
+    ) -> dict[str, Any]:
+        """A new pull request, from the branch of a fork if there is one; the branch gets a commit if it is new."""
+        repository = self.repositories[fork or name]
         if not repository.tip(branch):
             repository.commit(branch, {"feature.txt": "a feature\n"}, "A feature", base="main")
-        return self._opened(name, branch, "main", title, "")
+        row = self._opened(name, branch, "main", title, "", fork)
+        head = f"refs/heads/{branch}:refs/pull/{row['number']}/head"
+        self.repositories[name].git("fetch", "--quiet", str(repository.folder), head)
+        return row
 
     def comment(self, name: str, number: int, text: str, author: str = "ann") -> dict[str, Any]:
         """A new comment of a person."""
@@ -89,7 +96,7 @@ class GitHubStub:
     def of(self, name: str, number: int) -> dict[str, Any]:
         """This pull request, with its current commit."""
         row = next(each for each in self.pulls[name] if each["number"] == number)
-        row["head"]["sha"] = self.repositories[name].tip(row["head"]["ref"])
+        row["head"]["sha"] = self.repositories[row["head"]["repo"]["full_name"]].tip(row["head"]["ref"])
         return row
 
     # -- requests
@@ -133,14 +140,23 @@ class GitHubStub:
     def _create_comment(self, asked: Asked, name: str, number: str) -> Reply:
         return Reply(201, self.comment(name, int(number), asked.json["body"], author="solely"))
 
-    def _opened(self, name: str, branch: str, base: str, title: str, body: str) -> dict[str, Any]:
-        number, owner, repo = len(self.pulls[name]) + 1, name.partition("/")[0], self.rows[name]
+    def _delete_comment(self, asked: Asked, name: str, id: str) -> Reply:
+        for (of, _), rows in self.comment_rows.items():
+            for row in [row for row in rows if of == name and row["id"] == int(id)]:
+                rows.remove(row)
+                return Reply(204)
+        return Reply(404, {"message": "Not Found"})
+
+    def _opened(self, name: str, branch: str, base: str, title: str, body: str, fork: str = "") -> dict[str, Any]:
+        source = fork or name
+        number, owner, repo = len(self.pulls[name]) + 1, source.partition("/")[0], self.rows[source]
         row = {
             "id": self._next_id(), "number": number, "state": "open", "title": title, "body": body,
             "url": f"{self._forges.url}/api/v3/repos/{name}/pulls/{number}",
             "html_url": f"{self._forges.url}/{name}/pull/{number}", "user": {"login": "ann"},
             "head": {"ref": branch, "sha": "", "label": f"{owner}:{branch}", "repo": repo},
-            "base": {"ref": base, "repo": repo}, "created_at": self._now(), "updated_at": self._now(), "draft": False,
+            "base": {"ref": base, "repo": self.rows[name]}, "draft": False,
+            "created_at": self._now(), "updated_at": self._now(),
         }  # fmt: skip
         self.pulls[name].append(row)
         self.comment_rows[name, number] = []

@@ -36,6 +36,7 @@ class GitLabStub:
             ("GET", r"/api/v4/user", self._user),
             ("GET", rf"{_MR}/notes", self._list_notes),
             ("POST", rf"{_MR}/notes", self._create_note),
+            ("DELETE", rf"{_MR}/notes/(\d+)", self._delete_note),
             ("GET", _MR, self._read_merge_request),
             ("GET", rf"{_PROJECT}/merge_requests", self._list_merge_requests),
             ("POST", rf"{_PROJECT}/merge_requests", self._create_merge_request),
@@ -57,12 +58,23 @@ class GitLabStub:
         self.merge_requests[id] = []
         return id
 
-    def merge_request(self, project: int, source_branch: str = "feature", title: str = "A feature") -> dict[str, Any]:
-        """A new merge request; its branch gets a commit if it is new."""
-        repository = self.repositories[project]
+    def merge_request(
+        self, project: int, source_branch: str = "feature", title: str = "A feature", fork: int = 0
+    ) -> dict[str, Any]:
+        """A new merge request, from the branch of a fork if there is one; the branch gets a commit if it is new."""
+        repository = self.repositories[fork or project]
         if not repository.tip(source_branch):
             repository.commit(source_branch, {"feature.txt": "a feature\n"}, "A feature", base="main")
-        return self._opened(project, source_branch, "main", title, "")
+        row = self._opened(project, source_branch, "main", title, "", fork)
+        head = f"refs/heads/{source_branch}:refs/merge-requests/{row['iid']}/head"  # in the project, as GitLab has it
+        self.repositories[project].git("fetch", "--quiet", str(repository.folder), head)
+        return row
+
+    def fork(self, project: int, path: str = "ann/project") -> int:
+        """A fork of the project, with its commits; returns its id."""
+        id, original = self.project(path), self.repositories[project].folder
+        self.repositories[id].git("fetch", "--quiet", str(original), "+refs/heads/main:refs/heads/main")
+        return id
 
     def note(self, project: int, iid: int, text: str, author: str = "ann") -> dict[str, Any]:
         """A new comment of a person."""
@@ -81,7 +93,8 @@ class GitLabStub:
     def of(self, project: int, iid: int) -> dict[str, Any]:
         """This merge request, with its current commit."""
         row = next(each for each in self.merge_requests[project] if each["iid"] == iid)
-        row["sha"] = self.repositories[project].tip(row["source_branch"])
+        source = self.repositories.get(row["source_project_id"])
+        row["sha"] = source.tip(row["source_branch"]) if source else row["sha"]  # a fork that is gone has no branch
         return row
 
     def comments(self, project: int, iid: int) -> list[str]:
@@ -100,7 +113,7 @@ class GitLabStub:
             "object_attributes": {
                 "id": request["id"], "iid": iid, "title": request["title"], "state": "opened", "action": action,
                 "source_branch": request["source_branch"], "target_branch": request["target_branch"],
-                "source_project_id": project, "target_project_id": project,
+                **self._projects_of(request),
                 "last_commit": {"id": request["sha"], "message": "A feature"},
                 "created_at": request["created_at"], "updated_at": request["updated_at"],
             },
@@ -120,10 +133,15 @@ class GitLabStub:
             "merge_request": {
                 "id": request["id"], "iid": iid, "title": request["title"], "state": "opened",
                 "source_branch": request["source_branch"], "target_branch": request["target_branch"],
-                "source_project_id": project, "target_project_id": project,
-                "last_commit": {"id": request["sha"]},
+                **self._projects_of(request), "last_commit": {"id": request["sha"]},
             },
         }  # fmt: skip
+
+    def _projects_of(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The two ends of a merge request; a fork that is gone has neither an id nor a URL."""
+        source, target = request["source_project_id"], request["target_project_id"]
+        ids = {"source_project_id": source, "target_project_id": target, "target": self._project_of_event(target)}
+        return {**ids, "source": self._project_of_event(source) if source else None}
 
     def _project_of_event(self, project: int) -> dict[str, Any]:
         row = self.projects[project]
@@ -190,13 +208,23 @@ class GitLabStub:
     def _create_note(self, asked: Asked, project: dict[str, Any], iid: str) -> Reply:
         return Reply(201, self.note(project["id"], int(iid), asked.json["body"], author="solely"))
 
-    def _opened(self, project: int, source: str, target: str, title: str, description: str) -> dict[str, Any]:
+    def _delete_note(self, asked: Asked, project: dict[str, Any], iid: str, note: str) -> Reply:
+        rows = self.notes[project["id"], int(iid)]
+        found = [row for row in rows if row["id"] == int(note)]
+        for row in found:
+            rows.remove(row)
+        return Reply(204) if found else Reply(404, {"message": "404 Not found"})
+
+    def _opened(
+        self, project: int, source: str, target: str, title: str, description: str, fork: int = 0
+    ) -> dict[str, Any]:
         iid, now = len(self.merge_requests[project]) + 1, stamp(self._forges.now())
         row = {
             "id": self._next_id(), "iid": iid, "project_id": project, "title": title, "description": description,
-            "state": "opened", "source_branch": source, "target_branch": target, "source_project_id": project,
-            "target_project_id": project, "author": {"id": 7, "username": "ann"}, "draft": False,
-            "sha": self.repositories[project].tip(source), "created_at": now, "updated_at": now,
+            "state": "opened", "source_branch": source, "target_branch": target,
+            "source_project_id": fork or project, "target_project_id": project,
+            "author": {"id": 7, "username": "ann"}, "draft": False,
+            "sha": self.repositories[fork or project].tip(source), "created_at": now, "updated_at": now,
             "web_url": f"{self.projects[project]['web_url']}/-/merge_requests/{iid}",
         }  # fmt: skip
         self.merge_requests[project].append(row)

@@ -33,6 +33,7 @@ class JiraStub:
             ("GET", rf"{_EITHER}/myself", self._myself),
             ("GET", rf"{_EITHER}/issue/([^/]+)/comment", self._list_comments),
             ("POST", rf"{_EITHER}/issue/([^/]+)/comment", self._create_comment),
+            ("DELETE", rf"{_EITHER}/issue/([^/]+)/comment/(\d+)", self._delete_comment),
             ("GET", rf"{_EITHER}/issue/([^/]+)", self._read_issue),
             ("GET", r"/rest/api/3/search/jql", self._search_cloud),
             ("POST", r"/rest/api/3/search/jql", self._search_cloud),
@@ -121,6 +122,12 @@ class JiraStub:
         row = {"id": str(self._next_id()), "body": body, "author": {"accountId": "1"}, "created": str(self._now())}
         self.comment_rows[key].append(row)
         return Reply(201, row)
+
+    def _delete_comment(self, asked: Asked, key: str, id: str) -> Reply:
+        found = [row for row in self.comment_rows[key] if row["id"] == id]
+        for row in found:
+            self.comment_rows[key].remove(row)
+        return Reply(204) if found else Reply(404, {"errorMessages": ["Can not find a comment for the id."]})
 
     def _now(self) -> datetime:
         return self._forges.now()

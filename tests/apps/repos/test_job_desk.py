@@ -28,7 +28,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Working]:
     """A service that has reviewed a merge request twice reported, failed at another, and worked on two commands."""
     with forges(tmp_path_factory.mktemp("desk") / "repositories") as stub:
         project = stub.gitlab.project()
-        jobs = {"review": shell(FAILS), "max_attempts": 1}
+        jobs = {"review": shell(FAILS), "max_attempts": 1, "comment_failures": False}
         polled = {"url": stub.url, "token": "forge-token-of-these-tests", "webhook_tokens": [HOOK]}
         with working(stub, jobs, gitlab={**polled, "projects": [project]}) as app:
             for branch, title in (("good", "A good one"), ("bad", "A bad one")):
@@ -124,6 +124,7 @@ def test_commands_list_jobs_show_logs_and_repeat_a_job(desk: Working, run: Run) 
     bad = next(row["id"] for row in rows if row["state"] == "failed")
     assert run().code == 0
     assert "no good" in run("log", bad).out
+    assert desk.stub.gitlab.comments(next(iter(desk.stub.gitlab.projects)), 2) == []  # comment_failures is off
     assert run("watermarks").code == 0
     assert run("duplicates").code == 0
     repeated = run("repeat", bad, "--yes", "--reason", BECAUSE)

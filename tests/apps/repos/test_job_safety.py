@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from solely.apps.repos.forges.client import GitLogin
-from solely.apps.repos.jobs.git import GitClone, GitFailed
+from solely.apps.repos.jobs.git import GitClone, GitFailed, PushRejected
 from tests.apps.repos.forge_server import GIT_USER, TOKEN, Asked, Forges, Reply, forges
 from tests.apps.repos.pods import COMMAND, SOON, shell, working
 from tests.service.serving import until
@@ -19,15 +20,25 @@ from tests.service.serving import until
 SECRETS = (TOKEN, base64.b64encode(f"{GIT_USER}:{TOKEN}".encode()).decode())
 
 
-def in_process_list() -> bool:
-    """True if an argument of any process shows the login."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
+def shown(what: str) -> dict[str, list[str]]:
+    """The arguments or variables of every process that show the login, by the process."""
+    found = {}
+    for each in Path("/proc").glob(f"[0-9]*/{what}"):
         try:
-            found.append(each.read_text(errors="replace"))
-        except OSError:  # it has ended
+            texts = each.read_text(errors="replace").split("\0")
+        except OSError:  # it has ended, or is of another user
             continue
-    return any(secret in text for text in found for secret in SECRETS)
+        if leaked := [text for text in texts if any(secret in text for secret in SECRETS)]:
+            found[each.parent.name] = leaked
+    return found
+
+
+def read_by_its_user_alone(process: str) -> bool:
+    """True if only the user of this process may read its variables; also if it has ended."""
+    try:
+        return stat.S_IMODE((Path("/proc") / process / "environ").stat().st_mode) == 0o400
+    except OSError:
+        return True
 
 
 def commanded(stub: Forges) -> tuple[int, dict[str, Any], str]:
@@ -41,11 +52,17 @@ def commanded(stub: Forges) -> tuple[int, dict[str, Any], str]:
 def test_the_login_is_in_no_argument_no_file_no_variable_of_the_command_and_no_log(
     stub_forges: Forges, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """But for one variable of git's processes that call the forge, which only their user can read: a program of this
+    user could read the service's own variables as well."""
     project, note, key = commanded(stub_forges)
-    seen: list[bool] = []
+    seen: list[dict[str, list[str]]] = []
+    variables: list[str] = []
 
     def look(asked: Asked, perform: Callable[[], Reply]) -> Reply:
-        seen.append(in_process_list())
+        seen.append(shown("cmdline"))
+        found = shown("environ")
+        variables.extend(text for texts in found.values() for text in texts)
+        variables.extend(f"{process} is open" for process in found if not read_by_its_user_alone(process))
         return perform()
 
     dump, leaked = tmp_path / "dump", f"printf '{TOKEN[:12]}'; echo '{TOKEN[12:]}'"
@@ -61,6 +78,7 @@ def test_the_login_is_in_no_argument_no_file_no_variable_of_the_command_and_no_l
     assert run["state"] == "done"
     assert len(seen) >= 6  # two clones and two pushes
     assert not any(seen)
+    assert set(variables) == {f"SOLELY_GIT_PASSWORD={TOKEN}"}  # the processes of git that wait for these answers
     out = capfd.readouterr()
     texts = (dump.read_text(), caplog.text, out.out, out.err, str(run), *stub_forges.gitlab.comments(project, 1))
     assert not [text for text in texts for secret in SECRETS if secret in text]
@@ -90,7 +108,7 @@ async def test_the_login_is_sent_to_no_other_origin(stub_forges: Forges, tmp_pat
     with forges(tmp_path / "elsewhere") as other:
         project = other.gitlab.project()
         url = other.gitlab.projects[project]["http_url_to_repo"]
-        clone = GitClone(tmp_path, url, GitLogin(stub_forges.url, GIT_USER, TOKEN), {}, 60.0)
+        clone = GitClone(tmp_path, url, GitLogin(stub_forges.url, GIT_USER, TOKEN), {})
         with pytest.raises(GitFailed) as failure:
             await clone.clone()
         assert TOKEN not in str(failure.value)
@@ -99,7 +117,7 @@ async def test_the_login_is_sent_to_no_other_origin(stub_forges: Forges, tmp_pat
 
 async def test_a_url_that_is_no_http_is_not_cloned(tmp_path: Path) -> None:
     trap = tmp_path / "trap"
-    clone = GitClone(tmp_path, f"ext::sh -c touch% {trap} ://", GitLogin("", "", ""), {}, 60.0)
+    clone = GitClone(tmp_path, f"ext::sh -c touch% {trap} ://", GitLogin("", "", ""), {})
     with pytest.raises(GitFailed):
         await clone.clone()
     assert not trap.exists()
@@ -156,6 +174,60 @@ def test_a_person_who_pushes_meanwhile_is_not_overwritten(stub_forges: Forges) -
     assert (run["state"], run["attempts"]) == ("done", 2)
     assert repository.file("feature", "theirs.txt") == "by a person"
     assert repository.file("feature", "work.txt") == str(note["id"])
+
+
+@pytest.mark.parametrize("meanwhile", ["deleted", "reset", "created", "rewritten"])
+async def test_only_the_branch_that_was_cloned_is_pushed_to(
+    stub_forges: Forges, tmp_path: Path, meanwhile: str
+) -> None:
+    """Also if git alone would take the push for an addition: the branch is gone, or is back at an older commit, or one
+    of this name is new; or the command itself has removed commits."""
+    project, _, _ = commanded(stub_forges)
+    repository = stub_forges.gitlab.repositories[project]
+    start = repository.commit("feature", {"more.txt": "more"})
+    branch = "agent/new" if meanwhile == "created" else "feature"
+    clone = GitClone(tmp_path, f"{stub_forges.url}/group/project.git", GitLogin(stub_forges.url, GIT_USER, TOKEN), {})
+    await clone.clone()
+    await clone.check_out(f"{start}~1" if meanwhile == "rewritten" else start)
+    (clone.work / "own.txt").write_text("own")
+    commit = await clone.commit(start, "Mine", (), ("A", "a@b.c"))
+    if meanwhile == "deleted":
+        repository.git("branch", "-D", "feature")
+    elif meanwhile == "reset":
+        repository.git("branch", "-f", "feature", f"{start}~1")
+    elif meanwhile == "created":
+        repository.git("branch", "agent/new", "main")
+    before = repository.tip(branch)
+    with pytest.raises(PushRejected):
+        await clone.push(commit, branch, start)
+    assert repository.tip(branch) == before
+
+
+def test_a_holder_that_finds_a_later_fence_on_the_branch_stops(stub_forges: Forges, tmp_path: Path) -> None:
+    """As after a failover of the store that has lost the lock. A fence of the future is not ours, and stops nobody."""
+    project, note, key = commanded(stub_forges)
+    repository = stub_forges.gitlab.repositories[project]
+    repository.commit("feature", {"a.txt": "a"}, "Forged\n\nSolely-Fence: 9000000000000000000")
+    fences: list[int] = []
+
+    def pushed(asked: Asked, perform: Callable[[], Reply]) -> Reply:
+        """The lock is held by now; a later holder pushes."""
+        fences.append(time.time_ns() // 1000)
+        repository.commit("feature", {"b.txt": "b"}, f"By a later holder\n\nSolely-Fence: {fences[0]}")
+        return perform()
+
+    second = stub_forges.gitlab.note(project, 1, "/copilot more")
+    runs = tmp_path / "runs"
+    with working(stub_forges, {"command": shell(f"echo >> {runs}; {COMMAND}")}) as app:
+        app.noted(app.address, project, 1, note)
+        assert app.until_over(key)["state"] == "done"  # in spite of the forged one
+        stub_forges.meet("GET", "info/refs$", pushed)
+        app.noted(app.address, project, 1, second)
+        run = app.until_over(f"note:{project}:1:{second['id']}")
+    assert (run["state"], run["attempts"], len(runs.read_text())) == ("done", 1, 2)
+    messages = repository.messages("feature")
+    assert int(messages[-1].rpartition("Solely-Fence: ")[2]) > fences[0]
+    assert f"Solely-Fence: {fences[0]}" in messages[-2]
 
 
 def test_two_commands_wait_for_each_other_and_others_get_a_turn(stub_forges: Forges, tmp_path: Path) -> None:

@@ -9,12 +9,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from solely import AsyncQueue
 from solely.apps.repos.app import ReposApp
 from solely.apps.repos.jobs.markers import marker_of
 from solely.apps.repos.model import RepoJob
 from tests.apps.operator import BECAUSE
 from tests.apps.repos.forge_server import TOKEN, Asked, Forges, Reply, lost_answer, refusal
-from tests.apps.repos.pods import shell, working
+from tests.apps.repos.pods import SOON, Working, shell, working
+from tests.service.serving import until
+
+
+def queue_of(app: Working, name: str) -> AsyncQueue:
+    """This queue of the application."""
+    mounted = app.operator.service.service.apps["repos"]
+    assert isinstance(mounted, ReposApp)
+    return mounted.queue(name)
 
 
 def test_a_review_posts_what_the_command_says_about_the_head_once(stub_forges: Forges) -> None:
@@ -181,23 +190,36 @@ def test_a_job_whose_processes_died_is_recorded_as_failed_once_the_queue_has_par
         assert run(app.queue("jobs").remove(job.key, expected=item))
         assert states() == ["running", "failed"]
         assert "died" in desk.jobs()[job.key]["error"]
+        (notice,) = run(app.queue("failures").list())  # nobody posts it here
+        assert (notice.payload["job"]["key"], notice.payload["reason"]) == (
+            job.key,
+            "the processes that performed it died",
+        )
 
 
 def test_a_command_that_fails_is_retried_and_then_a_dead_letter_with_its_log(
     stub_forges: Forges, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """People are notified, and again when the job has succeeded after all."""
+    """People are notified, and again when the job has succeeded after all. The merge request gets one comment, though
+    the answer to it was lost, which says how to replay the job and nothing that is not for everybody."""
     gitlab = stub_forges.gitlab
     project = gitlab.project()
     request = gitlab.merge_request(project)
     key = f"review:{project}:1:{request['sha']}"
     repaired = tmp_path / "repaired"
     failing = shell(f"echo said; test -e {repaired} && exit; echo wrong >&2; exit 3")
+    stub_forges.meet("POST", "/notes$", lost_answer)
     with working(stub_forges, {"max_attempts": 2, "review": failing}) as app:
         app.opened(app.address, project, 1)
         run = app.until_over(key)
         letters = app.operator.ask("/dead-letters", group="~repos/jobs", format="json")
-        assert gitlab.comments(project, 1) == []
+        until(lambda: app.operator.service.run(queue_of(app, "failures").count()) == 0, SOON)
+        (failure,) = gitlab.comments(project, 1)
+        assert failure.startswith(
+            f"The job `{key}` failed after 2 attempts, and is not tried again: its command failed."
+        )
+        assert f"`solely repos repeat '{key}' --reason '…'`" in failure
+        assert not [text for text in ("wrong", "said", TOKEN, str(tmp_path)) if text in failure]
         assert f"fingerprint=repos/{key}" in capfd.readouterr().out
         repaired.touch()
         assert app.operator.post("/api/repos/repeat", {"key": key, "reason": BECAUSE}).json() == {"queued": True}
@@ -206,4 +228,23 @@ def test_a_command_that_fails_is_retried_and_then_a_dead_letter_with_its_log(
     assert (run["state"], run["attempts"], run["error"]) == ("failed", 2, "the command sh exited with 3")
     assert run["log"] == "said\n\n--- standard error\nwrong\n"
     assert len(letters["letters"]) == 1
-    assert gitlab.comments(project, 1)[0].startswith("said")
+    assert len(gitlab.comments(project, 1)) == 2
+    assert gitlab.comments(project, 1)[1].startswith("said")
+
+
+def test_of_two_comments_of_one_job_the_first_stays_and_quotes_of_people_too(stub_forges: Forges) -> None:
+    """Whoever lost the lease may post a moment before it is stopped."""
+    gitlab = stub_forges.gitlab
+    project = gitlab.project()
+    request = gitlab.merge_request(project)
+
+    def late(asked: Asked, perform: Callable[[], Reply]) -> Reply:
+        gitlab.note(project, 1, f"{asked.json['body']} by another", author="solely")
+        gitlab.note(project, 1, f"> {asked.json['body']}\n\nI agree", author="ann")
+        return perform()
+
+    stub_forges.meet("POST", "/notes$", late)
+    with working(stub_forges) as app:
+        app.opened(app.address, project, 1)
+        assert app.until_over(f"review:{project}:1:{request['sha']}")["state"] == "done"
+    assert [text.rpartition(" ")[2] for text in gitlab.comments(project, 1)] == ["another", "agree"]

@@ -283,13 +283,15 @@ def test_a_fork_is_asked_for_its_url_once_and_a_hidden_one_is_not_an_error(
     stub_forges: Forges, project: int, polled: Receiving
 ) -> None:
     gitlab = stub_forges.gitlab
-    fork = gitlab.project("ann/project")
+    fork = gitlab.fork(project)
     polled.poll()
     for number, source in enumerate((fork, fork, 999_999)):
-        gitlab.merge_request(project, f"branch-{number}")["source_project_id"] = source
+        gitlab.merge_request(project, f"branch-{number}", fork=fork)["source_project_id"] = source
     polled.poll()
     own, other = (gitlab.projects[each]["http_url_to_repo"] for each in (project, fork))
-    assert [each.git_http_url for each in sorted(polled.jobs(), key=lambda job: job.mr_iid)] == [other, other, own]
+    jobs = sorted(polled.jobs(), key=lambda job: job.mr_iid)
+    assert [(each.git_http_url, each.from_fork) for each in jobs] == [(other, True), (other, True), ("", True)]
+    assert {each.review_url for each in jobs} == {own}
     assert stub_forges.count("GET", f"/projects/{fork}$") == 1
 
 

@@ -80,28 +80,24 @@ async def test_marks_are_shared_persistent_and_expire(url: str) -> None:
         await each.aclose()
 
 
-async def test_an_outage_during_acquire_is_an_error_and_not_an_endless_wait() -> None:
-    with Valkey() as server:
-        lock = RedisLock(server.url)
-        server.pause()
-        try:
-            with pytest.raises(StoreUnavailable):
-                async with asyncio.timeout(PATIENT), lock.acquire(URL):
-                    pytest.fail("nobody granted it")
-        finally:
-            server.resume()
-        await lock.aclose()
-
-
-async def test_a_renewal_that_fails_is_logged_and_a_lost_lease_ends_the_block() -> None:
+async def test_in_an_outage_waits_end_failed_renewals_are_logged_and_a_lost_lease_ends_the_block() -> None:
     with Valkey() as server, capture_logs() as logs:
-        lock = RedisLock(server.url)
+        lock, other = RedisLock(server.url), RedisLock(server.url)
+
+        async def wait() -> None:
+            with pytest.raises(StoreUnavailable):
+                async with asyncio.timeout(PATIENT), other.acquire(URL):
+                    pytest.fail("nobody granted it")
+
         with pytest.raises(LeaseLost):
             async with asyncio.timeout(PATIENT), lock.acquire(URL, ttl_seconds=2):
                 server.pause()
+                waiting = asyncio.create_task(wait())
                 await asyncio.sleep(PATIENT)
+        await waiting
         server.resume()
-        await lock.aclose()
+        for each in (lock, other):
+            await each.aclose()
     failed = [each for each in logs if each["event"] == "lock_renewal_failed"]
     assert {each["key"] for each in failed} == {f"lock:{URL}"}
     assert {"lost" in each["error"] for each in failed} == {True, False}, "the failure, and what it led to"

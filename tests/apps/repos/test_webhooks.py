@@ -29,6 +29,7 @@ PROJECT = {"id": 42, "path_with_namespace": "group/project", "git_http_url": "ht
 def merge_request(head: str = SHA, action: str = "open", **attributes: Any) -> dict[str, Any]:
     given = {"iid": 7, "title": "A feature", "state": "opened", "action": action, "source_branch": "feature"}
     given |= {"target_branch": "main", "last_commit": {"id": head}, "updated_at": "2026-01-31T12:00:00Z"}
+    given |= {"source_project_id": PROJECT["id"], "target_project_id": PROJECT["id"]}
     user = {"username": "ann"}
     return {"object_kind": "merge_request", "project": PROJECT, "user": user, "object_attributes": given | attributes}
 
@@ -211,10 +212,15 @@ def test_a_very_long_note_is_cut_and_not_lost(service: Receiving) -> None:
     assert len(service.jobs()[0].text) == 16 << 10
 
 
-def test_a_merge_request_of_a_fork_is_worked_on_in_the_fork(service: Receiving) -> None:
-    fork = {"git_http_url": "https://gitlab.example.org/ann/p.git"}
-    service.gitlab(merge_request(source=fork))
-    assert service.jobs()[0].git_http_url == fork["git_http_url"]
+@pytest.mark.parametrize(("id", "url"), [(43, "https://gitlab.example.org/ann/p.git"), (None, "")])
+def test_a_merge_request_of_a_fork_is_recognized_also_if_the_fork_is_gone(
+    service: Receiving, id: int | None, url: str
+) -> None:
+    """Its source branch is never taken for one of the project."""
+    source = {"git_http_url": url} if url else None
+    service.gitlab(merge_request(source=source, source_project_id=id))
+    (job,) = service.jobs()
+    assert (job.from_fork, job.git_http_url, job.review_url) == (True, url, PROJECT["git_http_url"])
 
 
 def test_settings_without_a_secret_accept_nobody() -> None:

@@ -7,17 +7,19 @@ import asyncio
 import random
 import tempfile
 import time
+from itertools import count
 from typing import Any
 
 import msgspec
 
 from ... import QueueWorker, SolelyError
 from ...kit import NotStarted, Program, run_program
-from .forges.client import GitLogin
+from .forges.client import ForgeAccess, GitLogin
+from .forges.comments import PostedComment
 from .jobs.assembly import assembled
-from .jobs.performer import PREFIX, ForgeAccess
+from .jobs.performer import PREFIX
 from .jobs.settings import JobCommand, JobSettings
-from .model import JOBS, Origin, RepoJob, note_key, review_key
+from .model import Origin, RepoJob, note_key, review_key
 from .runtime import ReposRuntime
 
 _FORGE, _BRANCH = "demo", "change"
@@ -48,7 +50,8 @@ class DemoForge:
     login = GitLogin("", "", "")
 
     def __init__(self) -> None:
-        self._posted: list[str] = []
+        self._posted: dict[int, str] = {}
+        self._numbers = count()
 
     def head_ref(self, job: RepoJob) -> str:
         """As ForgeClient."""
@@ -58,13 +61,27 @@ class DemoForge:
         """As ForgeClient."""
         return job
 
-    async def has_comment(self, job: RepoJob, marker: str) -> bool:
-        """As ForgeClient."""
-        return any(marker in text for text in self._posted)
+    def comments(self, job: RepoJob) -> DemoForge:
+        """As ForgeClient: all merge requests share theirs."""
+        return self
 
-    async def comment(self, job: RepoJob, text: str) -> None:
-        """As ForgeClient; the last hundred are enough."""
-        self._posted = [*self._posted[-100:], text]
+    async def find(self, marker: str) -> list[PostedComment]:
+        """As CommentSite."""
+        return [PostedComment(number, _FORGE) for number, text in self._posted.items() if marker in text]
+
+    async def add(self, text: str) -> None:
+        """As CommentSite; the last hundred are enough."""
+        number = next(self._numbers)
+        self._posted[number] = text
+        self._posted.pop(number - 100, None)
+
+    async def remove(self, id: int) -> None:
+        """As CommentSite."""
+        self._posted.pop(id, None)
+
+    async def user(self) -> str:
+        """As CommentSite."""
+        return _FORGE
 
     async def find_merge_request(self, job: RepoJob, branch: str, marker: str) -> str:
         """As ForgeClient."""
@@ -84,19 +101,21 @@ async def demo(app: ReposRuntime) -> None:
             return
         app.in_demo = True
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(_worker(app, folder).run())
+            for worker in _workers(app, folder):
+                tasks.create_task(worker.run())
             tasks.create_task(_report(app, folder, head))
 
 
-def _worker(app: ReposRuntime, folder: str) -> QueueWorker:
+def _workers(app: ReposRuntime, folder: str) -> list[QueueWorker]:
     settings = JobSettings(
         review=JobCommand(argv=("sh", "-c", _REVIEW)),
         command=JobCommand(argv=("sh", "-c", f"{_FLAKY}; {_COMMAND}")),
         max_attempts=2,
+        at_once=3,
         folder=folder,
     )
     work = assembled(app.job_services, settings, {_FORGE: ForgeAccess(DemoForge())})
-    return app.worker(JOBS, work.performer.perform, at_once=3, max_attempts=settings.max_attempts)
+    return app.workers_of(settings, work)
 
 
 async def _report(app: ReposRuntime, folder: str, head: str) -> None:

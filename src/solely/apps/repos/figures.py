@@ -1,6 +1,6 @@
 """The metrics of the application. Label values are bounded: forges, kinds of jobs, and fixed sets of reasons.
 
-The share of duplicates is duplicates / received.
+The share of duplicates is duplicates / (accepted + duplicates).
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ ACCEPTED = Figure("solely_repos_accepted", "Jobs that were put into the queue", 
 DUPLICATES = Figure("solely_repos_duplicates", "Jobs that were known already, by reason", ("kind", "origin", "reason"))
 POLLS = Figure("solely_repos_polls", "Polls of a project, by result", ("source", "result"))
 LAG = Figure(
-    "solely_repos_watermark_lag_seconds", "Age of the oldest watermark of a source", ("source",), kind="shared gauge"
+    "solely_repos_watermark_lag_seconds",
+    "Seconds since the last poll of a source began",
+    ("source",),
+    kind="shared gauge",
 )
 REPEATED = Figure("solely_repos_repeated", "Items of jobs that were done before, and were not performed", ("kind",))
 REVIEWS = Figure("solely_repos_reviews", "Reviews that ended, by result", ("result",))

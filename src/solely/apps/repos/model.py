@@ -12,6 +12,7 @@ from ...kit import DAY, part_of, reserved
 
 own = partial(reserved, "repos")  # a name (of a key, a queue, …) that only this application may write
 JOBS = "jobs"  # the queue, and the group of dead letters, in the application's own namespace
+FAILURES = "failures"  # the queue of comments that say that a job failed for good
 UNREAD = "unread"  # the group of dead letters that could not be read
 LONGEST = 400  # bytes of a URL or a key within the name of an entry, which may have 512
 MARKER = "<!-- solely"  # begins the hidden marker in each comment of ours
@@ -27,9 +28,10 @@ ISSUE: JobKind = "issue"
 class RepoJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job, as it waits in the queue under `key`, which is the same whoever reports it: that makes it happen once.
 
-    `project_id` and `mr_iid` are of the project that the merge request goes to; `git_http_url` is of the repository
-    that has `source_branch`, a fork for example. A sender that does not know the branches and `head_sha` leaves them
-    empty: GitHub sends comments without them. `at` is when it happened there, in seconds of UTC.
+    `project_id`, `mr_iid` and `target_url` are of the project that the merge request goes to; `git_http_url` is of the
+    repository that has `source_branch`: a fork if `from_fork`, and empty if that fork is gone or hidden from us. A
+    sender that does not know the branches and `head_sha` leaves them empty: GitHub sends comments without them. `at` is
+    when it happened there, in seconds of UTC.
     """
 
     kind: JobKind
@@ -38,6 +40,8 @@ class RepoJob(msgspec.Struct, frozen=True, kw_only=True):
     project_id: int = 0
     project_path: str = ""
     git_http_url: str = ""
+    target_url: str = ""
+    from_fork: bool = False
     mr_iid: int = 0
     head_sha: str = ""
     source_branch: str = ""
@@ -49,6 +53,11 @@ class RepoJob(msgspec.Struct, frozen=True, kw_only=True):
     author: str = ""
     received_by: Origin = "webhook"
     at: float = 0.0
+
+    @property
+    def review_url(self) -> str:
+        """The repository in which the merge request is read: the one that it goes to, which has its head as well."""
+        return self.target_url or self.git_http_url
 
     @property
     def keep(self) -> float:

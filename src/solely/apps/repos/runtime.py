@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from ... import AsyncDeadLetters, QueueWorker
 from ...kit import HOUR, Application, Caller, Job, Journal
@@ -15,7 +15,8 @@ from .intake import JobIntake
 from .jira import JiraListing
 from .jobs.assembly import JobParts, JobServices, assemble
 from .jobs.performer import sweep_folders
-from .model import JOBS, UNREAD, RepoJob
+from .jobs.settings import JobSettings
+from .model import FAILURES, JOBS, UNREAD, RepoJob
 from .polling import Pollers
 from .settings import ReposSettings
 
@@ -53,10 +54,13 @@ class ReposRuntime(Application[ReposSettings]):
         return (*self.pollers.jobs(), lost, Job("expired", float(HOUR), self._sweep))
 
     def workers(self) -> Sequence[QueueWorker]:
-        """The worker of the jobs, if there are commands for them."""
-        given, perform = self.settings.jobs, self.work.performer.perform
-        at_once, most = given.at_once, given.max_attempts
-        return [self.worker(JOBS, perform, ttl=given.ttl, at_once=at_once, max_attempts=most)] if given.any else []
+        """The workers of the jobs, if there are commands for them, and of comments that they failed."""
+        return self.workers_of(self.settings.jobs, self.work) if self.settings.jobs.any else []
+
+    def workers_of(self, given: JobSettings, work: JobParts) -> list[QueueWorker]:
+        """The workers of these parts."""
+        options: Any = {"ttl": given.ttl, "at_once": given.at_once, "max_attempts": given.max_attempts}
+        return [self.worker(JOBS, work.performer.perform, **options), self.worker(FAILURES, work.notices.post)]
 
     async def _sweep(self) -> None:
         await self.work.results.sweep()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from ..model import RepoJob
+from .comments import CommentSite
 
 
 class GitLogin(NamedTuple):
@@ -26,13 +29,11 @@ class ForgeClient(Protocol):
         """The ref of the target repository that has the head of the merge request, also if it comes from a fork."""
 
     async def completed(self, job: RepoJob) -> RepoJob:
-        """The job with the branches, the head and the URL of its merge request, if a sender left them out."""
+        """The job with the branches, the head and the repositories of its merge request, if a sender left them out. A
+        fork that is gone, or hidden from us, has no URL."""
 
-    async def has_comment(self, job: RepoJob, marker: str) -> bool:
-        """True if a comment on the job's merge request contains the marker."""
-
-    async def comment(self, job: RepoJob, text: str) -> None:
-        """Adds a comment to the job's merge request."""
+    def comments(self, job: RepoJob) -> CommentSite:
+        """The comments on the job's merge request."""
 
     async def find_merge_request(self, job: RepoJob, branch: str, marker: str) -> str:
         """The URL of the merge request of this branch that has the marker, or else of the open one; "" if there is
@@ -40,3 +41,10 @@ class ForgeClient(Protocol):
 
     async def create_merge_request(self, job: RepoJob, branch: str, title: str, text: str) -> str:
         """Creates the merge request of this branch into the job's target branch; returns its URL."""
+
+
+class ForgeAccess(msgspec.Struct, frozen=True):
+    """A forge, and the variables with which git trusts it."""
+
+    client: ForgeClient
+    tls: dict[str, str] = {}

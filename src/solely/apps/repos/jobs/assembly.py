@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 from .... import AsyncClient
 from ....kit import Caller, Journal, Metrics, OutgoingSettings, Queries
+from ..forges.client import ForgeAccess
 from ..forges.github.client import GitHubClient
 from ..forges.gitlab.client import GitLabClient
 from ..settings import ReposSettings
+from .failures import FailureNotices
 from .handlers import JobHandlers
 from .jira_comments import JiraComments
-from .performer import ForgeAccess, JobPerformer, Report
+from .performer import JobPerformer, Report
 from .records import JobRecords
 from .results import JobResults
 from .settings import JobSettings
@@ -24,6 +26,7 @@ class JobParts(NamedTuple):
     records: JobRecords
     results: JobResults
     performer: JobPerformer
+    notices: FailureNotices
 
 
 class JobServices(NamedTuple):
@@ -48,8 +51,9 @@ def assembled(
     once, results = services.once, JobResults(services.once)
     records = JobRecords(services.journal, services.queries)
     handlers = JobHandlers(once, settings, results, jira)
-    performer = JobPerformer(once, settings, forges, handlers, records, results, services.metrics, services.report)
-    return JobParts(records, results, performer)
+    notices = FailureNotices(once, settings, forges, jira, results)
+    known = (records, results, services.metrics, notices, services.report)
+    return JobParts(records, results, JobPerformer(once, settings, forges, handlers, *known), notices)
 
 
 def _forges(settings: ReposSettings, callers: Mapping[str, Caller]) -> dict[str, ForgeAccess]:

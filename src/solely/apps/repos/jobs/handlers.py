@@ -3,14 +3,13 @@ a push or a merge request whose answer was lost is found again, and not repeated
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import partial
+import time
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from .... import AsyncClaim, AsyncClient, AsyncLease, PermanentFailure
+from .... import AsyncClaim, AsyncClient, AsyncLease, PermanentFailure, StaleFence
 from ....kit import CallFailed
 from ..forges.client import ForgeClient
 from ..model import ISSUE, RepoJob, lock_key
@@ -18,13 +17,14 @@ from .commands import run_command
 from .git import GitClone
 from .jira_comments import JiraComments
 from .markers import FENCE_TRAILER, JOB_TRAILER, hidden
-from .records import DONE, NOTHING, RUNNING, SUPERSEDED, WAITING, JobProgress
+from .postings import Posting, posting_of
+from .records import DONE, IGNORED, NOTHING, RUNNING, SUPERSEDED, WAITING, JobProgress
 from .results import JobResult, JobResults
 from .settings import JobCommand, JobSettings
 
-MAX_COMMENT = 60_000  # characters: GitHub accepts 65,536, GitLab and Jira at least half of that
 _TRAILERS = (JOB_TRAILER, FENCE_TRAILER)
 _SUBJECT = 72  # characters of the first line of a commit, as git's own tools show it
+_FORK = "This merge request comes from a fork, to which commands do not push unless `jobs.push_to_forks` is set."
 _MARGIN = 0.4  # of the ttl that must be left before something is posted: renewals keep it above one half
 
 
@@ -40,14 +40,6 @@ class Attempt(NamedTuple):
     folder: Path
     claim: AsyncClaim
     progress: JobProgress
-
-
-class Posting(NamedTuple):
-    """Where the result of a job is posted: whether a text with the marker is there, and how one is added."""
-
-    marker: str
-    has: Callable[[str], Awaitable[bool]]
-    add: Callable[[str], Awaitable[None]]
 
 
 class JobHandlers:
@@ -70,7 +62,7 @@ class JobHandlers:
     async def _reviewed(self, attempt: Attempt) -> JobResult | None:
         """What the command says; None if the commit is no longer in the repository."""
         job = await attempt.forge.completed(attempt.job)
-        clone = await self._cloned(attempt, job)
+        clone = await self._cloned(attempt, job.review_url)
         if not await clone.has(job.head_sha):
             await clone.fetch(attempt.forge.head_ref(job))
         if not await clone.has(job.head_sha):
@@ -87,6 +79,11 @@ class JobHandlers:
         if await _is_posted(posting):
             return DONE
         job = attempt.job if attempt.job.kind == ISSUE else await attempt.forge.completed(attempt.job)
+        if job.from_fork and not self._settings.push_to_forks:
+            await self._post(attempt, posting, _FORK)
+            return IGNORED
+        if not job.git_http_url:
+            raise PermanentFailure("the fork with the branch is gone, or hidden from this service")
         key, ttl, wait = lock_key(job.git_http_url), self._settings.ttl, self._settings.lock_wait
         attempt.progress.enter(WAITING)
         async with self._once.lock(key, ttl=ttl, wait=wait, purpose=f"{job.kind} {job.key}") as lease:
@@ -99,7 +96,7 @@ class JobHandlers:
     async def _pushed(self, attempt: Attempt, job: RepoJob, lease: AsyncLease) -> JobResult:
         """What was pushed, now or by an earlier attempt; for an issue, with its merge request."""
         branch = job.source_branch or f"agent/{job.issue_key.lower()}"
-        clone = await self._cloned(attempt, job)
+        clone = await self._cloned(attempt, job.git_http_url)
         result = await self._earlier(attempt, job, clone, branch)
         if result is None:
             result = await self._worked(attempt, job, clone, branch, lease)
@@ -126,6 +123,7 @@ class JobHandlers:
         start = await clone.tip(branch) or (await clone.tip(job.target_branch) if job.kind == ISSUE else "")
         if not start:
             raise PermanentFailure(f"the repository has no branch {job.target_branch if job.kind == ISSUE else branch}")
+        await self._check_fence(clone, branch, job.target_branch, lease)
         await clone.check_out(start)
         text = await self._command(attempt, job, clone)
         trailers = (f"{JOB_TRAILER}: {attempt.run}", f"{FENCE_TRAILER}: {lease.fence}")
@@ -134,8 +132,16 @@ class JobHandlers:
         await self._results.keep(attempt.run, result)
         if result.commit:
             await self._still_ours(attempt, lease)
-            await clone.push(result.commit, branch)
+            await clone.push(result.commit, branch, start)
         return result
+
+    async def _check_fence(self, clone: GitClone, branch: str, target: str, lease: AsyncLease) -> None:
+        """Raises StaleFence if a later holder has pushed before this one cloned. Fences are times in microseconds: one
+        of the future is none of ours, and whoever wrote it into a commit does not stop jobs by that."""
+        last = await clone.last_fence(branch, target) if await clone.tip(branch) else 0
+        if lease.fence < last <= time.time() * 1_000_000:
+            text = f"{branch} has a commit of a later holder: its fence is {last}, and not below {lease.fence}"
+            raise StaleFence(text, key=lease.key, offered=lease.fence, stored=last)
 
     async def _merge_request(
         self, attempt: Attempt, job: RepoJob, branch: str, result: JobResult, lease: AsyncLease
@@ -156,8 +162,8 @@ class JobHandlers:
 
     # -- steps that all of them have
 
-    async def _cloned(self, attempt: Attempt, job: RepoJob) -> GitClone:
-        clone = GitClone(attempt.folder, job.git_http_url, attempt.forge.login, attempt.tls, self._settings.git_timeout)
+    async def _cloned(self, attempt: Attempt, url: str) -> GitClone:
+        clone = GitClone(attempt.folder, url, attempt.forge.login, attempt.tls, self._settings)
         await clone.clone()
         return clone
 
@@ -170,9 +176,8 @@ class JobHandlers:
         if not text:
             return NOTHING
         if posting is not None:
-            shown = text if len(text) <= MAX_COMMENT else f"{text[:MAX_COMMENT]}\n\n(shortened)"
             await self._still_ours(attempt)
-            await posting.add(f"{shown}\n\n{posting.marker}")
+            await posting.post(text)
         return DONE
 
     async def _still_ours(self, attempt: Attempt, lease: AsyncLease | None = None) -> None:
@@ -182,18 +187,11 @@ class JobHandlers:
                 await each.ensure(self._settings.ttl * _MARGIN)
 
     def _posting(self, attempt: Attempt) -> Posting | None:
-        """The merge request, with a hidden marker; or the issue in Jira, which hides nothing. None without a Jira."""
-        job, forge, jira = attempt.job, attempt.forge, self._jira
-        if job.kind != ISSUE:
-            return Posting(hidden(attempt.marker), partial(forge.has_comment, job), partial(forge.comment, job))
-        if jira is None:
-            return None
-        has, add = partial(jira.has_comment, job.issue_key), partial(jira.comment, job.issue_key)
-        return Posting(f"(solely {attempt.marker})", has, add)
+        return posting_of(attempt.job, attempt.marker, attempt.forge, self._jira)
 
 
 async def _is_posted(posting: Posting | None) -> bool:
-    return posting is not None and await posting.has(posting.marker)
+    return posting is not None and await posting.is_posted()
 
 
 def _message(job: RepoJob, text: str) -> str:

@@ -27,6 +27,11 @@ def marker_of(run: str, secret: str) -> str:
     return hmac.new(secret.encode(), f"solely repos {run}".encode(), hashlib.sha256).hexdigest()[:_LENGTH]
 
 
+def failure_marker(run: str, secret: str) -> str:
+    """The text that identifies the comment that this run failed: another one than that of its result."""
+    return marker_of(f"failure of {run}", secret)
+
+
 def hidden(marker: str) -> str:
     """The marker as Markdown does not show it."""
     return f"{MARKER} {marker} -->"

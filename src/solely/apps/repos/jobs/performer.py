@@ -22,15 +22,17 @@ from .... import (
     PermanentFailure,
     Postpone,
     Retry,
+    StaleFence,
     StoreUnavailable,
 )
 from ....kit import DAY, CallFailed, Metrics, NotStarted
 from ..figures import CODING_SECONDS, REPEATED, REVIEW_SECONDS, REVIEWS
-from ..forges.client import ForgeClient
+from ..forges.client import ForgeAccess
 from ..model import JOBS, REVIEW, RepoJob, claim_key, own
 from ..polling import pause_after
 from .commands import CommandFailed
-from .git import GitUnreachable, PushRejected
+from .failures import FailureNotice, FailureNotices, public_reason
+from .git import GitRefused, GitUnreachable, PushRejected
 from .handlers import Attempt, JobHandlers
 from .markers import marker_of
 from .records import FAILED, IGNORED, POSTPONED, RETRIED, RUNNING, JobProgress, JobRecords
@@ -41,17 +43,11 @@ _TURN = 2.0  # seconds until a job that did not get the lock, or lost it, is tri
 _LONGEST_HOLD = 60.0  # seconds to wait at most for the claim of a process that may have died
 _LOOK = 1_000  # runs that have not ended: the bound of a list
 _DIED = "it is no longer in the queue: the processes that performed it died; see the dead letters"
+_DIED_PUBLIC = "the processes that performed it died"
 PREFIX = "solely-repos-"  # of the folder of a job
 
 # Called with the error of a job that failed for good; and without one if such a job has succeeded since.
 Report = Callable[[RepoJob, str], Awaitable[object]]
-
-
-class ForgeAccess(msgspec.Struct, frozen=True):
-    """A forge, and the variables with which git trusts it."""
-
-    client: ForgeClient
-    tls: dict[str, str] = {}
 
 
 class JobPerformer:
@@ -66,11 +62,13 @@ class JobPerformer:
         records: JobRecords,
         results: JobResults,
         metrics: Metrics,
+        notices: FailureNotices,
         report: Report,
     ) -> None:
         self._once, self._settings, self._forges, self._handlers = once, settings, forges, handlers
         self._queue, self._lost = once.queue(own(JOBS)), set[str]()
-        self._records, self._results, self._metrics, self._report = records, results, metrics, report
+        self._records, self._results, self._metrics = records, results, metrics
+        self._notices, self._report = notices, report
 
     async def perform(self, item: AsyncItem) -> None:
         """Performs the job of the item once, as QueueWorker asks for."""
@@ -85,12 +83,12 @@ class JobPerformer:
             raise Postpone(text, after=min(max(_TURN, claim.retry_after), _LONGEST_HOLD))
         async with claim:
             run = await self._results.run(job.key)
-            await self._perform(job, run, item.attempts, claim)
+            await self._perform(job, run, item, claim)
             if run != job.key or item.id != job.key:  # it was repeated or replayed
                 await self._report(job, "")
 
-    async def _perform(self, job: RepoJob, run: str, attempts: int, claim: AsyncClaim) -> None:
-        progress = self._records.begin(job, run, attempts)
+    async def _perform(self, job: RepoJob, run: str, item: AsyncItem, claim: AsyncClaim) -> None:
+        progress = self._records.begin(job, run, item.attempts)
         command: JobCommand | None = getattr(self._settings, job.kind)
         if command is None:
             progress.enter(IGNORED, f"no command is set for jobs of the kind {job.kind}: [repos.jobs.{job.kind}]")
@@ -101,7 +99,7 @@ class JobPerformer:
                 state = await self._handled(job, run, command, folder, claim, progress)
             await claim.publish(state)
         except BaseException as error:
-            await self._failed(job, attempts, error, progress)
+            await self._failed(job, run, item, error, progress)
             settled = self._settled(error)
             if settled is error:
                 raise
@@ -136,14 +134,19 @@ class JobPerformer:
         lost = {run.id for run in runs if await self._queue.read(run.job.key) is None}
         for run in runs:
             if run.id in lost & self._lost and await self._records.fail(run, _DIED):
+                await self._notices.accept(FailureNotice(run.job, run.id, run.job.key, run.attempts, _DIED_PUBLIC))
                 await self._report(run.job, _DIED)
         self._lost = lost
 
-    async def _failed(self, job: RepoJob, attempts: int, error: BaseException, progress: JobProgress) -> None:
+    async def _failed(
+        self, job: RepoJob, run: str, item: AsyncItem, error: BaseException, progress: JobProgress
+    ) -> None:
         """Records the failure; a job that failed for good is reported."""
         if isinstance(error, CommandFailed):
             progress.note(log=error.log)
-        state, text = self._state(error, attempts), str(error) or type(error).__name__
+        state, text = self._state(error, item.attempts), str(error) or type(error).__name__
+        if state == FAILED:  # first of all: the job is tried again if the store does not answer
+            await self._notices.accept(FailureNotice(job, run, item.id, item.attempts, public_reason(error)))
         progress.enter(state, "the worker stopped" if isinstance(error, asyncio.CancelledError) else text)
         if state == FAILED:
             if job.kind == REVIEW:
@@ -164,7 +167,9 @@ class JobPerformer:
             return PermanentFailure(text) if error.permanent else Postpone(text, after=pause_after(error) or pause)
         if isinstance(error, GitUnreachable):
             return Postpone(text, after=pause)
-        if isinstance(error, Busy | LeaseLost):
+        if isinstance(error, GitRefused):
+            return PermanentFailure(text)
+        if isinstance(error, Busy | LeaseLost | StaleFence):
             return Postpone(text, after=_TURN)
         if isinstance(error, PushRejected):
             return Retry(text, after=_TURN)

@@ -63,7 +63,8 @@ class JobProgress:
     def __init__(self, journal: Journal, job: RepoJob, run: str, attempts: int) -> None:
         self._journal, self._started = journal, time.time()
         self._row: dict[str, Any] = {
-            "id": run, "key": job.key, "kind": job.kind, "forge": job.forge, "repository": job.git_http_url,
+            "id": run, "key": job.key, "kind": job.kind, "forge": job.forge,
+            "repository": job.git_http_url or job.target_url,
             "project": job.project_path, "subject": job.issue_key or f"!{job.mr_iid}", "title": job.title[:200],
             "author": job.author[:100], "received_by": job.received_by, "received": job.at, "attempts": attempts,
             "worker": f"{socket.gethostname()}/{os.getpid()}", "started": self._started, "commit_id": "", "url": "",

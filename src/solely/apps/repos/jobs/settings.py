@@ -43,6 +43,12 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     # Between attempts while GitLab, GitHub or Jira is unavailable and does not say for how long.
     outage_pause: Span = 30.0
     git_timeout: Span = 1_800.0  # of one clone or push: repositories of some GiB take minutes
+    # Whether commands on merge requests from forks are performed, which pushes to the fork. Reviews always are.
+    push_to_forks: bool = False
+    # Whether submodules at the forge's origin, and files of Git LFS, are fetched before the command is run.
+    submodules: bool = False
+    lfs: bool = False
+    comment_failures: bool = True  # whether a job that failed for good says so where it would have commented
     folder: str = ""  # where clones are, each until its job ends; by default that for temporary files
     author_name: Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[^<>\n\x00]+$")] = "Solely"
     author_email: Annotated[str, msgspec.Meta(pattern=r"^[^<>\s\x00]+@[^<>\s\x00]+$")] = "solely@localhost"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -11,18 +11,27 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from .....kit import Caller, CallFailed, Request, Response, by_link
-from ...model import RepoJob
+from ...model import REVIEW, RepoJob
 from ..client import GitLogin
+from ..comments import PostedComment
 
 T = TypeVar("T")
 _USER = "x-access-token"  # GitHub accepts any name with a token
 _PUBLIC_API, _PUBLIC_GIT = "https://api.github.com", "https://github.com"
 
 
+class UserRow(msgspec.Struct):
+    """A person or a program; it has no name if it is gone."""
+
+    login: str = ""
+
+
 class CommentRow(msgspec.Struct):
     """A comment, as the API lists it."""
 
+    id: int
     body: str | None = None
+    user: UserRow | None = None
 
 
 class RepositoryRow(msgspec.Struct):
@@ -67,36 +76,30 @@ class GitHubClient:
 
     async def completed(self, job: RepoJob) -> RepoJob:
         """As ForgeClient."""
-        if job.source_branch and job.git_http_url:
+        if job.source_branch and (job.git_http_url or job.kind == REVIEW):
             return job
-        row = (await self._call("GET", f"{_repo(job)}/pulls/{job.mr_iid}")).json(PullRow)
-        url = row.head.repo.clone_url if row.head.repo else job.git_http_url
+        row = (await self.call("GET", f"{_repo(job)}/pulls/{job.mr_iid}")).json(PullRow)
+        source, target = (each.repo.clone_url if each.repo else "" for each in (row.head, row.base))
         return msgspec.structs.replace(
             job,
             source_branch=row.head.ref,
             target_branch=row.base.ref,
             head_sha=job.head_sha or row.head.sha,
             title=job.title or row.title,
-            git_http_url=url,
+            git_http_url=source,
+            target_url=target or job.target_url,
+            from_fork=source != target,
         )
 
-    async def has_comment(self, job: RepoJob, marker: str) -> bool:
+    def comments(self, job: RepoJob) -> GitHubComments:
         """As ForgeClient."""
-        with _limits_are_temporary():
-            async for page in self._caller.pages(self._request("GET", f"{_comments(job)}?per_page=100"), by_link):
-                if any(marker in (each.body or "") for each in page.json(list[CommentRow])):
-                    return True
-        return False
-
-    async def comment(self, job: RepoJob, text: str) -> None:
-        """As ForgeClient."""
-        await self._call("POST", _comments(job), {"body": text})
+        return GitHubComments(self, f"{_repo(job)}/issues", job.mr_iid)
 
     async def find_merge_request(self, job: RepoJob, branch: str, marker: str) -> str:
         """As ForgeClient."""
         owner = job.project_path.partition("/")[0]
         query = urlencode({"head": f"{owner}:{branch}", "state": "all", "per_page": 100})
-        rows = (await self._call("GET", f"{_repo(job)}/pulls?{query}")).json(list[PullRow])
+        rows = (await self.call("GET", f"{_repo(job)}/pulls?{query}")).json(list[PullRow])
         ours = [row for row in rows if marker in (row.body or "")]
         opened = [row for row in rows if row.state == "open" and row.base.ref == job.target_branch]
         return next((row.html_url for row in (*ours, *opened)), "")
@@ -104,17 +107,50 @@ class GitHubClient:
     async def create_merge_request(self, job: RepoJob, branch: str, title: str, text: str) -> str:
         """As ForgeClient."""
         given = {"head": branch, "base": job.target_branch, "title": title, "body": text}
-        return (await self._call("POST", f"{_repo(job)}/pulls", given)).json(PullRow).html_url
+        return (await self.call("POST", f"{_repo(job)}/pulls", given)).json(PullRow).html_url
 
-    async def _call(self, method: str, path: str, body: object = None) -> Response:
+    async def call(self, method: str, path: str, body: object = None) -> Response:
+        """Calls the API."""
         with _limits_are_temporary():
             return await self._caller.call_ok(self._request(method, path, body))
+
+    async def pages(self, path: str) -> AsyncIterator[Response]:
+        """All pages of what the API lists at this path."""
+        with _limits_are_temporary():
+            async for page in self._caller.pages(self._request("GET", path), by_link):
+                yield page
 
     def _request(self, method: str, path: str, body: object = None) -> Request:
         headers = {"accept": "application/vnd.github+json", "x-github-api-version": "2022-11-28"}
         headers |= {"authorization": f"Bearer {self._token}"} if self._token else {}
         url = self._api + path
         return Request(method, url, headers) if body is None else Request.json(method, url, body, headers)
+
+
+class GitHubComments:
+    """The comments on one pull request, see `comments.CommentSite`."""
+
+    def __init__(self, client: GitHubClient, issues: str, number: int) -> None:
+        self._client, self._issues, self._path = client, issues, f"{issues}/{number}/comments"
+
+    async def find(self, marker: str) -> list[PostedComment]:
+        """As CommentSite."""
+        pages = self._client.pages(f"{self._path}?per_page=100")
+        rows = [row async for page in pages for row in page.json(list[CommentRow])]
+        found = [row for row in rows if marker in (row.body or "")]
+        return sorted(PostedComment(row.id, row.user.login if row.user else "") for row in found)
+
+    async def add(self, text: str) -> None:
+        """As CommentSite."""
+        await self._client.call("POST", self._path, {"body": text})
+
+    async def remove(self, id: int) -> None:
+        """As CommentSite."""
+        await self._client.call("DELETE", f"{self._issues}/comments/{id}")
+
+    async def user(self) -> str:
+        """As CommentSite; an installation of a GitHub App is refused to ask."""
+        return (await self._client.call("GET", "/user")).json(UserRow).login
 
 
 @contextmanager
@@ -143,7 +179,3 @@ def _limited(response: Response | None) -> float | None:
 
 def _repo(job: RepoJob) -> str:
     return f"/repos/{job.project_path}"
-
-
-def _comments(job: RepoJob) -> str:
-    return f"{_repo(job)}/issues/{job.mr_iid}/comments"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from typing import TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
-from .....kit import Caller, Request, by_link
-from ...model import RepoJob
+from .....kit import Caller, CallFailed, Request, Response, by_link
+from ...model import REVIEW, RepoJob
 from ..client import GitLogin
+from ..comments import PostedComment
+from .payloads import GitLabUser, is_fork
 
 T = TypeVar("T")
 _USER = "oauth2"  # GitLab accepts any name with a token
@@ -20,7 +23,9 @@ _QUICK_ACTION = re.compile(r"^([ \t>]*)/(?=\w)", re.MULTILINE)
 class NoteRow(msgspec.Struct):
     """A comment, as the API lists it."""
 
+    id: int
     body: str = ""
+    author: GitLabUser | None = None
 
 
 class MergeRequestRow(msgspec.Struct):
@@ -58,35 +63,39 @@ class GitLabClient:
 
     async def completed(self, job: RepoJob) -> RepoJob:
         """As ForgeClient."""
-        if job.source_branch and job.git_http_url:
+        if job.source_branch and (job.git_http_url or job.kind == REVIEW):
             return job
-        row = await self._get(f"{_project(job)}/merge_requests/{job.mr_iid}", MergeRequestRow)
-        project = await self._get(f"/projects/{row.source_project_id or job.project_id}", ProjectRow)
+        row = await self.get(f"{_project(job)}/merge_requests/{job.mr_iid}", MergeRequestRow)
         return msgspec.structs.replace(
             job,
             source_branch=row.source_branch,
             target_branch=row.target_branch,
             head_sha=job.head_sha or row.sha or "",
             title=job.title or row.title,
-            git_http_url=project.http_url_to_repo,
+            git_http_url=await self._repository(row.source_project_id),
+            target_url=job.target_url or await self._repository(job.project_id),
+            from_fork=is_fork(job.project_id, row.source_project_id),
         )
 
-    async def has_comment(self, job: RepoJob, marker: str) -> bool:
-        """As ForgeClient; newest first, since the comment is usually one of the last."""
-        query = urlencode({"sort": "desc", "order_by": "created_at", "per_page": 100})
-        async for page in self._caller.pages(self._request("GET", f"{_notes(job)}?{query}"), by_link):
-            if any(marker in note.body for note in page.json(list[NoteRow])):
-                return True
-        return False
+    async def _repository(self, project: int | None) -> str:
+        """The URL of the project's repository; "" if it is gone, or hidden from us."""
+        if project is None:
+            return ""
+        try:
+            return (await self.get(f"/projects/{project}", ProjectRow)).http_url_to_repo
+        except CallFailed as failure:
+            if failure.response is None or failure.response.status not in (403, 404):
+                raise
+            return ""
 
-    async def comment(self, job: RepoJob, text: str) -> None:
+    def comments(self, job: RepoJob) -> GitLabComments:
         """As ForgeClient."""
-        await self._caller.call_ok(self._request("POST", _notes(job), {"body": _inert(text)}))
+        return GitLabComments(self, f"{_project(job)}/merge_requests/{job.mr_iid}/notes")
 
     async def find_merge_request(self, job: RepoJob, branch: str, marker: str) -> str:
         """As ForgeClient."""
         query = urlencode({"scope": "all", "state": "all", "source_branch": branch, "per_page": 100})
-        rows = await self._get(f"{_project(job)}/merge_requests?{query}", list[MergeRequestRow])
+        rows = await self.get(f"{_project(job)}/merge_requests?{query}", list[MergeRequestRow])
         ours = [row for row in rows if marker in (row.description or "")]
         opened = [row for row in rows if row.state == "opened" and row.target_branch == job.target_branch]
         return next((row.web_url for row in (*ours, *opened)), "")
@@ -95,16 +104,50 @@ class GitLabClient:
         """As ForgeClient."""
         given = {"source_branch": branch, "target_branch": job.target_branch, "title": title}
         given["description"] = _inert(text)
-        response = await self._caller.call_ok(self._request("POST", f"{_project(job)}/merge_requests", given))
-        return response.json(MergeRequestRow).web_url
+        return (await self.call("POST", f"{_project(job)}/merge_requests", given)).json(MergeRequestRow).web_url
 
-    async def _get(self, path: str, kind: type[T]) -> T:
-        return (await self._caller.call_ok(self._request("GET", path))).json(kind)
+    async def get(self, path: str, kind: type[T]) -> T:
+        """What the API has at this path."""
+        return (await self.call("GET", path)).json(kind)
+
+    async def call(self, method: str, path: str, body: object = None) -> Response:
+        """Calls the API."""
+        return await self._caller.call_ok(self._request(method, path, body))
+
+    def pages(self, path: str) -> AsyncIterator[Response]:
+        """All pages of what the API lists at this path."""
+        return self._caller.pages(self._request("GET", path), by_link)
 
     def _request(self, method: str, path: str, body: object = None) -> Request:
         headers = {"private-token": self._token} if self._token else {}
         url = self._api + path
         return Request(method, url, headers) if body is None else Request.json(method, url, body, headers)
+
+
+class GitLabComments:
+    """The notes of one merge request, see `comments.CommentSite`."""
+
+    def __init__(self, client: GitLabClient, path: str) -> None:
+        self._client, self._path = client, path
+
+    async def find(self, marker: str) -> list[PostedComment]:
+        """As CommentSite."""
+        query = urlencode({"sort": "asc", "order_by": "created_at", "per_page": 100})
+        rows = [row async for page in self._client.pages(f"{self._path}?{query}") for row in page.json(list[NoteRow])]
+        found = [row for row in rows if marker in row.body]
+        return sorted(PostedComment(row.id, row.author.username if row.author else "") for row in found)
+
+    async def add(self, text: str) -> None:
+        """As CommentSite."""
+        await self._client.call("POST", self._path, {"body": _inert(text)})
+
+    async def remove(self, id: int) -> None:
+        """As CommentSite."""
+        await self._client.call("DELETE", f"{self._path}/{id}")
+
+    async def user(self) -> str:
+        """As CommentSite."""
+        return (await self._client.get("/user", GitLabUser)).username
 
 
 def _inert(text: str) -> str:
@@ -114,7 +157,3 @@ def _inert(text: str) -> str:
 
 def _project(job: RepoJob) -> str:
     return f"/projects/{job.project_id or quote(job.project_path, safe='')}"
-
-
-def _notes(job: RepoJob) -> str:
-    return f"{_project(job)}/merge_requests/{job.mr_iid}/notes"

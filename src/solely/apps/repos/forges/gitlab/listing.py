@@ -108,11 +108,13 @@ class GitLabListing:
         return (await self._caller.call_ok(Request("GET", url, self._headers))).json(list[dict[str, Any]])
 
     async def _repository(self, request: GitLabMergeRequest) -> str:
-        """The URL of the repository that has the source branch; that of the project if the fork is gone or hidden."""
-        source = request.source_project_id or self._project.id
+        """The URL of the repository that has the source branch; "" if that is a fork that is gone or hidden."""
+        source = request.source_project_id
+        if source is None:
+            return ""
         if source not in self._urls:
             response = await self._caller.call(Request("GET", f"{self._api}/{source}", self._headers))
-            self._urls[source] = response.json(GitLabProject).url if response.ok else self._project.url
+            self._urls[source] = response.json(GitLabProject).url if response.ok else ""
         return self._urls[source]
 
 

@@ -82,8 +82,13 @@ class GitLabNote(msgspec.Struct):
         return self.note or self.body
 
 
+def is_fork(project_id: int, source_project_id: int | None) -> bool:
+    """True if the source branch is in another project than the merge request goes to, also if that one is gone."""
+    return source_project_id != project_id
+
+
 def review(project: GitLabProject, request: GitLabMergeRequest, url: str, author: str, origin: Origin) -> RepoJob:
-    """The review of the newest commit; `url` is of the repository that has it."""
+    """The review of the newest commit; `url` is of the repository that has the source branch."""
     key = review_key(FORGE, project.id, request.iid, request.head)
     at = seconds_of(request.updated_at)
     return _job(
@@ -108,6 +113,8 @@ def _job(job: RepoJob, project: GitLabProject, request: GitLabMergeRequest, url:
         project_id=project.id,
         project_path=project.path_with_namespace,
         git_http_url=url,
+        target_url=project.url,
+        from_fork=is_fork(project.id, request.source_project_id),
         mr_iid=request.iid,
         head_sha=request.head,
         source_branch=request.source_branch,

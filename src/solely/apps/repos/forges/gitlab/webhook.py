@@ -18,6 +18,7 @@ from .payloads import (
     GitLabProject,
     GitLabUser,
     command,
+    is_fork,
     review,
 )
 
@@ -117,5 +118,7 @@ class GitLabWebhooks:
 
 
 def _url(project: GitLabProject, request: GitLabMergeRequest) -> str:
-    """The URL of the repository that has the source branch: of the project, or of a fork."""
-    return request.source.url if request.source is not None and request.source.url else project.url
+    """The URL of the repository that has the source branch: of the project, or of a fork; "" if that one is gone."""
+    if not is_fork(project.id, request.source_project_id):
+        return project.url
+    return request.source.url if request.source is not None else ""
