@@ -89,11 +89,11 @@ def test_a_paused_target_is_not_probed_until_it_is_resumed(desk: Operator) -> No
 
 
 def _calm(counting: CountingSite) -> int:
-    """The number of visits once no probe is on its way: two intervals have passed without one."""
+    """The number of visits once no probe is on its way: more than an interval has passed without one."""
     visits = -1
     while visits != len(counting.visits):
         visits = len(counting.visits)
-        time.sleep(2.5)
+        time.sleep(1.5)
     return visits
 
 
