@@ -87,11 +87,20 @@ command = "echo x >> {began}.2; sleep 600"
 
 def test_check_says_when_each_job_is_due(solely: Run, tmp_path: Path) -> None:
     file = tmp_path / "jobs.toml"
-    file.write_text('tz = "Europe/Berlin"\n[jobs.report]\nschedule = "0 3 * * *"\ncommand = "true"\njitter = "10s"\n')
+    file.write_text("""
+tz = "Europe/Berlin"
+[jobs.report]
+schedule = "0 3 * * *"
+command = "true"
+jitter = "10s"
+[jobs.often]
+schedule = "@every 90s"
+command = "true"
+""")
     told = solely(f"sqlite:///{tmp_path}/store.db", "cron", "--check", str(file), "-o", "json")
     assert told.code == 0
-    (row,) = json.loads(told.out)
-    assert (row["job"], row["when"]) == ("report", "0 3 * * * Europe/Berlin jitter 10s")
+    found = {row["job"]: row["when"] for row in json.loads(told.out)}
+    assert found == {"report": "0 3 * * * Europe/Berlin jitter 10s", "often": "@every 90s"}, "an interval has no zone"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +117,11 @@ def test_check_says_when_each_job_is_due(solely: Run, tmp_path: Path) -> None:
         ("[jobs.a]\nschedule = 60\ncommand = [1]", "command must be a text or a list of texts"),
         ("[jobs.a]\nschedule = true\ncommand = 'x'", "schedule is True, which has the wrong type"),
         ("[jobs.a]\nschedule = 'daily'\ncommand = 'x'", "job 'a': 'daily' is not a cron expression"),
-        ("[jobs.a]\nschedule = 60\ncommand = 'x'\nttl = 'x'", "'x' is not a duration"),
+        ("[jobs.a]\nschedule = 60\ncommand = 'x'\nttl = 'x'", "jobs.toml, job 'a': ttl: 'x' is not a duration"),
+        ("[jobs.a]\nschedule = 60\ncommand = 'x'\ntimeout = 0", "job 'a': timeout=0 must be more than 0"),
+        ("[jobs.a]\nschedule = 60\ncommand = 'x'\ncolor = 1", "job 'a': there is no setting 'color'; there are tz"),
+        ("[jobs.a]\nschedule = '61 * * * *'\ncommand = 'x'", "job 'a': cron expression '61 * * * *': minute: '61'"),
+        ("tz = 'Mars'\n[jobs.a]\nschedule = '@daily'\ncommand = 'x'", "job 'a': there is no time zone 'Mars'"),
         ("[jobs.a]\nschedule = 60\ncommand = 'x'\nmisfire = 'x'", "misfire must be one of"),
         ("[jobs.a]\nschedule = 60\ncommand = 'x'\nenvironment = {A = 1}", "environment a table of texts"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import calendar
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -143,44 +142,6 @@ def _parsed(expression: str, zone: str) -> Timetable:
         raise
 
 
-def _matches(field: str, value: int, least: int, most: int) -> bool:
-    """Whether a field matches, told the slow way."""
-    for part in field.split(","):
-        span, _, step = part.partition("/")
-        first, _, last = span.partition("-")
-        low = least if span == "*" else int(first)
-        high = most if span == "*" or (step and not last) else int(last or first)
-        if value in range(low, high + 1, int(step or 1)):
-            return True
-    return False
-
-
-def _is_tick(expression: str, local: datetime) -> bool:
-    minute, hour, day, month, weekday = expression.split()
-    by_date = _matches(day, local.day, 1, 31)
-    sunday_first = (calendar.weekday(local.year, local.month, local.day) + 1) % 7
-    by_weekday = _matches(weekday, sunday_first, 0, 7) or (sunday_first == 0 and _matches(weekday, 7, 0, 7))
-    either = not day.startswith("*") and not weekday.startswith("*")
-    on_day = by_date or by_weekday if either else by_date and by_weekday
-    at_time = _matches(minute, local.minute, 0, 59) and _matches(hour, local.hour, 0, 23)
-    return on_day and at_time and _matches(month, local.month, 1, 12)
-
-
-@settings(max_examples=EXAMPLES)
-@given(_expressions, _moments)
-def test_in_utc_every_matching_minute_is_a_tick_and_no_other(expression: str, after: datetime) -> None:
-    times = _parsed(expression, "UTC")
-    found = moment(times.next_after(microseconds(after)))
-    assert found > after
-    assert _is_tick(expression, found)
-    minute = after.replace(second=0, microsecond=0) + timedelta(minutes=1)
-    for _ in range(500):
-        if minute >= found:
-            return
-        assert not _is_tick(expression, minute), f"{minute} was left out"
-        minute += timedelta(minutes=1)
-
-
 @example("* 0 1 1 *", "America/Sao_Paulo", datetime(2000, 3, 1, tzinfo=UTC))  # the offset changed long before the tick
 @settings(max_examples=EXAMPLES)
 @given(_expressions, _zones, _moments)
@@ -198,7 +159,7 @@ def test_ticks_go_forward_and_the_latest_is_the_one_before_the_next(
     assert times.next_after(times.latest_by(at)) == first
 
 
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=EXAMPLES // 3)  # of 400 days each
 @given(st.integers(0, 23), st.integers(0, 59), _zones, _moments)
 def test_a_time_of_day_comes_once_a_day_whatever_daylight_saving_does(
     hour: int, minute: int, zone: str, after: datetime
@@ -247,7 +208,7 @@ def test_schedules_of_one_interval_are_spread_over_it() -> None:
 
 def test_an_interval_can_be_written_as_text() -> None:
     assert timetable("t", "@every 90s", "UTC", 0).text == timetable("t", 90, "UTC", 0).text == "@every 90s"
-    with pytest.raises(InvalidInput, match="is not a duration"):
+    with pytest.raises(InvalidInput, match=r"^'now' is not a duration"):
         timetable("t", "@every now", "UTC", 0)
     with pytest.raises(InvalidInput, match=r"the interval=0.05 is out of bounds"):
         timetable("t", 0.05, "UTC", 0)

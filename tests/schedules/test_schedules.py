@@ -68,11 +68,11 @@ async def test_each_tick_runs_once_over_three_replicas(mode: str, open_client: O
     clients = [open_client(store_url) for _ in range(3)]
     ran: Counter[datetime] = Counter()
     job = job_of(mode, lambda tick: ran.update([tick.at]))
-    async with running(*(once.every("report", 0.3) for once in clients), job=job):
+    async with running(*(once.every("report", 0.1) for once in clients), job=job):
         await until(lambda: len(ran) >= 5)
     assert set(ran.values()) == {1}
     info = await result_of(clients[0].schedule_info("report"))
-    assert (info.when, info.outcome, info.state) in {("@every 0.3s", "done", state) for state in ("waiting", "overdue")}
+    assert (info.when, info.outcome, info.state) in {("@every 0.1s", "done", state) for state in ("waiting", "overdue")}
     assert info.last == max(ran)
     assert info.next > info.last
     assert [each.key for each in await result_of(clients[1].schedules("rep"))] == ["report"]
@@ -82,7 +82,7 @@ async def test_each_tick_runs_once_over_three_replicas(mode: str, open_client: O
 async def test_a_tick_has_its_time_its_fence_and_a_lease(mode: str, open_client: Open) -> None:
     ticks: list[Any] = []
     once = open_client(url())
-    schedule = once.every("job", 0.2)
+    schedule = once.every("job", 0.1)
     async with running(schedule, job=job_of(mode, ticks.append)):
         await until(lambda: len(ticks) >= 3)
     first = ticks[0]
@@ -94,7 +94,7 @@ async def test_a_tick_has_its_time_its_fence_and_a_lease(mode: str, open_client:
 async def test_the_schedule_is_a_decorator(mode: str, open_client: Open) -> None:
     ran: list[datetime] = []
     once = open_client(url())
-    clean_up = once.every("clean-up", 0.2)(job_of(mode, lambda tick: ran.append(tick.at)))
+    clean_up = once.every("clean-up", 0.1)(job_of(mode, lambda tick: ran.append(tick.at)))
     async with running(clean_up):
         await until(lambda: len(ran) >= 2)
     with pytest.raises(InvalidInput, match="schedule 'bare' has no job"):
@@ -111,7 +111,7 @@ async def test_a_job_that_fails_ends_its_tick_and_the_next_one_follows(
         raise ValueError("the disk is full")
 
     once = open_client(url())
-    async with running(once.every("job", 0.2), job=job_of(mode, fail)):
+    async with running(once.every("job", 0.1), job=job_of(mode, fail)):
         await until(lambda: len(ticks) >= 2)
     info = await result_of(once.schedule_info("job"))
     assert info.outcome == "failed: ValueError: the disk is full"
@@ -168,7 +168,7 @@ async def test_stop_lets_the_tick_in_progress_end(mode: str, open_client: Open) 
         await asyncio.sleep(0.3)
         ended.append(tick)
 
-    async with running(once.every("job", 0.2), job=job_of(mode, slow)):
+    async with running(once.every("job", 0.1), job=job_of(mode, slow)):
         await until(lambda: began)
     assert len(began) == len(ended)
     assert (await result_of(once.schedule_info("job"))).state in ("waiting", "overdue")
@@ -188,9 +188,9 @@ async def test_a_cancelled_run_gives_its_tick_to_another_replica_at_once() -> No
             ticks.append(tick)
             ran.set()
 
-        dying = asyncio.create_task(here.every("job", 5.0, ttl=PATIENCE).run(hang))
+        dying = asyncio.create_task(here.every("job", 1.0, ttl=PATIENCE).run(hang))
         await asyncio.wait_for(began.wait(), PATIENCE)
-        other = there.every("job", 5.0, ttl=PATIENCE)
+        other = there.every("job", 1.0, ttl=PATIENCE)
         await other.run_due(work)
         dying.cancel()
         await asyncio.gather(dying, return_exceptions=True)
@@ -227,7 +227,7 @@ class AsyncAwayStore(AsyncMemoryStore):
 async def test_an_outage_is_waited_for(open_client: Open, mode: str, caplog: pytest.LogCaptureFixture) -> None:
     store: Any = AwayStore(Memory()) if mode == "blocking" else AsyncAwayStore(Memory())
     once, ran = open_client(store=store, timeout=0.1), list[Any]()
-    async with running(once.every("job", 0.2), job=job_of(mode, ran.append)):
+    async with running(once.every("job", 0.1), job=job_of(mode, ran.append)):
         await until(lambda: ran)
         store.away = True
         await until(lambda: any("schedule_waits" in line.message for line in caplog.records))
@@ -240,7 +240,7 @@ async def test_an_outage_is_waited_for(open_client: Open, mode: str, caplog: pyt
 async def test_hooks_are_told_of_each_tick(mode: str, open_client: Open) -> None:
     seen: list[events.TickEnded] = []
     once = open_client(url(), hooks=[lambda event: seen.append(event) if isinstance(event, events.TickEnded) else None])
-    async with running(once.every("job", 0.2), job=job_of(mode, lambda tick: None)):
+    async with running(once.every("job", 0.1), job=job_of(mode, lambda tick: None)):
         await until(lambda: len(seen) >= 2)
     assert {(event.key, event.outcome) for event in seen} == {("tick/job", "done")}
     assert all(0 <= event.late < PATIENCE and event.took >= 0 for event in seen)

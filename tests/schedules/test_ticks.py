@@ -10,6 +10,7 @@ import pytest
 
 from solely.model import Entry
 from solely.ops import Clear, Read
+from solely.rules import LOOK_AGAIN
 from solely.schedules.flow import NOTED
 from solely.schedules.state import GRACE, DueTick
 from solely.schedules.timetable import US
@@ -198,6 +199,22 @@ def test_ticks_that_pass_while_one_runs_follow_the_policy(misfire: str, replica:
     expected = {"skip": [], "once": [2], "all": [1, 2]}[misfire]
     assert following == [tick + n * MINUTE for n in expected]
     assert report.missed == (2 if misfire == "skip" else 0)
+
+
+def test_behind_a_backlog_the_lease_of_a_replica_that_left_is_not_waited_for(
+    replica: Start, clock: ManualClock
+) -> None:
+    """Found with processes: the other one waited for the whole lease of a tick that ended at once."""
+    leaving, other = replica(misfire="all", ttl=300.0), replica(misfire="all", ttl=300.0)
+    tick = begin(leaving, other)
+    go_to(clock, tick + 2 * MINUTE)
+    running = due(leaving)
+    wait = other.attempt()
+    assert isinstance(wait, float)
+    assert wait <= LOOK_AGAIN
+    assert leaving.finish(running) is not None  # and runs no more
+    clock.advance(wait)
+    assert backlog(clock, other, rounds=3) == [tick + MINUTE, tick + 2 * MINUTE]
 
 
 @pytest.mark.parametrize(("misfire", "expected"), [("skip", [2]), ("once", [2]), ("all", [0, 1, 2])])

@@ -35,6 +35,9 @@ _OF_A_JOB: dict[str, Any] = {
 }  # fmt: skip
 
 
+_DURATIONS = ("jitter", "ttl", "timeout", "max_hold")
+
+
 class ProgramFailed(Exception):
     """The program of a job did not exit with 0."""
 
@@ -101,8 +104,11 @@ def _job(where: str, name: str, given: Any, common: dict[str, Any]) -> CronJob:
     texts = (*words, *environment, *environment.values())
     if not words or not all(isinstance(text, str) for text in texts):
         raise InvalidInput(f"{where}: command must be a text or a list of texts, and environment a table of texts")
-    options = {key: _plain(key, value) for key, value in {**common, **given}.items() if key in (*_COMMON, "max_hold")}
-    timeout = _plain("timeout", given["timeout"]) if "timeout" in given else None
+    plain = {key: _plain(where, key, value) for key, value in {**common, **given}.items()}
+    options = {key: value for key, value in plain.items() if key in (*_COMMON, "max_hold")}
+    timeout = plain.get("timeout")
+    if timeout is not None and not timeout > 0:
+        raise InvalidInput(f"{where}: timeout={timeout:g} must be more than 0; leave it out for none")
     return CronJob(name, given["schedule"], words, options, timeout, given.get("cwd"), environment)
 
 
@@ -114,9 +120,14 @@ def _check(where: str, given: dict[str, Any], known: Mapping[str, Any]) -> None:
             raise InvalidInput(f"{where}: {key} is {value!r:.40}, which has the wrong type")
 
 
-def _plain(key: str, value: Any) -> Any:
+def _plain(where: str, key: str, value: Any) -> Any:
     """The value; a duration such as "30s" in seconds."""
-    return duration(value) if isinstance(value, str) and key not in ("tz", "misfire") else value
+    if key not in _DURATIONS or not isinstance(value, str):
+        return value
+    try:
+        return duration(value)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {key}: {error}") from None
 
 
 @click.command()

@@ -19,7 +19,7 @@ from ..resilience.backoff import Backoff
 from ..rules import Seconds, stored_key, ttl_seconds
 from . import flow
 from .state import DueTick, Misfire, ReplicaState, RunReport, SchedulePlan
-from .timetable import MOST_COUNTED, US, microseconds, moment, timetable
+from .timetable import MOST_COUNTED, US, Calendar, microseconds, moment, timetable
 
 log = logging.getLogger("solely")
 L = TypeVar("L", bound=Lease | AsyncLease)
@@ -52,7 +52,7 @@ def plan_of(
         raise InvalidInput(f"misfire must be one of {known}, not {misfire!r:.80}") from None
     times = timetable(name, when, tz, jitter)
     spread = "" if not jitter else f" jitter {jitter.total_seconds() if isinstance(jitter, timedelta) else jitter:g}s"
-    zone = "" if str(tz) == "UTC" or not isinstance(when, str) else f" {tz}"
+    zone = f" {tz}" if isinstance(times, Calendar) and str(tz) != "UTC" else ""  # an interval has none
     return SchedulePlan(name, times, policy, ttl_seconds(ttl), f"{times.text}{zone}{spread}")
 
 

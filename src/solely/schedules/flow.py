@@ -111,13 +111,14 @@ def _refused(plan: SchedulePlan, known: ReplicaState, entry: Entry) -> Flow[floa
 
 
 def _patience(plan: SchedulePlan, known: ReplicaState, entry: Entry, now: float) -> float:
-    """Seconds until a tick that runs may be taken over, or until the next one is due: then it has probably ended."""
+    """Seconds until a tick that runs may be taken over, or until the next one is due: then it has probably ended. If
+    the next one is due already, its replica may end it and leave at any moment, long before its lease expires."""
     wait = entry.left + SLACK
     if known.ahead is None or not entry.fingerprint.isdecimal():  # another replica is just learning what is due
         return min(wait, LOOK_AGAIN)
     opens = plan.timetable.fires(plan.timetable.next_after(int(entry.fingerprint)))
     until = (opens - known.store_time(now)) / US + SLACK
-    return min(wait, until) if until > 0 else wait
+    return min(wait, until if until > 0 else LOOK_AGAIN)
 
 
 def _granted(plan: SchedulePlan, known: ReplicaState, hold: Hold) -> Flow[DueTick | float]:

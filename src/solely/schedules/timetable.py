@@ -177,7 +177,7 @@ def timetable(name: str, when: str | Seconds, tz: str | tzinfo, jitter: Seconds)
     spread = seconds("jitter", jitter, least=0.0, most=MAX_TTL)
     zone = _zone(tz)
     if isinstance(when, str) and when.strip().startswith(EVERY.strip()):
-        when = duration(when.strip().removeprefix(EVERY.strip()))
+        when = duration(when.strip().removeprefix(EVERY.strip()).strip())
     if isinstance(when, str):
         return Calendar(name, CronExpression.parse(when), zone, spread)
     return Interval(name, seconds("the interval", when, least=MIN_INTERVAL, most=MAX_TTL), spread)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx2
@@ -88,11 +89,11 @@ def test_a_paused_target_is_not_probed_until_it_is_resumed(desk: Operator) -> No
 
 
 def _calm(counting: CountingSite) -> int:
-    """The number of visits once no probe is on its way: two intervals have passed without one."""
+    """The number of visits once no probe is on its way: more than an interval has passed without one."""
     visits = -1
     while visits != len(counting.visits):
         visits = len(counting.visits)
-        time.sleep(2.5)
+        time.sleep(1.5)
     return visits
 
 
@@ -104,12 +105,30 @@ def test_a_target_in_maintenance_is_not_probed_and_the_window_ends(desk: Operato
         assert (window["targets"], window["made_by"]) == (["moved"], "adminer")
         assert found(desk, "moved")["maintenance"] == window["id"]
         visits = _calm(counting)
-        assert BECAUSE in desk.service.get("/status").text
+        until(lambda: f"Maintenance: {BECAUSE}" in desk.service.get("/status").text, SOON)
+        assert "moved: maintenance" in desk.service.get("/probes/badge/moved.svg").text
         assert [each["id"] for each in desk.ask("/api/probes/maintenance")["maintenance"]] == [window["id"]]
         assert act(desk, "maintenance/end", id=window["id"]) == {"ended": True}
         until(lambda: counting.counts()["moved"] > visits, SOON)
         assert found(desk, "moved")["uptime_24h"] == 1.0
         act(desk, "targets/remove", name="moved")
+
+
+def test_the_status_page_announces_planned_maintenance_and_calls_up_only_what_is_up(
+    desk: Operator, site: Hooks
+) -> None:
+    add(desk, "planned", site.url, interval=3600, public=True)
+    begins = datetime.now(UTC) + timedelta(days=2)
+    window = act(desk, "maintenance", targets=["planned"], starts=begins.isoformat(), lasts="1h")
+    until(lambda: "0 of 1 are up, none is down." in desk.service.get("/status").text, SOON)  # nothing is known yet
+    page = desk.service.get("/status").text
+    assert f"Planned maintenance: {BECAUSE}" in page
+    assert f"from {begins:%Y-%m-%d %H:%M:%S} UTC" in page
+    assert desk.post("/api/probes/run", {"name": "planned"}, scope="write").json()["passed"] is True
+    until(lambda: "All systems are up." in desk.service.get("/status").text, SOON)
+    assert "planned: up 100.00%" in desk.service.get("/probes/badge/planned.svg").text
+    act(desk, "maintenance/end", id=window["id"])
+    act(desk, "targets/remove", name="planned")
 
 
 def test_a_target_is_probed_at_once_on_demand(desk: Operator, site: Hooks) -> None:

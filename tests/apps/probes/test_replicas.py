@@ -107,10 +107,13 @@ def targets(site: CountingSite, interval: float, count: int = TARGETS, **given: 
 
 
 @pytest.mark.parametrize(
-    "count", [2, pytest.param(8, marks=pytest.mark.only_with_all)], ids=["two replicas", "eight replicas"]
+    ("count", "interval"),
+    [(2, 2.0), pytest.param(8, 4.0, marks=pytest.mark.only_with_all)],
+    ids=["two replicas", "eight replicas"],
 )
-def test_every_interval_is_probed_once_by_any_number_of_replicas(count: int, tmp_path: Path, store: str) -> None:
-    interval = 4.0
+def test_every_interval_is_probed_once_by_any_number_of_replicas(
+    count: int, interval: float, tmp_path: Path, store: str
+) -> None:
     with counting_site() as site, replicas(count, tmp_path, store, targets(site, interval)) as fleet:
         until(lambda: len(site.counts()) == TARGETS and min(site.counts().values()) >= 3, BEGINS)
         fleet.end()

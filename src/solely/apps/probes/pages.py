@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from html import escape
 from typing import Annotated
 
@@ -24,6 +25,7 @@ FRESH = 1.0  # seconds that a page's data are shared by all viewers
 BARS = 40  # results of a target in a list: one bar each
 BEATS = 100  # results on the page of a target
 _COLORS = {UP: "#1a7440", DOWN: "#b3261e", PENDING: "#8a5300", PAUSED: "#586273"}  # legible below white letters
+_IN_MAINTENANCE = "#1d4fb8"
 _LETTER = 6.6  # units that a letter of a badge takes: the widest of Verdana at 11 px are wider, most are narrower
 _CACHED = "public, max-age=30"  # seconds: as short as an interval usually is
 
@@ -55,6 +57,22 @@ class TargetView(Answer):
     year: list[Hourly]
 
 
+class PublicBeat(Answer):
+    """What everybody may see of a result: not its error, which may name what is internal."""
+
+    at: float
+    passed: bool
+
+
+class PublicWindow(Answer):
+    """What everybody may see of a maintenance window; `current` says that it has begun."""
+
+    reason: str
+    starts: float
+    ends: float
+    current: bool
+
+
 class PublicTarget(Answer):
     """What everybody may see of a public target."""
 
@@ -65,14 +83,14 @@ class PublicTarget(Answer):
     uptime_24h: float | None
     uptime_30d: float | None
     uptime_1y: float | None
-    bars: list[bool]
+    bars: list[PublicBeat]
 
 
 class StatusView(Answer):
     """The data of the status page."""
 
     targets: list[PublicTarget]
-    windows: list[str]
+    windows: list[PublicWindow]
 
 
 class TargetQuery(View):
@@ -133,11 +151,13 @@ class ProbePages:
 
     async def _status(self) -> StatusView:
         rows = [each for each in await self._rows() if each.target.public]
-        names = {each.target.name for each in rows}
+        names, now = {each.target.name for each in rows}, time.time()
+        shown = [each for each in self._app.targets.windows if not each.targets or names & set(each.targets)]
         return StatusView(
             targets=[_for_everybody(each) for each in rows],
             windows=[
-                each.reason for each in self._app.targets.windows if not each.targets or names & set(each.targets)
+                PublicWindow(reason=each.reason, starts=each.starts, ends=each.ends, current=each.starts <= now)
+                for each in sorted(shown, key=lambda each: each.starts)
             ],
         )
 
@@ -162,14 +182,15 @@ class ProbePages:
 def badge(target: PublicTarget) -> str:
     """The picture, as shields.io draws them."""
     share = "" if target.uptime_24h is None else f" {target.uptime_24h:.2%}"
-    left, right = escape(target.title), f"{target.state.lower()}{share}"
+    color = _IN_MAINTENANCE if target.maintenance else _COLORS[target.state]
+    left, right = escape(target.title), f"{'maintenance' if target.maintenance else target.state.lower()}{share}"
     wide, all_of_it = _width(target.title), _width(target.title) + _width(right)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{all_of_it}" height="20" role="img" '
         f'aria-label="{left}: {right}">'
         f"<title>{left}: {right}</title>"
         f'<rect width="{all_of_it}" height="20" rx="3" fill="#555"/>'
-        f'<rect x="{wide}" width="{all_of_it - wide}" height="20" rx="3" fill="{_COLORS[target.state]}"/>'
+        f'<rect x="{wide}" width="{all_of_it - wide}" height="20" rx="3" fill="{color}"/>'
         f'<g fill="#fff" text-anchor="middle" font-family="Verdana,Geneva,DejaVu Sans,sans-serif" font-size="11">'
         f'<text x="{wide / 2:.1f}" y="14">{left}</text>'
         f'<text x="{(all_of_it + wide) / 2:.1f}" y="14">{right}</text></g></svg>'
@@ -194,5 +215,5 @@ def _for_everybody(row: TargetRow) -> PublicTarget:
         uptime_24h=target.uptime_24h,
         uptime_30d=target.uptime_30d,
         uptime_1y=target.uptime_1y,
-        bars=[each.passed for each in row.bars],
+        bars=[PublicBeat(at=each.at, passed=each.passed) for each in row.bars],
     )
