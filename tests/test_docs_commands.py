@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -59,9 +60,8 @@ def test_a_command_of_the_docs_is_accepted(
         if word.endswith((".toml", ".sh")) and not word.startswith(("/", "-")):
             Path(word).write_text("")
     try:
-        parsed(words)
-    except click.exceptions.Exit as done:
-        assert done.exit_code == 0
+        with suppress(click.exceptions.Exit):  # of --help and --version
+            parsed(words)
     except click.UsageError as error:
         pytest.fail(f"{page.relative_to(ROOT)}: solely {line}\n{error.format_message()}")
 
