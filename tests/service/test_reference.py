@@ -67,7 +67,8 @@ def test_every_tag_has_a_description(document: dict[str, Any]) -> None:
 
 
 def test_the_service_understands_every_example(service: Running, document: dict[str, Any]) -> None:
-    """The requests as the reference shows them: a token that does not exist is refused as such, and a silence of the past."""
+    """The requests as the reference shows them; a token that does not exist is refused as such, and a silence of the
+    past."""
     refused = {}
     for method, path, operation in operations(document):
         if path in STREAMS or path == "/probe":
@@ -78,7 +79,8 @@ def test_the_service_understands_every_example(service: Running, document: dict[
                 path = path.replace(f"{{{each['name']}}}", each["example"])
             elif "example" in each:
                 query[each["name"]] = each["example"]
-        body = next(iter(operation.get("requestBody", {}).get("content", {}).values()), {}).get("example")
+        contents: dict[str, Any] = operation.get("requestBody", {}).get("content", {})
+        body = next((each["example"] for each in contents.values()), None)
         response = service.http.request(method, path, params=query, json=body)
         assert response.status_code < 500 or response.status_code == 503, (method, path, response.text)
         if response.status_code in (400, 405, 415, 422):
