@@ -181,7 +181,7 @@ def _routes(routes: list[Route], service: Service) -> str:
     parts = []
     for tag in dict.fromkeys(route.noun for route in shown):
         app = service.apps.get(tag)
-        parts += [f"## {tag}", app.about if app else ABOUT[tag]]
+        parts += [f"## {tag}", app.about if app else ABOUT.get(tag, "")]
         rows = [
             (_code(f"{route.method} {route.path}"), _needs(route), route.summary, route.again)
             for route in shown

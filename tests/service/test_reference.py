@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from solely.service.openapi_examples import Examples
 from tests.service.serving import LINES, TOKENS, Running, bearer, running
 
 STREAMS = ("/v1/events", "/v1/ops/hints")  # which do not end
@@ -54,6 +55,24 @@ def test_every_operation_has_examples_that_its_schema_allows(document: dict[str,
             assert "schema" not in content or is_valid(content, document), (where, content["example"])
         seen += 1
     assert seen > 100
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": ["string", "null"]},
+        {"const": 7},
+        {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "items": False},
+        {"type": "number", "minimum": 5, "maximum": 6},
+        {"type": "string", "minLength": 20},
+        {"type": "object", "properties": {"self": {"type": "object"}}},
+        {"type": "object", "additionalProperties": {"type": "integer"}},
+        {"anyOf": [{"type": "null"}, {"type": "boolean"}]},
+        {},
+    ],
+)
+def test_examples_of_schemas_that_an_application_may_bring(schema: dict[str, Any]) -> None:
+    assert jsonschema_rs.is_valid(schema, Examples({}).response(schema, "locks"))
 
 
 def test_every_tag_has_a_description(document: dict[str, Any]) -> None:

@@ -11,7 +11,8 @@ import msgspec
 from .. import __version__
 from ..integrations.idempotency import ProblemKind
 from . import problems
-from .openapi_examples import TEXTS, Examples
+from .example_values import TEXTS
+from .openapi_examples import Examples
 from .problems import ProblemDocument
 from .routes import PUBLIC, WRITE, Bearer, Call, Route, Webhook
 
@@ -95,7 +96,7 @@ def _add_examples(operation: dict[str, Any], route: Route, examples: Examples) -
         for media, content in operation["responses"][str(status)].get("content", {}).items():
             if media == route.media:
                 schema = content.get("schema")
-                content["example"] = TEXTS[media] if schema is None else examples.response(schema, tag)
+                content["example"] = TEXTS.get(media, "…") if schema is None else examples.response(schema, tag)
 
 
 def _types(routes: list[Route]) -> list[Any]:

@@ -1,4 +1,8 @@
-"""The API reference for people: the OpenAPI document as pages, one per tag, without any script or other host."""
+"""The API reference for people: the OpenAPI document as pages, one per tag.
+
+They are rendered here instead of by a viewer in the browser: without any script, so that the content security policy
+stays as strict as that of all pages, and nothing is loaded from another host.
+"""
 
 from __future__ import annotations
 
