@@ -8,7 +8,7 @@ from typing import Any
 # One moment, one holder and one task in all examples.
 AT, TEXT_AT = 1_794_918_600.0, "2026-11-17T09:10:00Z"
 FENCE = 1_794_918_600_123_456
-TOKEN = "ZmVmNDEzOTQ3YjE0NGE5Yjk0"
+HANDLE = "ZmVmNDEzOTQ3YjE0NGE5Yjk0"
 PAYLOAD = {"order": "order-7"}
 
 # The name of a key, by the tag of its operation.
@@ -119,8 +119,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "timeout": (5.0,),
     "title": ("Busy",),
     "to": (41, TEXT_AT),
-    "token": (TOKEN,),
-    "tokens": ([TOKEN],),
+    "token": (HANDLE,),
+    "tokens": ([HANDLE],),
     "ttl": (30.0,),
     "tz": ("Europe/Berlin",),
     "unreadable": ("",),

@@ -1,7 +1,7 @@
 """Examples for the OpenAPI document: made from the schemas, so that each is valid, with values that a reader knows.
 
-A field gets the first value of its name in VALUES (`example_values`) that its schema allows; other fields get a value of their type. A
-request has the required fields and those of SHOWN; a response has all fields.
+A field gets the first value of its name in VALUES (`example_values`) that its schema allows; other fields get a value
+of their type. A request has the required fields and those of SHOWN; a response has all fields.
 """
 
 from __future__ import annotations
