@@ -1,8 +1,12 @@
-"""What the README and the docs show is run, word for word."""
+"""What the README and the docs show is run, word for word; their commands and links exist."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +22,50 @@ from tests.service.serving import running, settings
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PAGES = ["README.md", *(str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").rglob("*.md")))]
+END = 300  # seconds for the commands of a page: they take some seconds, but a test machine can be very busy
+
+# Pages whose blocks are run one by one, on the servers that they name: the test beside each.
+ELSEWHERE = {"docs/fencing.md": "tests/test_fencing.py"}
 
 
 def blocks(page: str) -> list[str]:
     return FENCE.findall((ROOT / page).read_text())
+
+
+# -- Python
+
+
+@pytest.fixture
+def here(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Returns a block with the servers of this test run in place of those that it names."""
+
+    def replaced(block: str) -> str:
+        if "redis://localhost" in block or "6379" in block:
+            valkey: Valkey = request.getfixturevalue("valkey")
+            block = re.sub(r"redis://localhost(?![:\w.])", f"redis://localhost:{valkey.port}", block)
+            block = block.replace("6379", str(valkey.port))
+        if "https://solely.example.org" in block:
+            services: HttpServices = request.getfixturevalue("http_services")
+            block = block.replace("https://solely.example.org", services.url())
+        return block
+
+    return replaced
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page) and page not in ELSEWHERE])
+def test_every_python_block_runs_after_those_before_it(
+    page: str, here: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shared: dict[str, object] = {}
+    for number, block in enumerate(blocks(page), 1):
+        exec(compile(here(block), f"{page}, block {number}", "exec"), shared)
+
+
+@pytest.mark.parametrize("page", ELSEWHERE)
+def test_other_pages_are_run_elsewhere(page: str) -> None:
+    assert f'blocks("{page}")' in (ROOT / ELSEWHERE[page]).read_text()
 
 
 def test_first_example_of_the_readme(
@@ -49,35 +93,6 @@ def test_the_lock_of_the_readme() -> None:
         assert service.http.post(path, content=body, headers={header: value}).json()["fence"] > 0
 
 
-@pytest.mark.parametrize("number", range(len(blocks("docs/testing.md"))))
-def test_examples_of_the_testing_page(number: int, valkey: Valkey) -> None:
-    exec(blocks("docs/testing.md")[number].replace("6379", str(valkey.port)), {})
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        "docs/applications.md",
-        "docs/claims.md",
-        "docs/client.md",
-        "docs/dashboard.md",
-        "docs/dead-letters.md",
-        "docs/watermarks.md",
-        "docs/http-idempotency.md",
-        "docs/integrations.md",
-        "docs/outgoing.md",
-        "docs/reservations.md",
-        "docs/resilience.md",
-        "docs/stores.md",
-    ],
-)
-def test_examples_of_pages_that_need_no_server(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    shared: dict[str, object] = {}
-    for block in blocks(page):
-        exec(block, shared)
-
-
 def test_the_applications_of_the_page_declare_their_routes() -> None:
     shared: dict[str, Any] = {}
     for block in blocks("docs/applications.md"):
@@ -90,10 +105,39 @@ def test_the_applications_of_the_page_declare_their_routes() -> None:
     assert paths == {"/api/mails", "/api/probes/pause", "/probes/pause"}
 
 
-def test_examples_of_the_api_page(http_services: HttpServices) -> None:
-    url = http_services.url()
-    for block in blocks("docs/api.md"):
-        exec(block.replace("https://solely.example.org", url), {})
+# -- commands
+
+
+def commands_of(page: str) -> list[tuple[str, list[str]]]:
+    """The commands of the page's console blocks that begin with `$`, each with the lines that it prints."""
+    found: list[tuple[str, list[str]]] = []
+    for block in re.findall(r"^```console\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line.removeprefix("$ "), []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/tutorial/") and commands_of(page)])
+def test_the_commands_of_the_tutorial_print_what_it_shows(page: str, tmp_path: Path) -> None:
+    """One shell runs all commands of a page but pip; `…` stands for anything."""
+    commands = [each for each in commands_of(page) if not each[0].startswith("pip install")]
+    script = "\n".join(f"echo '<{number}>'\n{command}" for number, (command, _) in enumerate(commands))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    shell = subprocess.run(
+        ["bash", "-euc", f"exec 2>&1\n{script}"], cwd=tmp_path, env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE, text=True, timeout=END, check=False,
+    )  # fmt: skip
+    assert shell.returncode == 0, shell.stdout
+    printed = re.split(r"^<\d+>\n", shell.stdout, flags=re.MULTILINE)[1:]
+    for (command, shown), actual in zip(commands, printed, strict=True):
+        pattern = "".join(re.escape(line).replace("…", ".*") + "\n" for line in shown)
+        assert re.fullmatch(pattern, actual), f"$ {command}\n{actual}"
+
+
+# -- the API, links, sizes
 
 
 def test_the_api_page_names_every_route() -> None:
@@ -108,6 +152,8 @@ def test_the_readme_fits_two_screens() -> None:
 
 
 def test_every_link_between_pages_leads_somewhere() -> None:
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    """Files here; `scripts/docs` checks the anchors too, in the built site."""
+    others = ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md"]
+    for page in (ROOT / name for name in [*PAGES, *others]):
+        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"

@@ -27,7 +27,7 @@ from .api import (
     watermarks,
 )
 from .application import JOURNAL_DROPPED, Application
-from .dashboard import audit_log, dedup, letters, login, overview, rendering
+from .dashboard import audit_log, dedup, letters, login, overview, reference, rendering
 from .dashboard import entries as entry_pages
 from .dashboard import limits as limit_pages
 from .dashboard import queues as queue_pages
@@ -42,7 +42,8 @@ from .service import FAILURES, Service
 MODULES = (
     locks, marks, claims, reservations, limits, watermarks, queues, queue_lists, schedules, dead_letters,
     dead_letter_acts, entries, events, ops, health, openapi, policy, overview, entry_pages, dedup, limit_pages,
-    queue_pages, schedule_pages, letters, watermark_pages, audit_log, login, rendering,
+    queue_pages, schedule_pages, letters, watermark_pages, audit_log, login, reference,
+    rendering,
 )  # fmt: skip
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from types import UnionType
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType, UnionType
 from typing import Any, get_args
 
 import msgspec
@@ -11,6 +11,8 @@ import msgspec
 from .. import __version__
 from ..integrations.idempotency import ProblemKind
 from . import problems
+from .example_values import TEXTS
+from .openapi_examples import Examples
 from .problems import ProblemDocument
 from .routes import PUBLIC, WRITE, Bearer, Call, Route, Webhook
 
@@ -20,8 +22,30 @@ _ALWAYS = (
 )  # fmt: skip
 
 
-def document(routes: Iterable[Route], *, guarded: bool = True) -> dict[str, Any]:
-    """The OpenAPI document of these routes, without pages; `guarded` if callers need tokens."""
+# What each tag is about; an application says it itself.
+ABOUT = {
+    "locks": "One holder at a time, under a lease that ends by itself, with a fence that only grows.",
+    "marks": "Dedup: each key is new to exactly one caller, until its mark expires.",
+    "claims": "Idempotency: one caller runs the work and publishes its result; all others get that result.",
+    "reservations": "One caller may send; the others are suppressed until the quiet window has passed.",
+    "limits": "At most so many calls in any window, over all processes.",
+    "watermarks": "How far a poller got. A watermark does not go back, unless an admin rewinds it.",
+    "queues": "Work items that are taken under a lease, and return to the queue if the worker dies.",
+    "schedules": "When each schedule ran last and is due next.",
+    "dead-letters": "Work that failed for good: list it, replay it once, or purge it.",
+    "entries": "Everything that the store has under a name, whatever its kind.",
+    "events": "What happened: the last events of a worker, and new ones as a stream.",
+    "ops": "The ops of the store, in batches: what a client in another language needs for all of the above.",
+    "audit": "Who overrode what, when and why.",
+    "service": "Health, metrics, the version, and the documents of the service itself.",
+}
+
+
+def document(
+    routes: Iterable[Route], *, guarded: bool = True, about: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, Any]:
+    """The OpenAPI document of these routes, without pages; `guarded` if callers need tokens. `about` describes the
+    tags of applications."""
     shown = [route for route in routes if not route.hidden]
     types = _types(shown)
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
@@ -30,8 +54,10 @@ def document(routes: Iterable[Route], *, guarded: bool = True) -> dict[str, Any]
         if getattr(each, "EITHER", ()):
             components[each.__name__]["oneOf"] = [{"required": [name]} for name in each.EITHER]
     paths: dict[str, dict[str, Any]] = {}
+    examples = Examples(components)
     for route in shown:
         operation = paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, known)
+        _add_examples(operation, route, examples)
         operation["security"] = [{"bearer": []}] if guarded and isinstance(route.auth, Bearer) else []
     return {
         "openapi": "3.1.0",
@@ -41,12 +67,36 @@ def document(routes: Iterable[Route], *, guarded: bool = True) -> dict[str, Any]
             "description": "Work that must happen once, over HTTP. Keys are sent in bodies and queries; times are in "
             f"seconds. {problems.POLICY_PATH} says what a repeat of each request does.",
         },
+        "tags": [{"name": name, "description": _about(name, about)} for name in dict.fromkeys(map(_tag, shown))],
         "paths": paths,
         "components": {
             "schemas": components,
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _tag(route: Route) -> str:
+    return route.noun
+
+
+def _about(tag: str, about: Mapping[str, str]) -> str:
+    return about.get(tag) or ABOUT.get(tag) or f"The routes of {tag}."
+
+
+def _add_examples(operation: dict[str, Any], route: Route, examples: Examples) -> None:
+    """Adds an example to the parameters, the request and each response of an operation that succeeded."""
+    tag = route.noun
+    for each in operation.get("parameters", ()):
+        if each["required"]:
+            each["example"] = examples.parameter(each["schema"], each["name"], tag)
+    for content in operation.get("requestBody", {}).get("content", {}).values():
+        content["example"] = examples.request(content["schema"], tag)
+    for status in (route.status, *route.others):
+        for media, content in operation["responses"][str(status)].get("content", {}).items():
+            if media == route.media:
+                schema = content.get("schema")
+                content["example"] = TEXTS.get(media, "…") if schema is None else examples.response(schema, tag)
 
 
 def _types(routes: list[Route]) -> list[Any]:
@@ -143,13 +193,19 @@ def _in_query(route: Route) -> list[dict[str, Any]]:
     ]
 
 
-async def openapi(call: Call[None, None]) -> dict[str, Any]:
-    """This document."""
+def current(call: Call[Any, Any]) -> dict[str, Any]:
+    """The document of the routes that this service has mounted."""
     service = call.service
     guarded = bool(service.tokens)
     if guarded not in service.openapi:  # built once, since anybody may request it
-        service.openapi[guarded] = document(call.routes, guarded=guarded)
+        about = {name: app.about for name, app in service.apps.items()}
+        service.openapi[guarded] = document(call.routes, guarded=guarded, about=about)
     return service.openapi[guarded]
+
+
+async def openapi(call: Call[None, None]) -> dict[str, Any]:
+    """This document."""
+    return current(call)
 
 
 ROUTES = [Route("GET", "/openapi.json", PUBLIC, openapi, tag="service")]
