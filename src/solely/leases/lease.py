@@ -12,7 +12,16 @@ from ..errors import ClientClosed, InvalidInput, LeaseLost, SolelyError, StoreEr
 from ..flow import RUN, Ask, Flow, Run
 from ..model import LOST, RELEASED, Entry, Released
 from ..ops import Renew
-from ..rules import MAX_TTL, Seconds, deadline, local_clock, seconds, ttl_seconds
+from ..rules import (
+    MAX_TTL,
+    Seconds,
+    deadline,
+    duration_text,
+    local_clock,
+    number_text,
+    seconds,
+    ttl_seconds,
+)
 from .context import AsyncRunFlow, Context, RunFlow
 from .flow import release
 from .hold import HANDED_OVER, Hold
@@ -96,7 +105,8 @@ class LeaseBase:
     def _wanted(self, needed: Seconds) -> float:
         wanted = seconds("seconds", needed, least=0.0, most=MAX_TTL)
         if wanted > deadline(0.0, self._hold.ttl):
-            raise InvalidInput(f"ensure({wanted:g}) needs more than the lease's ttl of {self._hold.ttl:g} s provides")
+            ttl = duration_text(self._hold.ttl)
+            raise InvalidInput(f"ensure({number_text(wanted)}) needs more than the lease's ttl of {ttl} provides")
         return wanted
 
     def __repr__(self) -> str:
@@ -134,7 +144,8 @@ class LeaseBase:
             yield from self._renewing(None)
             left = self.remaining()
             if left < wanted and not self.lost:
-                text = f"lease of {self.key!r} has {left:.3g} s left, not {wanted:g} s: max_hold ends it then"
+                needed = duration_text(wanted)
+                text = f"lease of {self.key!r} has {left:.3g} s left, not {needed}: max_hold ends it then"
                 raise LeaseLost(text, key=self.key)
             if left < wanted:
                 raise self._lost_error()
