@@ -1,0 +1,77 @@
+"""Progress of what takes longer than a second, on stderr: a line that is updated on a terminal, and a line now and then
+in a log."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+import click
+
+from .output import printable, talk
+
+AFTER = 1.0  # seconds without a word: what takes no longer needs none
+UPDATE = 0.2  # seconds between updates on a terminal
+REPEAT = 60.0  # seconds between lines in a log, where each line stays
+
+
+class ProgressLine:
+    """Shows the latest state. Nothing is shown within the first second."""
+
+    def __init__(self) -> None:
+        self._begun = monotonic()
+        self._shown_at = 0.0
+        self._drawn = False
+
+    def show(self, text: str) -> None:
+        """Shows this state, unless it is too early, or too soon after the last one."""
+        now, terminal = monotonic(), sys.stderr.isatty()
+        if now - self._begun < AFTER or now - self._shown_at < (UPDATE if terminal else REPEAT):
+            return
+        self._shown_at = now
+        if not terminal:
+            talk(text)
+            return
+        width = shutil.get_terminal_size().columns - 1
+        click.echo(f"\r\x1b[K{printable(text)[:width]}", nl=False, err=True)
+        self._drawn = True
+
+    def end(self) -> None:
+        """Removes the line from the terminal."""
+        if self._drawn:
+            self._drawn = False
+            click.echo("\r\x1b[K", nl=False, err=True)
+
+
+@contextmanager
+def progress() -> Iterator[ProgressLine]:
+    """A line of progress, until the end of the block."""
+    line = ProgressLine()
+    try:
+        yield line
+    finally:
+        line.end()
+
+
+@contextmanager
+def showing(state: Callable[[], str]) -> Iterator[None]:
+    """Shows the state once a second while the block waits; it is asked on a thread, and "" shows nothing new."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        with progress() as line:
+            while not ended.wait(AFTER):
+                if (text := state()) and not ended.is_set():
+                    line.show(text)
+
+    thread = threading.Thread(target=repeat, name="solely-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(AFTER)  # it removes its line; a store that does not answer it must not delay us
