@@ -77,7 +77,7 @@ def seconds(name: str, value: Seconds, *, least: float, most: float) -> float:
             except OverflowError:  # an int of hundreds of digits
                 value = math.inf if value > 0 else -math.inf
     if not least <= value <= most:
-        given = f"{name} is NaN" if math.isnan(value) else f"{name}={number_text(value)} is out of bounds"
+        given = f"{name} is NaN" if math.isnan(value) else f"{name}={_both(value)} is out of bounds"
         raise InvalidInput(f"{given}; {_bounds(least, most)}")
     return value
 

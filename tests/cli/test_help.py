@@ -40,9 +40,7 @@ def called(line: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", EVERY)
-def test_every_command_has_examples_that_it_accepts(
-    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_command_has_examples_that_it_accepts(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("jobs.toml").touch()
     command = EVERY[path]

@@ -9,8 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from ..errors import missing_extra
-
 
 def main(words: Sequence[str] | None = None) -> None:
     """Runs the command and exits with its code."""
@@ -19,5 +17,9 @@ def main(words: Sequence[str] | None = None) -> None:
     except ModuleNotFoundError as error:
         if error.name != "click":
             raise
+        from ..errors import missing_extra
+
         sys.exit(str(missing_extra("the command line", error.name, "cli")))
+    except KeyboardInterrupt:  # while modules are imported
+        sys.exit(130)  # 128 + SIGINT, as in shells
     sys.exit(perform(words))

@@ -6,9 +6,11 @@ import os
 
 import click
 
+from ..errors import StoreError
 from .exits import Exit, leave
+from .global_options import global_url
 from .help import Command
-from .options import global_url, in_form
+from .options import in_form
 from .output import Form, talk
 
 
@@ -41,7 +43,11 @@ def copy(form: Form, source: str, target: str | None, prefixes: tuple[str, ...],
     bar = Bar()
     try:
         report = copy_entries(source, into, progress=bar, prefixes=prefixes or ("",), dry_run=dry_run)
-    finally:
+    except (KeyboardInterrupt, StoreError):
+        bar.end()
+        talk(f"stopped after {bar.last}; run it again to continue")
+        raise
+    else:
         bar.end()
     if form.name == "json":
         left, failed = ([each._asdict() for each in part] for part in (report.left_behind, report.failures))

@@ -17,6 +17,7 @@ from ..errors import InvalidInput, StoreUnavailable
 from ..events import Hook
 from ..rules import duration
 from ..stores import Store, capabilities, open_store
+from .global_options import check_url, global_json, global_url
 from .output import FORMS, Form
 
 REASON = (3, 500)  # characters of a reason: the bounds of the service, from one word to a paragraph
@@ -56,12 +57,6 @@ class StoreOptions:
         return Client(store=store or self.store(), timeout=self.timeout, hooks=hooks)
 
 
-def global_url() -> str | None:
-    """The --url that was given before the command."""
-    url: str | None = click.get_current_context().find_root().params.get("url")
-    return url
-
-
 @contextmanager
 def _naming_the_remedy(url: str) -> Iterator[None]:
     """Adds what to do to the error that the store does not answer."""
@@ -76,7 +71,9 @@ def _naming_the_remedy(url: str) -> Iterator[None]:
 def at_store(function: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --url, --credentials and --timeout; the command gets them as StoreOptions."""
 
-    @click.option("--url", metavar="URL", help="The store, e.g. redis://host.  [env var: SOLELY_URL]")
+    @click.option(
+        "--url", metavar="URL", callback=check_url, help="The store, e.g. redis://host.  [env var: SOLELY_URL]"
+    )
     @click.option(
         "--credentials",
         envvar="SOLELY_CREDENTIALS",
@@ -104,8 +101,8 @@ def in_form(function: Callable[..., Any]) -> Callable[..., Any]:
     def given(*args: Any, output: str | None, as_json: bool, **others: Any) -> Any:
         if as_json and output not in (None, "json"):
             raise click.UsageError(f"--json and -o {output} exclude each other.")
-        wants_json = as_json or click.get_current_context().find_root().params.get("as_json")
-        return function(*args, form=Form(output or ("json" if wants_json else "table")), **others)
+        default = "json" if as_json or global_json() else "table"
+        return function(*args, form=Form(output or default), **others)
 
     return given
 

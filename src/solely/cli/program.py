@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from .. import __version__
-from ..apps import APPS, has, module_of
-from ..errors import SolelyError, missing_extra
-from .exits import Exit, code_of, leave
+from ..apps import APPS, docstring, has, module_of
+from ..errors import SolelyError
+from .exits import INTERRUPTED, UNREAD, Exit, code_of, leave
+from .extras import missing
+from .global_options import check_url
 from .help import Command, Group
 from .output import talk
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 
 class Listed(NamedTuple):
@@ -122,8 +122,8 @@ def _apps() -> list[str]:
 
 
 def summary_of_app(name: str) -> str:
-    """The first sentence of its package, which has no more than that: importing it takes no time."""
-    text = (import_module(module_of(name)).__doc__ or "").partition("\n\n")[0]
+    """The first sentence of its package, which is not imported."""
+    text = docstring(name).partition("\n\n")[0]
     summary = " ".join(text.split()).partition(": ")[2].rstrip(".")
     return summary[:1].upper() + summary[1:]
 
@@ -143,13 +143,6 @@ def _imported(module: str, what: str) -> Any:
         return import_module(module)
     except ImportError as error:
         raise missing(error, what) from None
-
-
-def missing(error: ImportError, what: str) -> ImportError:
-    """MissingExtra, with the command to run, if a third-party module is missing; else the error itself."""
-    if isinstance(error, SolelyError) or (error.name or "").startswith("solely"):
-        return error
-    return missing_extra(what, error.name, "service")
 
 
 def _print_versions(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:
@@ -174,7 +167,7 @@ def _print_versions(ctx: click.Context, parameter: click.Parameter, wanted: bool
 
 
 @click.command(cls=CommandGroup, examples=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--url", metavar="URL", help="The store, for any command.  [env var: SOLELY_URL]")
+@click.option("--url", metavar="URL", callback=check_url, help="The store, for any command.  [env var: SOLELY_URL]")
 @click.option("--json", "as_json", is_flag=True, help="Print data as JSON, for any command that prints data.")
 @click.option("-v", "--verbose", is_flag=True, help="Also print the library's log.")
 @click.option(
@@ -199,7 +192,7 @@ def solely(url: str | None, as_json: bool, verbose: bool) -> None:
     cls=Command,
     examples=['eval "$(solely completion bash)"', "solely completion fish > ~/.config/fish/completions/solely.fish"],
 )
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=click.Choice(SHELLS), metavar="bash|zsh|fish")
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Prints the completion script; e.g. in ~/.bashrc: eval "$(solely completion bash)"."""
@@ -236,10 +229,22 @@ def perform(words: Sequence[str] | None = None) -> int:
         error.show()
         return error.exit_code
     except click.Abort as end:  # ^C, or the user did not confirm
-        return INTERRUPTED if isinstance(end.__cause__, KeyboardInterrupt) else Exit.ERROR
-    except BrokenPipeError:  # the reader closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.ERROR
+        by = end.__cause__ or end.__context__  # click hides the interruption of a question
+        return INTERRUPTED if isinstance(by, KeyboardInterrupt) else Exit.ERROR
+    except KeyboardInterrupt:  # while the command ended
+        return INTERRUPTED
+    except BrokenPipeError:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):  # else Python complains at its end that it could not write
+            os.dup2(nothing, stream.fileno())
+        return UNREAD
     except (SolelyError, OSError) as error:
-        click.echo(f"solely: {error}", err=True)
+        talk(f"solely: {_text_of(error)}")
         return code_of(error)
+
+
+def _text_of(error: Exception) -> str:
+    """What went wrong; of a file, its name first."""
+    if isinstance(error, OSError) and not isinstance(error, SolelyError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

@@ -1,5 +1,5 @@
-"""Progress of what takes longer than a second, on stderr: a line that is updated on a terminal, and a line now and then
-in a log."""
+"""Progress on stderr: on a terminal, a line that is updated, of what takes longer than a second; in a log, where each
+line stays, a line a minute."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from .output import printable, talk
 
 AFTER = 1.0  # seconds without a word: what takes no longer needs none
 UPDATE = 0.2  # seconds between updates on a terminal
-REPEAT = 60.0  # seconds between lines in a log, where each line stays
+IN_LOGS = 60.0  # seconds between lines in a log, and before the first: cron sends a mail for every word
 
 
 class ProgressLine:
-    """Shows the latest state. Nothing is shown within the first second."""
+    """Shows the latest state."""
 
     def __init__(self) -> None:
         self._begun = monotonic()
-        self._shown_at = 0.0
+        self._shown_at = -IN_LOGS
         self._drawn = False
 
     def show(self, text: str) -> None:
         """Shows this state, unless it is too early, or too soon after the last one."""
         now, terminal = monotonic(), sys.stderr.isatty()
-        if now - self._begun < AFTER or now - self._shown_at < (UPDATE if terminal else REPEAT):
+        after, between = (AFTER, UPDATE) if terminal else (IN_LOGS, IN_LOGS)
+        if now - self._begun < after or now - self._shown_at < between:
             return
         self._shown_at = now
         if not terminal:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .exits import leave
+from .extras import missing
+from .global_options import global_url
 from .help import Command
-from .options import global_url, in_form
+from .options import in_form
 from .output import Form
-from .program import missing
 
 if TYPE_CHECKING:
     from ..service.settings import Loaded

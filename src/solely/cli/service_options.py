@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from ..errors import StoreUnavailable
-from .options import DURATION, global_url
-from .program import missing
+from .extras import missing
+from .global_options import check_url, global_url
+from .options import DURATION
 
 HERE = "http://127.0.0.1:8765"  # the default address of `solely serve`
 
@@ -47,7 +48,12 @@ def at_service(function: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --at and --timeout; the command gets a client of that service."""
 
     @click.option(
-        "--at", "--url", "url", metavar="URL", help=f"The service.  [default: SOLELY_URL if it is http(s), else {HERE}]"
+        "--at",
+        "--url",
+        "url",
+        metavar="URL",
+        callback=check_url,
+        help=f"The service.  [default: SOLELY_URL if it is http(s), else {HERE}]",
     )
     @click.option("--timeout", type=DURATION, default="10s", show_default=True, help="How long to wait for a response.")
     @wraps(function)
