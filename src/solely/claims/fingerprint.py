@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from hashlib import blake2b
 from typing import Any
 
 from ..errors import InvalidInput
@@ -23,11 +22,15 @@ class Fingerprint:
 
     def __init__(self, source: bytes, secret: bytes = b"") -> None:
         self._source = source
+        from hashlib import blake2b  # here, as it loads OpenSSL, and few programs have fingerprints
+
         self._secret = blake2b(secret).digest() if len(secret) > _KEY_BYTES else secret
 
     def of(self, key: str) -> str:
         """The digest, as 32 hex digits."""
         text = key.encode() + b"\0" + self._source  # keys contain no NUL
+        from hashlib import blake2b
+
         return blake2b(text, digest_size=_DIGEST_BYTES, key=self._secret).hexdigest()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -73,6 +72,8 @@ class Group(click.Group):
         """The command of this name; UsageError, which suggests similar ones, if there is none."""
         name = args[0]
         if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
+            from difflib import get_close_matches  # here, as it takes long to import, and few words are mistyped
+
             similar = get_close_matches(name, self.list_commands(ctx))
             instead = f"Did you mean {' or '.join(map(repr, similar))}?" if similar else "See --help for the commands."
             raise click.UsageError(f"No such command {name!r:.80}. {instead}", ctx)

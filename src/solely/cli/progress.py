@@ -3,7 +3,7 @@ line stays, a line a minute."""
 
 from __future__ import annotations
 
-import shutil
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ class ProgressLine:
         if not terminal:
             talk(text)
             return
-        width = shutil.get_terminal_size().columns - 1
+        width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
         click.echo(f"\r\x1b[K{printable(text)[:width]}", nl=False, err=True)
         self._drawn = True
 

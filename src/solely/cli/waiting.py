@@ -8,24 +8,24 @@ from time import monotonic
 
 from ..errors import StoreError
 from ..holder import describe
-from ..model import State
-from ..rules import duration_text
+from ..model import Entry, State
+from ..ops import Read
+from ..rules import duration_text, stored_key
 from ..stores import Store
-from .entries import read
 from .progress import AFTER, showing
 
 
 @contextmanager
 def waiting_for_key(store: Store, kind: str, key: str, wait: float) -> Iterator[None]:
-    """Says who holds the key, for how long, and when the command gives up; at once if the wait is short, nothing."""
+    """Says who holds the key, for how long, and when the command gives up; nothing if the wait is short."""
     ends = monotonic() + wait
 
     def state() -> str:
         try:
-            entry = read(store, kind, key)
+            (entry,) = store.perform([Read(stored_key(kind, key))])
         except StoreError:  # the call that waits reports it
             return ""
-        if entry.state is not State.HELD:
+        if not isinstance(entry, Entry) or entry.state is not State.HELD:
             return ""
         who = describe(entry.info) or "another caller"
         return f"waiting for {key!r}, held by {who}, {entry.left:.0f} s left; gives up in {_rest(ends)}"

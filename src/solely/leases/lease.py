@@ -144,8 +144,8 @@ class LeaseBase:
             yield from self._renewing(None)
             left = self.remaining()
             if left < wanted and not self.lost:
-                needed = duration_text(wanted)
-                text = f"lease of {self.key!r} has {left:.3g} s left, not {needed}: max_hold ends it then"
+                lacking = duration_text(wanted)
+                text = f"lease of {self.key!r} has {left:.3g} s left, not {lacking}: max_hold ends it then"
                 raise LeaseLost(text, key=self.key)
             if left < wanted:
                 raise self._lost_error()
