@@ -6,12 +6,14 @@ Data goes to stdout, messages to stderr; `exits.py` has the exit codes, docs/cli
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 
 
 def main(words: Sequence[str] | None = None) -> None:
     """Runs the command and exits with its code."""
+    gc.disable()  # until the command is imported: modules are no garbage, and looking for it takes time
     try:
         from .program import perform
     except ModuleNotFoundError as error:

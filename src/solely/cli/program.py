@@ -180,8 +180,10 @@ def solely(url: str | None, as_json: bool, verbose: bool) -> None:
     The store is --url, or SOLELY_URL, or a SQLite file in your data folder. 'solely COMMAND --help' has the options and
     examples of a command.
     """
+    import gc
     import logging
 
+    gc.enable()  # the command is imported by now
     if verbose:
         logging.basicConfig(level=logging.DEBUG, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     else:

@@ -16,6 +16,7 @@ from .output import printable, talk
 
 AFTER = 1.0  # seconds without a word: what takes no longer needs none
 UPDATE = 0.2  # seconds between updates on a terminal
+WIDTH = 80  # columns of a terminal that does not say how many it has
 IN_LOGS = 60.0  # seconds between lines in a log, and before the first: cron sends a mail for every word
 
 
@@ -37,8 +38,8 @@ class ProgressLine:
         if not terminal:
             talk(text)
             return
-        width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
-        click.echo(f"\r\x1b[K{printable(text)[:width]}", nl=False, err=True)
+        width = os.get_terminal_size(sys.stderr.fileno()).columns or WIDTH
+        click.echo(f"\r\x1b[K{printable(text)[: width - 1]}", nl=False, err=True)
         self._drawn = True
 
     def end(self) -> None:
