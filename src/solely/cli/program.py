@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -223,10 +222,11 @@ def bench(words: tuple[str, ...]) -> None:
 
 def perform(words: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
+    output = sys.stdout
     try:
         return int(solely.main(words, prog_name="solely", standalone_mode=False) or Exit.OK)
     except SystemExit as end:
-        return int(end.code or Exit.OK)
+        return UNREAD if sys.stdout is not output else int(end.code or Exit.OK)  # click replaces one that is closed
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -235,11 +235,6 @@ def perform(words: Sequence[str] | None = None) -> int:
         return INTERRUPTED if isinstance(by, KeyboardInterrupt) else Exit.ERROR
     except KeyboardInterrupt:  # while the command ended
         return INTERRUPTED
-    except BrokenPipeError:
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        for stream in (sys.stdout, sys.stderr):  # else Python complains at its end that it could not write
-            os.dup2(nothing, stream.fileno())
-        return UNREAD
     except (SolelyError, OSError) as error:
         talk(f"solely: {_text_of(error)}")
         return code_of(error)
