@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterable
 from copy import copy
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from .breakers.methods import AsyncBreakers, Breakers
 from .cache import Cache
@@ -16,7 +15,6 @@ from .claims.flights import Flights
 from .claims.methods import AsyncClaims, Claims
 from .credentials import Credentials
 from .dead_letters.methods import AsyncDeadLetterGroups, DeadLetterGroups
-from .drivers.aio import AsyncDriver, finished
 from .drivers.blocking import BlockingDriver
 from .drivers.permitted import Check, permitted
 from .drivers.retrying import ONE_TRY
@@ -39,6 +37,9 @@ from .schedules.methods import AsyncSchedules, Schedules
 from .stores import AsyncStore, Clock, Store, open_async_store, open_store
 from .transactions.methods import AsyncTransactions, Transactions
 from .watermarks.methods import AsyncWatermarks, Watermarks
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 OnOutage = Literal["raise", "proceed"]
@@ -226,6 +227,8 @@ class AsyncClient(
         clock: Clock | None = None,
         store: AsyncStore | None = None,
     ) -> None:
+        from .drivers.aio import AsyncDriver  # here, as threads do not need asyncio, which takes long to import
+
         limit = _timeout(timeout)
         self._store = store or open_async_store(**_place(url, credentials), clock=clock, timeout=limit * ONE_TRY)
         hook = combine(hooks)
@@ -255,10 +258,16 @@ class AsyncClient(
 
     async def close(self) -> None:
         """Releases all leases and closes all connections; safe to call twice."""
+        import asyncio
+
+        from .drivers.aio import finished
+
         if not self._driver.closed:
             await finished(asyncio.ensure_future(self._close()))
 
     async def _close(self) -> None:
+        import asyncio
+
         self._context.keeper.close()
         await self._driver.close(self._context.closing())
         for keeper in self._keepers.values():
@@ -276,6 +285,8 @@ class AsyncClient(
         self._driver.on_hint(key)
 
     def _start_keeping(self) -> None:
+        import asyncio
+
         for name, loop in _KEEPERS.items():
             keeper = self._keepers.get(name)
             if keeper is None or keeper.done():

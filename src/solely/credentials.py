@@ -6,7 +6,6 @@ are in no repr, no log line and no error.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import threading
@@ -111,6 +110,8 @@ class Logins:
             self._failed(error)
 
     def _asked(self) -> Login:
+        import asyncio  # here, as few providers need it, and it takes long to import
+
         try:
             given = self._ask()
             login = _login(asyncio.run(given) if inspect.iscoroutine(given) else given)

@@ -77,10 +77,40 @@ def seconds(name: str, value: Seconds, *, least: float, most: float) -> float:
             except OverflowError:  # an int of hundreds of digits
                 value = math.inf if value > 0 else -math.inf
     if not least <= value <= most:
-        if math.isnan(value):
-            raise InvalidInput(f"{name} is NaN; give a number of seconds from {least:g} to {most:g}")
-        raise InvalidInput(f"{name}={value:g} is out of bounds; give a number of seconds from {least:g} to {most:g}")
+        given = f"{name} is NaN" if math.isnan(value) else f"{name}={_both(value)} is out of bounds"
+        raise InvalidInput(f"{given}; {_bounds(least, most)}")
     return value
+
+
+def _bounds(least: float, most: float) -> str:
+    """What to give instead, in seconds as programs write them and in the units of people."""
+    if most == math.inf:
+        return f"give at least {_both(least)} seconds"
+    return f"give seconds from {_both(least)} to {_both(most)}"
+
+
+def _both(value: float) -> str:
+    number, text = number_text(value), duration_text(value)
+    return number if text == f"{number}s" else f"{number} ({text})"
+
+
+def number_text(value: float) -> str:
+    """The number as people write it: 31622400, where `:g` writes 3.16224e+07."""
+    return f"{value:.12g}"
+
+
+def duration_text(value: float) -> str:
+    """The duration as people write it, and as `duration` reads it: 366d, 1h30m, 2.5s, 10ms; "ever" if it is
+    infinite."""
+    if not 0 <= value < math.inf:
+        return "ever" if value > 0 else f"{number_text(value)}s"
+    if 0 < value < 1:
+        return f"{number_text(value * 1_000)}ms"
+    parts, rest = [], value
+    for unit in ("d", "h", "m"):
+        count, rest = divmod(rest, _UNITS[unit])
+        parts += [f"{count:.0f}{unit}"] if count else []
+    return "".join(parts) + (f"{number_text(rest)}s" if rest or not parts else "")
 
 
 def duration(text: str) -> float:

@@ -8,6 +8,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from .errors import InvalidInput
 
+MAX_PORT = 65_535
+
 
 def split_url(url: str) -> SplitResult:
     """Splits the URL as urllib does, but any of several hosts may be an IPv6 address, which newer Pythons refuse.
@@ -18,11 +20,17 @@ def split_url(url: str) -> SplitResult:
     end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
     try:
         if "," in rest[:end]:
-            return urlsplit(f"{scheme}{mark}{rest[end:]}")._replace(netloc=rest[:end])
-        return urlsplit(url)
+            parts = urlsplit(f"{scheme}{mark}{rest[end:]}")._replace(netloc=rest[:end])
+        else:
+            parts = urlsplit(url)
     except ValueError:  # its text may contain the password
         which = f"the {scheme}:// URL" if mark else "the URL"
         raise InvalidInput(f"{which} is invalid: check its hosts, and the brackets of an IPv6 address") from None
+    for host in parts.netloc.rpartition("@")[2].split(","):
+        port = host.rpartition("]")[2].partition(":")[2]
+        if port.isdecimal() and not 0 < int(port[:6]) <= MAX_PORT:
+            raise InvalidInput(f"the {scheme}:// URL has the port {port:.20}; ports are 1 to {MAX_PORT}")
+    return parts
 
 
 # Valid as a name in every store: 40 characters, so that PostgreSQL's 63 bytes also fit a suffix.

@@ -80,6 +80,95 @@ def test_without_a_command_it_says_how(url: str, solely: Run) -> None:
     assert solely(url, "locks", "show").code == 2
 
 
+def test_url_and_json_stand_before_or_after_the_command(url: str, solely: Run, tmp_path: Path) -> None:
+    other = f"sqlite:///{tmp_path}/other.db"
+    with Client(other) as once:
+        once.mark("a")
+    for words in (
+        ("--url", other, "--json", "marks", "list"),
+        ("--json", "marks", "list", "--url", other),
+        ("marks", "--url", other, "--json"),
+        ("--url", url, "marks", "list", "--url", other, "-o", "json"),
+    ):
+        told = solely(url, *words)
+        assert (told.code, [row["key"] for row in json.loads(told.out)]) == (0, ["a"]), words
+    assert "a" not in solely(url, "marks").out
+    refused = solely(url, "--json", "run", "--lock", "a", "--", "true")
+    assert (refused.code, "'solely run' prints no JSON" in refused.err) == (2, True)
+
+
+def test_what_was_done_is_also_told_in_json(url: str, solely: Run) -> None:
+    def told(*words: str) -> object:
+        answer = solely(url, "--json", *words)
+        assert answer.code == 0, answer
+        return json.loads(answer.out)
+
+    reason = ("--yes", "--reason", "a test")
+    assert told("watermarks", "advance", "w", "7") == {"value": 7}
+    assert told("watermarks", "rewind", "w", "5", *reason) == {"value": 5}
+    assert told("watermarks", "clear", "w", *reason) == {"cleared": ["w"]}
+    assert told("limits", "hit", "k", "--limit", "5", "--per", "1m") == {"hits": 1}
+    assert told("queues", "push", "q", "a", "1") == {"pushed": "a"}
+    assert told("queues", "count", "q") == {"items": 1}
+    assert told("queues", "remove", "q", "a", *reason) == {"removed": "a"}
+
+
+def test_the_version_names_the_drivers_of_stores(url: str, solely: Run) -> None:
+    told = solely(url, "--version")
+    assert told.code == 0
+    assert re.match(r"solely \d\S+\nPython 3\S+ on \w+\nSQLite 3\S+\n", told.out)
+    assert all(f"\n{name} " in told.out for name in ("redis", "psycopg", "pymongo", "httpx2"))
+
+
+def test_check_is_doctor(url: str, solely: Run) -> None:
+    assert json.loads(solely(url, "check", "--json").out)[0]["subject"] == "Python"
+
+
+def test_a_service_that_does_not_run_is_told_with_the_remedy(solely: Run) -> None:
+    away = f"http://127.0.0.1:{free_port()}"
+    for words in (("alerts", "list", "--at", away), ("--url", away, "alerts"), ("locks", "--url", away)):
+        told = solely("memory://", *words, *(("--timeout", "200ms") if words[0] == "locks" else ()))
+        assert told.code == 75, told
+        assert away in told.err
+        assert "solely serve" in told.err
+    told = solely("memory://", "alerts", "list", "--at", "redis://host")
+    assert (told.code, "'solely serve'" in told.err, "--at" in told.err) == (2, True, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("locks", "--url", "foo://x"), 2, "no store serves foo://"),
+        (("locks", "--url", "nonsense"), 2, "a URL without a scheme"),
+        (("locks", "--url", ""), 2, "it is empty; give a URL"),
+        (("--url", "", "locks"), 2, "it is empty; give a URL"),
+        (("locks", "--url", "redis://127.0.0.1:99999"), 2, "the port 99999; ports are 1 to 65535"),
+        (("locks", "--url", "sqlite:////no/such/folder/s.db"), 1, "its folder does not exist; create it"),
+        (("locks", "--url", "sqlite:///"), 2, "names no file"),
+        (("locks", "show", ""), 2, "a key must not be empty"),
+        (("locks", "show", "k" * 600), 2, "has 600 bytes; the maximum is 512"),
+        (("run", "--lock", "a", "--ttl", "soon", "--", "true"), 2, "'soon' is not a duration; write 30s"),
+        (("locks", "--json", "-o", "wide"), 2, "--json and -o wide exclude each other"),
+        (("run", "--lock", "a", "--skip-busy", "-E", "7", "--", "true"), 2, "give one of them"),
+        (("token", "x", "--file", "/no/such/folder/tokens"), 1, "/no/such/folder/tokens: No such file or directory"),
+        (("queues", "ack", "q", "nonsense"), 2, "`solely queues take`"),
+        (("copy", "sqlite:////no/such.db"), 2, "there is no file /no/such.db"),
+    ],
+)
+def test_wrong_input_is_told_with_its_value_and_what_to_do(
+    words: tuple[str, ...], code: int, said: str, url: str, solely: Run
+) -> None:
+    told = solely(url, *words)
+    assert (told.code, told.out) == (code, ""), told
+    assert said in told.err
+
+
+def test_bounds_are_in_units_of_people(url: str, run: Run) -> None:
+    told = run(url, "run", "--lock", "a", "--ttl", "400d", "--", "true")
+    assert told.code == 2
+    assert "ttl=34560000 (400d) is out of bounds; give seconds from 0.01 (10ms) to 31622400 (366d)" in told.err
+
+
 def test_a_store_that_gives_no_answer_is_75(solely: Run) -> None:
     away = f"redis://127.0.0.1:{free_port()}"
     for words in (("locks", "list"), ("locks", "show", "a"), ("explain", "a"), ("dlq", "list"), ("doctor",), ("top",)):
@@ -103,10 +192,11 @@ def test_a_store_that_denies_is_4(solely: Run) -> None:
 def test_a_reader_that_leaves_is_no_traceback(url: str) -> None:
     with Client(url) as once:
         once.first_many([f"{n:06}" * 20 for n in range(2_000)])
-    words = f"{sys.executable} -m solely.cli marks list --all | head -1"
+    words = f"{sys.executable} -m solely.cli marks list --all | head -1; exit ${{PIPESTATUS[0]}}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "SOLELY_URL": url}
+    environment.pop("PYTHONUNBUFFERED", None)  # with it, Python forgets the rest of a partial write
     told = subprocess.run(["bash", "-c", words], env=environment, capture_output=True, text=True, timeout=50)
-    assert (told.stdout.split()[0], told.stderr) == ("KEY", "")
+    assert (told.stdout.split()[0], told.stderr, told.returncode) == ("KEY", "", 141)
 
 
 def test_copy_moves_what_is_remembered(url: str, solely: Run, tmp_path: Path) -> None:

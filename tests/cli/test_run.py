@@ -57,6 +57,7 @@ def test_what_somebody_else_holds_is_busy_and_is_free_after_the_command(url: str
         assert "(deploy)" in told.err
         skipped = run(url, "run", "--lock", "a", "--skip-busy", *sh("echo no"))
         assert (skipped.code, skipped.out) == (0, "")
+        assert run(url, "run", "--lock", "a", "-E", "7", *sh("echo no")).code == 7
     assert run(url, "run", "--lock", "a", *sh("echo yes")).out == "yes\n"
     with Client(url) as once:
         assert once.try_lock("a") is not None

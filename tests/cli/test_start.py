@@ -11,6 +11,13 @@ from pathlib import Path
 import pytest
 
 HEAVY = (
+    "asyncio",
+    "ssl",
+    "email",
+    "http",
+    "tempfile",
+    "zoneinfo",
+    "importlib.resources",
     "rich",
     "redis",
     "hiredis",
@@ -43,11 +50,38 @@ def imported(url: str, *words: str) -> set[str]:
     return {heavy for heavy in HEAVY if any(name == heavy or name.startswith(heavy + ".") for name in modules)}
 
 
+def by_import(code: str) -> set[str]:
+    """The heavy modules, and those of the library, that this code imports."""
+    listing = f"import sys; {code}; print(*sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    told = subprocess.run(
+        [sys.executable, "-c", listing], env=environment, capture_output=True, text=True, timeout=50, check=True
+    )
+    modules = told.stdout.split()
+    return {*(heavy for heavy in HEAVY if heavy in modules), *(name for name in modules if name.startswith("solely."))}
+
+
+def test_import_solely_imports_no_other_module() -> None:
+    assert by_import("import solely") == set()
+
+
+def test_a_name_of_solely_imports_its_module_only() -> None:
+    assert by_import("from solely import Busy") == {"solely.errors"}
+
+
+def test_a_client_for_threads_is_imported_without_asyncio() -> None:
+    assert not by_import("from solely import Client") & set(HEAVY)
+
+
+def test_the_overview_imports_none_of_the_commands() -> None:
+    told = by_import("from solely.cli.program import perform; perform(['--help'])")
+    assert not told & {"solely.client", "solely.stores", "solely.cli.options", "solely.cli.nouns", "solely.cli.run"}
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ("--help",),
-        ("--version",),
         ("run", "--help"),
         ("locks", "--help"),
         ("audit", "--help"),
@@ -69,6 +103,10 @@ def test_run_imports_the_driver_of_its_store_and_no_more(tmp_path: Path) -> None
 
 def test_a_list_that_nobody_looks_at_needs_no_rich(tmp_path: Path) -> None:
     assert imported(f"sqlite:///{tmp_path}/s.db", "locks", "list") == {"sqlite3"}
+
+
+def test_the_version_names_the_drivers_without_importing_them() -> None:
+    assert imported("memory://", "--version") & {"redis", "psycopg", "pymongo", "asyncio", "ssl"} == set()
 
 
 def test_without_click_it_says_what_to_install(tmp_path: Path) -> None:

@@ -160,3 +160,34 @@ def test_top_looks_again(url: str, on_terminal: Callable[..., Tty]) -> None:
             tty.expect("second")
             tty.type("\x03")
             assert tty.process.wait(ENDS_WITHIN) == 130
+
+
+def test_waiting_says_who_holds_the_lock_and_an_interrupt_ends_it(on_terminal: Callable[..., Tty], url: str) -> None:
+    with Client(url) as once, once.lock("a", ttl=600, purpose="backup"):
+        tty = on_terminal("run", "--lock", "a", "--wait", "10m", "--", "true")
+        shown = tty.expect(" s left")
+        assert "waiting for 'a', held by " in shown
+        assert f"pid {os.getpid()} (backup)" in shown
+        tty.type("\x03")
+        assert tty.process.wait(ENDS_WITHIN) == 130
+        assert not tty.shows("Traceback", within=0)
+
+
+def test_an_interrupt_at_a_question_changes_nothing(on_terminal: Callable[..., Tty], url: str) -> None:
+    with Client(url) as once:
+        once.mark("a")
+        tty = on_terminal("marks", "clear", "a", "--reason", "a test")
+        tty.expect("[y/N]")
+        tty.type("\x03")
+        assert tty.process.wait(ENDS_WITHIN) == 130
+        assert once.seen("a")
+
+
+@pytest.mark.parametrize(("environment", "colored"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_doctor_shows_levels_in_color(
+    on_terminal: Callable[..., Tty], environment: dict[str, str], colored: bool
+) -> None:
+    tty = on_terminal("doctor", **environment)
+    shown = tty.expect("click")
+    assert ("\x1b[32mok" in shown) is colored
+    assert "ok" in shown

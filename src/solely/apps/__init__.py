@@ -6,6 +6,7 @@ APPS.
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,6 +45,14 @@ def module_of(name: str) -> str:
     if name not in APPS:
         raise InvalidInput(f"there is no application {name!r:.60}; known are {', '.join(APPS)}")
     return APPS[name].partition(":")[0]
+
+
+def docstring(name: str) -> str:
+    """The docstring of the package of this application, which is not imported."""
+    spec = find_spec(module_of(name))
+    if spec is None or spec.origin is None:
+        return ""
+    return ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))) or ""
 
 
 def has(name: str, part: str) -> bool:

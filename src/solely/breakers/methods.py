@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..leases.context import AsyncMethods, Methods
 from ..resilience.circuit import Errors, rule
 from ..rules import Seconds
-from .handle import AsyncSharedBreaker, SharedBreaker
+
+# Handles are imported by the methods that make them, so that a program pays only for the nouns that it uses.
+if TYPE_CHECKING:
+    from .handle import AsyncSharedBreaker, SharedBreaker
 
 
 class Breakers(Methods):
@@ -27,6 +32,8 @@ class Breakers(Methods):
         `with once.breaker("smtp"): …` raises BreakerOpen, with the time `left`, if the call is not admitted. `on` names
         the errors that count as failures. The state outlives the processes.
         """
+        from .handle import SharedBreaker
+
         return SharedBreaker(name, rule(threshold, per, cooldown, successes, on), self._context, self._run)
 
 
@@ -49,4 +56,6 @@ class AsyncBreakers(AsyncMethods):
         `async with once.breaker("smtp"): …` raises BreakerOpen, with the time `left`, if the call is not admitted.
         `on` names the errors that count as failures. The state outlives the processes.
         """
+        from .handle import AsyncSharedBreaker
+
         return AsyncSharedBreaker(name, rule(threshold, per, cooldown, successes, on), self._context, self._run)

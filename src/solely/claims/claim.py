@@ -10,7 +10,6 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
 from .. import events, values
-from ..dead_letters.flow import letter, queue_of
 from ..errors import Interrupted, InvalidInput, StoreError, TimedOut, WorkFailed
 from ..flow import Flow
 from ..holder import describe
@@ -273,10 +272,14 @@ class ClaimBase(LeaseBase):
             else:
                 context.hook(events.ReleasedLease(hold.key, hold.fence, self.held(), done.value))
             if isinstance(what, Park) and done is Failing.PARKED:
+                from ..dead_letters.flow import queue_of  # here, as few claims park their work
+
                 context.hook(events.DeadLettered(item_key(queue_of(what.group), self.key), what.group, self.attempt))
         return done
 
     def _letter(self, park: Park, error: BaseException) -> Push:
+        from ..dead_letters.flow import letter
+
         facts: dict[str, Any] = {"error": error, "at": datetime.now(UTC), "key": self.key, "attempts": self.attempt}
         origin = describe(self._context.info(self._options.purpose))
         try:

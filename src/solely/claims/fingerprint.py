@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from hashlib import blake2b
 from typing import Any
 
 from ..errors import InvalidInput
@@ -22,11 +21,15 @@ class Fingerprint:
     __slots__ = ("_secret", "_source")
 
     def __init__(self, source: bytes, secret: bytes = b"") -> None:
+        from hashlib import blake2b  # here, as it loads OpenSSL, and few programs have fingerprints
+
         self._source = source
         self._secret = blake2b(secret).digest() if len(secret) > _KEY_BYTES else secret
 
     def of(self, key: str) -> str:
         """The digest, as 32 hex digits."""
+        from hashlib import blake2b
+
         text = key.encode() + b"\0" + self._source  # keys contain no NUL
         return blake2b(text, digest_size=_DIGEST_BYTES, key=self._secret).hexdigest()
 

@@ -6,8 +6,9 @@ and exits with 3 if there was nothing to do.
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import click
 
 from ..acts import Act, Field, Listing
 from .exits import Exit, leave
+from .help import Command, Group
 from .options import DURATION, check_reason, confirm, in_form
 from .output import Form, Row, talk
 from .service_options import at_service
@@ -23,12 +25,12 @@ from .service_options import at_service
 if TYPE_CHECKING:
     from ..http import Client
 
+_SAMPLES = {"duration": "2h", "ago": "1h", "number": "10"}  # of fields without an example, by how they are read
+
 
 def act_group(name: str, module: ModuleType) -> click.Group:
     """The commands of all acts and lists of this module, each named like its variable: `END_ALL` is `end-all`."""
-    group = click.Group(
-        name, help=f"{module.__doc__ or ''}\n\nCalls the service at --at, with the token in SOLELY_TOKEN."
-    )
+    group = Group(name, help=f"{module.__doc__ or ''}\n\nCalls the service at --at, with the token in SOLELY_TOKEN.")
     found = {name: each for name, each in vars(module).items() if isinstance(each, (Act, Listing))}
     add_commands(group, **{name.lower().replace("_", "-"): each for name, each in found.items()})
     return group
@@ -63,7 +65,9 @@ def act_command(act: Act, name: str) -> click.Command:
         options.append(click.option("--reason", required=True, metavar="TEXT", callback=check_reason, help=why))
     if act.asks:
         options.append(click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation."))
-    return _command(name, f"{act.summary}. Exits with 3 if there is nothing to do.", perform, options)
+    example = [*_example(act.fields), *(['--reason "asked by the owner"'] if act.needs_reason else [])]
+    about = f"{act.summary}. Exits with 3 if there is nothing to do."
+    return _command(name, about, perform, options, [" ".join(["{path}", *example, *(["--yes"] if act.asks else [])])])
 
 
 def list_command(listing: Listing, name: str) -> click.Command:
@@ -75,7 +79,8 @@ def list_command(listing: Listing, name: str) -> click.Command:
         if page.get("next") is not None:
             talk(f"there are more: --after {page['next']!r}")
 
-    return _command(name, f"{listing.summary}.", show, _parameters(listing.fields))
+    words = " ".join(["{path}", *_example(listing.fields)])
+    return _command(name, f"{listing.summary}.", show, _parameters(listing.fields), [words, f"{words} --json"])
 
 
 def show_rows(form: Form, listing: Listing, page: Row) -> None:
@@ -116,13 +121,27 @@ def _print(act: Act, form: Form, answer: Row, would: str) -> None:
         talk(f"{act.past} {would.removeprefix(f'{act.verb} ')}" if would else act.past)
 
 
+def _example(fields: Iterable[Field]) -> list[str]:
+    """An example of what must be given."""
+    values = [(each, shlex.quote(each.example or _SAMPLES.get(each.reading, each.name.upper()))) for each in fields]
+    return [
+        f"{each.option} {value}" if each.option else value
+        for each, value in values
+        if (each.required if each.option else each.default is None)
+    ]
+
+
 def _command(
-    name: str, about: str, function: Callable[..., None], parameters: Iterable[Callable[[Any], Any]]
+    name: str,
+    about: str,
+    function: Callable[..., None],
+    parameters: Iterable[Callable[[Any], Any]],
+    examples: Sequence[str],
 ) -> click.Command:
     decorated = in_form(at_service(function))
     for parameter in reversed([*parameters]):
         decorated = parameter(decorated)
-    return click.command(name, help=about)(decorated)
+    return click.command(name, cls=Command, help=about, examples=examples)(decorated)
 
 
 def _parameters(fields: Iterable[Field]) -> list[Callable[[Any], Any]]:

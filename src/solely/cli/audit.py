@@ -17,6 +17,7 @@ from ..errors import StoreError
 from ..formats import read_record
 from ..ops import MAX_BATCH, Op
 from ..stores import Store, capabilities
+from .help import Command
 from .options import StoreOptions, at_store, in_form
 from .output import Form, Row, talk
 
@@ -86,7 +87,7 @@ def whoami() -> str:
     return f"cli:{user}@{socket.gethostname()[:_HOST]}"
 
 
-@click.command()
+@click.command(cls=Command, examples=["solely audit", "solely audit --limit 10 --json"])
 @click.option("--after", default="", metavar="ID", help="Start after this record.")
 @click.option("--limit", type=click.IntRange(1, KEPT), default=50, show_default=True, help="Number of rows.")
 @in_form

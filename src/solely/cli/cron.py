@@ -23,6 +23,7 @@ from ..programs import NotStarted, Program, run
 from ..rules import duration
 from ..schedules.calls import Tick
 from ..schedules.handle import AsyncSchedule
+from .help import Command
 from .options import DURATION, StoreOptions, at_store, in_form
 from .output import Form, printable, talk
 
@@ -130,7 +131,7 @@ def _plain(where: str, key: str, value: Any) -> Any:
         raise InvalidInput(f"{where}: {key}: {error}") from None
 
 
-@click.command()
+@click.command(cls=Command, examples=["solely cron jobs.toml --check", "solely cron jobs.toml --grace 1m"])
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--check", is_flag=True, help="Check the file and print when each job is due next; run nothing.")
 @click.option("--grace", type=DURATION, default=GRACE, show_default=True, help="Time for jobs to end after a signal.")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
-from urllib.parse import unquote
 
 import click
 
@@ -17,19 +15,19 @@ from ..audit import DONE, FAILED, NOTHING
 from ..dead_letters.flow import Letter, queue_of
 from ..dead_letters.handle import DeadLetters
 from ..dead_letters.replay import LetterOutcome
-from ..model import item_key
-from ..stores import Store
 from .audit import CommandAudit
 from .entries import not_found
 from .exits import Exit, leave
+from .help import Group
+from .items import names, shown
 from .options import StoreOptions, at_store, by_reason, confirm, in_form
 from .output import Form, Row, talk
+from .progress import ProgressLine, progress
 
-_LAST = "\U0010ffff"  # sorts after every id
 _ERROR = 500  # characters of a handler's stderr that are stored as the error of a letter
 
 
-@click.group()
+@click.group(cls=Group, default="list")
 def dlq() -> None:
     """Dead letters: failed work, kept by group until it is replayed or purged."""
 
@@ -60,7 +58,7 @@ def _failed_by(error: str, letter: Letter) -> bool:
     return error in letter.last_error
 
 
-@dlq.command("list")
+@dlq.command("list", examples=["solely dlq list", "solely dlq list mails --error timeout"])
 @click.argument("group", default="")
 @click.option("--error", default="", metavar="TEXT", help="Those whose last error contains TEXT.")
 @click.option("--after", default="", metavar="ID", help="Start after this id.")
@@ -68,11 +66,12 @@ def _failed_by(error: str, letter: Letter) -> bool:
 @in_form
 @at_store
 def _list(options: StoreOptions, form: Form, group: str, error: str, after: str, limit: int) -> None:
-    """The letters of GROUP, in the order of ids; without one, the groups and how many letters each has."""
+    """Lists the letters of GROUP, in the order of ids; without one, the groups and how many letters each has."""
     store = options.store()
     with options.client(store=store) as once:
         if not group:
-            form.rows([{"group": name, "letters": once.dead_letters(name).count()} for name in _groups(store)], _GROUPS)
+            groups = names(store, queue_of)
+            form.rows([{"group": name, "letters": once.dead_letters(name).count()} for name in groups], _GROUPS)
             return
         where = partial(_failed_by, error)
         found = once.dead_letters(group).list(after=after, limit=limit + 1, where=where)
@@ -85,18 +84,7 @@ _GROUPS = ("group", "letters")
 _LETTER = ("id", "attempts", "last_at", "last_error")
 
 
-def _groups(store: Store) -> Iterator[str]:
-    """The groups that have letters; one request for each."""
-    prefix = item_key(queue_of(""), "").rstrip("/")
-    after = ""
-    while page := store.scan(prefix, after, 1):
-        queue = page[0].key.split("/", 2)[1]
-        yield unquote(queue).removeprefix(queue_of(""))
-        after = f"item/{queue}/{_LAST}"
-
-
 def _row(letter: Letter) -> Row:
-    payload = letter.payload
     return {
         "id": letter.id,
         "group": letter.group,
@@ -107,17 +95,17 @@ def _row(letter: Letter) -> Row:
         "last_at": letter.last_at,
         "last_error": letter.last_error,
         "origin": letter.origin,
-        "payload": payload.decode(errors="replace") if isinstance(payload, bytes) else payload,
+        "payload": shown(letter.payload),
     }
 
 
-@dlq.command()
+@dlq.command(examples=["solely dlq show mails 42"])
 @click.argument("group")
 @click.argument("id")
 @in_form
 @at_store
 def show(options: StoreOptions, form: Form, group: str, id: str) -> None:
-    """One letter with its payload; exits with 3 if there is none."""
+    """Shows one letter with its payload; exits with 3 if there is none."""
     with options.client() as once:
         letter = once.dead_letters(group).inspect(id)
     if letter is None:
@@ -125,7 +113,9 @@ def show(options: StoreOptions, form: Form, group: str, id: str) -> None:
     form.one(_row(letter))
 
 
-@dlq.command()
+@dlq.command(
+    examples=["solely dlq replay mails 42 --handler ./send-mail", "solely dlq replay mails --all --handler ./send-mail"]
+)
 @selected
 @click.option("--handler", required=True, metavar="CMD", help="Run by the shell for each letter, its payload on stdin.")
 @click.option("--dry-run", is_flag=True, help="Change nothing; print what would be done.")
@@ -158,7 +148,9 @@ def replay(
             if id:
                 outcomes = Counter((letters.replay(id, run).outcome,))
             else:
-                outcomes = letters.replay_all(run, where=where, progress=_progress)
+                with progress() as line:
+                    show = partial(_show_replayed, line)
+                    outcomes = letters.replay_all(run, where=where, progress=show)
             act.outcome = _audited(outcomes)
     if not outcomes or (id and outcomes[LetterOutcome.GONE]):
         not_found(f"such dead letter in {group!r}")
@@ -176,9 +168,8 @@ def _audited(outcomes: Counter[LetterOutcome]) -> str:
     return DONE if outcomes[LetterOutcome.REPLAYED] or outcomes[LetterOutcome.SKIPPED] else NOTHING
 
 
-def _progress(done: int, total: int) -> None:
-    if sys.stderr.isatty():
-        click.echo(f"\r{done} of {total}", nl=done == total, err=True)
+def _show_replayed(line: ProgressLine, done: int, total: int) -> None:
+    line.show(f"{done} of {total} letters replayed")
 
 
 def _run_handler(handler: str, payload: Any) -> None:
@@ -191,12 +182,14 @@ def _run_handler(handler: str, payload: Any) -> None:
         raise RuntimeError(f"the handler ended with {done.returncode}" + (f": {errors[-_ERROR:]}" if errors else ""))
 
 
-@dlq.command()
+@dlq.command(examples=['solely dlq purge mails --error "no such user" --reason "they have left" --yes'])
 @selected
 @by_reason
+@in_form
 @at_store
 def purge(
     options: StoreOptions,
+    form: Form,
     group: str,
     id: str,
     error: str | None,
@@ -221,7 +214,7 @@ def purge(
         with CommandAudit(options.url, store).acting("dead-letters.purge", key, reason) as act:
             purged = letters.purge(where=where, reason=reason)
             act.outcome = DONE if purged else NOTHING
-        click.echo(purged)
+        form.value("purged", purged)
 
 
 def _print_selected(letters: DeadLetters, where: Callable[[Letter], bool], verb: str) -> None:

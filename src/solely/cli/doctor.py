@@ -13,11 +13,14 @@ from ..errors import SolelyError
 from ..model import Finding
 from ..stores import capabilities
 from .exits import Exit, code_of, leave
+from .help import Command
 from .options import StoreOptions, at_store, in_form
 from .output import Form
 
+LEVELS = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
-@click.command()
+
+@click.command(cls=Command, examples=["solely doctor", "solely check --url redis://localhost", "solely doctor --json"])
 @in_form
 @at_store
 def doctor(options: StoreOptions, form: Form) -> None:
@@ -36,7 +39,7 @@ def doctor(options: StoreOptions, form: Form) -> None:
         code = code_of(error)
     if code is Exit.OK and any(finding.level == "error" for finding in findings):
         code = Exit.ERROR
-    form.rows([finding._asdict() for finding in findings], ("level", "subject", "text"))
+    form.rows([finding._asdict() for finding in findings], ("level", "subject", "text"), styles=LEVELS)
     leave(code)
 
 

@@ -20,6 +20,7 @@ from .audit import CommandAudit
 from .exits import Exit, leave
 from .options import StoreOptions, at_store, by_reason, confirm, in_form, paged
 from .output import Form, Row, talk
+from .progress import progress
 
 PAGE = 1_000  # entries per request: at most 256 MiB if each had the largest value, usually below 1 MiB
 Facts = dict[str, Any]
@@ -48,6 +49,7 @@ class Noun:
     columns: tuple[str, ...]
     more: tuple[str, ...] = ()
     facts: Callable[[Entry], Facts] = facts_of
+    example: str = "nightly"  # a key, as examples in the help have it
 
 
 def live(store: Store, kind: str, prefix: str = "", after: str = "", page: int = PAGE) -> Iterator[Entry]:
@@ -79,7 +81,7 @@ def read(store: Store, kind: str, key: str) -> Entry:
 def page_of(rows: Iterator[Row], limit: int, everything: bool) -> list[Row]:
     """At most `limit` rows, or all; prints how to get the next page if there are more."""
     if everything:
-        return list(rows)
+        return _all_of(rows)
     page: list[Row] = []
     for row in rows:
         if len(page) == limit:
@@ -89,15 +91,26 @@ def page_of(rows: Iterator[Row], limit: int, everything: bool) -> list[Row]:
     return page
 
 
+def _all_of(rows: Iterator[Row]) -> list[Row]:
+    found: list[Row] = []
+    with progress() as line:
+        for row in rows:
+            found.append(row)
+            line.show(f"{len(found)} read, up to {row['key']!r:.60}")
+    return found
+
+
 def add_list(group: click.Group, noun: Noun) -> None:
     """`… list [PREFIX]`"""
 
-    @group.command("list")
+    @group.command(
+        "list", examples=[f"solely {group.name} list", f"solely {group.name} list {noun.example[:3]} --all --json"]
+    )
     @paged
     @in_form
     @at_store
     def command(options: StoreOptions, form: Form, prefix: str, after: str, limit: int, everything: bool) -> None:
-        """Those whose key begins with PREFIX, in the order of keys, a page at a time."""
+        """Lists those whose key begins with PREFIX, in the order of keys, a page at a time. The default command."""
         with closing(options.store()) as store:
             size = PAGE if everything else min(PAGE, limit + 1)
             rows = map(noun.facts, live(store, noun.kind, prefix, after, size))
@@ -107,12 +120,12 @@ def add_list(group: click.Group, noun: Noun) -> None:
 def add_show(group: click.Group, noun: Noun) -> None:
     """`… show KEY`"""
 
-    @group.command("show")
+    @group.command("show", examples=[f"solely {group.name} show {noun.example}"])
     @click.argument("key")
     @in_form
     @at_store
     def command(options: StoreOptions, form: Form, key: str) -> None:
-        """All facts of one; exits with 3 if there is none."""
+        """Shows all facts of one; exits with 3 if there is none."""
         with closing(options.store()) as store:
             entry = read(store, noun.kind, key)
         if entry.state is State.FREE:
@@ -123,11 +136,18 @@ def add_show(group: click.Group, noun: Noun) -> None:
 def add_clear(group: click.Group, noun: Noun, meaning: str) -> None:
     """`… clear KEY…`"""
 
-    @group.command("clear", help=meaning + " Exits with 3 if there is none, 5 if another caller took it meanwhile.")
+    @group.command(
+        "clear",
+        help=meaning + " Exits with 3 if there is none, 5 if another caller took it meanwhile.",
+        examples=[f'solely {group.name} clear {noun.example} --reason "its host is gone" --yes'],
+    )
     @click.argument("keys", nargs=-1, required=True, metavar="KEY…")
     @by_reason
+    @in_form
     @at_store
-    def command(options: StoreOptions, keys: tuple[str, ...], reason: str, dry_run: bool, yes: bool) -> None:
+    def command(
+        options: StoreOptions, form: Form, keys: tuple[str, ...], reason: str, dry_run: bool, yes: bool
+    ) -> None:
         with closing(options.store()) as store:
             audit = CommandAudit(options.url, store)
             found = [read(store, noun.kind, key) for key in keys]
@@ -147,6 +167,7 @@ def add_clear(group: click.Group, noun: Noun, meaning: str) -> None:
                     talk(f"not cleared: {what}: it has changed since it was read")
                     leave(Exit.BUSY)
                 talk(f"cleared {what}")
+        form.done({"cleared": [] if dry_run else [entry.name for entry in found]})
 
 
 def summary(entry: Entry) -> str:

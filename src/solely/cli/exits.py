@@ -17,6 +17,9 @@ from ..errors import (
     UnknownReservation,
 )
 
+INTERRUPTED = 130  # 128 + SIGINT, as in shells: ^C
+UNREAD = 141  # 128 + SIGPIPE, as in shells: the reader of our output has closed the pipe
+
 
 class Exit(IntEnum):
     """The exit codes of our commands. `run` and `once` pass on the exit code of the command that they ran."""

@@ -14,6 +14,7 @@ import click
 from ..model import State
 from ..stores import Store
 from .entries import Facts, facts_of, live
+from .help import Command
 from .options import DURATION, StoreOptions, at_store, in_form
 from .output import Form, as_json, cell, grid, printable
 
@@ -22,7 +23,7 @@ COLUMNS = ("kind", "key", "left", "waiters", "attempts", "holder")
 MOST = 2_000  # entries read of each kind, so that watching does not load the store
 
 
-@click.command()
+@click.command(cls=Command, examples=["solely explain nightly"])
 @click.argument("key")
 @in_form
 @at_store
@@ -37,7 +38,7 @@ def explain(options: StoreOptions, form: Form, key: str) -> None:
         click.echo(printable(str(explanation)))
 
 
-@click.command()
+@click.command(cls=Command, examples=["solely top", "solely top --every 5s", "solely top --json"])
 @click.option("--every", type=DURATION, default="1s", show_default=True, help="Time between updates.")
 @click.option("--count", type=click.IntRange(1), help="Number of updates.  [default: until ^C]")
 @click.option("--limit", type=click.IntRange(1, MOST), default=30, show_default=True, help="Number of rows.")

@@ -11,11 +11,18 @@ from ..apps import APPS, module_of
 from ..errors import StoreMisconfigured
 from ..stores import capabilities
 from ..urls import split_url
+from .help import Command
 from .options import StoreOptions, at_store
 from .output import talk
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "solely migrate --url postgresql://admin@db/app --dry-run",
+        "solely migrate --url postgresql://admin@db/app --data-url postgresql://admin@db/app",
+    ],
+)
 @click.option("--dry-run", is_flag=True, help="Change nothing; print what would be done.")
 @click.option(
     "--data-url",

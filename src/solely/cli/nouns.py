@@ -18,13 +18,14 @@ from ..model import Entry
 from ..watermarks.flow import decode
 from .audit import CommandAudit
 from .entries import Facts, Noun, add_clear, add_list, add_show, facts_of, not_found, page_of
+from .help import Group
 from .options import StoreOptions, at_store, by_reason, confirm, in_form, paged
 from .output import Form, Row, cell, talk
 
 RESERVATIONS_PER_PAGE = 100  # each costs a second read, of when it was last sent
 
 
-@click.group()
+@click.group(cls=Group, default="list")
 def locks() -> None:
     """Locks: who holds them, and for how long."""
 
@@ -35,12 +36,12 @@ add_show(locks, LOCK)
 add_clear(locks, LOCK, "Takes the lock from its holder, who is notified at the next renewal.")
 
 
-@click.group()
+@click.group(cls=Group, default="list")
 def marks() -> None:
     """Marks: which keys are marked, and until when."""
 
 
-MARK = Noun("mark", ("key", "state", "left"), ("fence",))
+MARK = Noun("mark", ("key", "state", "left"), ("fence",), example="seen:42")
 add_list(marks, MARK)
 add_show(marks, MARK)
 add_clear(marks, MARK, "Removes the mark, so that the next caller is first again.")
@@ -62,7 +63,7 @@ def _outcome(entry: Entry) -> Facts:
     return {"outcome": outcome, "value": value}
 
 
-@click.group()
+@click.group(cls=Group, default="list")
 def claims() -> None:
     """Claims: what runs once, who runs it, and how it ended."""
 
@@ -72,6 +73,7 @@ CLAIM = Noun(
     ("key", "state", "left", "attempts", "outcome", "holder"),
     ("fence", "waiters", "since", "size", "value"),
     _claim_facts,
+    "invoice:2026-01",
 )
 add_list(claims, CLAIM)
 add_show(claims, CLAIM)
@@ -81,32 +83,37 @@ add_clear(claims, CLAIM, "Removes the claim: a running one is superseded, finish
 # -- reservations
 
 
-@click.group()
+@click.group(cls=Group, default="list")
 def reservations() -> None:
     """Reservations: what is being sent, what is quiet, and how many were suppressed."""
 
 
-RESERVATION = Noun("reservation", ("key", "reason", "left", "suppressed", "last_sent", "holder"), ("fence", "sent"))
+RESERVATION = Noun(
+    "reservation",
+    ("key", "reason", "left", "suppressed", "last_sent", "holder"),
+    ("fence", "sent"),
+    example="mail:alice",
+)
 
 
-@reservations.command("list")
+@reservations.command("list", examples=["solely reservations list", "solely reservations list mail: --json"])
 @paged
 @in_form
 @at_store
 def _list_reservations(
     options: StoreOptions, form: Form, prefix: str, after: str, limit: int, everything: bool
 ) -> None:
-    """Those whose key begins with PREFIX, in the order of keys, a page at a time."""
+    """Lists those whose key begins with PREFIX, in the order of keys, a page at a time."""
     with options.client() as once:
         form.rows(page_of(_active(once, prefix, after), limit, everything), RESERVATION.columns, RESERVATION.more)
 
 
-@reservations.command("show")
+@reservations.command("show", examples=["solely reservations show mail:alice"])
 @click.argument("key")
 @in_form
 @at_store
 def _show(options: StoreOptions, form: Form, key: str) -> None:
-    """All facts of one; exits with 3 if there is none."""
+    """Shows all facts of one; exits with 3 if there is none."""
     with options.client() as once:
         first = next((row for row in _active(once, key, "") if row["key"] == key), None)
     if first is None:
@@ -161,33 +168,43 @@ class WatermarkParameter(click.ParamType[WatermarkValue]):
         return time
 
 
-@click.group()
+@click.group(cls=Group, default="list")
 def watermarks() -> None:
     """Watermarks: how far each poller got. Times are ISO 8601."""
 
 
-WATERMARK = Noun("watermark", ("key", "value", "lag"), ("fence",), _watermark_facts)
+WATERMARK = Noun("watermark", ("key", "value", "lag"), ("fence",), _watermark_facts, "orders")
 add_list(watermarks, WATERMARK)
 add_show(watermarks, WATERMARK)
 add_clear(watermarks, WATERMARK, "Removes the watermark: the work starts from the beginning.")
 
 
-@watermarks.command(context_settings={"ignore_unknown_options": True})
+@watermarks.command(
+    context_settings={"ignore_unknown_options": True},
+    examples=["solely watermarks advance orders 2026-01-31T12:00:00Z", "solely watermarks advance rows 4711"],
+)
 @click.argument("name")
 @click.argument("value", type=WatermarkParameter())
+@in_form
 @at_store
-def advance(options: StoreOptions, name: str, value: WatermarkValue) -> None:
+def advance(options: StoreOptions, form: Form, name: str, value: WatermarkValue) -> None:
     """Moves it forward to VALUE; prints the resulting value, which may be further."""
     with options.client() as once:
-        click.echo(_text_of(once.watermark(name).advance(value)))
+        form.value("value", once.watermark(name).advance(value))
 
 
-@watermarks.command(context_settings={"ignore_unknown_options": True})
+@watermarks.command(
+    context_settings={"ignore_unknown_options": True},
+    examples=['solely watermarks rewind orders 2026-01-30T00:00:00Z --reason "a day was imported wrongly" --yes'],
+)
 @click.argument("name")
 @click.argument("value", type=WatermarkParameter())
 @by_reason
+@in_form
 @at_store
-def rewind(options: StoreOptions, name: str, value: WatermarkValue, reason: str, dry_run: bool, yes: bool) -> None:
+def rewind(
+    options: StoreOptions, form: Form, name: str, value: WatermarkValue, reason: str, dry_run: bool, yes: bool
+) -> None:
     """Moves it back to VALUE, so that later work is done again; prints the resulting value."""
     store = options.store()
     with options.client(store=store) as once:
@@ -201,8 +218,4 @@ def rewind(options: StoreOptions, name: str, value: WatermarkValue, reason: str,
             return
         confirm(f"Rewind {what}", yes)
         with CommandAudit(options.url, store).acting("watermarks.rewind", name, reason):
-            click.echo(_text_of(mark.rewind(value, reason=reason)))
-
-
-def _text_of(value: WatermarkValue) -> str:
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+            form.value("value", mark.rewind(value, reason=reason))

@@ -14,20 +14,30 @@ from ..client import Client
 from ..errors import StoreError
 from .child_process import ChildEnd
 from .exits import Exit, leave
+from .help import Command
 from .options import DURATION, StoreOptions, at_store
 from .output import talk
 from .run import checked_grace, purpose_of, require_command, run_watched, watched_client, why_lost
+from .waiting import waiting_for_key
 from .watchdog import Watchdog
 
 TAIL = 4_096  # bytes of output: the last screen or two, where the reason of a failure is
 MOST_TAIL = 20_000  # of each stream: a byte can become six in JSON, and a claim keeps 256 KiB
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "solely once invoice:2026-01 -- ./send-invoices",
+        "solely once deploy:42 --until-success --keep 7d --wait 10m -- make deploy",
+    ],
+)
 @click.argument("key")
 @click.option("--keep", type=DURATION, default="1d", show_default=True, help="How long the outcome is remembered.")
 @click.option("--ttl", type=DURATION, default="30s", show_default=True, help="How soon a crash is detected.")
-@click.option("--wait", type=DURATION, default="0s", show_default=True, help="How long to wait if it runs elsewhere.")
+@click.option(
+    "-w", "--wait", type=DURATION, default="0s", show_default=True, help="How long to wait if it runs elsewhere."
+)
 @click.option("--grace", type=DURATION, help="From SIGTERM to SIGKILL if the lease is lost.  [default: 5s, or ttl/4]")
 @click.option(
     "--tail", type=click.IntRange(0, MOST_TAIL), default=TAIL, show_default=True, help="Bytes of output to remember."
@@ -52,8 +62,9 @@ def once(
     1 if it was started before and its outcome is unknown, 75 if the store is unreachable.
     """
     require_command(words)
-    with watched_client(options, checked_grace(grace, ttl)) as (once, hook, watchdog):
-        claim = once.claim(key, ttl=ttl, wait=wait, keep=keep, purpose=purpose_of(words))
+    with watched_client(options, checked_grace(grace, ttl)) as (once, hook, watchdog, store):
+        with waiting_for_key(store, "claim", key, wait):
+            claim = once.claim(key, ttl=ttl, wait=wait, keep=keep, purpose=purpose_of(words))
         if claim.cached:
             leave(_replay(claim))
         if claim.timed_out:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -12,10 +13,11 @@ import click
 
 from ..client import Client, default_url
 from ..drivers.retrying import ONE_TRY
-from ..errors import InvalidInput
+from ..errors import InvalidInput, StoreUnavailable
 from ..events import Hook
 from ..rules import duration
 from ..stores import Store, capabilities, open_store
+from .global_options import check_url, global_json, global_url
 from .output import FORMS, Form
 
 REASON = (3, 500)  # characters of a reason: the bounds of the service, from one word to a paragraph
@@ -55,10 +57,23 @@ class StoreOptions:
         return Client(store=store or self.store(), timeout=self.timeout, hooks=hooks)
 
 
+@contextmanager
+def _naming_the_remedy(url: str) -> Iterator[None]:
+    """Adds what to do to the error that the store does not answer."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        start = " Start the service with 'solely serve'." if capabilities(url).audits else ""
+        remedy = f"Is the store running, and the URL right?{start} Name another store with --url, or in SOLELY_URL."
+        raise StoreUnavailable(f"{error}\n{remedy}", key=error.key) from error
+
+
 def at_store(function: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --url, --credentials and --timeout; the command gets them as StoreOptions."""
 
-    @click.option("--url", envvar="SOLELY_URL", show_envvar=True, metavar="URL", help="The store, e.g. redis://host.")
+    @click.option(
+        "--url", metavar="URL", callback=check_url, help="The store, e.g. redis://host.  [env var: SOLELY_URL]"
+    )
     @click.option(
         "--credentials",
         envvar="SOLELY_CREDENTIALS",
@@ -70,18 +85,24 @@ def at_store(function: Callable[..., Any]) -> Callable[..., Any]:
     )
     @wraps(function)
     def given(*args: Any, url: str | None, timeout: float, credentials: str | None, **others: Any) -> Any:
-        return function(StoreOptions(url or default_url(), timeout, credentials), *args, **others)
+        options = StoreOptions(url or global_url() or default_url(), timeout, credentials)
+        with _naming_the_remedy(options.url):
+            return function(options, *args, **others)
 
     return given
 
 
 def in_form(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds -o; the command gets a Form."""
+    """Adds -o and --json; the command gets a Form."""
 
-    @click.option("-o", "--output", type=click.Choice(FORMS), default="table", show_default=True, help="Output format.")
+    @click.option("-o", "--output", type=click.Choice(FORMS), help="Output format.  [default: table]")
+    @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
     @wraps(function)
-    def given(*args: Any, output: str, **others: Any) -> Any:
-        return function(*args, form=Form(output), **others)
+    def given(*args: Any, output: str | None, as_json: bool, **others: Any) -> Any:
+        if as_json and output not in (None, "json"):
+            raise click.UsageError(f"--json and -o {output} exclude each other.")
+        default = "json" if as_json or global_json() else "table"
+        return function(*args, form=Form(output or default), **others)
 
     return given
 

@@ -14,6 +14,7 @@ import click
 
 FORMS = ("table", "json", "wide")
 Row = Mapping[str, Any]
+_NONE: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -22,15 +23,18 @@ class Form:
 
     name: str
 
-    def rows(self, rows: Sequence[Row], columns: Sequence[str], more: Sequence[str] = ()) -> None:
-        """Prints rows: `columns`, and `more` if wide; JSON has all fields."""
+    def rows(
+        self, rows: Sequence[Row], columns: Sequence[str], more: Sequence[str] = (), styles: Mapping[str, str] = _NONE
+    ) -> None:
+        """Prints rows: `columns`, and `more` if wide; JSON has all fields. A terminal shows the cells that are in
+        `styles` in that style."""
         if self.name == "json":
             click.echo(as_json([dict(row) for row in rows]))
             return
         shown = (*columns, *more) if self.name == "wide" else columns
         cells = [[cell(row.get(column)) for column in shown] for row in rows]
         if sys.stdout.isatty():
-            _on_terminal(shown, cells)
+            _on_terminal(shown, cells, styles)
         else:
             click.echo("\n".join(plain(shown, cells)))
 
@@ -42,6 +46,18 @@ class Form:
         width = max(map(len, row))
         for name, value in row.items():
             click.echo(f"{name:<{width}}  {cell(value)}")
+
+    def value(self, name: str, value: Any) -> None:
+        """Prints one value alone; in JSON, an object with this name."""
+        if self.name == "json":
+            click.echo(as_json({name: value}))
+        else:
+            click.echo(value.isoformat() if isinstance(value, datetime) else printable(str(value)))
+
+    def done(self, facts: Row) -> None:
+        """Prints what was done, in JSON only: for people a message says it."""
+        if self.name == "json":
+            click.echo(as_json(dict(facts)))
 
 
 def talk(text: str) -> None:
@@ -101,7 +117,7 @@ def plain(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
-def grid(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Any:
+def grid(columns: Sequence[str], cells: Sequence[Sequence[str]], styles: Mapping[str, str] = _NONE) -> Any:
     """The same as a rich table."""
     from rich.table import Table
     from rich.text import Text
@@ -110,11 +126,13 @@ def grid(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Any:
     for column in columns:
         table.add_column(column.replace("_", " ").upper(), overflow="fold")
     for line in cells:
-        table.add_row(*[Text(text) for text in line])  # as Text, so that a key is not read as markup
+        table.add_row(
+            *[Text(text, styles.get(text, "")) for text in line]
+        )  # as Text, so that a key is not read as markup
     return table
 
 
-def _on_terminal(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+def _on_terminal(columns: Sequence[str], cells: Sequence[Sequence[str]], styles: Mapping[str, str]) -> None:
     from rich.console import Console
 
-    Console().print(grid(columns, cells))
+    Console().print(grid(columns, cells, styles))

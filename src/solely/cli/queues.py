@@ -5,36 +5,35 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote, unquote
 
 import click
 
 from ..audit import REFUSED
-from ..model import State, item_key
+from ..model import State
 from ..queues.flow import ItemInfo, queue_of
 from ..queues.handle import Queue
-from ..stores import Store
 from .audit import CommandAudit
 from .entries import not_found
 from .exits import Exit, leave
+from .help import Group
+from .items import names, shown
 from .options import DURATION, StoreOptions, at_store, by_reason, confirm, in_form
 from .output import Form, Row, talk
+from .waiting import waiting_for_item
 
-_LAST = "\U0010ffff"  # sorts after every id
 _COUNTED = 1_000  # items of a queue that are counted by state: one page
 _STATES = {State.FREE: "waiting", State.HELD: "taken", State.CLOSED: "delayed"}
 _QUEUES = ("queue", "items", "waiting", "delayed", "taken")
 _ITEM = ("id", "state", "left", "attempts", "payload")
 
 
-@click.group()
+@click.group(cls=Group, default="list")
 def queues() -> None:
     """Queues: work that waits, is delayed or taken."""
 
 
-@queues.command("list")
+@queues.command("list", examples=["solely queues list", "solely queues list mails --json"])
 @click.argument("queue", default="")
 @click.option("--prefix", default="", metavar="TEXT", help="Queues whose name begins with TEXT.")
 @click.option("--after", default="", metavar="ID", help="Start after this id, or after this queue.")
@@ -42,30 +41,17 @@ def queues() -> None:
 @in_form
 @at_store
 def _list(options: StoreOptions, form: Form, queue: str, prefix: str, after: str, limit: int) -> None:
-    """The items of QUEUE, in the order of ids; without one, the queues that have items, and how many."""
+    """Lists the items of QUEUE, in the order of ids; without one, the queues that have items, and how many."""
     store = options.store()
     with options.client(store=store) as once:
         if not queue:
-            rows = [_summary(once.queue(name)) for name in _names(store, prefix, after, limit)]
+            rows = [_summary(once.queue(name)) for name in names(store, queue_of, prefix, after, limit)]
             form.rows(rows, _QUEUES, ("more",))
             return
         found = once.queue(queue).list(after=after, limit=limit)
     if len(found) == limit:
         talk(f"there may be more: --after {found[-1].id!r}")
     form.rows([_row(item) for item in found], _ITEM, ("fence",))
-
-
-def _names(store: Store, prefix: str, after: str, limit: int) -> Iterator[str]:
-    """The queues that have items; one request for each."""
-    stored = f"item/{quote(queue_of(prefix), safe='')}"
-    position = item_key(queue_of(after), _LAST) if after else ""
-    for _ in range(limit):
-        page = store.scan(stored, position, 1)
-        if not page:
-            return
-        name = unquote(page[0].key.split("/", 2)[1]).removeprefix(queue_of(""))
-        yield name
-        position = item_key(queue_of(name), _LAST)
 
 
 def _summary(queue: Queue) -> Row:
@@ -82,22 +68,18 @@ def _row(item: ItemInfo) -> Row:
         "state": _STATES[item.state],
         "left": item.left,
         "attempts": item.attempts,
-        "payload": f"unreadable: {item.unreadable}" if item.unreadable else _shown(item.payload),
+        "payload": f"unreadable: {item.unreadable}" if item.unreadable else shown(item.payload),
         "fence": item.fence,
     }
 
 
-def _shown(payload: Any) -> Any:
-    return payload.decode(errors="replace") if isinstance(payload, bytes) else payload
-
-
-@queues.command()
+@queues.command(examples=["solely queues show mails 42"])
 @click.argument("queue")
 @click.argument("id")
 @in_form
 @at_store
 def show(options: StoreOptions, form: Form, queue: str, id: str) -> None:
-    """One item with its payload; exits with 3 if there is none."""
+    """Shows one item with its payload; exits with 3 if there is none."""
     with options.client() as once:
         item = once.queue(queue).read(id)
     if item is None:
@@ -105,23 +87,30 @@ def show(options: StoreOptions, form: Form, queue: str, id: str) -> None:
     form.one(_row(item))
 
 
-@queues.command()
+@queues.command(examples=["solely queues count mails"])
 @click.argument("queue")
+@in_form
 @at_store
-def count(options: StoreOptions, queue: str) -> None:
+def count(options: StoreOptions, form: Form, queue: str) -> None:
     """Prints how many items the queue has: waiting, delayed and taken."""
     with options.client() as once:
-        click.echo(once.queue(queue).count())
+        form.value("items", once.queue(queue).count())
 
 
-@queues.command()
+@queues.command(
+    examples=[
+        'solely queues push mails 42 \'{"to": "alice"}\'',
+        "solely queues push mails 43 --delay 10m --bytes < mail.eml",
+    ]
+)
 @click.argument("queue")
 @click.argument("id")
 @click.argument("payload", default="-")
 @click.option("--bytes", "raw", is_flag=True, help="The payload is bytes, not JSON.")
 @click.option("--delay", type=DURATION, default="0s", show_default=True, help="Available after this long.")
+@in_form
 @at_store
-def push(options: StoreOptions, queue: str, id: str, payload: str, raw: bool, delay: float) -> None:
+def push(options: StoreOptions, form: Form, queue: str, id: str, payload: str, raw: bool, delay: float) -> None:
     """Adds an item with PAYLOAD, which is JSON; without one, it is read from stdin. Exits with 5 if there is an item of
     this ID already."""
     given = sys.stdin.buffer.read() if payload == "-" else payload.encode()
@@ -129,6 +118,7 @@ def push(options: StoreOptions, queue: str, id: str, payload: str, raw: bool, de
         if not once.queue(queue).push(id, given if raw else _parsed(given), delay=delay):
             talk(f"not pushed: {queue!r} has an item {id!r} already")
             leave(Exit.BUSY)
+    form.done({"pushed": id})
 
 
 def _parsed(given: bytes) -> Any:
@@ -138,7 +128,7 @@ def _parsed(given: bytes) -> Any:
         raise click.UsageError(f"The payload is not JSON: {error}. Add --bytes to push it as it is.") from None
 
 
-@queues.command()
+@queues.command(examples=["solely queues take mails --wait 30s --json"])
 @click.argument("queue")
 @click.argument("id", default="")
 @click.option("--ttl", type=DURATION, default="30s", show_default=True, help="How long nobody else can take it.")
@@ -149,58 +139,65 @@ def take(options: StoreOptions, form: Form, queue: str, id: str, ttl: float, wai
     """Takes the item that has waited longest, or the one with this ID, and prints it with the token to ack it. Exits
     with 3 if none is available."""
     with options.client() as once:
-        item = once.queue(queue).take(ttl=ttl, wait=wait, id=id)
+        with waiting_for_item(queue, wait):
+            item = once.queue(queue).take(ttl=ttl, wait=wait, id=id)
         if item is None:
             not_found(f"item available in {queue!r}")
-        row = {"id": item.id, "payload": _shown(item.payload), "attempts": item.attempts, "left": item.remaining()}
+        row = {"id": item.id, "payload": shown(item.payload), "attempts": item.attempts, "left": item.remaining()}
         form.one(row | {"token": item.hand_over()})
 
 
-@queues.command()
+@queues.command(examples=['solely queues renew mails "$TOKEN" --ttl 5m'])
 @click.argument("queue")
 @click.argument("token")
 @click.option("--ttl", type=DURATION, help="From now on; by default the ttl with which it was taken.")
+@in_form
 @at_store
-def renew(options: StoreOptions, queue: str, token: str, ttl: float | None) -> None:
+def renew(options: StoreOptions, form: Form, queue: str, token: str, ttl: float | None) -> None:
     """Extends the lease of a taken item; prints the seconds left."""
     with options.client() as once:
         item = once.queue(queue).resume(token)
         item.renew(ttl=ttl)
-        click.echo(f"{item.remaining():.1f}")
+        form.value("left", round(item.remaining(), 1))
 
 
-@queues.command()
+@queues.command(examples=['solely queues ack mails "$TOKEN"'])
 @click.argument("queue")
 @click.argument("token")
+@in_form
 @at_store
-def ack(options: StoreOptions, queue: str, token: str) -> None:
+def ack(options: StoreOptions, form: Form, queue: str, token: str) -> None:
     """Removes a taken item, since its work is done. Exits with 5 if another caller has taken it since."""
     with options.client() as once:
         if not once.queue(queue).resume(token).ack():
             talk("not acked: its lease expired and another caller took it, or the store lost it")
             leave(Exit.BUSY)
+    form.done({"acked": True})
 
 
-@queues.command("give-back")
+@queues.command("give-back", examples=['solely queues give-back mails "$TOKEN" --delay 1m'])
 @click.argument("queue")
 @click.argument("token")
 @click.option("--delay", type=DURATION, default="0s", show_default=True, help="Available after this long.")
 @click.option("--uncounted", is_flag=True, help="This take does not count as an attempt.")
+@in_form
 @at_store
-def give_back(options: StoreOptions, queue: str, token: str, delay: float, uncounted: bool) -> None:
+def give_back(options: StoreOptions, form: Form, queue: str, token: str, delay: float, uncounted: bool) -> None:
     """Returns a taken item to its queue. Exits with 5 if it was no longer taken by this token."""
     with options.client() as once:
         if not once.queue(queue).resume(token).give_back(delay=delay, uncounted=uncounted):
             talk("not given back: its lease expired, or it was acked or given back before")
             leave(Exit.BUSY)
+    form.done({"given_back": True})
 
 
-@queues.command()
+@queues.command(examples=['solely queues remove mails 42 --reason "sent by hand" --yes'])
 @click.argument("queue")
 @click.argument("id")
 @by_reason
+@in_form
 @at_store
-def remove(options: StoreOptions, queue: str, id: str, reason: str, dry_run: bool, yes: bool) -> None:
+def remove(options: StoreOptions, form: Form, queue: str, id: str, reason: str, dry_run: bool, yes: bool) -> None:
     """Deletes an item that nobody has taken. Exits with 3 if there is none, 5 if it is taken or has changed."""
     store = options.store()
     with options.client(store=store) as once:
@@ -219,3 +216,4 @@ def remove(options: StoreOptions, queue: str, id: str, reason: str, dry_run: boo
         if not removed:
             talk(f"not removed: {what}: somebody has it taken, or it has changed since it was read")
             leave(Exit.BUSY)
+    form.done({"removed": id})

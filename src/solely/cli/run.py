@@ -11,6 +11,8 @@ from ..client import Client
 from ..errors import Busy, StoreError
 from ..leases.lease import Lease
 from ..model import Released
+from ..rules import duration_text
+from ..stores import Store
 from .child_process import (
     NOT_EXECUTABLE,
     ChildEnd,
@@ -20,8 +22,10 @@ from .child_process import (
     run_command,
 )
 from .exits import Exit, leave
+from .help import Command
 from .options import DURATION, StoreOptions, at_store
 from .output import talk
+from .waiting import waiting_for_key
 from .watchdog import Watchdog, watched
 
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL: most services shut down faster
@@ -29,14 +33,26 @@ MOST_GRACE = 1 / 3  # of the ttl: renewal is at the half, so a sixth is left for
 USUAL_GRACE = 1 / 4  # of a short ttl
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(
+    cls=Command,
+    context_settings={"allow_interspersed_args": False},
+    examples=[
+        "solely run --lock nightly --skip-busy -- ./nightly.sh",
+        "solely run --lock deploy --wait 10m -- make deploy",
+        "solely run --lock report --at-least 5m --max-hold 1h -- sh -c 'make report | mail -s report team'",
+    ],
+)
 @click.option("--lock", "key", required=True, metavar="KEY", help="Commands under the same key run one at a time.")
 @click.option("--ttl", type=DURATION, default="30s", show_default=True, help="How long others wait after a crash.")
-@click.option("--wait", type=DURATION, default="0s", show_default=True, help="How long to wait for the lock.")
+@click.option("-w", "--wait", type=DURATION, default="0s", show_default=True, help="How long to wait for the lock.")
 @click.option("--grace", type=DURATION, help="From SIGTERM to SIGKILL if the lease is lost.  [default: 5s, or ttl/4]")
 @click.option("--at-least", type=DURATION, default="0s", help="Keep the lock closed at least that long.")
 @click.option("--max-hold", type=DURATION, help="End the command after that time.")
 @click.option("--skip-busy", is_flag=True, help="Exit with 0 if another holder has the lock.")
+@click.option(
+    "-E", "--busy-code", type=click.IntRange(0, 255), metavar="CODE",
+    help="Exit with CODE if another holder has the lock.  [default: 5]",
+)  # fmt: skip
 @at_store
 @click.argument("words", nargs=-1, required=True, metavar="-- CMD…")
 def run(
@@ -48,6 +64,7 @@ def run(
     at_least: float,
     max_hold: float | None,
     skip_busy: bool,
+    busy_code: int | None,
     words: tuple[str, ...],
 ) -> None:
     """Runs CMD while holding a lock.
@@ -55,13 +72,16 @@ def run(
     Exits with the code of CMD; 5 if another holder has the lock, 6 if the lease was lost and CMD was ended, 75 if the
     store is unreachable. CMD finds the fence of its lease in SOLELY_FENCE.
     """
+    if skip_busy and busy_code:
+        raise click.UsageError(f"--skip-busy exits with 0, and --busy-code with {busy_code}: give one of them.")
     require_command(words)
-    with watched_client(options, checked_grace(grace, ttl)) as (once, hook, watchdog):
+    with watched_client(options, checked_grace(grace, ttl)) as (once, hook, watchdog, store):
         try:
-            lease = once.lock(key, ttl=ttl, wait=wait, purpose=purpose_of(words), max_hold=max_hold)
+            with waiting_for_key(store, "lock", key, wait):
+                lease = once.lock(key, ttl=ttl, wait=wait, purpose=purpose_of(words), max_hold=max_hold)
         except Busy as busy:
             talk(f"solely: {busy}")
-            leave(Exit.OK if skip_busy else Exit.BUSY)
+            leave(Exit.OK if skip_busy else Exit.BUSY if busy_code is None else busy_code)
         hook.follow(lease)
         if at_least:
             lease.keep_closed(at_least)
@@ -71,12 +91,12 @@ def run(
 
 
 @contextmanager
-def watched_client(options: StoreOptions, grace: float) -> Iterator[tuple[Client, WatchdogHook, Watchdog]]:
-    """A client, and the watchdog that follows its lease; it is forked before the client starts threads."""
+def watched_client(options: StoreOptions, grace: float) -> Iterator[tuple[Client, WatchdogHook, Watchdog, Store]]:
+    """A client and its store, and the watchdog that follows its lease; it is forked before the client has threads."""
     with watched(grace) as watchdog, exiting_on_signals():
-        hook = WatchdogHook(watchdog)
-        with options.client([hook]) as once:
-            yield once, hook, watchdog
+        hook, store = WatchdogHook(watchdog), options.store()
+        with options.client([hook], store) as once:
+            yield once, hook, watchdog, store
 
 
 def require_command(words: tuple[str, ...]) -> None:
@@ -93,8 +113,8 @@ def checked_grace(grace: float | None, ttl: float) -> float:
         return min(GRACE, ttl * USUAL_GRACE)
     if grace > ttl * MOST_GRACE:
         raise click.UsageError(
-            f"--grace {grace:g}s is too long for --ttl {ttl:g}s: the command is ended that long before the lease, "
-            f"so at most a third of it is allowed, {ttl * MOST_GRACE:g}s; give a longer --ttl"
+            f"--grace {duration_text(grace)} is too long for --ttl {duration_text(ttl)}: the command is ended that "
+            f"long before the lease, so at most a third of it is allowed, {ttl * MOST_GRACE:.4g}s; give a longer --ttl"
         )
     return grace
 

@@ -10,6 +10,7 @@ from ..audit import DONE, NOTHING
 from ..client import Client
 from .audit import CommandAudit
 from .entries import not_found, page_of
+from .help import Group
 from .options import StoreOptions, at_store, by_reason, confirm, in_form, paged
 from .output import Form, Row, talk
 
@@ -18,17 +19,17 @@ COLUMNS = ("key", "when", "state", "last", "outcome", "next")
 MORE = ("by", "late", "took", "missed", "holder", "running", "left", "fence")
 
 
-@click.group()
+@click.group(cls=Group, default="list")
 def schedules() -> None:
     """Schedules: when each ran last, how that ended, and when it is due next."""
 
 
-@schedules.command("list")
+@schedules.command("list", examples=["solely schedules list", "solely schedules list -o wide"])
 @paged
 @in_form
 @at_store
 def _list(options: StoreOptions, form: Form, prefix: str, after: str, limit: int, everything: bool) -> None:
-    """Those whose name begins with PREFIX, in the order of names, a page at a time."""
+    """Lists those whose name begins with PREFIX, in the order of names, a page at a time."""
     with options.client() as once:
         form.rows(page_of(_known(once, prefix, after), limit, everything), COLUMNS, MORE)
 
@@ -39,12 +40,12 @@ def _known(once: Client, prefix: str, after: str) -> Iterator[Row]:
         after = page[-1].key
 
 
-@schedules.command()
+@schedules.command(examples=["solely schedules show nightly"])
 @click.argument("name")
 @in_form
 @at_store
 def show(options: StoreOptions, form: Form, name: str) -> None:
-    """All facts of one; exits with 3 if there is none."""
+    """Shows all facts of one; exits with 3 if there is none."""
     with options.client() as once:
         info = once.schedule_info(name)
     if info is None:
@@ -52,11 +53,12 @@ def show(options: StoreOptions, form: Form, name: str) -> None:
     form.one(info._asdict())
 
 
-@schedules.command()
+@schedules.command(examples=['solely schedules forget nightly --reason "the job was removed" --yes'])
 @click.argument("name")
 @by_reason
+@in_form
 @at_store
-def forget(options: StoreOptions, name: str, reason: str, dry_run: bool, yes: bool) -> None:
+def forget(options: StoreOptions, form: Form, name: str, reason: str, dry_run: bool, yes: bool) -> None:
     """Removes what is kept of a schedule that runs no more. One that still runs begins anew with its next tick. Exits
     with 3 if there is none."""
     store = options.store()
@@ -70,3 +72,4 @@ def forget(options: StoreOptions, name: str, reason: str, dry_run: bool, yes: bo
         with CommandAudit(options.url, store).acting("schedules.forget", name, reason) as act:
             act.outcome = DONE if once.forget_schedule(name, reason=reason) else NOTHING
     talk(f"forgot schedule {name!r}")
+    form.done({"forgotten": name})

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .exits import leave
+from .extras import missing
+from .global_options import global_url
+from .help import Command
 from .options import in_form
 from .output import Form
-from .program import missing
 
 if TYPE_CHECKING:
     from ..service.settings import Loaded
@@ -39,6 +41,7 @@ def with_settings(function: Callable[..., Any]) -> Callable[..., Any]:
     )
     @wraps(function)
     def given(*args: Any, config: str | None, others: tuple[str, ...], **flags: Any) -> Any:
+        flags["url"] = flags["url"] or global_url()
         named = {name: flags.pop(name) for name in ("url", "data_url", "host", "port", "workers", "demo")}
         return function(*args, loaded=_load(config, named | dict(map(_pair, others))), **flags)
 
@@ -60,7 +63,14 @@ def _pair(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "solely serve --demo",
+        "solely serve --config /etc/solely.toml",
+        "solely serve --url redis://localhost --workers 2 --set max_wait=1m",
+    ],
+)
 @with_settings
 def serve(loaded: Loaded) -> None:
     """Runs the service: the API under /v1, the dashboard at /, until SIGTERM or ^C.
@@ -77,7 +87,7 @@ def serve(loaded: Loaded) -> None:
     leave(code)
 
 
-@click.command("check-config")
+@click.command("check-config", cls=Command, examples=["solely check-config --config /etc/solely.toml"])
 @with_settings
 @in_form
 def check_config(form: Form, loaded: Loaded) -> None:
@@ -93,11 +103,15 @@ def check_config(form: Form, loaded: Loaded) -> None:
         click.echo(as_toml(loaded), nl=False)
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=["solely token deploy-bot --scope write --file /etc/solely.tokens", "solely token grafana"],
+)
 @click.argument("name")
-@click.option("--scope", type=click.Choice(SCOPES), default="read", show_default=True)
+@click.option("--scope", type=click.Choice(SCOPES), default="read", show_default=True, help="What it permits.")
 @click.option("--file", type=click.Path(dir_okay=False, path_type=Path), help="Append the line here (tokens_file).")
-def token(name: str, scope: str, file: Path | None) -> None:
+@in_form
+def token(form: Form, name: str, scope: str, file: Path | None) -> None:
     """Prints a new token, once; only its SHA-256 is stored, in the file or wherever you put the line.
 
     Two tokens of one name can be valid at once: add the new one, move your clients over, then remove the old line.
@@ -110,4 +124,4 @@ def token(name: str, scope: str, file: Path | None) -> None:
     else:
         with open(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as lines:  # for this user alone
             lines.write(f"{line}\n")
-    click.echo(secret)
+    form.value("token", secret)

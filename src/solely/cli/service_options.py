@@ -3,34 +3,67 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
 import click
 
+from ..errors import StoreUnavailable
+from .extras import missing
+from .global_options import check_url, global_url
 from .options import DURATION
 
 HERE = "http://127.0.0.1:8765"  # the default address of `solely serve`
 
 
-def _default_url() -> str:
-    given = os.environ.get("SOLELY_URL", "")
-    return given if given.startswith(("http://", "https://")) else HERE
+def service_url(at: str | None) -> str:
+    """The address of the service: --at, else the global --url, else SOLELY_URL if it is http(s), else HERE."""
+    for given, must_fit in ((at, True), (global_url(), True), (os.environ.get("SOLELY_URL"), False)):
+        if given and given.startswith(("http://", "https://")):
+            return given
+        if given and must_fit:
+            shown = given.partition("://")[0][:40]  # the rest may hold a password
+            raise click.UsageError(
+                f"This command calls a running service, whose URL begins with http:// or https://, not with {shown!r}. "
+                f"Start one with 'solely serve', and give its address with --at; the default is {HERE}."
+            )
+    return HERE
+
+
+@contextmanager
+def _naming_the_remedy() -> Iterator[None]:
+    """Adds what to do to the error that no service answers at the address."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        if error.__cause__ is None:  # the service has answered: it cannot reach its store
+            raise
+        remedy = "Start the service with 'solely serve', or give the address of a running one with --at URL."
+        raise StoreUnavailable(f"{error}\n{remedy}") from error
 
 
 def at_service(function: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --at and --timeout; the command gets a client of that service."""
 
     @click.option(
-        "--at", "url", metavar="URL", help=f"The service.  [default: SOLELY_URL if it is http(s), else {HERE}]"
+        "--at",
+        "--url",
+        "url",
+        metavar="URL",
+        callback=check_url,
+        help=f"The service.  [default: SOLELY_URL if it is http(s), else {HERE}]",
     )
     @click.option("--timeout", type=DURATION, default="10s", show_default=True, help="How long to wait for a response.")
     @wraps(function)
     def command(*args: Any, url: str | None, timeout: float, **others: Any) -> Any:
-        from ..http import Client
-
-        with Client(url or _default_url(), timeout=timeout) as client:
+        address = service_url(url)
+        try:
+            from ..http import Client
+        except ImportError as error:
+            raise missing(error, "the client of the service") from None
+        with Client(address, timeout=timeout) as client, _naming_the_remedy():
             return function(client, *args, **others)
 
     return command

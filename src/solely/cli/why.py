@@ -9,6 +9,7 @@ import click
 
 from ..acts import Listing
 from .acts import show_rows
+from .help import Command
 from .options import in_form
 from .output import Form, printable
 from .service_options import at_service
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
     from ..http import Client
 
 
-def why_command(name: str, argument: str, help: str, sections: Sequence[Listing] = ()) -> click.Command:
+def why_command(
+    name: str, argument: str, help: str, sections: Sequence[Listing] = (), *, example: str
+) -> click.Command:
     """The command `why` of this application: prints the verdict, with `-o wide` also the `sections` of the explanation
     that have rows, as tables under their summaries, and with `-o json` everything."""
 
-    @click.command("why", help=help)
+    @click.command("why", cls=Command, help=help, examples=[f"{{path}} {example}", f"{{path}} {example} -o wide"])
     @click.argument("subject", metavar=argument.upper())
     @in_form
     @at_service

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..leases.context import AsyncMethods, Methods
-from .handle import AsyncDeadLetters, DeadLetters
+
+# Handles are imported by the methods that make them, so that a program pays only for the nouns that it uses.
+if TYPE_CHECKING:
+    from .handle import AsyncDeadLetters, DeadLetters
 
 
 class DeadLetterGroups(Methods):
@@ -11,6 +16,8 @@ class DeadLetterGroups(Methods):
 
     def dead_letters(self, group: str) -> DeadLetters:
         """The dead letters of this group; sends nothing yet."""
+        from .handle import DeadLetters
+
         return DeadLetters(self._context, self._run, group)
 
 
@@ -19,4 +26,6 @@ class AsyncDeadLetterGroups(AsyncMethods):
 
     def dead_letters(self, group: str) -> AsyncDeadLetters:
         """The dead letters of this group; sends nothing yet."""
+        from .handle import AsyncDeadLetters
+
         return AsyncDeadLetters(self._context, self._run, group)

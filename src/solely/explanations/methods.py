@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from ..drivers.aio import AsyncDriver
-from ..drivers.blocking import BlockingDriver
+from typing import TYPE_CHECKING
+
 from ..flow import Flow
 from ..leases.context import AsyncMethods, Methods
 from ..rules import stored_key
-from .flow import Explanation, explain
+
+if TYPE_CHECKING:
+    from ..drivers.aio import AsyncDriver
+    from ..drivers.blocking import BlockingDriver
+    from .flow import Explanation
 
 
 class Explaining(Methods):
@@ -39,5 +43,7 @@ class AsyncExplaining(AsyncMethods):
 
 
 def _explaining(client: Explaining | AsyncExplaining, key: str) -> Flow[Explanation]:
+    from .flow import explain  # here, as it imports every noun, and few programs explain
+
     stored_key("lock", key)  # raises InvalidInput before anything is sent
     return explain(key, client._context.keeper.here, client._driver.waiters.waiting)

@@ -13,6 +13,7 @@ from ..acts import Act, Field, Listing, after, limit
 from ..cli.acts import act_command, add_commands, list_command, show_rows
 from ..cli.entries import not_found
 from ..cli.exits import Exit, leave
+from ..cli.help import Command, Group
 from ..cli.options import DURATION, by_reason, confirm, in_form, paged
 from ..cli.output import Form, Row, cell, printable, talk
 from ..cli.service_options import at_service
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 __all__ = [
     "DURATION",
     "Act",
+    "Command",
     "Exit",
     "Field",
     "Form",
+    "Group",
     "Listing",
     "Row",
     "ServiceClient",

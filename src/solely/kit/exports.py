@@ -59,7 +59,7 @@ from ..outgoing.smtp import ForeignSubject, Mailer, MailServer, Security
 from ..programs import Ended, NotStarted, Program
 from ..programs import run as run_program
 from ..resilience import RETRY, Backoff
-from ..rules import MAX_TTL, duration, seconds, ttl_seconds
+from ..rules import MAX_TTL, duration, duration_text, seconds, ttl_seconds
 from ..service.acts import Affected, act_routes
 from ..service.announce import Announcement
 from ..service.api.reservations import Limit, Quiet
@@ -106,7 +106,7 @@ from ..service.routes import (
     timestamp,
 )
 from ..service.security import LOCAL, Principal, Scope, same
-from ..service.times import AnyDuration, AnyMoment, Moment, duration_of, duration_text, moment_of
+from ..service.times import AnyDuration, AnyMoment, Moment, duration_of, moment_of
 from ..service.tracing import Tracing
 from ..service.why import Explained, Explainer
 

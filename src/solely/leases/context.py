@@ -105,7 +105,8 @@ class Context:
             error = unreachable
         self.failed_open += 1
         facts = {"key": key, "what": what, "count": self.failed_open, "error": str(error)}
-        log.warning("failed_open: %(what)s of %(key)r proceeded without the store: %(error)s", facts, extra=facts)
+        text = "failed_open: %(what)s of %(key)r proceeded without the store, call %(count)d to do so: %(error)s"
+        log.warning(text, facts, extra=facts)
         if self.hook is not None:
             self.hook(events.FailedOpen(key, what))
         return instead()

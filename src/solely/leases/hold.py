@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..model import FREE, LOST, RELEASED, Entry, Released
 from ..rules import REMEMBER, Seconds, deadline, local_clock, renewal, seconds
+
+if TYPE_CHECKING:
+    import asyncio
 
 # Values of `lost` besides those of Gone and Released:
 FORKED = "forked"  # in the child of a fork: the parent keeps the hold
@@ -110,7 +113,7 @@ class Hold:
     def holder(self) -> str:
         """Who holds it, for another caller of this process: "this process, thread MainThread"."""
         caller = self.caller
-        if isinstance(caller, asyncio.Task):
+        if caller is not None and not isinstance(caller, int):
             return f"this process, task {caller.get_name()}"
         named = [thread.name for thread in threading.enumerate() if thread.ident == caller]
         return f"this process, thread {named[0]}" if named else "this process"

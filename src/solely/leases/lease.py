@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
 from time import time
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from .. import events
 from ..errors import ClientClosed, InvalidInput, LeaseLost, SolelyError, StoreError
 from ..flow import RUN, Ask, Flow, Run
 from ..model import LOST, RELEASED, Entry, Released
 from ..ops import Renew
-from ..rules import MAX_TTL, Seconds, deadline, local_clock, seconds, ttl_seconds
+from ..rules import (
+    MAX_TTL,
+    Seconds,
+    deadline,
+    duration_text,
+    local_clock,
+    number_text,
+    seconds,
+    ttl_seconds,
+)
 from .context import AsyncRunFlow, Context, RunFlow
 from .flow import release
 from .hold import HANDED_OVER, Hold
 from .token import Token, write_token
+
+if TYPE_CHECKING:
+    import asyncio
 
 log = logging.getLogger("solely")
 
@@ -94,7 +105,8 @@ class LeaseBase:
     def _wanted(self, needed: Seconds) -> float:
         wanted = seconds("seconds", needed, least=0.0, most=MAX_TTL)
         if wanted > deadline(0.0, self._hold.ttl):
-            raise InvalidInput(f"ensure({wanted:g}) needs more than the lease's ttl of {self._hold.ttl:g} s provides")
+            ttl = duration_text(self._hold.ttl)
+            raise InvalidInput(f"ensure({number_text(wanted)}) needs more than the lease's ttl of {ttl} provides")
         return wanted
 
     def __repr__(self) -> str:
@@ -132,7 +144,8 @@ class LeaseBase:
             yield from self._renewing(None)
             left = self.remaining()
             if left < wanted and not self.lost:
-                text = f"lease of {self.key!r} has {left:.3g} s left, not {wanted:g} s: max_hold ends it then"
+                lacking = duration_text(wanted)
+                text = f"lease of {self.key!r} has {left:.3g} s left, not {lacking}: max_hold ends it then"
                 raise LeaseLost(text, key=self.key)
             if left < wanted:
                 raise self._lost_error()
@@ -228,7 +241,9 @@ class AsyncLease(LeaseBase):
 
     def __init__(self, hold: Hold, context: Context, run: AsyncRunFlow, *, cancel: bool) -> None:
         self._hold = hold
-        hold.caller = asyncio.current_task()
+        from asyncio import current_task  # here, as threads do not need asyncio, which takes long to import
+
+        hold.caller = current_task()
         self._context = context
         self._run = run
         self._guard = TaskGuard(hold) if cancel else None
@@ -290,18 +305,24 @@ class TaskGuard:
 
     def enter(self) -> None:
         """Makes the current task the one to cancel."""
-        self._task = asyncio.current_task()
+        from asyncio import current_task
+
+        self._task = current_task()
         self._cancelling = self._task.cancelling() if self._task is not None else 0
 
     def _lost(self, hold: Hold) -> None:
-        if self._task is not None and self._task is not asyncio.current_task():  # its own call raises LeaseLost
+        from asyncio import current_task
+
+        if self._task is not None and self._task is not current_task():  # its own call raises LeaseLost
             self._cancelled = True
             self._task.cancel(f"lease of {hold.key.partition('/')[2]!r} was lost: {hold.lost}")
 
     def exit(self, error: BaseException | None) -> bool:
         """True if `error` is this guard's cancellation and no other: the caller then raises LeaseLost in its place."""
+        from asyncio import CancelledError
+
         task, self._task = self._task, None
         if task is None or not self._cancelled:
             return False
         only_ours = task.uncancel() <= self._cancelling
-        return only_ours and isinstance(error, asyncio.CancelledError)
+        return only_ours and isinstance(error, CancelledError)

@@ -42,4 +42,6 @@ def read_token(text: str) -> Token:
             return token
     except (ValueError, TypeError):
         pass
-    raise InvalidInput("this is not a lease token; give what lease.token returned")
+    raise InvalidInput(
+        "this is not a lease token; give one as lease.token returned it, or as `solely queues take` printed it"
+    )

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..leases.context import AsyncMethods, Methods
-from .handle import AsyncQueue, Queue
+
+# Handles are imported by the methods that make them, so that a program pays only for the nouns that it uses.
+if TYPE_CHECKING:
+    from .handle import AsyncQueue, Queue
 
 
 class Queues(Methods):
@@ -11,6 +16,8 @@ class Queues(Methods):
 
     def queue(self, name: str) -> Queue:
         """The queue of this name; sends nothing yet."""
+        from .handle import Queue
+
         return Queue(self._context, self._run, name)
 
 
@@ -19,4 +26,6 @@ class AsyncQueues(AsyncMethods):
 
     def queue(self, name: str) -> AsyncQueue:
         """The queue of this name; sends nothing yet."""
+        from .handle import AsyncQueue
+
         return AsyncQueue(self._context, self._run, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import sys
 import threading
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -84,8 +84,9 @@ class Passes(Generic[T]):
 
 
 def _caller() -> object:
+    asyncio = sys.modules.get("asyncio")  # not imported here, which takes long: without it there is no task
     try:
-        task = asyncio.current_task()
+        task = asyncio.current_task() if asyncio else None
     except RuntimeError:
         task = None
     return task if task is not None else threading.get_ident()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
@@ -20,7 +19,7 @@ def retry(
     *,
     on: Errors,
     backoff: Iterable[float] = RETRY,
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    sleep: Callable[[float], Awaitable[object]] = ...,
 ) -> Coroutine[Any, Any, T]: ...
 
 
@@ -53,7 +52,7 @@ def retry(
         except on as error:
             (sleep or time.sleep)(_next(pauses, error))
         else:
-            return _awaited(result, call, on, pauses, sleep or asyncio.sleep) if inspect.iscoroutine(result) else result
+            return _awaited(result, call, on, pauses, sleep) if inspect.iscoroutine(result) else result
 
 
 async def _awaited(
@@ -61,13 +60,15 @@ async def _awaited(
     call: Callable[[], Awaitable[T]],
     on: Errors,
     pauses: Iterator[float],
-    sleep: Callable[[float], Awaitable[object]],
+    sleep: Callable[[float], Awaitable[object]] | None,
 ) -> T:
+    import asyncio  # here, as threads do not need it, and it takes long to import
+
     while True:
         try:
             return await result
         except on as error:
-            await sleep(_next(pauses, error))
+            await (sleep or asyncio.sleep)(_next(pauses, error))
             result = call()
 
 

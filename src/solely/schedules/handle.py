@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
@@ -99,9 +98,11 @@ class AsyncSchedule(ScheduleBase):
     """
 
     def __init__(self, plan: SchedulePlan, max_hold: Seconds | None, context: Context, run: AsyncRunFlow) -> None:
+        from asyncio import Event  # here, as threads do not need asyncio, which takes long to import
+
         super().__init__(plan, max_hold, context)
         self._run = run
-        self._stopped = asyncio.Event()
+        self._stopped = Event()
         self._job: AsyncJob | None = None
 
     def __call__(self, job: AsyncJob) -> Self:
@@ -131,8 +132,10 @@ class AsyncSchedule(ScheduleBase):
                 rest, failures = self._away(error, failures), failures + 1
 
     async def _stops_within(self, rest: float) -> bool:
+        from asyncio import timeout
+
         try:
-            async with asyncio.timeout(min(rest, _LONGEST_NAP)):
+            async with timeout(min(rest, _LONGEST_NAP)):
                 await self._stopped.wait()
         except TimeoutError:
             pass
@@ -164,6 +167,8 @@ class AsyncSchedule(ScheduleBase):
 
     async def _finished(self, due: DueTick, error: Exception | None) -> float:
         """Ends the tick, and tries again while the store is unreachable: the work must not be repeated."""
+        from asyncio import sleep
+
         until, tries = local_clock() + REMEMBER + self._plan.ttl, 0
         while True:
             try:
@@ -171,5 +176,5 @@ class AsyncSchedule(ScheduleBase):
             except StoreUnavailable:
                 if local_clock() > until:
                     raise
-                await asyncio.sleep(AWAY.pause(tries))
+                await sleep(AWAY.pause(tries))
                 tries += 1

@@ -22,6 +22,7 @@ from ..events import Hook
 from ..names import owner_of_queue
 from ..ops import Op, Reply
 from ..queues.worker import QueueWorker
+from ..rules import duration_text, number_text
 from ..stores import AsyncStore, capabilities, open_async_store, open_logins
 from ..urls import split_url
 from .announce import Announcements
@@ -250,5 +251,6 @@ async def _repeat(metrics: Metrics, app: str, job: Job) -> None:
 
 def _within(name: str, wanted: float, most: float) -> float:
     if wanted > most:
-        raise InvalidInput(f"{name}={wanted:g} is over the {most:g} seconds that this service allows (max_{name})")
+        bound = f"the {duration_text(most)} that this service allows (max_{name})"
+        raise InvalidInput(f"{name}={number_text(wanted)} is over {bound}")
     return wanted

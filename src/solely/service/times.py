@@ -15,8 +15,6 @@ _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=32, description='a 
 AnyMoment = Moment | _Time
 AnyDuration = Annotated[float, msgspec.Meta(gt=0.0, le=MAX_TTL, description="seconds")] | _Text
 
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
-
 
 def moment_of(given: AnyMoment) -> float:
     """The moment in seconds of UTC."""
@@ -26,9 +24,3 @@ def moment_of(given: AnyMoment) -> float:
 def duration_of(given: AnyDuration) -> float:
     """The duration in seconds; InvalidInput if the text is none."""
     return duration(given) if isinstance(given, str) else given
-
-
-def duration_text(seconds: float) -> str:
-    """The duration as people write it: 2h."""
-    size, unit = next((each for each in _UNITS if seconds % each[0] == 0), (1, "s"))
-    return f"{seconds / size:g}{unit}"

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
-from ..credential_sources import logins_of
 from ..credentials import Credentials, Logins
 from ..errors import InvalidInput, StoreError, StoreUnavailable, UnknownScheme, missing_extra
 from ..model import Entry, Finding
@@ -158,6 +157,8 @@ def open_logins(url: str, credentials: Credentials | None) -> Logins | None:
         raise InvalidInput(f"{parts.scheme}:// does not take credentials; Redis, PostgreSQL and MongoDB do")
     if ":" in parts.netloc.rpartition("@")[0]:
         raise InvalidInput("the URL has a password, and credentials are given, too; give one of them")
+    from ..credential_sources import logins_of  # here, as few programs have logins that change
+
     return logins_of(credentials, found.module)
 
 

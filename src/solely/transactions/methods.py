@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..leases.context import AsyncMethods, Methods
-from .handle import AsyncWithin, Within
+
+# Handles are imported by the methods that make them, so that a program pays only for the nouns that it uses.
+if TYPE_CHECKING:
+    from .handle import AsyncWithin, Within
 
 
 class Transactions(Methods):
@@ -17,6 +20,8 @@ class Transactions(Methods):
         They commit or roll back with your rows. `connection`: psycopg's Connection, sqlite3's Connection or pymongo's
         ClientSession, to the database of this client's store. Raises InvalidInput if the store has no transactions.
         """
+        from .handle import Within
+
         return Within(self._store, connection)
 
 
@@ -30,4 +35,6 @@ class AsyncTransactions(AsyncMethods):
         or sqlite3's Connection, to the database of this client's store. Raises InvalidInput if the store has no
         transactions.
         """
+        from .handle import AsyncWithin
+
         return AsyncWithin(self._store, connection)

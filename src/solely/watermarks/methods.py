@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..leases.context import AsyncMethods, Methods
-from .flow import WatermarkInfo
-from .flow import watermarks as listed
-from .handle import AsyncWatermark, Lookback, Watermark
+
+# Handles are imported by the methods that make them, so that a program pays only for the nouns that it uses.
+if TYPE_CHECKING:
+    from .flow import WatermarkInfo
+    from .handle import AsyncWatermark, Lookback, Watermark
 
 
 class Watermarks(Methods):
@@ -16,11 +20,15 @@ class Watermarks(Methods):
 
         Its values are aware datetimes, or 64-bit ints; `since()` returns the value minus `lookback`.
         """
+        from .handle import Watermark
+
         return Watermark(self._context, self._run, name, lookback)
 
     def watermarks(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[WatermarkInfo]:
         """The watermarks whose name starts with `prefix` and follows `after`, in the order of names."""
-        return self._run(listed(prefix, after, limit))
+        from .flow import watermarks
+
+        return self._run(watermarks(prefix, after, limit))
 
 
 class AsyncWatermarks(AsyncMethods):
@@ -31,8 +39,12 @@ class AsyncWatermarks(AsyncMethods):
 
         Its values are aware datetimes, or 64-bit ints; `since()` returns the value minus `lookback`.
         """
+        from .handle import AsyncWatermark
+
         return AsyncWatermark(self._context, self._run, name, lookback)
 
     async def watermarks(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[WatermarkInfo]:
         """The watermarks whose name starts with `prefix` and follows `after`, in the order of names."""
-        return await self._run(listed(prefix, after, limit))
+        from .flow import watermarks
+
+        return await self._run(watermarks(prefix, after, limit))

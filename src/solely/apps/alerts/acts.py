@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...kit.commands import Act, Field, Listing, after, limit
 
-FINGERPRINT, ANY_FINGERPRINT = Field("fingerprint"), Field("fingerprint", default="")
+FINGERPRINT, ANY_FINGERPRINT = Field("fingerprint", example="9f86d081884c7d65"), Field("fingerprint", default="")
 _FOR = "30m, 2h, 1d"
 _WHY = "/alerts/why?fingerprint={fingerprint}"
 _NO_WINDOW = "There is no such window any more: the next alert sends a notification."
@@ -29,7 +29,7 @@ EXPIRE = Act(
     api="/api/alerts/reservations/expire",
     page="/alerts/expire",
     back=_WHY,
-    fields=(FINGERPRINT, Field("severity")),
+    fields=(FINGERPRINT, Field("severity", example="critical")),
     changed="expired",
 )
 CLEAR = replace(
@@ -81,7 +81,7 @@ EDIT_SILENCE = replace(
     again="Edits it again.",
     api="/api/alerts/silences/edit",
     page="/alerts/silences/edit",
-    fields=(Field("id"), *SILENCE.fields),
+    fields=(Field("id", example="1762771200000001"), *SILENCE.fields),
     keyed=False,
 )
 END_SILENCE = Act(
@@ -95,7 +95,7 @@ END_SILENCE = Act(
     api="/api/alerts/silences/expire",
     page="/alerts/silences/end",
     back="/alerts#silences",
-    fields=(Field("id"),),
+    fields=(Field("id", example="1762771200000001"),),
     changed="expired",
     asks=False,
 )

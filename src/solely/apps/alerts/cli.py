@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...kit.commands import Form, Listing, add_commands, at_service, in_form, why_command
+from ...kit.commands import Form, Group, Listing, add_commands, at_service, in_form, why_command
 from . import acts
 
 if TYPE_CHECKING:
     from ...kit.commands import ServiceClient
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group(cls=Group, default="firing")
+def command() -> None:
     """Alerts: one notification each. Without a command, lists what fires now. Commands call the service at --at, with
     the token in SOLELY_TOKEN."""
-    if context.invoked_subcommand is None:
-        context.invoke(command.commands["firing"])
 
 
 @command.group()
@@ -52,7 +49,12 @@ def _pairs(given: Sequence[str]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-@command.command()
+@command.command(
+    examples=[
+        "{path} DiskFull --severity critical --source db-1 --label disk=/dev/sda1",
+        "{path} DiskFull --severity critical --source db-1 --label disk=/dev/sda1 --resolved",
+    ]
+)
 @click.argument("name")
 @click.option("--severity", required=True, help="E.g. critical, warning or info; it selects the policy.")
 @click.option("--source", required=True, help="Where it comes from.")
@@ -90,4 +92,4 @@ _SECTIONS = (
     replace(acts.HISTORY, summary="Sent", rows="recent", columns=("at", "outcome", "status", "severity", "results")),
 )
 _WHY = "Explains why FINGERPRINT sent no notification: what suppresses it now, and what did so before."
-command.add_command(why_command("alerts", "fingerprint", _WHY, _SECTIONS))
+command.add_command(why_command("alerts", "fingerprint", _WHY, _SECTIONS, example=acts.FINGERPRINT.example))

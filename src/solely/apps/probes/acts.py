@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...kit.commands import Act, Field, Listing, after, limit
 
-_NAME = Field("name", required=True)
+_NAME = Field("name", required=True, example="web")
 _UNKNOWN = "There is no such target."
 
 ADD = Act(
@@ -19,7 +19,13 @@ ADD = Act(
     page="/probes/add",
     fields=(
         Field("name", "Name", "lower-case letters, digits, dots and dashes", required=True, example="web"),
-        Field("url", "URL", "https://, http://, tcp://host:port, tls://host:port or dns://server/name", required=True),
+        Field(
+            "url",
+            "URL",
+            "https://, http://, tcp://host:port, tls://host:port or dns://server/name",
+            required=True,
+            example="https://example.com/health",
+        ),
         Field("interval", "Every", "in seconds; 60 if empty", "--interval", "duration"),
         Field("timeout", "Timeout", "in seconds; 10 if empty", "--within", "duration"),
         Field("public", "Public", "true: on the status page", "--public", "flag"),
@@ -119,7 +125,7 @@ END_MAINTENANCE = Act(
     nothing="No current or future window has this id.",
     again="Refused: it has ended.",
     page="/probes/maintenance/end",
-    fields=(Field("id", required=True),),
+    fields=(Field("id", required=True, example="1762771200000001"),),
     changed="ended",
     asks=False,
 )
@@ -140,7 +146,7 @@ RESULTS = Listing(
     ("at", "passed", "status", "seconds", "error"),
     more=("fence", "phases"),
     times=("at",),
-    fields=(Field("target"), after("FENCE"), limit(50)),
+    fields=(Field("target", example="web"), after("FENCE"), limit(50)),
     none="There are no results.",
 )
 WINDOWS = Listing(

@@ -33,7 +33,7 @@ REWIND = Act(
     again="Nothing more happens.",
     fields=(
         Field("source", "Source", "as it is listed, such as gitlab:42", required=True, example="gitlab:42"),
-        Field("to", "To", "a time such as 2027-01-31T22:00:00+01:00", required=True),
+        Field("to", "To", "a time such as 2027-01-31T22:00:00+01:00", required=True, example="2027-01-31T22:00:00Z"),
     ),
     changed="rewound",
 )

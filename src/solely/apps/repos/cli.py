@@ -6,24 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...kit.commands import act_command, at_service, list_command
+from ...kit.commands import Group, act_command, at_service, list_command
 from . import acts
 
 if TYPE_CHECKING:
     from ...kit.commands import ServiceClient
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group(cls=Group, default="jobs")
+def command() -> None:
     """Repositories: each review, command and issue once. Without a command, lists the jobs. Commands call the service
     at --at, with the token in SOLELY_TOKEN."""
-    if context.invoked_subcommand is None:
-        context.invoke(_jobs)
 
 
-_jobs = list_command(acts.JOBS, "jobs")
-command.add_command(_jobs)
+command.add_command(list_command(acts.JOBS, "jobs"))
 command.add_command(list_command(acts.DUPLICATES, "duplicates"))
 command.add_command(list_command(acts.WATERMARKS, "watermarks"))
 command.add_command(act_command(acts.FORGET, "forget"))
@@ -31,7 +27,7 @@ command.add_command(act_command(acts.REPEAT, "repeat"))
 command.add_command(act_command(acts.REWIND, "rewind"))
 
 
-@command.command()
+@command.command(examples=["{path} 1762771200000001"])
 @click.argument("id")
 @at_service
 def log(client: ServiceClient, id: str) -> None:

@@ -14,6 +14,7 @@ from ...kit.commands import (
     DURATION,
     Exit,
     Form,
+    Group,
     act_command,
     at_service,
     by_reason,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 PAGE = 1_000  # dead letters of one request
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Signals: each once, however many producers post it. Commands call the service at --at, with the token in
     SOLELY_TOKEN."""
@@ -49,7 +50,7 @@ def _path(house: str, game: str) -> str:
     return f"/api/signals/{quote(house, safe='')}/{quote(game, safe='')}"
 
 
-@command.command()
+@command.command(examples=['{path} north chess \'[{"username": "alice"}]\'', "{path} north chess < signals.json"])
 @click.argument("house")
 @click.argument("game")
 @click.argument("signals", required=False)
@@ -65,7 +66,7 @@ def send(client: ServiceClient, form: Form, house: str, game: str, signals: str 
     form.one(client.post(_path(house, game), {"signals": batch}, dict[str, Any]))
 
 
-@command.command("next")
+@command.command("next", examples=["{path} north chess --lease 30s"])
 @click.argument("house")
 @click.argument("game")
 @click.option("--lease", type=DURATION, help="Nobody else who leases gets it for so long.")
@@ -77,7 +78,7 @@ def next_signal(client: ServiceClient, form: Form, house: str, game: str, lease:
     form.one(client.get(path, dict[str, Any]) if lease is None else client.post(path, {"lease": lease}, dict[str, Any]))
 
 
-@command.command()
+@command.command(examples=["{path} 65a1f0c2e4b0a1b2c3d4e5f6"])
 @click.argument("id")
 @at_service
 def ack(client: ServiceClient, id: str) -> None:
@@ -93,7 +94,7 @@ EXPORT = click.option(
 )  # fmt: skip
 
 
-@command.command()
+@command.command(examples=['{path} --export letters.jsonl --reason "the old path is back" --yes'])
 @EXPORT
 @by_reason
 @at_service
@@ -120,7 +121,7 @@ def rollback(client: ServiceClient, file: Path, reason: str, dry_run: bool, yes:
     talk(f"4. consumers read: {'the next signal is ' + waiting[0]['id'] if waiting else 'no signal waits'}")
 
 
-@command.command("rollback-store")
+@command.command("rollback-store", examples=["{path} mongodb://localhost/app --export letters.jsonl --yes"])
 @click.argument("url")
 @EXPORT
 @click.option("--signals", "collection", default="SIGN4L", show_default=True, help="The collection of the signals.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ...kit.commands import Act, Field, Listing, after, limit
 
-_RUN = Field("id")
+_RUN = Field("id", example="run_01hzx3")
 _NO_RUN = "There is no such run in this environment."
 
 CANCEL = Act(
@@ -42,7 +42,10 @@ RESET = Act(
     means="The run that has the key now keeps running. The next trigger with this key makes a new run.",
     nothing="No run of this task has this key, or it has expired.",
     again="Nothing more happens.",
-    fields=(Field("task", "Task", required=True), Field("user_key", "Key", required=True)),
+    fields=(
+        Field("task", "Task", required=True, example="send-mail"),
+        Field("user_key", "Key", required=True, example="order-42"),
+    ),
     changed="reset",
 )
 

@@ -15,6 +15,7 @@ from ...kit.commands import (
     DURATION,
     Exit,
     Form,
+    Group,
     Listing,
     act_command,
     at_service,
@@ -31,24 +32,22 @@ if TYPE_CHECKING:
     from .work.tasks import Tasks
 
 
-@click.group(invoke_without_command=True)
-@click.pass_context
-def command(context: click.Context) -> None:
+@click.group(cls=Group, default="runs")
+def command() -> None:
     """Triggers: same idempotency key, same run. Without a command, lists runs. Commands call the service at --at, with
     the token in SOLELY_TOKEN, which also names the environment."""
-    if context.invoked_subcommand is None:
-        context.invoke(_runs)
 
 
-_runs = list_command(acts.RUNS, "runs")
-command.add_command(_runs)
+command.add_command(list_command(acts.RUNS, "runs"))
 command.add_command(list_command(acts.GATES, "gate"))
 command.add_command(act_command(acts.CANCEL, "cancel"))
 command.add_command(act_command(acts.REPLAY, "replay"))
 command.add_command(act_command(acts.RESET, "reset"))
 
 
-@command.command()
+@command.command(
+    examples=['{path} send-mail --payload \'{"to": "alice"}\' --key order-42', "{path} report --delay 10m"]
+)
 @click.argument("task")
 @click.option("--payload", default="null", metavar="JSON", help="The payload.  [default: null]")
 @click.option("--key", help="Its idempotency key: a repeat with the same key is the same run.")
@@ -81,7 +80,7 @@ _ATTEMPTS = Listing(
 )
 
 
-@command.command()
+@command.command(examples=["{path} run_01hzx3"])
 @click.argument("id")
 @in_form
 @at_service
@@ -97,7 +96,7 @@ def show(client: ServiceClient, form: Form, id: str) -> None:
         show_rows(form, listing, found)
 
 
-@command.command()
+@command.command(examples=["{path} my_tasks", "{path} my_tasks --at-once 8 --until-empty"])
 @click.argument("module")
 @click.option("--at-once", type=click.IntRange(1, 200), default=4, show_default=True, help="Runs at the same time.")
 @click.option("--lease", type=DURATION, default="30s", show_default=True, help="How long others wait after a crash.")
@@ -115,7 +114,7 @@ def work(
     from .work.worker import TaskWorker
 
     if not 1.0 <= lease <= 3_600.0:
-        raise click.BadParameter(f"{lease:g}s is not between 1s and 1h", param_hint="--lease")
+        raise click.BadParameter(f"{lease:.12g}s is not between 1s and 1h", param_hint="--lease")
     tasks = _tasks_of(module)
     worker = TaskWorker(client, tasks, at_once=at_once, lease=lease, name=name, report=talk)
     for number in (signal.SIGTERM, signal.SIGINT):

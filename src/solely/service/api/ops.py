@@ -17,6 +17,7 @@ from ...model import HELD, RELEASED, Entry, LeasedItem, Released, item_key
 from ...names import owner_of_op
 from ...ops import READS, Ack, Acquire, Clear, Finish, Hit, Op, Push, QueueOp, Read, Release, Renew, Reply, Return, Take
 from ...owner import fresh_owner
+from ...rules import duration_text, number_text
 from ...stores import AsyncStore
 from ...stores.http.codec import GRANTING, MAX_STORED_KEY, Batch, Replies, WireEntries, op_of, reply_of, wire_entry
 from ..problems import RESERVED_NAME, SCOPE, STOPPING, TOO_MANY, Problem, problem_of
@@ -85,7 +86,7 @@ def _check(call: Call[Batch, None], op: Op) -> None:
         raise InvalidInput(f"{op.key!r:.80} is written only by the service")
     for field, lasts in _durations(op):
         if lasts > (most := call.service.settings.max_ttl):
-            text = f"{field}={lasts:g} is over the {most:g} seconds that this service allows (max_ttl)"
+            text = f"{field}={number_text(lasts)} is over the {duration_text(most)} that this service allows (max_ttl)"
             raise InvalidInput(f"the op {name} of {op[0]!r:.80}: {text}")
     if isinstance(op, Hit) and op.limit > call.service.store.max_limit:
         raise InvalidInput(f"limit={op.limit} is more than this store counts exactly ({call.service.store.max_limit})")

@@ -147,8 +147,8 @@ class Memory:
         if self._evicted & (self._evicted - 1) == 0:  # at the 1st, 2nd, 4th, 8th …: seen early, and no flood of lines
             figures = {"count": self._evicted, "max_size": self.max_size, "current_size": self.size()}
             log.warning(
-                "store_eviction: the memory store is full (max_size=%(max_size)d) and has dropped %(count)d finished "
-                "entries before their time; raise max_size",
+                "store_eviction: the memory store is full (%(current_size)d entries, max_size=%(max_size)d) and has "
+                "dropped %(count)d finished entries before their time; raise max_size",
                 figures,
                 extra=figures,
             )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ...errors import InvalidInput, StoreError
 from ...model import Entry, Finding
@@ -12,6 +12,9 @@ from ...ops import MAX_BATCH, MAX_LIMIT, Op, Reply
 from ...owner import fresh_owner
 from .. import OnHint
 from .data import Memory
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class _Handle:
@@ -56,7 +59,9 @@ class AsyncMemoryStore(_Handle):
     portion = MAX_BATCH
 
     def perform(self, ops: Sequence[Op]) -> asyncio.Future[list[Reply | StoreError]]:
-        answer: asyncio.Future[list[Reply | StoreError]] = asyncio.get_running_loop().create_future()
+        from asyncio import get_running_loop  # here, as threads do not need asyncio, which takes long to import
+
+        answer: asyncio.Future[list[Reply | StoreError]] = get_running_loop().create_future()
         try:
             answer.set_result(self.memory.perform(ops))
         except InvalidInput as error:

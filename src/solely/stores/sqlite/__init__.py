@@ -10,16 +10,19 @@ and are void after a reboot.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from ...errors import InvalidInput, StoreMisconfigured
 from .. import Clock
-from .aio import AsyncSqliteStore
 from .blocking import SqliteStore
 from .clock import readings
 from .health import log_wal_reset_bug
 
-__all__ = ["AsyncSqliteStore", "SqliteStore", "open_async", "open_blocking"]
+if TYPE_CHECKING:
+    from .aio import AsyncSqliteStore
+
+__all__ = ["SqliteStore", "open_async", "open_blocking"]
 
 _OPTIONS = {"": False, "shared=false": False, "shared=true": True}  # the query of a URL → whether the file is shared
 
@@ -51,5 +54,7 @@ def open_blocking(url: str, *, clock: Clock | None, timeout: float) -> SqliteSto
 
 def open_async(url: str, *, clock: Clock | None, timeout: float) -> AsyncSqliteStore:
     """An asyncio store on the file that the URL names, which is opened at the first op."""
+    from .aio import AsyncSqliteStore  # here, as threads do not need asyncio, which takes long to import
+
     log_wal_reset_bug()
     return AsyncSqliteStore(path_of(url), readings(clock), timeout, shared=_OPTIONS[urlsplit(url).query])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from ...statements import read_statements, read_text
 
-from ...statements import read_statements
-
-SCHEMA = (files(__package__) / "schema.sql").read_text(encoding="utf-8")
+SCHEMA = read_text(__package__, "schema.sql")
 SQL = read_statements(__package__, "queries.sql")
