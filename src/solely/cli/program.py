@@ -32,6 +32,7 @@ COMMANDS = {
     "limits": "limits",
     "queues": "queues",
     "schedules": "schedules",
+    "hosts": "hosts",
     "cron": "cron",
     "dlq": "dead_letters",
     "audit": "audit",

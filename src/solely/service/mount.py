@@ -16,6 +16,7 @@ from .api import (
     dead_letters,
     entries,
     events,
+    hosts,
     limits,
     locks,
     marks,
@@ -41,7 +42,7 @@ from .service import FAILURES, Service
 
 MODULES = (
     locks, marks, claims, reservations, limits, watermarks, queues, queue_lists, schedules, dead_letters,
-    dead_letter_acts, entries, events, ops, health, openapi, policy, overview, entry_pages, dedup, limit_pages,
+    dead_letter_acts, entries, hosts, events, ops, health, openapi, policy, overview, entry_pages, dedup, limit_pages,
     queue_pages, schedule_pages, letters, watermark_pages, audit_log, login, rendering,
 )  # fmt: skip
 

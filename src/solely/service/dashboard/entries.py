@@ -20,7 +20,7 @@ from ..api.entries import ClearedEntry, Fence, clear_entry
 from ..reserved_names import clearing
 from ..routes import Answer, Body, Call, Key, Reason, Route
 from .formatting import span
-from .lists import KEY, Orders, ListPart, Selection, Text, chosen, select
+from .lists import KEY, ListPart, Orders, Selection, Text, chosen, select
 from .lists import ListQuery as ListQuery
 from .rendering import READ_PAGE, Page, show
 

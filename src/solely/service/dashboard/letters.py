@@ -11,7 +11,7 @@ import msgspec
 from ..api.dead_letters import LetterRow, group_names, letter_row
 from ..problems import UNKNOWN, Problem
 from ..routes import Answer, Call, Key, Route
-from .lists import ListQuery, Orders, ListPart, chosen, select
+from .lists import ListPart, ListQuery, Orders, chosen, select
 from .rendering import READ_PAGE, Page, View, show
 from .reruns import Rerun, Reruns
 

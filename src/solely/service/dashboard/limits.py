@@ -7,7 +7,7 @@ import time
 from ..api.limits import ListedLimit
 from ..routes import Answer, Call, Route
 from .entries import FRESH
-from .lists import KEY, ListQuery, Orders, ListPart, chosen, select
+from .lists import KEY, ListPart, ListQuery, Orders, chosen, select
 from .rendering import READ_PAGE, Page, show
 
 LIST = Page("Limits", "solely:limits.html", "/limits")

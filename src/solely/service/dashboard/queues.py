@@ -16,7 +16,7 @@ from ..problems import UNKNOWN, Problem
 from ..routes import Answer, Call, Key, Route
 from .entries import FIRST, FRESH, PREVIEW
 from .formatting import pretty
-from .lists import KEY, ListQuery, Orders, ListPart, Selection, Text, chosen, select
+from .lists import KEY, ListPart, ListQuery, Orders, Selection, Text, chosen, select
 from .rendering import READ_PAGE, Page, View, show
 
 LIST = Page("Queues", "solely:queues.html", "/queues")

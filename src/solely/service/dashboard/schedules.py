@@ -12,7 +12,7 @@ from ..api.schedules import ForgetSchedule, ListedSchedule, forget
 from ..problems import RESERVED_NAME
 from ..routes import Answer, Call, Route
 from .entries import FRESH
-from .lists import ListQuery, Orders, ListPart, chosen, select
+from .lists import ListPart, ListQuery, Orders, chosen, select
 from .rendering import READ_PAGE, Page, show
 
 LIST = Page("Schedules", "solely:schedules.html", "/schedules")

@@ -15,7 +15,7 @@ from ..api.watermarks import ListedWatermark, RewindWatermark, Value, rewind
 from ..problems import BUSY, RESERVED_NAME, UNREADABLE
 from ..routes import Answer, Call, Route
 from .entries import FRESH
-from .lists import ListQuery, Orders, ListPart, chosen, select
+from .lists import ListPart, ListQuery, Orders, chosen, select
 from .rendering import READ_PAGE, Page, show
 
 LIST = Page("Watermarks", "solely:watermarks.html", "/watermarks")
