@@ -23,6 +23,7 @@ from ..settings import without_password
 from ..streams import EventStream, message
 from .addresses import Address, Trail
 from .formatting import FILTERS
+from .sentences import event_lines
 
 LIVE = 0.5  # seconds between updates of a live page: changes by other processes show within one second
 READ_PAGE = Bearer(Scope.READ, page=True)
@@ -36,6 +37,7 @@ POLICY = (
 )
 NAVIGATION = (
     ("Overview", "/"),
+    ("Events", "/events"),
     ("Locks", "/locks"),
     ("Claims", "/claims"),
     ("Reservations", "/reservations"),
@@ -53,7 +55,7 @@ _templates = Environment(
     loader=PrefixLoader(_packages, ":"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
     lstrip_blocks=True,
 )  # fmt: skip
-_templates.filters.update(FILTERS)
+_templates.filters.update(FILTERS, event_lines=event_lines)
 _templates.globals["parts"] = _templates.get_template("solely:parts.html").module
 
 
