@@ -16,6 +16,7 @@ WAITED = 0.05  # seconds of waiting that are worth a word
 
 Facts = dict[str, Any]
 _LAST_PART = re.compile(r"[^:/._-]*$")
+_DETAILS = re.compile(r" after |, again in |, attempt |: held by | for \d")  # what differs among events of one sort
 
 
 class EventLine(Answer):
@@ -80,7 +81,7 @@ def _outcome(event: EventRecord) -> Any:
 
 def _without_details(event: EventRecord) -> str:
     """The sentence for many events: without what differs among them."""
-    return re.split(r" after | for | until |, |; |: ", sentence(event), maxsplit=1)[0]
+    return _DETAILS.split(sentence(event), maxsplit=1)[0]
 
 
 # -- sentences
