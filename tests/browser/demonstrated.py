@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode
 
@@ -108,9 +110,26 @@ def demonstrate(it: Running) -> None:
     """Fills the lists, and runs the demo until every application has something to show."""
     it.run(_fill(it.service.once, it))
     it.service.dashboard.replays["paged"] = lambda payload: None
-    traffic = asyncio.run_coroutine_threadsafe(demo(it.service), it.loop)
-    until(lambda: all(known(it).values()) and all(_rows(it, path) > 4 for path in ("alerts/history", "repos/jobs")))
-    traffic.cancel()
+    with traffic(it):
+        until(lambda: all(known(it).values()) and all(_rows(it, path) > 4 for path in ("alerts/history", "repos/jobs")))
+
+
+@contextmanager
+def traffic(it: Running) -> Iterator[None]:
+    """Runs the demo meanwhile; it has ended afterwards."""
+
+    async def begin() -> asyncio.Task[None]:
+        return asyncio.create_task(demo(it.service))
+
+    async def end() -> None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    task = it.run(begin())
+    try:
+        yield
+    finally:
+        it.run(end())
 
 
 def _rows(it: Running, path: str) -> int:

@@ -83,7 +83,7 @@ def test_a_list_is_sorted_and_filtered_by_its_address(enter: Enter) -> None:
     assert [int(text) for text in found] == sorted(map(int, found), reverse=True)
     page.get_by_role("link", name="Fence").click()
     expect(page.locator("[aria-sort=ascending]")).to_have_text("Fence")
-    page.get_by_label("Contain").fill("ged:3")
+    page.get_by_label("Containing").fill("ged:3")
     page.get_by_role("button", name="Show").click()
     expect(page.locator("#region th .key")).to_have_text(["paged:3"])
     assert page.url.endswith("/locks?text=ged%3A3&sort=fence")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import unquote, urlencode
 
 from ..feed import EventRecord
 from ..routes import Answer
@@ -21,7 +22,8 @@ _DETAILS = re.compile(r" after |, again in |, attempt |: held by | for \d")  # w
 
 class EventLine(Answer):
     """One event, or `count` of the same sort between `since` and `at`. `key` is that of the event, or the beginning
-    that the keys have in common; `sentence` says what happened, `fence` in which hold."""
+    that the keys have in common, as people know it; `sentence` says what happened, `fence` in which hold. `link` is the
+    page of an item or a dead letter."""
 
     id: int
     at: float
@@ -32,6 +34,7 @@ class EventLine(Answer):
     key: str
     sentence: str
     fence: int | None
+    link: str
 
 
 def event_lines(events: Iterable[EventRecord]) -> list[EventLine]:
@@ -53,20 +56,32 @@ def sentence(event: EventRecord) -> str:
 
 
 def _one(event: EventRecord) -> EventLine:
-    fence = event.facts.get("fence")
+    key, link = _known_as(event)
     return EventLine(
-        id=event.id, at=event.at, since=event.at, count=1, event=event.event, kind=event.kind, key=event.key,
-        sentence=sentence(event), fence=fence,
+        id=event.id, at=event.at, since=event.at, count=1, event=event.event, kind=event.kind, key=key,
+        sentence=sentence(event), fence=event.facts.get("fence"), link=link,
     )  # fmt: skip
 
 
 def _many(same: list[EventRecord]) -> EventLine:
     newest = same[0]
-    one_key = all(each.key == newest.key for each in same)
+    key, link = _known_as(newest)
+    if any(each.key != newest.key for each in same):
+        key, link = _beginning(key) + "*", ""
     return EventLine(
-        id=newest.id, at=newest.at, since=same[-1].at, count=len(same), event=newest.event, kind=newest.kind,
-        key=newest.key if one_key else _beginning(newest.key) + "*", sentence=_without_details(newest), fence=None,
+        id=newest.id, at=newest.at, since=same[-1].at, count=len(same), event=newest.event, kind=newest.kind, key=key,
+        sentence=_without_details(newest), fence=None, link=link,
     )  # fmt: skip
+
+
+def _known_as(event: EventRecord) -> tuple[str, str]:
+    """The key as people know it, and a page that no kind of key has: an item is stored under the name of its queue."""
+    if event.kind != "item":
+        return event.key, ""
+    stored, _, id = event.key.partition("/")
+    sort, _, queue = unquote(stored).partition(":")
+    path, of = {"queue": ("/queues/item", "queue"), "dead": ("/dead-letters/letter", "group")}.get(sort, ("", ""))
+    return f"{queue}/{id}", path and f"{path}?{urlencode({of: queue, 'id': id}, errors='replace')}"
 
 
 def _beginning(key: str) -> str:
@@ -106,7 +121,7 @@ def _contended(facts: Facts) -> str:
 
 
 def _released(facts: Facts) -> str:
-    late = "" if facts["outcome"] == "released" else f", too late: {facts['outcome']}"
+    late = "" if facts["outcome"] in ("released", "acked") else f", too late: {facts['outcome']}"
     return f"released after {_lasting(facts['held'])}{late}"
 
 
