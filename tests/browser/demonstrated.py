@@ -38,6 +38,7 @@ APP_LISTS = {
     "/alerts/history": "Notifications",
     "/repos/jobs": "Jobs",
     "/triggers": "Triggers",
+    "/probes/results?target={target}": "Results",
 }
 PAGES = {
     "/": "Overview",
@@ -67,6 +68,7 @@ PAGES = {
     "/alerts/silences": "Silence alerts?",
     "/probes": "Probes",
     "/probes/target?name={target}": "",
+    "/probes/results?target={target}": "Results",
     "/probes/add": "",
     "/status": "Status",
     "/signals": "Signals",
@@ -142,20 +144,20 @@ def known(it: Running) -> dict[str, str]:
     asked: dict[str, Any] = {
         "letter": ("/dead-letters?group=paged", lambda view: view["letters"][0]["id"]),
         "fingerprint": ("/alerts", lambda view: view["firing"][1]["alert"]["fingerprint"]),
-        "target": ("/probes", lambda view: view["rows"][0]["target"]["name"]),
+        "target": ("/probes", lambda view: next(row for row in view["rows"] if len(row["bars"]) > 4)["target"]["name"]),
         "run": ("/triggers", lambda view: view["runs"][4]["id"]),
     }
     found = dict[str, str]()
     for name, (path, pick) in asked.items():
         try:
             found[name] = pick(it.get(path, headers={"accept": "application/json", **bearer(TOKENS["read"])}).json())
-        except (LookupError, ValueError):
+        except (LookupError, ValueError, StopIteration):
             found[name] = ""
     return found
 
 
-def addresses(it: Running) -> dict[str, str]:
-    """The addresses of all pages, with their headings; an empty one is not compared."""
+def addresses(it: Running, pages: dict[str, str] = PAGES) -> dict[str, str]:
+    """The addresses of these pages, with their headings; an empty one is not compared."""
     names = known(it)
     safe = {name: urlencode({"": text})[1:] for name, text in names.items()}
-    return {path.format_map(safe): title.format_map(names) for path, title in PAGES.items()}
+    return {path.format_map(safe): title.format_map(names) for path, title in pages.items()}

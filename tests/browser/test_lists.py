@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 
 from solely.model import Finding
 from tests.browser.conftest import Enter
-from tests.browser.demonstrated import APP_LISTS, LISTS, OTHER_HOST, demonstrate
+from tests.browser.demonstrated import APP_LISTS, LISTS, OTHER_HOST, addresses, demonstrate
 from tests.service.serving import LINES, Running, running, until
 
 WATCH = """window.replaced = 0;
@@ -60,9 +60,9 @@ def turn(page: Page, name: str, title: str) -> list[str]:
 
 
 @pytest.mark.parametrize("lists", [LISTS, APP_LISTS], ids=["of the dashboard", "of applications"])
-def test_next_and_previous_turn_the_pages_of_every_list(enter: Enter, lists: dict[str, str]) -> None:
+def test_next_and_previous_turn_the_pages_of_every_list(enter: Enter, service: Running, lists: dict[str, str]) -> None:
     page = watched(enter())
-    for path, title in lists.items():
+    for path, title in addresses(service, lists).items():
         page.goto(path + ("&" if "?" in path else "?") + "limit=2")
         first = keys(page)
         second = turn(page, "Next", title)
