@@ -17,7 +17,8 @@ from solely.acts import Act, Field
 from solely.audit import appending, new_record
 from solely.cli.acts import act_command
 from solely.errors import InvalidInput, StoreUnavailable
-from solely.ops import Amend
+from solely.ops import Acquire, Amend
+from solely.owner import fresh_owner
 from solely.service.acts import Affected, act_routes
 from solely.service.audit import AuditRecord
 from solely.service.dashboard.audit_log import ROUTES as AUDIT
@@ -368,3 +369,31 @@ def test_the_command_exits_with_3_if_there_was_nothing_to_do(run: Any, service: 
     code, _, err = run("a", "--yes", "--reason", BECAUSE)
     assert (code, "solely: There is no such tank." in err) == (3, True)
     assert last(service).outcome == "nothing"
+
+
+# -- all of a host
+
+
+def _held_by(it: Running, host: str, *keys: str) -> None:
+    """Has another host hold these stored keys."""
+    info = f'{{"host":"{host}","pid":7,"since":1700000000}}'
+    it.run(it.service.perform(*(Acquire(key, fresh_owner(), 600.0, info) for key in keys)))
+
+
+def test_all_of_a_host_is_released_and_nothing_of_others(guarded: Running) -> None:
+    _held_by(guarded, "web-1", "lock/deploy", "claim/order-7", "reservation/mail", "lock/~alerts/x")
+    _held_by(guarded, "web-10", "lock/other")
+    admin, body = bearer(TOKENS["admin"]), {"host": "web-1", "reason": "its disk died"}
+    would = guarded.post("/v1/hosts/release?dry_run=true", body, headers=admin).json()
+    assert would["would"] == "release 4 keys that web-1 holds"
+    assert would["facts"]["Locks"] == "2: deploy, ~alerts/x"
+    assert guarded.post("/v1/hosts/release", body, headers=bearer(TOKENS["write"])).status_code == 403
+    assert guarded.post("/v1/hosts/release", body, headers=admin).json() == {"released": 4, "more": False}
+    assert guarded.post("/v1/hosts/release", body, headers=admin).json() == {"released": 0, "more": False}
+    left = guarded.get("/locks?format=json&internal=true", headers=admin).json()["rows"]
+    assert [row["key"] for row in left if row["host"].startswith("web-1")] == ["other"]
+    first, second = guarded.get("/v1/audit", headers=admin).json()["records"][:2]
+    assert (first["action"], first["key"], first["outcome"]) == ("hosts.release", "web-1", "nothing")
+    assert (second["outcome"], second["reason"]) == ("done: released 4", "its disk died")
+    form = guarded.get("/locks/release-host?host=web-10", headers=admin | {"accept": "text/html"})
+    assert "Release 1 key that web-10 holds?" in form.text

@@ -596,10 +596,10 @@ def test_a_hundred_thousand_entries_are_paged(monkeypatch: pytest.MonkeyPatch) -
         it.run(mark())
         read.clear()
         first = it.get("/dedup?format=json").json()["marks"]
-        assert 50 <= sum(read) <= 500
-        assert [row["key"] for row in first["rows"]] == [f"m{number:06}" for number in range(50)]
+        assert 25 <= sum(read) <= 250
+        assert [row["key"] for row in first["rows"]] == [f"m{number:06}" for number in range(25)]
         second = it.get(f"/dedup?format=json&after={first['next']}").json()["marks"]
-        assert second["rows"][0]["key"] == "m000050"
+        assert second["rows"][0]["key"] == "m000025"
         last = it.get("/dedup?format=json&after=m099989").json()["marks"]
         assert (len(last["rows"]), last["next"]) == (10, None)
         assert 'rel="next"' in it.get("/dedup").text

@@ -53,6 +53,7 @@ SECTIONS: dict[str, dict[str, Listed]] = {
         "schedules": Listed("schedules", "When each schedule ran last, and is due next"),
         "queues": Listed("queues", "Work that waits, is delayed or taken"),
         "dlq": Listed("dead_letters", "Dead letters: failed work, to be replayed or purged"),
+        "hosts": Listed("hosts", "Release all that a dead host holds"),
     },
     "Operate": {
         "serve": Listed("serve", "Run the service: API, dashboard and applications"),

@@ -17,6 +17,7 @@ from ..audit import NOTHING
 from ..errors import SolelyError
 from . import problems
 from .authentication import authenticate, check_origin, check_plausible, check_session, read_headers, verify
+from .dashboard.rendering import prefers_html, problem_page
 from .disconnects import ClientGone
 from .endpoints import Endpoint, RouteTable, read_body
 from .idempotency import IdempotentRequests, has_key
@@ -122,12 +123,12 @@ class AsgiApp:
         except ClientGone:
             return 499  # nginx's status for callers that disconnected
         except Problem as refusal:
-            return await send_problem(call, send, refusal)
+            return await _refuse(call, send, refusal)
         except SolelyError as error:
-            return await send_problem(call, send, logged_problem(error, call.path))
+            return await _refuse(call, send, logged_problem(error, call.path))
         except Exception:
             log.exception("failed", route=call.path)
-            return await send_problem(call, send, Problem(problems.BROKEN))
+            return await _refuse(call, send, Problem(problems.BROKEN))
 
     async def _perform(self, endpoint: Endpoint, call: Call[Any, Any]) -> object:
         """What the handler returns, after the request was checked and decoded."""
@@ -160,3 +161,10 @@ class AsgiApp:
             if route.changed and not getattr(answer, route.changed):
                 act.outcome = NOTHING
             return answer
+
+
+async def _refuse(call: Call[Any, Any], send: Send, problem: Problem) -> int:
+    """Sends the problem: as a page to a browser that loads one, else as a problem document; returns the status."""
+    if prefers_html(call):
+        return await send_response(problem_page(problem), call.scope, call.receive, send)
+    return await send_problem(call, send, problem)

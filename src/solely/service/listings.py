@@ -40,7 +40,7 @@ def list_route(listing: Listing, find: Find) -> Route:
 def list_page(listing: Listing, find: Find, path: str, page: Page) -> Route:
     """The list as a page at this path, whose template gets the answer of the API as `view`, and the query."""
     asked, load, answer = _types(listing, find)
-    fields = [(each.name, each.type, each.default) for each in msgspec.structs.fields(View)]
+    fields = [(each.name, each.type, _default(each)) for each in msgspec.structs.fields(View)]
     query: Any = msgspec.defstruct(f"{asked.__name__}View", fields, bases=(asked,), kw_only=True)
 
     async def shown(call: Any) -> object:
@@ -51,6 +51,11 @@ def list_page(listing: Listing, find: Find, path: str, page: Page) -> Route:
 
     shown.__annotations__ = {"call": Call[None, query], "return": object}
     return Route("GET", path, READ_PAGE, shown, page.title, hidden=True)
+
+
+def _default(field: msgspec.structs.FieldInfo) -> Any:
+    made: Any = field.default_factory
+    return field.default if made is msgspec.NODEFAULT else msgspec.field(default_factory=made)
 
 
 def _types(listing: Listing, find: Find) -> tuple[Any, Find, Any]:

@@ -16,6 +16,7 @@ from .api import (
     dead_letters,
     entries,
     events,
+    hosts,
     limits,
     locks,
     marks,
@@ -27,8 +28,9 @@ from .api import (
     watermarks,
 )
 from .application import JOURNAL_DROPPED, Application
-from .dashboard import audit_log, dedup, letters, login, overview, reference, rendering
+from .dashboard import audit_log, dedup, letters, login, overview, reference, rendering, search
 from .dashboard import entries as entry_pages
+from .dashboard import events as event_pages
 from .dashboard import limits as limit_pages
 from .dashboard import queues as queue_pages
 from .dashboard import schedules as schedule_pages
@@ -41,9 +43,9 @@ from .service import FAILURES, Service
 
 MODULES = (
     locks, marks, claims, reservations, limits, watermarks, queues, queue_lists, schedules, dead_letters,
-    dead_letter_acts, entries, events, ops, health, openapi, policy, overview, entry_pages, dedup, limit_pages,
-    queue_pages, schedule_pages, letters, watermark_pages, audit_log, login, reference,
-    rendering,
+    dead_letter_acts, entries, hosts, events, ops, health, openapi, policy, overview, event_pages,
+    search, entry_pages, dedup, limit_pages, queue_pages, schedule_pages, letters, watermark_pages,
+    audit_log, login, reference, rendering,
 )  # fmt: skip
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Annotated, Any
 
-from ...kit import DAY, READ_PAGE, Call, Figure, Page, Route, View, list_page, show, total
+import msgspec
+
+from ...kit import DAY, NOTES_PAGE, READ_PAGE, Call, Figure, Page, Route, View, list_page, show, total
 from . import acts, figures
 from .api.lists import Lists
 from .api.windows import SENDING, listed
@@ -16,34 +18,43 @@ from .runtime import AlertsRuntime, Handlers
 OVERVIEW = Page("Alerts", "alerts:overview.html", "/alerts")
 HISTORY = Page("Notifications", "alerts:history.html", "/alerts")
 FRESH = 1.0  # seconds that the overview's data are shared by all viewers
-FIRING = 100  # alerts on the page; the API and the command list more
-WINDOWS = 50  # windows on the page; the rest is behind "all reservations"
-LATELY = 15  # notifications on the page; the rest is behind "full history"
+FIRING = 25  # alerts on a page: about two screens of a phone
+WINDOWS = 10  # windows on the page; the rest is behind "all reservations"
+LATELY = 10  # notifications on the page; the rest is behind "full history"
 NOISY = 5  # fingerprints with the most suppressed alerts: one line
 COUNTED = 100  # queued notifications and dead letters: more are shown as "100+"
+
+
+class AlertsView(View):
+    """`skip` alerts that fire are on the pages before."""
+
+    skip: Annotated[int, msgspec.Meta(ge=0, le=NOTES_PAGE)] = 0
+    limit: Annotated[int, msgspec.Meta(ge=1, le=NOTES_PAGE)] = FIRING
 
 
 class Pages(Handlers):
     """The handler of the overview."""
 
-    async def overview(self, call: Call[None, View]) -> object:
+    async def overview(self, call: Call[None, AlertsView]) -> object:
         """The overview."""
-        views = call.service.dashboard.views
-        return await show(call, OVERVIEW, lambda: views.share("alerts", FRESH, self._overview))
+        views, query = call.service.dashboard.views, call.query
+        what = ("alerts", query.skip, query.limit)
+        return await show(call, OVERVIEW, lambda: views.share(what, FRESH, lambda: self._overview(query)))
 
-    async def _overview(self) -> dict[str, Any]:
+    async def _overview(self, query: AlertsView) -> dict[str, Any]:
         """The data of the page. `figures` are counts of the last five minutes of this service, and of what waits in the
         whole store, up to COUNTED. `group` is that of the dead letters, `prefix` that of the keys of all windows."""
         app, since = self._app, time.time() - DAY
         firing, windows, waiting, letters = await asyncio.gather(
-            app.open_alerts.list(limit=FIRING + 1),
+            app.open_alerts.list(limit=NOTES_PAGE),
             listed(app, "", WINDOWS, SENDING),
             app.once.queue(QUEUE).list(limit=COUNTED),
             app.once.dead_letters(GROUP).list(limit=COUNTED),
         )
         return {
-            "firing": firing[:FIRING],
-            "more": len(firing) > FIRING,
+            "firing": firing[query.skip : query.skip + query.limit],
+            "total": len(firing),
+            "more": len(firing) == NOTES_PAGE,
             "figures": {
                 "received": self._count(figures.RECEIVED),
                 "notified": self._count(figures.PUBLISHED),

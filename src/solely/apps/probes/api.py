@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from ...kit import READ, Acts, Answer, Body, Call, PageSize, Route, Rows, duration, list_route
+from ...kit import READ, Acts, Answer, Body, Call, Page, PageSize, Route, Rows, duration, list_page, list_route
 from . import acts
 from .history import Beat, TargetState, Uptime
 from .model import PAUSED, PENDING, Name, ProbeResult, ProbeTarget, State
@@ -213,6 +213,7 @@ class ProbesApi:
             Route("GET", MUTEX_STATUS, READ, self.mutex_status),
             list_route(acts.LIST, self.targets),
             list_route(acts.RESULTS, self.results),
+            list_page(acts.RESULTS, self.results, "/probes/results", Page("Results", "probes:results.html", "/probes")),
             list_route(acts.WINDOWS, self.windows),
         ]
 

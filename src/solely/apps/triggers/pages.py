@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from ...kit import READ, READ_PAGE, UNKNOWN, Call, Page, Route, View, show, without_nul
 from . import acts
 from .model import RunId
@@ -16,10 +18,11 @@ FRESH = 1.0  # seconds that the overview's counts are shared by all viewers
 
 
 class OverviewView(RunFilters):
-    """The overview, with filters for its runs. `format` and `note` are those of every view."""
+    """The overview, with filters for its runs. `format`, `note` and `trail` are those of every view."""
 
     format: Literal["", "html", "json", "live"] = ""
     note: str = ""
+    trail: list[str] = msgspec.field(default_factory=list)
 
 
 class RunView(View):

@@ -7,9 +7,8 @@ import json
 import math
 import time
 from collections import Counter
-from typing import Annotated, Any, NamedTuple
-
-import msgspec
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
 
 from ... import values
 from ...errors import NotKept, Unreadable, WorkFailed
@@ -19,14 +18,27 @@ from ...ops import Op, Read, Reply
 from ..acts import Act, Affected, Field, act_routes
 from ..api.entries import ClearedEntry, Fence, clear_entry
 from ..reserved_names import clearing
-from ..routes import Answer, Body, Call, Key, PageSize, Prefix, Reason, Route
+from ..routes import Answer, Body, Call, Key, Reason, Route
 from .formatting import span
-from .rendering import READ_PAGE, Page, View, show
+from .lists import KEY, ListPart, Orders, Selection, Text, chosen, select
+from .lists import ListQuery as ListQuery
+from .rendering import READ_PAGE, Page, show
 
 FRESH = 0.3  # seconds that a list is shared: less than the interval of a live page
 PREVIEW = 160  # characters of a result in a list: what fits on a line
 EVENTS = 1000  # events in which the refusals of a key are counted: all that the feed keeps
-SCANS = 10  # pages of the store that are read to fill a page of the list: the rest is behind "next"
+FIRST = {State.HELD: 0, State.CLOSED: 1, State.DONE: 2}  # the order of states: what runs comes first
+ORDERS: Orders = {
+    "state": lambda row: FIRST[row.state],
+    "holder": lambda row: row.holder or None,
+    "since": lambda row: row.since,
+    "left": lambda row: float("inf") if row.left is None else row.left,
+    "attempts": lambda row: row.attempts,
+    "refused": lambda row: row.refused,
+    "waiters": lambda row: row.waiters,
+    "contended": lambda row: row.contended,
+    "fence": lambda row: row.fence,
+}
 
 
 class EntriesPage(NamedTuple):
@@ -90,12 +102,11 @@ MARKS = _entries(
 )
 
 
-class ListQuery(View):
-    """Entries whose name begins with `prefix` and comes after `after`."""
+class EntryFilters(ListQuery):
+    """Also only those in this state, whose holder, host or purpose contains `holder`."""
 
-    prefix: Prefix = ""
-    after: Annotated[str, msgspec.Meta(max_length=2100)] = ""
-    limit: PageSize = 50
+    holder: Text = ""
+    state: Literal["", "held", "closed", "done"] = ""
 
 
 class EndEntry(Body):
@@ -108,8 +119,8 @@ class EndEntry(Body):
 
 class EntryRow(Answer):
     """An entry. `ends` and `since` are on the wall clock of the service; `full` is the most time that it had left, as
-    far as was seen; `contended` counts callers that gave up waiting, lately and in this worker. Null is unknown, or
-    unlimited."""
+    far as was seen; `contended` counts callers that gave up waiting, lately and in this worker; `host` is where the
+    holder runs. Null is unknown, or unlimited."""
 
     kind: str
     key: str
@@ -126,14 +137,20 @@ class EntryRow(Answer):
     waiters: int
     contended: int
     result: str | None
+    host: str
 
 
 class EntryRows(Answer):
-    """In key order. If `next` is not null there may be more, after it."""
+    """A page of entries, what runs first; or in the order that was asked for: in that of keys, there may be more after
+    `next`; in any other, `total` entries were found, among the first thousand if it is `cut`. `hidden` counts keys of
+    applications that were left out."""
 
     kind: str
     rows: list[EntryRow]
     next: str | None
+    total: int | None
+    cut: bool
+    hidden: int
 
 
 # -- rows
@@ -148,25 +165,34 @@ async def performed(call: Call[Any, Any], op: Op) -> Reply:
 
 async def rows(call: Call[Any, Any], kind: str) -> EntryRows:
     """A page of the held and finished entries of this kind."""
+    what = (kind, *chosen(call.query))
+    return await call.service.dashboard.views.share(("rows", *what), FRESH, lambda: _rows(call, kind, what))
+
+
+async def _rows(call: Call[Any, Any], kind: str, what: tuple[object, ...]) -> EntryRows:
     query: ListQuery = call.query
-    chosen = (kind, query.prefix, query.after, query.limit)
-    return await call.service.dashboard.views.share(("rows", *chosen), FRESH, lambda: _rows(call, *chosen))
+    contended, watched = _refusals(call), call.service.dashboard.durations.watched(what)
+
+    async def read(after: str, limit: int) -> ListPart[EntryRow]:
+        page = await call.service.store.scan(f"{kind}/{query.prefix}", f"{kind}/{after}" if after else "", limit)
+        found = [row(call, each, contended[each.key], watched) for each in page if each.state is not State.FREE]
+        return ListPart(found, page[-1].name if len(page) == limit else "")
+
+    default = KEY if kind == "mark" else "state"  # all marks have the same state
+    return entry_rows(kind, await select(query, read, ORDERS, default=default, matches=_filter(query)))
 
 
-async def _rows(call: Call[Any, Any], kind: str, prefix: str, after: str, limit: int) -> EntryRows:
-    found: list[Entry] = []
-    last = f"{kind}/{after}" if after else ""
-    for _ in range(SCANS):
-        page = await call.service.store.scan(f"{kind}/{prefix}", last, limit)
-        last = page[-1].key if len(page) == limit else ""
-        found += [entry for entry in page if entry.state is not State.FREE]
-        if not last or len(found) >= limit:
-            break
-    shown = found[:limit]
-    following = (shown[-1].name if len(found) > limit else last.partition("/")[2]) or None
-    contended, watched = _refusals(call), call.service.dashboard.durations.watched((kind, prefix, after, limit))
-    listed = [row(call, entry, contended[entry.key], watched) for entry in shown]
-    return EntryRows(kind=kind, rows=listed, next=following)
+def entry_rows(kind: str, found: Selection[EntryRow]) -> EntryRows:
+    """The selection as an answer."""
+    return EntryRows(kind=kind, **found._asdict())
+
+
+def _filter(query: ListQuery) -> Callable[[EntryRow], bool]:
+    """Whether an entry has the state and the holder that the query asks for."""
+    if not isinstance(query, EntryFilters):
+        return lambda row: True
+    state, holder = query.state, query.holder.casefold()
+    return lambda row: state in ("", row.state) and holder in f"{row.holder} {row.purpose}".casefold()
 
 
 def _refusals(call: Call[Any, Any]) -> Counter[str]:
@@ -198,6 +224,7 @@ def row(call: Call[Any, Any], entry: Entry, contended: int = 0, watched: bool = 
         waiters=entry.waiters,
         contended=contended,
         result=result(entry, PREVIEW),
+        host=str(holder.get("host", "")) if entry.state is State.HELD else "",
     )
 
 
@@ -234,7 +261,7 @@ def _json(value: object) -> str:
 
 
 def _list_route(of: EntriesPage) -> Route:
-    async def list_entries(call: Call[None, ListQuery]) -> object:
+    async def list_entries(call: Call[None, EntryFilters]) -> object:
         return await show(call, of.page, lambda: rows(call, of.kind))
 
     return Route("GET", of.page.place, READ_PAGE, list_entries, hidden=True)

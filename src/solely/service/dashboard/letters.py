@@ -10,7 +10,8 @@ import msgspec
 
 from ..api.dead_letters import LetterRow, group_names, letter_row
 from ..problems import UNKNOWN, Problem
-from ..routes import Answer, Call, Key, PageSize, Route
+from ..routes import Answer, Call, Key, Route
+from .lists import ListPart, ListQuery, Orders, chosen, select
 from .rendering import READ_PAGE, Page, View, show
 from .reruns import Rerun, Reruns
 
@@ -26,13 +27,19 @@ GONE = "There is no such dead letter any more: it was replayed or purged."
 Text = Annotated[str, msgspec.Meta(max_length=512)]
 
 
-class LettersView(View):
+ORDERS: Orders = {
+    "error": lambda row: row.last_error,
+    "attempts": lambda row: row.attempts,
+    "first": lambda row: row.first_at,
+    "last": lambda row: row.last_at,
+}
+
+
+class LettersView(ListQuery):
     """Letters of a group whose last error contains `error`; without a group, the groups."""
 
     group: Text = ""
     error: Text = ""
-    after: Text = ""
-    limit: PageSize = 50
 
 
 class LetterView(View):
@@ -55,14 +62,18 @@ class LetterGroup(Answer):
 
 
 class LettersTable(Answer):
-    """A page of letters in the order of ids, or the groups; and the last replays."""
+    """A page of letters, or the groups; and the last replays. In the order of ids there may be more after `next`; in
+    any other order `total` letters were found, among the first thousand if it is `cut`."""
 
     group: str
     replayable: bool
     groups: list[LetterGroup]
     letters: list[LetterRow]
-    next: str | None
     reruns: list[Rerun]
+    next: str | None = None
+    total: int | None = None
+    cut: bool = False
+    hidden: int = 0
 
 
 class LetterDetails(Answer):
@@ -75,32 +86,36 @@ class LetterDetails(Answer):
 
 async def letters(call: Call[None, LettersView]) -> object:
     """The groups, or the letters of one."""
-    query = call.query
-    what = ("letters", query.group, query.error, query.after, query.limit)
-    load = _letters if query.group else _groups
+    what = ("letters", *chosen(call.query))
+    load = _letters if call.query.group else _groups
     return await show(call, LIST, lambda: call.service.dashboard.views.share(what, FRESH, lambda: load(call)))
 
 
 async def _groups(call: Call[None, LettersView]) -> LettersTable:
     return LettersTable(
-        group="", replayable=False, groups=await letter_groups(call), letters=[], next=None, reruns=await _reruns(call)
+        group="", replayable=False, groups=await letter_groups(call), letters=[], reruns=await _reruns(call)
     )
 
 
 async def _letters(call: Call[None, LettersView]) -> LettersTable:
     query, service = call.query, call.service
     box = service.once.dead_letters(query.group)
-    found = await box.list(
-        after=query.after, limit=query.limit + 1, where=lambda letter: query.error in letter.last_error
-    )
-    shown = found[: query.limit]
+
+    async def read(after: str, limit: int) -> ListPart[LetterRow]:
+        found = await box.list(after=after, limit=limit + 1, where=lambda letter: query.error in letter.last_error)
+        rows = [letter_row(letter) for letter in found[:limit]]
+        return ListPart(rows, rows[-1].id if len(found) > limit else "")
+
+    found = await select(query, read, ORDERS, internal=True, name=lambda row: row.id)
     return LettersTable(
         group=query.group,
         replayable=query.group in service.dashboard.replays,
         groups=[],
-        letters=[letter_row(letter) for letter in shown],
-        next=shown[-1].id if len(found) > query.limit else None,
+        letters=found.rows,
         reruns=await _reruns(call),
+        next=found.next,
+        total=found.total,
+        cut=found.cut,
     )
 
 

@@ -21,7 +21,7 @@ from .state import AppPage
 
 PAGE = Page("Overview", "solely:overview.html", "/")
 APPLICATIONS = Page("Applications", "solely:applications.html", "/applications")
-EVENTS = 50
+EVENTS = 200  # of which the page shows the first lines; its JSON has all
 FRESH = 2.0  # seconds that the health of the store and its dead letters are shared: a probe and a scan each time
 INTERVAL = 1.0  # seconds between updates of a live page: more often would flicker
 
@@ -134,11 +134,11 @@ async def _letters(call: Call[None, View]) -> list[LetterGroup]:
 
 
 def _attention(health: StoreHealth, letters: list[LetterGroup], lost: int, failed_open: int) -> list[Attention]:
-    """What needs attention, errors first."""
+    """What needs attention, errors first. A warning about the store needs no action now: the page folds it."""
     found = [
         Attention(level=finding.level, text=f"{finding.subject}: {finding.text}", link="#store")
         for finding in health.findings
-        if finding.level != "ok"
+        if finding.level == "error"
     ]
     if failed_open:
         text = f'{failed_open} × proceeded without the store in the last five minutes (on_outage="proceed")'

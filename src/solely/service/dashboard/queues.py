@@ -4,32 +4,45 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Annotated, Any
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 import msgspec
 
+from ...model import State
 from ...queues.flow import ItemInfo
 from ..api.queue_lists import ItemRow, QueueRow, item_row, queue_names, summary
 from ..problems import UNKNOWN, Problem
-from ..routes import Answer, Call, Key, PageSize, Prefix, Route
-from .entries import FRESH, PREVIEW
+from ..routes import Answer, Call, Key, Route
+from .entries import FIRST, FRESH, PREVIEW
 from .formatting import pretty
+from .lists import KEY, ListPart, ListQuery, Orders, Selection, Text, chosen, select
 from .rendering import READ_PAGE, Page, View, show
 
 LIST = Page("Queues", "solely:queues.html", "/queues")
 ONE = Page("Queue item", "solely:item.html", "/queues")
 
-Text = Annotated[str, msgspec.Meta(max_length=512)]
+MOST_QUEUES = 100  # queues that are read to sort them: each costs the store two requests
+QUEUE_ORDERS: Orders = {
+    "items": lambda row: row.items,
+    "waiting": lambda row: row.waiting,
+    "delayed": lambda row: row.delayed,
+    "taken": lambda row: row.taken,
+    "oldest": lambda row: row.oldest,
+}
+ITEM_ORDERS: Orders = {
+    "state": lambda row: FIRST.get(row.state, len(FIRST)),
+    "left": lambda row: row.ends,
+    "attempts": lambda row: row.attempts,
+    "pushed": lambda row: row.pushed_at,
+}
 
 
-class QueuesView(View):
-    """Queues whose name begins with `prefix`; with a queue, its items."""
+class QueuesView(ListQuery):
+    """Queues whose name begins with `prefix`; with a queue, its items, or those in this state."""
 
     queue: Text = ""
-    prefix: Prefix = ""
-    after: Text = ""
-    limit: PageSize = 50
+    state: Literal["", "held", "closed", "free"] = ""
 
 
 class ItemView(View):
@@ -54,13 +67,18 @@ class ListedItem(ItemRow, kw_only=True):
 
 
 class QueuesTable(Answer):
-    """A page of queues, or of the items of one, in the order of names or ids."""
+    """A page of queues, or of the items of one, of which there are `items_of_queue`. In the order of names or ids there
+    may be more after `next`; in any other order, `total` were found, among the first that were read if it is `cut`.
+    `hidden` counts queues of applications that were left out."""
 
     queue: str
     queues: list[ListedQueue]
     items: list[ListedItem]
-    total: int
+    items_of_queue: int
     next: str | None
+    total: int | None
+    cut: bool
+    hidden: int
 
 
 class ItemDetails(Answer):
@@ -72,19 +90,28 @@ class ItemDetails(Answer):
 
 async def queues(call: Call[None, QueuesView]) -> object:
     """The queues, or the items of one."""
-    query = call.query
-    what = ("queues", query.queue, query.prefix, query.after, query.limit)
-    load = _items if query.queue else _queues
+    what = ("queues", *chosen(call.query))
+    load = _items if call.query.queue else _queues
     return await show(call, LIST, lambda: call.service.dashboard.views.share(what, FRESH, lambda: load(call)))
 
 
 async def _queues(call: Call[None, QueuesView]) -> QueuesTable:
     query, once = call.query, call.service.once
-    names = await queue_names(call.service.store, query.prefix, query.after, query.limit)
-    rows = [row for row in [await summary(once.queue(name)) for name in names] if row is not None]
-    listed = [ListedQueue(**msgspec.structs.asdict(row), link=_link(row.queue)) for row in rows]
-    following = names[-1] if len(names) == query.limit else None
-    return QueuesTable(queue="", queues=listed, items=[], total=len(listed), next=following)
+
+    async def read(after: str, limit: int) -> ListPart[ListedQueue]:
+        names = await queue_names(call.service.store, query.prefix, after, limit)
+        rows = [row for row in [await summary(once.queue(name)) for name in names] if row is not None]
+        listed = [ListedQueue(**msgspec.structs.asdict(row), link=_link(row.queue)) for row in rows]
+        return ListPart(listed, names[-1] if len(names) == limit else "")
+
+    found = await select(query, read, QUEUE_ORDERS, most=MOST_QUEUES, name=lambda row: row.queue)
+    return _table(found, queues=found.rows)
+
+
+def _table(found: Selection[Any], **rows: Any) -> QueuesTable:
+    """The answer with these fields, and what the selection says of the rest of the list."""
+    empty = {"queue": "", "queues": [], "items": [], "items_of_queue": 0}
+    return QueuesTable(**{**empty, **rows}, next=found.next, total=found.total, cut=found.cut, hidden=found.hidden)
 
 
 def _link(queue: str) -> str:
@@ -93,11 +120,18 @@ def _link(queue: str) -> str:
 
 async def _items(call: Call[None, QueuesView]) -> QueuesTable:
     query, queue = call.query, call.service.once.queue(call.query.queue)
-    found = await queue.list(after=query.after, limit=query.limit)
-    following = found[-1].id if len(found) == query.limit else None
-    total = await queue.count() if following or query.after else len(found)
-    listed = [_listed(query.queue, item) for item in found]
-    return QueuesTable(queue=query.queue, queues=[], items=listed, total=total, next=following)
+
+    async def read(after: str, limit: int) -> ListPart[ListedItem]:
+        found = await queue.list(after=after, limit=limit)
+        return ListPart([_listed(query.queue, item) for item in found], found[-1].id if len(found) == limit else "")
+
+    def matches(item: ListedItem) -> bool:
+        return not query.state or item.state is State(query.state)
+
+    found = await select(
+        query, read, ITEM_ORDERS, default=KEY, internal=True, matches=matches, name=lambda item: item.id
+    )
+    return _table(found, queue=query.queue, items=found.rows, items_of_queue=await queue.count())
 
 
 def _listed(queue: str, item: ItemInfo) -> ListedItem:

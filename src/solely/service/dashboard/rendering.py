@@ -8,8 +8,8 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
-from urllib.parse import urlencode
 
+import msgspec
 from jinja2 import BaseLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -21,7 +21,9 @@ from ..routes import PUBLIC, Bearer, Body, Call, Route
 from ..security import LOCAL, Scope
 from ..settings import without_password
 from ..streams import EventStream, message
+from .addresses import Address, Trail
 from .formatting import FILTERS
+from .sentences import event_lines
 
 LIVE = 0.5  # seconds between updates of a live page: changes by other processes show within one second
 READ_PAGE = Bearer(Scope.READ, page=True)
@@ -35,6 +37,7 @@ POLICY = (
 )
 NAVIGATION = (
     ("Overview", "/"),
+    ("Events", "/events"),
     ("Locks", "/locks"),
     ("Claims", "/claims"),
     ("Reservations", "/reservations"),
@@ -52,7 +55,7 @@ _templates = Environment(
     loader=PrefixLoader(_packages, ":"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
     lstrip_blocks=True,
 )  # fmt: skip
-_templates.filters.update(FILTERS)
+_templates.filters.update(FILTERS, event_lines=event_lines)
 _templates.globals["parts"] = _templates.get_template("solely:parts.html").module
 
 
@@ -63,10 +66,12 @@ def add_templates(prefix: str, package: str) -> None:
 
 
 class View(Body, kw_only=True):
-    """The query of every view: its form, and the outcome of the action that redirected here."""
+    """The query of every view: its form, the outcome of the action that redirected here, and, in a list, where the
+    pages before this one begin."""
 
     format: Literal["", "html", "json", "live"] = ""
     note: str = ""
+    trail: Trail = msgspec.field(default_factory=list)
 
 
 class Page(NamedTuple):
@@ -108,8 +113,7 @@ async def acted(call: Call[Any, Any], page: Page, act: Callable[[], Awaitable[st
 
 
 def _prefers_json(call: Call[Any, Any]) -> bool:
-    accepted = call.header("accept")
-    return "application/json" in accepted and "text/html" not in accepted
+    return "application/json" in call.header("accept") and not prefers_html(call)
 
 
 def html(call: Call[Any, Any], page: Page, view: object, status: int = 200) -> HTMLResponse:
@@ -155,7 +159,7 @@ def _facts(call: Call[Any, Any], page: Page, view: object, live: bool = False) -
         "page": page,
         "live": live,
         "now": time.time(),
-        "here": lambda **other: _link(call, other),
+        "here": Address(_path(call), call.query),
         "query": call.query,
         "navigation": NAVIGATION,
         "applications": service.dashboard.pages,
@@ -170,11 +174,30 @@ def _facts(call: Call[Any, Any], page: Page, view: object, live: bool = False) -
     }
 
 
-def _link(call: Call[Any, Any], other: dict[str, Any]) -> str:
-    """The address of this view, with some fields of the query replaced; it can be shared."""
-    fields = {name: getattr(call.query, name) for name in call.query.__struct_fields__ if name != "note"} | other
-    kept = {name: value for name, value in fields.items() if value not in ("", None, False)}
-    return call.path + (f"?{urlencode(kept)}" if kept else "")
+def _path(call: Call[Any, Any]) -> str:
+    """The path of this request, in which parameters of the route have their values."""
+    return str(call.scope["raw_path"], "ascii") if "{" in call.path else call.path
+
+
+# -- pages for everybody: they say nothing of the service, and need no login
+
+
+def prefers_html(call: Call[Any, Any]) -> bool:
+    """True for a browser that loads a page: programs, and scripts that follow a stream, accept other types."""
+    return "text/html" in call.header("accept")
+
+
+def public_page(template: str, view: object, status: int = 200) -> HTMLResponse:
+    """A page without navigation, in the style of the dashboard."""
+    text = _templates.get_template(template).render(view=view, version=__version__)
+    return HTMLResponse(encodable(text), status, headers={"content-security-policy": POLICY})
+
+
+def problem_page(problem: Problem) -> HTMLResponse:
+    """The problem for a person: what is wrong, and what to do."""
+    page = with_headers(public_page("solely:problem.html", problem.document, problem.kind.status), problem)
+    page.headers["vary"] = "accept, cookie"
+    return page
 
 
 # -- static files: styles, scripts and the chart; ours, and uPlot's under its license

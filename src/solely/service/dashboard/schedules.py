@@ -11,7 +11,8 @@ from ..acts import Act, Affected, Field, act_routes
 from ..api.schedules import ForgetSchedule, ListedSchedule, forget
 from ..problems import RESERVED_NAME
 from ..routes import Answer, Call, Route
-from .entries import FRESH, ListQuery
+from .entries import FRESH
+from .lists import ListPart, ListQuery, Orders, chosen, select
 from .rendering import READ_PAGE, Page, show
 
 LIST = Page("Schedules", "solely:schedules.html", "/schedules")
@@ -39,24 +40,38 @@ class ScheduleRow(ListedSchedule, kw_only=True):
 
 
 class ScheduleRows(Answer):
-    """In the order of names. If `next` is not null there may be more, after it."""
+    """Those that run first; in the order of names there may be more after `next`; in any other order, `total` schedules
+    were found, among the first thousand if it is `cut`. `hidden` counts those of applications that were left out."""
 
     schedules: list[ScheduleRow]
     next: str | None
+    total: int | None
+    cut: bool
+    hidden: int
+
+
+FIRST = {"running": 0, "overdue": 1, "waiting": 2}
+ORDERS: Orders = {
+    "state": lambda row: FIRST.get(row.state, 3),
+    "ran": lambda row: row.ran,
+    "due": lambda row: row.due,
+    "outcome": lambda row: row.outcome or None,
+}
 
 
 async def schedules(call: Call[None, ListQuery]) -> object:
     """The list of schedules."""
-    query = call.query
-    what = ("schedules", query.prefix, query.after, query.limit)
+    what = ("schedules", *chosen(call.query))
     return await show(call, LIST, lambda: call.service.dashboard.views.share(what, FRESH, lambda: _load(call)))
 
 
 async def _load(call: Call[None, ListQuery]) -> ScheduleRows:
-    query = call.query
-    found = await call.service.once.schedules(query.prefix, after=query.after, limit=query.limit)
-    more = found[-1].key if len(found) == query.limit else None
-    return ScheduleRows(schedules=[_row(info) for info in found], next=more)
+    async def read(after: str, limit: int) -> ListPart[ScheduleRow]:
+        found = await call.service.once.schedules(call.query.prefix, after=after, limit=limit)
+        return ListPart([_row(info) for info in found], found[-1].key if len(found) == limit else "")
+
+    found = await select(call.query, read, ORDERS, default="state")
+    return ScheduleRows(schedules=found.rows, next=found.next, total=found.total, cut=found.cut, hidden=found.hidden)
 
 
 def _row(info: ScheduleInfo) -> ScheduleRow:

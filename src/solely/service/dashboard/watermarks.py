@@ -14,7 +14,8 @@ from ..acts import Act, Affected, Field, act_routes
 from ..api.watermarks import ListedWatermark, RewindWatermark, Value, rewind
 from ..problems import BUSY, RESERVED_NAME, UNREADABLE
 from ..routes import Answer, Call, Route
-from .entries import FRESH, ListQuery
+from .entries import FRESH
+from .lists import ListPart, ListQuery, Orders, chosen, select
 from .rendering import READ_PAGE, Page, show
 
 LIST = Page("Watermarks", "solely:watermarks.html", "/watermarks")
@@ -40,10 +41,17 @@ class WatermarkRow(ListedWatermark, kw_only=True):
 
 
 class WatermarkRows(Answer):
-    """In key order. If `next` is not null there may be more, after it."""
+    """In the order of keys there may be more after `next`; in any other order, `total` watermarks were found, among the
+    first thousand if it is `cut`. `hidden` counts keys of applications that were left out."""
 
     watermarks: list[WatermarkRow]
     next: str | None
+    total: int | None
+    cut: bool
+    hidden: int
+
+
+ORDERS: Orders = {"value": lambda row: None if row.value is None else str(row.value), "lag": lambda row: row.lag}
 
 
 def _row(known: WatermarkInfo) -> WatermarkRow:
@@ -55,16 +63,17 @@ def _row(known: WatermarkInfo) -> WatermarkRow:
 
 async def watermarks(call: Call[None, ListQuery]) -> object:
     """The list of watermarks."""
-    query = call.query
-    what = ("watermarks", query.prefix, query.after, query.limit)
+    what = ("watermarks", *chosen(call.query))
     return await show(call, LIST, lambda: call.service.dashboard.views.share(what, FRESH, lambda: _load(call)))
 
 
 async def _load(call: Call[None, ListQuery]) -> WatermarkRows:
-    query, service = call.query, call.service
-    found = await service.once.watermarks(query.prefix, after=query.after, limit=query.limit)
-    more = found[-1].key if len(found) == query.limit else None
-    return WatermarkRows(watermarks=[_row(info) for info in found], next=more)
+    async def read(after: str, limit: int) -> ListPart[WatermarkRow]:
+        found = await call.service.once.watermarks(call.query.prefix, after=after, limit=limit)
+        return ListPart([_row(info) for info in found], found[-1].key if len(found) == limit else "")
+
+    found = await select(call.query, read, ORDERS)
+    return WatermarkRows(watermarks=found.rows, next=found.next, total=found.total, cut=found.cut, hidden=found.hidden)
 
 
 # -- rewinding

@@ -60,6 +60,7 @@
     waiting = null;
     const focused = region.contains(document.activeElement) ? document.activeElement.id : "";
     const known = new Set([...region.querySelectorAll(".cards tr[data-key]")].map((row) => row.dataset.key));
+    const open = new Set([...region.querySelectorAll("details[id][open]")].map((each) => each.id));
     const kept = new Map([...region.querySelectorAll("[data-keep]")].map((each) => [each.dataset.keep, each]));
     region.innerHTML = html;
     for (const each of region.querySelectorAll("[data-keep]")) {
@@ -70,6 +71,7 @@
         if (!known.has(row.dataset.key)) row.classList.add("fresh");
       }
     }
+    for (const each of region.querySelectorAll("details[id]")) if (open.has(each.id)) each.open = true;
     if (focused) byId(focused)?.focus({ preventScroll: true });
     tick();
     draw();
@@ -120,6 +122,17 @@
     here.searchParams.delete("note");
     history.replaceState(null, "", here);
   }
+
+  for (const each of document.querySelectorAll(".scripted:not(button)")) each.hidden = false;
+
+  // -- filters: an address has only what was chosen, so that it can be read and shared
+
+  document.addEventListener("submit", (submit) => {
+    if (!submit.target.matches(".finder")) return;
+    const empty = [...submit.target.elements].filter((each) => each.name && !each.value);
+    for (const each of empty) each.disabled = true;
+    setTimeout(() => { for (const each of empty) each.disabled = false; }); // for whoever comes back to this page
+  });
 
   // -- confirmation: the page with the form is shown in a dialog
 

@@ -1,0 +1,97 @@
+"""Every page of the dashboard and of all applications, with demo data: it can be used by people who see, hear or zoom
+in other ways than most (axe-core finds nothing), in both schemes, and it fits on a phone.
+
+With SOLELY_TEST_SHOTS=folder the pictures stay there, to be looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from pprint import pformat
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import Page, ViewportSize, expect
+
+from tests.browser.conftest import Enter
+from tests.browser.demonstrated import addresses, demonstrate
+from tests.service.serving import LINES, Running, running
+
+TALLEST = 5500  # px of a page on a phone: some screens to scroll; the policy and what is written out are taller
+TALL = ("/policy", "/events", "/triggers", "/repos")
+WIDE, NARROW = ViewportSize(width=1440, height=900), ViewportSize(width=390, height=844)
+FITS = {"wide": [], "small": [], "width": NARROW["width"]}
+RULES = {  # the schemes differ in colors only
+    "light": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"],
+    "dark": ["cat.color"],
+}
+# What is wider than the screen, or has letters smaller than 13 px.
+MISFITS = """() => {
+  const aside = "thead, .unseen, .skip, nav.side, svg";
+  const shown = [...document.querySelectorAll("body *")].filter(e => e.checkVisibility() && !e.closest(aside));
+  const wide = shown.filter(e => e.closest("main") && e.getBoundingClientRect().right > innerWidth + 1);
+  const small = shown.filter(e => parseFloat(getComputedStyle(e).fontSize) < 13
+    && [...e.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.textContent.trim()));
+  const names = found => found.map(e => e.outerHTML.slice(0, 100));
+  return {wide: names(wide), small: names(small), width: document.documentElement.scrollWidth};
+}"""
+
+
+@pytest.fixture(scope="module")
+def service(store: str) -> Iterator[Running]:
+    """All applications, with demo data."""
+    with running(url=store, tokens=LINES) as it:
+        demonstrate(it)
+        yield it
+
+
+def violations(page: Page, rules: list[str]) -> list[dict[str, Any]]:
+    """What axe-core finds on the page as it stands, by rules with these tags."""
+    found = Axe().run(page, options={"resultTypes": ["violations"], "runOnly": rules}).response["violations"]
+    return [{"rule": each["id"], "nodes": [node["html"][:200] for node in each["nodes"]][:5]} for each in found]
+
+
+def picture(page: Page, path: Path) -> None:
+    """Takes a picture if somebody wants to look at it: a hundred of them take a while."""
+    if "SOLELY_TEST_SHOTS" in os.environ:
+        page.screenshot(path=path)
+
+
+def misfits(page: Page) -> dict[str, Any]:
+    """What does not fit on a phone: at last, since charts are drawn anew a moment after the window has changed."""
+    for _ in range(50):
+        found: dict[str, Any] = page.evaluate(MISFITS)
+        if found == FITS:
+            break
+        page.wait_for_timeout(100)
+    return found
+
+
+@pytest.mark.timeout(900)  # forty pages, on a machine that others use too
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_is_accessible_and_fits_on_a_phone(enter: Enter, service: Running, shots: Path, scheme: str) -> None:
+    page = enter(viewport=WIDE, color_scheme=scheme, reduced_motion="reduce", statuses=(404,))
+    wrong: dict[str, Any] = {}
+    for path, title in addresses(service).items():
+        page.goto(path)
+        if title:
+            expect(page.get_by_role("heading", level=1)).to_have_text(title)
+        page.evaluate("document.getElementById('live')?.click()")  # nothing changes while it is examined
+        name = re.sub("[^a-z]+", "-", path)
+        picture(page, shots / f"1440-{scheme}{name}.png")
+        found = violations(page, RULES[scheme])
+        page.set_viewport_size(NARROW)
+        unfit = misfits(page)
+        picture(page, shots / f"390-{scheme}{name}.png")
+        height = page.evaluate("document.documentElement.scrollHeight")
+        page.set_viewport_size(WIDE)
+        if found or unfit != FITS or (height > TALLEST and not path.startswith(TALL)):
+            wrong[path] = (found, unfit, height)
+    assert wrong == {}, pformat(wrong, width=200)
+    page.goto("/locks")
+    page.evaluate("document.querySelector('main').append(new Image())")
+    assert [each["rule"] for each in violations(page, RULES["light"])] == ["image-alt"]  # it does find what is wrong
