@@ -6,7 +6,7 @@ from __future__ import annotations
 from ...kit.commands import Act, Field, Listing, after, limit
 
 _RUN = Field("id")
-_NO_RUN = "There is no such run in this environment."
+_NO_RUN = "There is no such run in an environment of this token."
 
 CANCEL = Act(
     name="triggers.cancel",
@@ -42,18 +42,23 @@ RESET = Act(
     means="The run that has the key now keeps running. The next trigger with this key makes a new run.",
     nothing="No run of this task has this key, or it has expired.",
     again="Nothing more happens.",
-    fields=(Field("task", "Task", required=True), Field("user_key", "Key", required=True)),
+    fields=(
+        Field("task", "Task", required=True),
+        Field("user_key", "Key", required=True),
+        Field("environment", "Environment", "the token's own if empty", "--environment"),
+    ),
     changed="reset",
 )
 
 RUNS = Listing(
     "/api/triggers/runs",
     "runs",
-    "List the runs of this environment, the newest first",
+    "List runs, the newest first: of the token's environment, or of all for an admin",
     ("id", "task", "state", "attempts", "created_at", "worker"),
-    more=("key", "tags", "available_at", "started_at", "finished_at", "error"),
+    more=("environment", "key", "tags", "available_at", "started_at", "finished_at", "error"),
     times=("created_at", "available_at", "started_at", "finished_at"),
     fields=(
+        Field("environment", hint="Only of this environment.", option="--environment"),
         Field("task", hint="Only of this task.", option="--task"),
         Field("state", hint="Only in this state, e.g. FAILED.", option="--state"),
         Field("tag", hint="Only with this tag.", option="--tag"),
@@ -67,7 +72,8 @@ RUNS = Listing(
 GATES = Listing(
     "/api/triggers/gate",
     "gates",
-    "Show the gate and the buffer of this environment",
+    "Show the gate and the buffer of each environment that the token sees",
     ("environment", "gate", "tripped", "buffer", "buffered", "waiting", "executing", "failed"),
-    more=("trip_threshold", "trip_window", "trip_hold"),
+    more=("parents", "trip_threshold", "trip_window", "trip_hold"),
+    fields=(Field("environment", hint="Only of this environment.", option="--environment"),),
 )

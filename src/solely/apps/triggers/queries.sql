@@ -72,12 +72,19 @@ FROM triggers_runs WHERE id = :id AND environment = :environment
 {by_id} FOR UPDATE
 
 -- name: recent
--- The newest first. An empty filter matches all; tag: a run that has this one.
+-- The newest first. An empty filter matches all; tags: a run that has one of these.
 SELECT * FROM triggers_runs
-WHERE environment = :environment AND (created_at, id) < (:at, :id) AND created_at >= :since AND duplicate_of IS NULL
-    AND (task = :task OR :task = '') AND (state IN ({states}) OR :states = '[]')
-    AND (idempotency_key = :key OR :key = '') AND (:tag = '' OR :tag IN ({tags_of}))
+WHERE environment = :environment AND (created_at, id) < (:at, :id) AND created_at >= :since AND created_at <= :until
+    AND duplicate_of IS NULL
+    AND (task IN ({tasks}) OR :tasks = '[]') AND (state IN ({states}) OR :states = '[]')
+    AND (idempotency_key = :key OR :key = '') AND (:tags = '[]' OR EXISTS ({common_tags}))
 ORDER BY created_at DESC, id DESC LIMIT :limit
+
+-- name: tasks (sqlite)
+SELECT value FROM json_each(:tasks)
+
+-- name: tasks (postgresql)
+SELECT value FROM jsonb_array_elements_text(CAST(:tasks AS jsonb)) AS given (value)
 
 -- name: states (sqlite)
 SELECT value FROM json_each(:states)
@@ -85,11 +92,12 @@ SELECT value FROM json_each(:states)
 -- name: states (postgresql)
 SELECT value FROM jsonb_array_elements_text(CAST(:states AS jsonb)) AS given (value)
 
--- name: tags_of (sqlite)
-SELECT value FROM json_each(triggers_runs.tags)
+-- name: common_tags (sqlite)
+SELECT 1 FROM json_each(triggers_runs.tags) AS had JOIN json_each(:tags) AS wanted ON had.value = wanted.value
 
--- name: tags_of (postgresql)
-SELECT value FROM jsonb_array_elements_text(triggers_runs.tags::jsonb) AS tag (value)
+-- name: common_tags (postgresql)
+SELECT 1 FROM jsonb_array_elements_text(triggers_runs.tags::jsonb) AS had (value)
+    JOIN jsonb_array_elements_text(CAST(:tags AS jsonb)) AS wanted (value) ON had.value = wanted.value
 
 -- name: change
 -- What people and callers change of a run; the caller has locked the row.
@@ -114,3 +122,29 @@ DELETE FROM triggers_runs WHERE id IN (SELECT id FROM triggers_runs
 
 -- name: forget_events
 DELETE FROM triggers_events WHERE run_id NOT IN (SELECT id FROM triggers_runs)
+
+-- name: forget_batches
+DELETE FROM triggers_batches WHERE created_at < :before
+
+-- name: add_batch
+INSERT INTO triggers_batches (id, environment, idempotency_key, run_count, created_at, updated_at)
+VALUES (:id, :environment, :key, :run_count, {now}, {now}) ON CONFLICT DO NOTHING RETURNING *
+
+-- name: batch
+SELECT * FROM triggers_batches WHERE id = :id AND environment = :environment
+
+-- name: batch_of_key
+SELECT * FROM triggers_batches WHERE environment = :environment AND idempotency_key = :key
+
+-- name: seal_batch
+UPDATE triggers_batches SET runs = :runs, updated_at = {now} WHERE id = :id AND runs IS NULL
+
+-- name: ended_of
+-- How many of these runs have ended.
+SELECT COUNT(*) AS ended FROM triggers_runs WHERE finished_at IS NOT NULL AND id IN ({ids})
+
+-- name: ids (sqlite)
+SELECT value FROM json_each(:ids)
+
+-- name: ids (postgresql)
+SELECT value FROM jsonb_array_elements_text(CAST(:ids AS jsonb)) AS given (value)
