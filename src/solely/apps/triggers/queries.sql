@@ -47,18 +47,21 @@ UPDATE triggers_runs SET key_expires_at = {now}
 WHERE environment = :environment AND task = :task AND idempotency_key = :key AND key_expires_at > {now}
 
 -- name: by_keys
--- The runs that have these keys. live: 1 if the key still protects the run.
+-- The runs that have these keys, each by one look into the index. live: 1 if the key still protects the run.
 SELECT asked.number, id, payload_digest, CASE WHEN key_expires_at > {now} THEN 1 ELSE 0 END AS live
-FROM {asked} AS runs
-    ON runs.environment = asked.environment AND runs.task = asked.task AND runs.idempotency_key = asked.key
+FROM {asked}
+
+-- name: of_key
+runs.environment = asked.environment AND runs.task = asked.task AND runs.idempotency_key = asked.key
 
 -- name: asked (sqlite)
 (SELECT value ->> '$.number' AS number, value ->> '$.environment' AS environment, value ->> '$.task' AS task,
-    value ->> '$.key' AS key FROM json_each(:keys)) AS asked CROSS JOIN triggers_runs
+    value ->> '$.key' AS key FROM json_each(:keys)) AS asked CROSS JOIN triggers_runs AS runs ON {of_key}
 
 -- name: asked (postgresql)
+-- Of a plain join, the planner may read the whole table: it takes the function for a hundred rows, whatever it has.
 jsonb_to_recordset(CAST(:keys AS jsonb)) AS asked (number INTEGER, environment TEXT, task TEXT, key TEXT)
-    JOIN triggers_runs
+    CROSS JOIN LATERAL (SELECT id, payload_digest, key_expires_at FROM triggers_runs AS runs WHERE {of_key} LIMIT 1) AS had
 
 -- name: by_id
 SELECT *, CASE WHEN key_expires_at > {now} THEN 1 ELSE 0 END AS live
