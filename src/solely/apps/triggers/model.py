@@ -123,10 +123,15 @@ def slot_of(run_id: str) -> str:
 @lru_cache(_RECENT)
 def claim_key(environment: str, task: str, key: str) -> str:
     """The logical key of the claim, as the document names it. Its parts are encoded: no two keys share a claim."""
-    name = own("mollifier:idempotency:" + ":".join(part_of(part) for part in (environment, task, key)))
+    name = f"{_claims_of(environment, task)}:{part_of(key)}"
     if len(name) <= _MAX_KEY:
         return name
     return own(f"mollifier:idempotency:~{hashlib.sha256(name.encode()).hexdigest()}")
+
+
+@lru_cache(_RECENT)
+def _claims_of(environment: str, task: str) -> str:
+    return own(f"mollifier:idempotency:{part_of(environment)}:{part_of(task)}")
 
 
 def digest_of(payload: object) -> str:
