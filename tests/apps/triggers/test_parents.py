@@ -201,7 +201,7 @@ def test_a_run_cannot_wait_for_itself_or_for_nothing(desk: Desk) -> None:
 
 # -- workers that are killed
 
-PARENTS = '''
+PARENTS = """
 import os, signal
 from solely.apps.triggers.work import RunAttempt, task
 
@@ -213,14 +213,14 @@ def parent(dies: bool, run: RunAttempt) -> dict[str, object]:
         if dies and run.attempt == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         raise
-'''
-CHILDREN = '''
+"""
+CHILDREN = """
 from solely.apps.triggers.work import task
 
 @task("child")
 def child(n: int) -> int:
     return 2 * n
-'''
+"""
 
 
 @pytest.fixture(params=DATABASES)

@@ -170,9 +170,12 @@ def _facts(call: Call[Any, Any], page: Page, view: object, live: bool = False) -
     }
 
 
+_OWN = ("note", "format")  # of one view: links in what a live stream sends lead to pages, not to the stream
+
+
 def _link(call: Call[Any, Any], other: dict[str, Any]) -> str:
     """The address of this view, with some fields of the query replaced; it can be shared."""
-    fields = {name: getattr(call.query, name) for name in call.query.__struct_fields__ if name != "note"} | other
+    fields = {name: getattr(call.query, name) for name in call.query.__struct_fields__ if name not in _OWN} | other
     kept = {name: value for name, value in fields.items() if value not in ("", None, False)}
     return call.path + (f"?{urlencode(kept)}" if kept else "")
 
