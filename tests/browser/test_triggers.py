@@ -54,12 +54,24 @@ def failed(service: Running) -> str:
     return id
 
 
+@pytest.fixture(scope="module")
+def waiting(service: Running) -> str:
+    """A run that waits for a child."""
+    id = trigger(service, "order")
+    run = post(service, "/api/v1/workers/take", {"tasks": ["order"], "worker": "web-1:4711"})["run"]
+    child = trigger(service, "charge", idempotencyKey="of-order", parentRunId=id, resumeParentOnCompletion=True)
+    assert post(service, f"/api/v1/runs/{id}/wait", {"token": run["token"], "child": child})["state"] == "WAITING"
+    return id
+
+
 @pytest.mark.parametrize("width", WIDTHS)
-def test_every_page_of_runs_fits_and_is_legible(enter: Enter, failed: str, shots: Path, width: int) -> None:
+def test_every_page_of_runs_fits_and_is_legible(
+    enter: Enter, failed: str, waiting: str, shots: Path, width: int
+) -> None:
     page = enter("/triggers", viewport={"width": width, "height": 900})
     pages = {
         "overview": "/triggers", "filtered": "/triggers?state=CANCELED", "run": f"/triggers/run?id={failed}",
-        "replay": f"/triggers/replay?id={failed}", "reset": "/triggers/reset",
+        "replay": f"/triggers/replay?id={failed}", "reset": "/triggers/reset", "waiting": f"/triggers/run?id={waiting}",
     }  # fmt: skip
     for name, path in pages.items():
         page.goto(path)

@@ -28,10 +28,7 @@ class ReplayRun(Body):
     """The run of this id, under this new key."""
 
     id: RunId
-    new_key: OptionalName = Annotated[str, msgspec.Meta(max_length=64, description="the token's own if empty")]
-
-
-OptionalKey = ""
+    new_key: OptionalKey = ""
 
 
 class ResetKey(Body):

@@ -73,8 +73,8 @@ class TriggersRuntime(Application[TriggersSettings]):
         """Assembles the parts."""
         settings, metrics = self.settings, self.service.metrics
         self.arrivals = Arrivals()
-        pauses = {"first": settings.retry_first, "most": settings.retry_most}
-        self.leases = RunLeases(self.service.data, metrics, on_due=self.arrivals.wake, **pauses)
+        first, most = settings.retry_first, settings.retry_most
+        self.leases = RunLeases(self.service.data, metrics, first=first, most=most, on_due=self.arrivals.wake)
         self.table = RunTable(self.service.data, on_due=self.arrivals.wake)
         self.batches = BatchTable(self.table.queries)
         client = self._buffer_client()
