@@ -161,6 +161,9 @@ if AMTOOL is None:
 BLACKBOX_EXPORTER = shutil.which("prometheus-blackbox-exporter")
 if BLACKBOX_EXPORTER is None:
     ABSENT["blackbox_exporter"] = "prometheus-blackbox-exporter not installed"
+NPM = shutil.which("npm") if shutil.which("node") else None
+if NPM is None:
+    ABSENT["trigger.dev's client"] = "node and npm not installed"
 
 
 # Fixtures whose server this machine does not have: what needs one is not collected, and the summary names it.
@@ -173,6 +176,7 @@ LACKING = {
     "chromium": CHROMIUM is None,
     "amtool": AMTOOL is None,
     "blackbox_exporter": BLACKBOX_EXPORTER is None,
+    "npm": NPM is None,
 }
 
 

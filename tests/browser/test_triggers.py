@@ -54,12 +54,24 @@ def failed(service: Running) -> str:
     return id
 
 
+@pytest.fixture(scope="module")
+def waiting(service: Running) -> str:
+    """A run that waits for a child."""
+    id = trigger(service, "order")
+    run = post(service, "/api/v1/workers/take", {"tasks": ["order"], "worker": "web-1:4711"})["run"]
+    child = trigger(service, "charge", idempotencyKey="of-order", parentRunId=id, resumeParentOnCompletion=True)
+    assert post(service, f"/api/v1/runs/{id}/wait", {"token": run["token"], "child": child})["state"] == "WAITING"
+    return id
+
+
 @pytest.mark.parametrize("width", WIDTHS)
-def test_every_page_of_runs_fits_and_is_legible(enter: Enter, failed: str, shots: Path, width: int) -> None:
+def test_every_page_of_runs_fits_and_is_legible(
+    enter: Enter, failed: str, waiting: str, shots: Path, width: int
+) -> None:
     page = enter("/triggers", viewport={"width": width, "height": 900})
     pages = {
         "overview": "/triggers", "filtered": "/triggers?state=CANCELED", "run": f"/triggers/run?id={failed}",
-        "replay": f"/triggers/replay?id={failed}", "reset": "/triggers/reset",
+        "replay": f"/triggers/replay?id={failed}", "reset": "/triggers/reset", "waiting": f"/triggers/run?id={waiting}",
     }  # fmt: skip
     for name, path in pages.items():
         page.goto(path)
@@ -70,6 +82,20 @@ def test_every_page_of_runs_fits_and_is_legible(enter: Enter, failed: str, shots
             ratio, where = page.evaluate(CONTRAST)
             assert ratio >= LEGIBLE, (path, colours, where)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+def test_on_a_phone_a_run_of_the_list_has_two_lines_and_a_page_has_25(enter: Enter, service: Running) -> None:
+    """It had eight lines: the page was 10,000 pixels tall."""
+    for number in range(26):
+        trigger(service, "listed-on-a-phone", {"n": number}, tags=["one", "two"], idempotencyKey=f"phone-{number}")
+    page = enter("/triggers?task=listed-on-a-phone", viewport={"width": 390, "height": 900})
+    rows = page.locator("#runs tbody tr")
+    expect(rows).to_have_count(25)
+    line = page.evaluate("parseFloat(getComputedStyle(document.body).lineHeight)")
+    assert max(box["height"] for row in rows.all() if (box := row.bounding_box())) < 3 * line + 20
+    expect(rows.first).to_contain_text("queued")
+    page.get_by_role("link", name="Next").click()  # also if the list was updated since: it led to the stream then
+    expect(rows).to_have_count(1)
 
 
 def test_a_run_appears_while_one_looks_and_is_canceled_on_its_page(enter: Enter, service: Running) -> None:

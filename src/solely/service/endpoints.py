@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -16,7 +16,7 @@ from .routes import SAFE, Bearer, Call, Route, Webhook
 from .security import same
 
 MAX_DEPTH = 32  # of JSON: a value that people can still read; far from what a decoder's recursion can bear
-_JSON, _FORM = b"application/json", b"application/x-www-form-urlencoded"
+_JSON, _FORM, _NDJSON = b"application/json", b"application/x-www-form-urlencoded", b"application/x-ndjson"
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _SQUARE = bytes.maketrans(b"{}", b"[]")
@@ -34,7 +34,7 @@ class Endpoint:
         self.webhook = route.auth if isinstance(route.auth, Webhook) else None
         self.audited = route.is_admin_action and not route.audits
         self.takes_slot = _takes_slot(route)
-        self.body = None if route.body is None else _form(route.body) if route.form else _json(route.body)
+        self.body = None if route.body is None else _form(route.body) if route.form else _json(route.body, route.lines)
         self.query = None if route.query is None else _query(route.query)
 
 
@@ -115,12 +115,15 @@ async def read_body(call: Call[Any, Any], cap: int) -> bytes:
         pieces.append(piece)
 
 
-def _json(wanted: Any) -> Callable[[Call[Any, Any]], Any]:
-    decode = msgspec.json.Decoder(wanted).decode
+def _json(wanted: Any, lines: bool = False) -> Callable[[Call[Any, Any]], Any]:
+    """Decodes JSON; with `lines`, NDJSON: `wanted` is a list, and each line is one item."""
+    media, decode = _JSON, msgspec.json.Decoder(wanted).decode
+    if lines:
+        media, decode = _NDJSON, msgspec.json.Decoder(get_args(wanted)[0]).decode_lines
 
     def read(call: Call[Any, Any]) -> Any:
-        if not _has_type(_JSON, call):
-            raise Problem(NOT_JSON, "send JSON, with Content-Type: application/json")
+        if not _has_type(media, call):
+            raise Problem(NOT_JSON, f"send JSON, with Content-Type: {media.decode()}")
         raw = call.raw
         if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and _too_deep(raw):
             raise Problem(INVALID, f"the JSON is nested deeper than {MAX_DEPTH}, or its brackets do not match")

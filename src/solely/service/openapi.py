@@ -131,6 +131,7 @@ def _operation(route: Route, known: dict[str, Any]) -> dict[str, Any]:
         operation["parameters"] = parameters
     if route.body is not None:
         kind = "application/x-www-form-urlencoded" if route.form else "application/json"
+        kind = "application/x-ndjson" if route.lines else kind
         operation["requestBody"] = {"required": True, "content": {kind: {"schema": _schema(route.body, known)}}}
     return operation
 

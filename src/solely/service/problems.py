@@ -140,7 +140,8 @@ _OWN_TEXT = (RESERVED_NAME, UNREADABLE)
 
 
 class ProblemDocument(msgspec.Struct, omit_defaults=True):
-    """An error. `key`, `holder`, `left` and `retry_after` (in seconds) are given where they are known."""
+    """An error. `key`, `holder`, `left` and `retry_after` (in seconds) are given where they are known. `error` is
+    `detail` once more, where clients of another program's API look for it."""
 
     type: str
     title: str
@@ -150,6 +151,7 @@ class ProblemDocument(msgspec.Struct, omit_defaults=True):
     holder: str = ""
     left: float | None = None
     retry_after: int | None = None
+    error: str = ""
 
 
 _AGAIN = {503: AGAIN, 507: FULL_AGAIN}  # status → seconds of Retry-After, where nothing better is known

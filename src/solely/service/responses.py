@@ -49,6 +49,8 @@ async def send_problem(call: Call[Any, Any], send: Send, problem: Problem) -> in
     """Sends a problem document, or its `detail` alone where the route has text_errors; returns the status."""
     body: object = problem.document
     headers = _PROBLEM_HEADERS
+    if call.path != UNMATCHED and call.route.error_field:
+        problem.document.error = problem.document.detail
     if call.path != UNMATCHED and call.route.text_errors:
         body, headers = problem.document.detail, _JSON_HEADERS
     return await _send(call, send, problem.kind.status, headers + problem.headers, to_json(body))

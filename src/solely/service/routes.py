@@ -250,7 +250,9 @@ class Route:
     is urlencoded, and needs the CSRF token in its field `csrf`. The audit log has every admin action: `changed` names
     the field of the answer that is false or 0 if there was nothing to do; a handler that `audits` writes the record
     itself. With `text_errors`, an error is a JSON string instead of a problem document, as clients of another program's
-    API expect it. `tag` is the heading in the documents: by default part of the path, or the name of the application.
+    API expect it; with `error_field`, the document has its `detail` as `error` too. With `lines`, the body is a list in
+    NDJSON, an item per line. `tag` is the heading in the documents: by default part of the path, or the name of the
+    application.
     """
 
     method: str
@@ -271,6 +273,8 @@ class Route:
     changed: str = ""
     audits: bool = False
     text_errors: bool = False
+    error_field: bool = False
+    lines: bool = False
     waits: bool = False  # for another system: its handler bounds the time
     hidden: bool = False  # a page for people: not part of the documented API
     tag: str = ""

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 
-from tests.apps.operator import Operator, operating
+from tests.apps.operator import BECAUSE, Operator, operating
 from tests.service.serving import TOKENS, bearer, until
 
 TRIGGER = "/api/v1/tasks/hello/trigger"
+ENVIRONMENTS = {"staging": "admin", "production": "write"}  # and the scope of a token that acts in it
 
 
 @pytest.fixture(scope="module")
@@ -62,20 +64,53 @@ def test_a_key_is_of_one_task_and_one_environment(it: Operator) -> None:
 def test_a_run_of_another_environment_is_unknown(it: Operator) -> None:
     id = trigger(it, scope="write")["id"]
     assert it.get(f"/api/v1/runs/{id}", "write").status_code == 200
-    refused = it.get(f"/api/v1/runs/{id}")
+    refused = it.get(f"/api/v1/runs/{id}", "read")
     assert (refused.status_code, refused.json()["type"]) == (404, "/policy#unknown")
-    assert it.post(f"/api/v2/runs/{id}/cancel", {}).status_code == 404
+    other = trigger(it)["id"]
+    assert it.post(f"/api/v2/runs/{other}/cancel", {}, "write").status_code == 404
+    assert it.get("/api/v1/runs", "write", **{"filter[environment]": "staging"}).status_code == 404
+
+
+def test_an_admin_sees_the_runs_of_all_environments(it: Operator) -> None:
+    ids = {name: trigger(it, scope=scope, tags=["seen"])["id"] for name, scope in ENVIRONMENTS.items()}
+    tagged = {"filter[tag]": "seen"}
+    listed = it.get("/api/v1/runs", **tagged, **{"page[size]": 1}).json()
+    assert [run["id"] for run in listed["data"]] == [ids["production"]], "the newest of all"
+    rest = it.get("/api/v1/runs", **tagged, **{"page[after]": listed["pagination"]["next"]}).json()
+    assert [(run["id"], run["env"]["name"]) for run in rest["data"]] == [(ids["staging"], "staging")]
+    for name, id in ids.items():
+        one = it.get("/api/v1/runs", **tagged, **{"filter[environment]": name}).json()["data"]
+        assert [run["id"] for run in one] == [id]
+        rows = it.get("/api/triggers/runs", tag="seen", environment=name).json()["runs"]
+        assert [(row["id"], row["environment"]) for row in rows] == [(id, name)]
+        assert it.get(f"/api/v3/runs/{id}").status_code == 200
+        assert it.post(f"/api/v2/runs/{id}/cancel", {}).status_code == 200
+    gates = {scope: it.get("/api/triggers/gate", scope).json()["gates"] for scope in ("admin", "write")}
+    names = {scope: [each["environment"] for each in found] for scope, found in gates.items()}
+    assert names == {"admin": ["staging", "production"], "write": ["production"]}
+    unknown = it.get("/api/triggers/runs", environment="other")
+    assert (unknown.status_code, "it sees staging, production" in unknown.json()["detail"]) == (404, True)
+
+
+def test_an_admin_resets_a_key_of_another_environment(it: Operator) -> None:
+    id = trigger(it, "far", "write")["id"]
+    body = {"task": "hello", "user_key": "far", "reason": BECAUSE}
+    assert it.post("/api/triggers/reset", body).json() == {"reset": False}
+    assert it.post("/api/triggers/reset", {**body, "environment": "production"}).json() == {"reset": True}
+    assert trigger(it, "far", "write")["id"] != id
 
 
 def test_a_run_is_read_as_the_client_of_trigger_dev_expects_it(it: Operator) -> None:
     id = trigger(it, payload={"a": 1}, tags=["x"], metadata='{"m": 1}', maxAttempts=5, queue={"name": "q"})["id"]
     run = it.ask(f"/api/v3/runs/{id}")
-    wanted = {
+    assert run.pop("createdAt") == run.pop("updatedAt")
+    assert run == {  # its fields are optional, but must not be null
         "id": id, "status": "QUEUED", "taskIdentifier": "hello", "payload": {"a": 1}, "tags": ["x"],
-        "metadata": {"m": 1}, "output": None, "error": None, "attemptCount": 0, "isQueued": True, "isCompleted": False,
+        "metadata": {"m": 1}, "attemptCount": 0, "isQueued": True, "isExecuting": False, "isWaiting": False,
+        "isCompleted": False, "isSuccess": False, "isFailed": False, "isCancelled": False, "isTest": False,
+        "costInCents": 0.0, "baseCostInCents": 0.0, "durationMs": 0.0, "depth": 0, "triggerFunction": "trigger",
+        "env": {"id": "staging", "name": "staging"}, "relatedRuns": {}, "attempts": [], "buffered": False,
     }  # fmt: skip
-    assert {name: run[name] for name in wanted} == wanted
-    assert run["createdAt"].endswith("Z")
 
 
 def test_runs_are_listed_by_state_task_tag_and_key_the_newest_first(it: Operator) -> None:
@@ -85,11 +120,24 @@ def test_runs_are_listed_by_state_task_tag_and_key_the_newest_first(it: Operator
     page = it.ask("/api/v1/runs", **by_tag, **{"page[size]": 2})
     assert [run["id"] for run in page["data"]] == ids[:0:-1]
     rest = it.ask("/api/v1/runs", **by_tag, **{"page[size]": 2, "page[after]": page["pagination"]["next"]})
-    assert ([run["id"] for run in rest["data"]], rest["pagination"]["next"]) == (ids[:1], None)
+    assert ([run["id"] for run in rest["data"]], rest["pagination"]) == (ids[:1], {})
     canceled = it.ask("/api/v1/runs", **by_tag, **{"filter[status]": "CANCELED,FAILED"})
     assert [run["id"] for run in canceled["data"]] == ids[:1]
     keyed = it.ask("/api/v1/runs", **{"filter[idempotencyKey]": "listed-1", "filter[taskIdentifier]": "hello"})
     assert [run["id"] for run in keyed["data"]] == ids[1:2]
+    several = {"filter[tag]": "none,listed", "filter[taskIdentifier]": "hello,other", "filter[createdAt][period]": "1h"}
+    assert len(it.ask("/api/v1/runs", **several, **{"filter[createdAt][from]": 1.0})["data"]) == 3
+    assert it.ask("/api/v1/runs", **by_tag, **{"filter[createdAt][to]": 1_000.0})["data"] == []
+
+
+def test_a_filter_that_would_be_ignored_is_refused(it: Operator) -> None:
+    refused = it.get("/api/v1/runs", **{"filter[schedule]": "x"})
+    assert (refused.status_code, "filter[schedule]" in refused.json()["detail"]) == (400, True)
+
+
+def test_refusals_have_the_field_in_which_the_client_of_trigger_dev_looks(it: Operator) -> None:
+    for refused in (it.get("/api/v3/runs/run_none"), it.post(TRIGGER, {"options": {"tags": [""]}})):
+        assert refused.json()["error"] == refused.json()["detail"] != ""
 
 
 def test_tags_metadata_and_cancel_change_a_run(it: Operator) -> None:
@@ -114,7 +162,7 @@ def test_a_reset_key_makes_a_new_run(it: Operator) -> None:
     assert it.post(path, body).json()["id"] == "again"
     second = trigger(it, "again")
     assert (second["isCached"], second["id"] != first["id"]) == (False, True)
-    assert it.ask(f"/api/v3/runs/{first['id']}")["idempotencyKey"] is None
+    assert "idempotencyKey" not in it.ask(f"/api/v3/runs/{first['id']}")
     assert it.post("/api/v1/idempotencyKeys/unused/reset", body).status_code == 404
 
 
@@ -142,8 +190,81 @@ def test_a_batch_follows_the_same_rules(it: Operator) -> None:
     assert answer["runCount"] == 3
     assert (runs[0]["id"] == runs[1]["id"], runs[2]["taskIdentifier"]) == (True, "other")
     assert sorted(run["isCached"] for run in runs) == [False, False, True]
+    read = it.ask(f"/api/v1/batches/{answer['id']}")
+    assert (read["status"], read["runs"]) == ("PENDING", [run["id"] for run in runs])
+
+
+def test_a_batch_of_the_same_key_is_made_once(it: Operator) -> None:
     named = {**bearer(TOKENS["admin"]), "idempotency-key": "of-the-batch"}
-    assert it.service.http.post("/api/v1/tasks/batch", json={"items": items}, headers=named).status_code == 400
+    body = {"items": [{"task": "hello"}, {"task": "other"}]}
+    first, second = (it.service.http.post("/api/v2/tasks/batch", json=body, headers=named).json() for _ in range(2))
+    assert (first["isCached"], second["isCached"], first["id"] == second["id"]) == (False, True, True)
+    assert [run["id"] for run in first["runs"]] == [run["id"] for run in second["runs"]]
+
+
+def send_lines(it: Operator, batch: str, lines: list[dict[str, Any]]) -> httpx2.Response:
+    """Sends the items of a batch as the client does."""
+    text = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+    headers = {**bearer(TOKENS["admin"]), "content-type": "application/x-ndjson"}
+    return it.service.http.post(f"/api/v3/batches/{batch}/items", content=text, headers=headers)
+
+
+def test_the_items_of_a_batch_follow_as_lines_and_may_be_sent_again(it: Operator) -> None:
+    plan = {"runCount": 3, "taskIdentifiers": ["hello"], "idempotencyKey": "in-two"}
+    batch = it.post("/api/v3/batches", plan).json()
+    assert (batch["runCount"], batch["isCached"]) == (3, False)
+    packed = {"payload": '{"json":{"n":1},"meta":{}}', "options": {"payloadType": "application/super+json"}}
+    lines = [{"index": number, "task": "hello", **packed} for number in range(3)]
+    partial = send_lines(it, batch["id"], lines[:2]).json()
+    assert (partial["sealed"], partial["enqueuedCount"], partial["expectedCount"]) == (False, 2, 3)
+    assert it.ask(f"/api/v2/batches/{batch['id']}")["runs"] == []
+    assert it.post("/api/v3/batches", plan).json() == batch, "nothing was accepted yet"
+    whole = send_lines(it, batch["id"], lines).json()
+    assert (whole["sealed"], whole["itemsAccepted"], whole["itemsDeduplicated"]) == (True, 3, 0)
+    again = send_lines(it, batch["id"], lines).json()
+    assert (again["sealed"], again["itemsAccepted"], again["itemsDeduplicated"]) == (True, 0, 3)
+    assert it.post("/api/v3/batches", plan).json() == {**batch, "isCached": True}
+    ids = it.ask(f"/api/v2/batches/{batch['id']}")["runs"]
+    assert len(set(ids)) == 3
+    assert {it.ask(f"/api/v3/runs/{id}")["payload"]["n"] for id in ids} == {1}
+    for id in ids:
+        it.post(f"/api/v2/runs/{id}/cancel", {})
+    assert it.ask(f"/api/v2/batches/{batch['id']}")["status"] == "COMPLETED"
+
+
+def test_items_without_a_key_keep_their_ids_if_the_answer_was_lost(it: Operator) -> None:
+    """The service died after it accepted them, and before it recorded so."""
+    batch = it.post("/api/v3/batches", {"runCount": 2}).json()["id"]
+    lines = [{"index": number, "task": "lost-answer"} for number in range(2)]
+    send_lines(it, batch, lines)
+    app: Any = it.service.service.apps["triggers"]
+    forget = app.service.data.run("UPDATE triggers_batches SET runs = NULL WHERE id = :id", id=batch)
+    it.service.run(forget)
+    assert send_lines(it, batch, lines).json()["sealed"]
+    assert len(it.ask("/api/v1/runs", **{"filter[taskIdentifier]": "lost-answer"})["data"]) == 2
+
+
+def test_invalid_batches_are_refused(it: Operator) -> None:
+    batch = it.post("/api/v3/batches", {"runCount": 1}).json()["id"]
+    assert send_lines(it, batch, [{"index": 1, "task": "hello"}]).status_code == 400
+    assert send_lines(it, batch, [{"task": "hello"}]).status_code == 400
+    assert send_lines(it, "batch_none", [{"index": 0, "task": "hello"}]).status_code == 404
+    assert it.post(f"/api/v3/batches/{batch}/items", {"index": 0, "task": "hello"}).status_code == 415
+    assert it.post("/api/v3/batches", {"runCount": 1, "resumeParentOnCompletion": True}).status_code == 400
+    stored = {"payload": "a/path", "options": {"payloadType": "application/store"}}
+    assert "application/store" in it.post(TRIGGER, stored).json()["detail"]
+
+
+def test_metadata_operations_that_are_not_supported_are_refused(it: Operator) -> None:
+    id = trigger(it)["id"]
+    for operations in (
+        [{"type": "set", "key": "$.a.b", "value": 1}], [{"type": "merge", "key": "a"}],
+        [{"type": "increment", "key": "a", "value": "x"}], [{"type": "update", "value": 1}],
+    ):  # fmt: skip
+        assert put(it, f"/api/v1/runs/{id}/metadata", {"operations": operations}).status_code == 400
+    assert put(it, f"/api/v1/runs/{id}/metadata", {"parentOperations": []}).status_code == 400
+    whole = put(it, f"/api/v1/runs/{id}/metadata", {"operations": [{"type": "update", "value": {"z": 1}}]})
+    assert whole.json() == it.ask(f"/api/v1/runs/{id}/metadata") == {"metadata": {"z": 1}}
 
 
 @pytest.mark.parametrize(

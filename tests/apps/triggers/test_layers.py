@@ -11,7 +11,7 @@ FOLDER = Path(solely.apps.triggers.__file__).parent
 # A folder or module may import those of the rows before its own, and itself.
 LAYERS = (
     ("model", "figures", "acts", "batches"),
-    ("settings",),
+    ("settings", "parents", "batch_table"),
     ("table", "work"),
     ("buffer",),
     ("gate", "claim"),

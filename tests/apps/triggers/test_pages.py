@@ -74,7 +74,7 @@ def test_the_overview_lists_runs_by_filters_page_by_page(desk: Desk, nasty: str)
 def test_the_overview_shows_the_gate_the_buffer_and_counts(desk: Desk, nasty: str) -> None:
     desk.trigger("shown")
     desk.take("shown")
-    view = desk.ask("/triggers", format="json")["gate"]
+    view = desk.ask("/triggers", format="json")["gates"][0]
     assert (view["environment"], view["gate"], view["tripped"], view["buffered"]) == ("default", "off", False, 0)
     (state,) = desk.ask("/api/triggers/gate")["gates"]
     assert state["executing"] >= 1

@@ -6,7 +6,7 @@ from __future__ import annotations
 from ...kit.commands import Act, Field, Listing, after, limit
 
 _RUN = Field("id", example="run_01hzx3")
-_NO_RUN = "There is no such run in this environment."
+_NO_RUN = "There is no such run in an environment of this token."
 
 CANCEL = Act(
     name="triggers.cancel",
@@ -45,6 +45,7 @@ RESET = Act(
     fields=(
         Field("task", "Task", required=True, example="send-mail"),
         Field("user_key", "Key", required=True, example="order-42"),
+        Field("environment", "Environment", "the token's own if empty", "--environment"),
     ),
     changed="reset",
 )
@@ -52,11 +53,12 @@ RESET = Act(
 RUNS = Listing(
     "/api/triggers/runs",
     "runs",
-    "List the runs of this environment, the newest first",
+    "List runs, the newest first: of the token's environment, or of all for an admin",
     ("id", "task", "state", "attempts", "created_at", "worker"),
-    more=("key", "tags", "available_at", "started_at", "finished_at", "error"),
+    more=("environment", "key", "tags", "available_at", "started_at", "finished_at", "error"),
     times=("created_at", "available_at", "started_at", "finished_at"),
     fields=(
+        Field("environment", hint="Only of this environment.", option="--environment"),
         Field("task", hint="Only of this task.", option="--task"),
         Field("state", hint="Only in this state, e.g. FAILED.", option="--state"),
         Field("tag", hint="Only with this tag.", option="--tag"),
@@ -70,7 +72,8 @@ RUNS = Listing(
 GATES = Listing(
     "/api/triggers/gate",
     "gates",
-    "Show the gate and the buffer of this environment",
+    "Show the gate and the buffer of each environment that the token sees",
     ("environment", "gate", "tripped", "buffer", "buffered", "waiting", "executing", "failed"),
-    more=("trip_threshold", "trip_window", "trip_hold"),
+    more=("parents", "trip_threshold", "trip_window", "trip_hold"),
+    fields=(Field("environment", hint="Only of this environment.", option="--environment"),),
 )

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ...kit import AppPage, Figure, Route
 from . import operators, pages
-from .api import runs, triggering, work
+from .api import batching, runs, triggering, work
 from .demo import demo
 from .figures import FIGURES
 from .runtime import TriggersRuntime
@@ -25,7 +25,7 @@ class TriggersApp(TriggersRuntime):
 
     def routes(self) -> Sequence[Route]:
         """The endpoints of callers, workers and operators, and the pages."""
-        modules = (triggering, runs, work, operators, pages)
+        modules = (triggering, batching, runs, work, operators, pages)
         return [route for module in modules for route in module.routes(self)]
 
     async def demo(self) -> None:

@@ -26,6 +26,16 @@ class Runs:
             or await self._table.find(environment, id)
         )
 
+    async def stored(self, environment: str, id: str) -> str | None:
+        """The id under which SQL has the run, which is moved there if it is buffered; None if there is no such run."""
+        found = await self._table.find(environment, id)
+        if found is None:
+            there = await self._buffer.at(environment, slot_of(id))
+            if there is not None and there.run.id == id:
+                await self._drainer.materialize(there)
+            found = await self._table.find(environment, id)
+        return None if found is None else found.id
+
     async def change(self, environment: str, id: str, change: RunChange) -> TaskRun | None:
         """The run after the change; None if there is no such run. A change is made once: in SQL, or of the item."""
         for _ in range(_ROUNDS):

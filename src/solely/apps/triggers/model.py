@@ -16,14 +16,14 @@ from ...kit import Row, from_row, part_of, reserved
 
 own = partial(reserved, "triggers")  # a name (of a key, a queue, …) that only this application may write
 
-State = Literal["QUEUED", "DELAYED", "EXECUTING", "COMPLETED", "FAILED", "CANCELED"]
+State = Literal["QUEUED", "DELAYED", "EXECUTING", "WAITING", "COMPLETED", "FAILED", "CANCELED"]
 QUEUED: State = "QUEUED"
 DELAYED: State = "DELAYED"
 EXECUTING: State = "EXECUTING"
+WAITING: State = "WAITING"  # for a child run; nobody has it leased
 COMPLETED: State = "COMPLETED"
 FAILED: State = "FAILED"
 CANCELED: State = "CANCELED"
-WAITING = (QUEUED, DELAYED)
 ENDED = (COMPLETED, FAILED, CANCELED)
 
 MOST_TAGS = 10  # of one run, as trigger.dev has it
@@ -43,7 +43,8 @@ _MAX_KEY = 512  # bytes of a name in the store, and of a key that an index of Po
 class TaskRun(msgspec.Struct, kw_only=True):
     """A run, as its row has it. Moments are seconds of UTC; `payload` and `output` are JSON texts.
 
-    `idempotency_key` is as `stored_key_of` makes it. See the migration for `changes`, `duplicate_of` and `frees_key`.
+    `idempotency_key` is as `stored_key_of` makes it. `waits_for` is the child that a WAITING run waits for. See the
+    migration for `changes`, `duplicate_of` and `frees_key`.
     """
 
     id: str
@@ -75,6 +76,7 @@ class TaskRun(msgspec.Struct, kw_only=True):
     duplicate_of: str | None = None
     changes: int = 0
     frees_key: int = 0
+    waits_for: str | None = None
 
     def row(self) -> Row:
         """Its columns."""
@@ -105,11 +107,12 @@ def slot_of_key(environment: str, task: str, key: str) -> str:
     return _letters(hashlib.sha256(claim_key(environment, task, key).encode()).digest()[:_SLOT])
 
 
-def new_run_id(environment: str, task: str, key: str | None) -> str:
-    """A fresh id. It ends with the run's place in the buffer, so that the id and the key both name that place: a
-    buffered run is found by either with one read."""
-    slot = _letters(secrets.token_bytes(_SLOT)) if key is None else slot_of_key(environment, task, key)
-    return f"run_{_letters(secrets.token_bytes(_RANDOM))}{slot}"
+def new_run_id(environment: str, task: str, key: str | None, item: str = "") -> str:
+    """A fresh id; that of an item of a batch is the same whenever the item is sent. It ends with the run's place in the
+    buffer, so that the id and the key both name that place: a buffered run is found by either with one read."""
+    fresh = hashlib.sha256(item.encode()).digest() if item else secrets.token_bytes(_RANDOM + _SLOT)
+    slot = _letters(fresh[_RANDOM : _RANDOM + _SLOT]) if key is None else slot_of_key(environment, task, key)
+    return f"run_{_letters(fresh[:_RANDOM])}{slot}"
 
 
 def slot_of(run_id: str) -> str:
@@ -120,10 +123,15 @@ def slot_of(run_id: str) -> str:
 @lru_cache(_RECENT)
 def claim_key(environment: str, task: str, key: str) -> str:
     """The logical key of the claim, as the document names it. Its parts are encoded: no two keys share a claim."""
-    name = own("mollifier:idempotency:" + ":".join(part_of(part) for part in (environment, task, key)))
+    name = f"{_claims_of(environment, task)}:{part_of(key)}"
     if len(name) <= _MAX_KEY:
         return name
     return own(f"mollifier:idempotency:~{hashlib.sha256(name.encode()).hexdigest()}")
+
+
+@lru_cache(_RECENT)
+def _claims_of(environment: str, task: str) -> str:
+    return own(f"mollifier:idempotency:{part_of(environment)}:{part_of(task)}")
 
 
 def digest_of(payload: object) -> str:
@@ -142,7 +150,8 @@ class RunChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A change that a caller makes of a run: `tags` adds some, `metadata` replaces or edits it, `cancel` ends the run,
     `reset` ends the protection of its key.
 
-    `edits` are the operations of trigger.dev's client: set, delete, append, remove, increment of a top-level field.
+    `edits` are the operations of trigger.dev's client: set, delete, append, remove, increment of a top-level field, and
+    update, which replaces all.
     """
 
     kind: Literal["tags", "metadata", "cancel", "reset"]
@@ -202,6 +211,9 @@ def _edit(metadata: dict[str, Any], edit: dict[str, Any]) -> None:
     kind = edit.get("type")
     if kind == "set":
         metadata[key] = value
+    elif kind == "update":
+        metadata.clear()
+        metadata.update(value or {})
     elif kind == "delete":
         metadata.pop(key, None)
     elif kind == "append":

@@ -8,12 +8,13 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from ...kit import UNKNOWN, WRITE, Affected, Answer, Body, Call, Problem, Route, act_routes, at, without_nul
+from ...kit import UNKNOWN, WRITE, Affected, Answer, Body, Call, Problem, Route, act_routes, at
 from . import acts
 from .model import CANCELED, ENDED, RunChange, RunId, TaskName, TaskRun, UserKey, stored_key_of
 from .replay import Replays, replay_key
 from .runtime import TriggersRuntime
 
+OptionalName = Annotated[str, msgspec.Meta(max_length=64, description="the token's own if empty")]
 OptionalKey = Annotated[str, msgspec.Meta(max_length=2048, pattern=r"^[^\u0000]*\Z", description="made if empty")]
 
 
@@ -31,10 +32,11 @@ class ReplayRun(Body):
 
 
 class ResetKey(Body):
-    """The key of this task."""
+    """The key of this task, in the caller's own environment unless another is named."""
 
     task: TaskName
     user_key: UserKey
+    environment: OptionalName = ""
 
 
 class ReplayedRun(Answer, rename="camel"):
@@ -46,7 +48,7 @@ class ReplayedRun(Answer, rename="camel"):
 
 
 class Operators:
-    """The handlers of acts, in the environment of the caller's token."""
+    """The handlers of acts, in the environments that the caller sees."""
 
     def __init__(self, app: TriggersRuntime) -> None:
         self._app = app
@@ -55,45 +57,52 @@ class Operators:
     def _replays(self) -> Replays:
         return Replays(self._app.runs, self._app.pipeline, self._app.settings.key_ttl)
 
-    def _environment(self, call: Call[Any, Any]) -> str:
-        return self._app.environment_of(call.principal.name)
+    async def _found(self, call: Call[Any, Any], id: str) -> TaskRun | None:
+        """The run, in any environment that the caller sees."""
+        try:
+            return await self._app.find(call.principal, id)
+        except Problem:
+            return None
+
+    async def _replayed(self, call: Call[Any, Any], id: str, key: str) -> ReplayedRun | None:
+        old = await self._found(call, id)
+        made = None if old is None else await self._replays.replay(old.environment, old.id, key)
+        return None if made is None else ReplayedRun(id=made.id, is_cached=made.cached, buffered=made.buffered)
 
     async def cancel(self, call: Call[CancelRun, None]) -> bool | None:
         """Cancels a run."""
-        environment, id = self._environment(call), call.body.id
-        before = await self._app.runs.find(environment, id)
+        before = await self._found(call, call.body.id)
         if before is None:
             return None
-        after = await self._app.runs.change(environment, id, RunChange(kind="cancel", at=time.time()))
+        after = await self._app.runs.change(before.environment, before.id, RunChange(kind="cancel", at=time.time()))
         return before.state not in ENDED and after is not None and after.state == CANCELED
 
     async def to_cancel(self, call: Call[Any, Any], wanted: CancelRun) -> Affected | None:
         """The run, if it has not ended."""
-        run = await self._app.runs.find(self._environment(call), wanted.id)
+        run = await self._found(call, wanted.id)
         return None if run is None or run.state in ENDED else Affected(f"the run {run.id}", _facts(run))
 
     async def replay(self, call: Call[ReplayRun, None]) -> ReplayedRun | None:
         """Replays a run."""
-        made = await self._replays.replay(self._environment(call), call.body.id, call.body.new_key)
-        return None if made is None else ReplayedRun(id=made.id, is_cached=made.cached, buffered=made.buffered)
+        return await self._replayed(call, call.body.id, call.body.new_key)
 
     async def to_replay(self, call: Call[Any, Any], wanted: ReplayRun) -> Affected | None:
         """The run, and a key for the new one: a form that is submitted twice makes one run."""
-        run = await self._app.runs.find(self._environment(call), wanted.id)
+        run = await self._found(call, wanted.id)
         return None if run is None else Affected(f"the run {run.id}", _facts(run), {"new_key": replay_key(run.id)})
 
     async def replay_by_path(self, call: Call[None, None]) -> ReplayedRun:
         """Replays a run under the key in Idempotency-Key, or a fresh one, as trigger.dev's client asks for it."""
-        key = call.header("idempotency-key")
-        made = await self._replays.replay(self._environment(call), without_nul(call.params["id"]), key)
+        made = await self._replayed(call, call.params["id"], call.header("idempotency-key"))
         if made is None:
             raise Problem(UNKNOWN, acts.REPLAY.nothing)
-        return ReplayedRun(id=made.id, is_cached=made.cached, buffered=made.buffered)
+        return made
 
     async def reset(self, call: Call[ResetKey, None]) -> bool:
         """Resets a key."""
         body = call.body
-        return await self._app.runs.reset(self._environment(call), body.task, stored_key_of(body.user_key))
+        environment = self._app.environments_of(call.principal, body.environment)[0]
+        return await self._app.runs.reset(environment, body.task, stored_key_of(body.user_key))
 
     async def to_reset(self, call: Call[Any, Any], wanted: ResetKey) -> Affected:
         """The key, as far as it is known."""
@@ -114,7 +123,7 @@ def run_link(id: str) -> str:
 def routes(app: TriggersRuntime) -> list[Route]:
     """The routes of acts."""
     acting = Operators(app)
-    replayed: Any = {"refusals": (UNKNOWN,), "again": acts.REPLAY.again}
+    replayed: Any = {"refusals": (UNKNOWN,), "error_field": True, "again": acts.REPLAY.again}
     return [
         Route("POST", "/api/v1/runs/{id}/replay", WRITE, acting.replay_by_path, **replayed),
         *act_routes(acts.CANCEL, acting.cancel, acting.to_cancel, back=lambda body: run_link(body.id)),

@@ -6,6 +6,8 @@ SELECT
         LIMIT :most) AS some) AS queued,
     (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'DELAYED'
         LIMIT :most) AS some) AS delayed,
+    (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'WAITING'
+        LIMIT :most) AS some) AS parents,
     (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'EXECUTING'
         LIMIT :most) AS some) AS executing,
     (SELECT COUNT(*) FROM (SELECT 1 FROM triggers_runs WHERE environment = :environment AND state = 'FAILED'

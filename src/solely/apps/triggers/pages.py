@@ -6,11 +6,20 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...kit import READ, READ_PAGE, UNKNOWN, Call, Page, Route, View, show, without_nul
+from ...kit import READ, READ_PAGE, UNKNOWN, Call, Page, PageSize, Route, View, show
 from . import acts
 from .model import RunId
 from .runtime import TriggersRuntime
-from .views import GateStates, ListedTriggerRuns, RunDetails, RunFilters, RunViews, TriggersOverview
+from .views import (
+    GateFilter,
+    GateState,
+    GateStates,
+    ListedTriggerRuns,
+    RunDetails,
+    RunFilters,
+    RunViews,
+    TriggersOverview,
+)
 
 OVERVIEW = Page("Triggers", "triggers:overview.html", "/triggers")
 ONE = Page("Run", "triggers:run.html", "/triggers")
@@ -18,8 +27,9 @@ FRESH = 1.0  # seconds that the overview's counts are shared by all viewers
 
 
 class OverviewView(RunFilters):
-    """The overview, with filters for its runs. `format`, `note` and `trail` are those of every view."""
+    """The overview, with filters for its runs, 25 to a page. `format`, `note` and `trail` are those of every view."""
 
+    limit: PageSize = 25
     format: Literal["", "html", "json", "live"] = ""
     note: str = ""
     trail: list[str] = msgspec.field(default_factory=list)
@@ -32,7 +42,7 @@ class RunView(View):
 
 
 class TriggerPages:
-    """The handlers of pages and lists, in the environment of the caller's token."""
+    """The handlers of pages and lists: of the environment of the caller's token, and of all of them for an admin."""
 
     def __init__(self, app: TriggersRuntime) -> None:
         self._app, self._views = app, RunViews(app)
@@ -42,29 +52,37 @@ class TriggerPages:
         return await show(call, OVERVIEW, lambda: self._overview(call))
 
     async def _overview(self, call: Call[None, OverviewView]) -> TriggersOverview:
-        environment, shared = self._environment(call), call.service.dashboard.views
-        gate = await shared.share(("triggers", environment), FRESH, lambda: self._views.gate_state(environment))
-        listed = await self._views.listed(environment, call.query)
-        return TriggersOverview(gate=gate, figures=self._views.counts(), runs=listed.runs, next=listed.next)
+        seen, shown = self._environments(call), self._environments(call, call.query.environment)
+        gates = [await self._gate(call, environment) for environment in shown]
+        listed, counts = await self._views.listed(shown, call.query), self._views.counts()
+        return TriggersOverview(environments=seen, gates=gates, figures=counts, runs=listed.runs, next=listed.next)
+
+    async def _gate(self, call: Call[Any, Any], environment: str) -> GateState:
+        shared = call.service.dashboard.views
+        return await shared.share(("triggers", environment), FRESH, lambda: self._views.gate_state(environment))
 
     async def run(self, call: Call[None, RunView]) -> object:
         """One run."""
-        return await show(call, ONE, lambda: self._views.details(self._environment(call), call.query.id))
+        return await show(call, ONE, lambda: self._details(call, call.query.id))
+
+    async def _details(self, call: Call[Any, Any], id: str) -> RunDetails:
+        return await self._views.details(await self._app.find(call.principal, id))
 
     async def list_runs(self, call: Call[None, RunFilters]) -> ListedTriggerRuns:
-        """Runs of the caller's environment."""
-        return await self._views.listed(self._environment(call), call.query)
+        """Runs of the environments that the caller sees."""
+        return await self._views.listed(self._environments(call, call.query.environment), call.query)
 
     async def details(self, call: Call[None, None]) -> RunDetails:
         """One run, with its timeline and attempts."""
-        return await self._views.details(self._environment(call), without_nul(call.params["id"]))
+        return await self._details(call, call.params["id"])
 
-    async def gate(self, call: Call[None, None]) -> GateStates:
-        """The gate and the buffer of the caller's environment."""
-        return GateStates(gates=[await self._views.gate_state(self._environment(call))])
+    async def gate(self, call: Call[None, GateFilter]) -> GateStates:
+        """The gate and the buffer of each environment that the caller sees."""
+        shown = self._environments(call, call.query.environment)
+        return GateStates(gates=[await self._views.gate_state(environment) for environment in shown])
 
-    def _environment(self, call: Call[Any, Any]) -> str:
-        return self._app.environment_of(call.principal.name)
+    def _environments(self, call: Call[Any, Any], named: str = "") -> list[str]:
+        return list(self._app.environments_of(call.principal, named))
 
 
 def routes(app: TriggersRuntime) -> list[Route]:
@@ -73,7 +91,7 @@ def routes(app: TriggersRuntime) -> list[Route]:
     return [
         Route("GET", "/triggers", READ_PAGE, shown.overview, OVERVIEW.title, hidden=True),
         Route("GET", "/triggers/run", READ_PAGE, shown.run, ONE.title, hidden=True),
-        Route("GET", acts.RUNS.path, READ, shown.list_runs, acts.RUNS.summary),
+        Route("GET", acts.RUNS.path, READ, shown.list_runs, acts.RUNS.summary, refusals=(UNKNOWN,)),
         Route("GET", f"{acts.RUNS.path}/{{id}}", READ, shown.details, refusals=(UNKNOWN,)),
-        Route("GET", acts.GATES.path, READ, shown.gate, acts.GATES.summary),
+        Route("GET", acts.GATES.path, READ, shown.gate, acts.GATES.summary, refusals=(UNKNOWN,)),
     ]

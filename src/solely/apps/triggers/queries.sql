@@ -47,18 +47,21 @@ UPDATE triggers_runs SET key_expires_at = {now}
 WHERE environment = :environment AND task = :task AND idempotency_key = :key AND key_expires_at > {now}
 
 -- name: by_keys
--- The runs that have these keys. live: 1 if the key still protects the run.
+-- The runs that have these keys, each by one look into the index. live: 1 if the key still protects the run.
 SELECT asked.number, id, payload_digest, CASE WHEN key_expires_at > {now} THEN 1 ELSE 0 END AS live
-FROM {asked} AS runs
-    ON runs.environment = asked.environment AND runs.task = asked.task AND runs.idempotency_key = asked.key
+FROM {asked}
+
+-- name: of_key
+runs.environment = asked.environment AND runs.task = asked.task AND runs.idempotency_key = asked.key
 
 -- name: asked (sqlite)
 (SELECT value ->> '$.number' AS number, value ->> '$.environment' AS environment, value ->> '$.task' AS task,
-    value ->> '$.key' AS key FROM json_each(:keys)) AS asked CROSS JOIN triggers_runs
+    value ->> '$.key' AS key FROM json_each(:keys)) AS asked CROSS JOIN triggers_runs AS runs ON {of_key}
 
 -- name: asked (postgresql)
+-- Of a plain join, the planner may read the whole table: it takes the function for a hundred rows, whatever it has.
 jsonb_to_recordset(CAST(:keys AS jsonb)) AS asked (number INTEGER, environment TEXT, task TEXT, key TEXT)
-    JOIN triggers_runs
+    CROSS JOIN LATERAL (SELECT id, payload_digest, key_expires_at FROM triggers_runs AS runs WHERE {of_key} LIMIT 1) AS had
 
 -- name: by_id
 SELECT *, CASE WHEN key_expires_at > {now} THEN 1 ELSE 0 END AS live
@@ -72,12 +75,19 @@ FROM triggers_runs WHERE id = :id AND environment = :environment
 {by_id} FOR UPDATE
 
 -- name: recent
--- The newest first. An empty filter matches all; tag: a run that has this one.
+-- The newest first. An empty filter matches all; tags: a run that has one of these.
 SELECT * FROM triggers_runs
-WHERE environment = :environment AND (created_at, id) < (:at, :id) AND created_at >= :since AND duplicate_of IS NULL
-    AND (task = :task OR :task = '') AND (state IN ({states}) OR :states = '[]')
-    AND (idempotency_key = :key OR :key = '') AND (:tag = '' OR :tag IN ({tags_of}))
+WHERE environment = :environment AND (created_at, id) < (:at, :id) AND created_at >= :since AND created_at <= :until
+    AND duplicate_of IS NULL
+    AND (task IN ({tasks}) OR :tasks = '[]') AND (state IN ({states}) OR :states = '[]')
+    AND (idempotency_key = :key OR :key = '') AND (:tags = '[]' OR EXISTS ({common_tags}))
 ORDER BY created_at DESC, id DESC LIMIT :limit
+
+-- name: tasks (sqlite)
+SELECT value FROM json_each(:tasks)
+
+-- name: tasks (postgresql)
+SELECT value FROM jsonb_array_elements_text(CAST(:tasks AS jsonb)) AS given (value)
 
 -- name: states (sqlite)
 SELECT value FROM json_each(:states)
@@ -85,11 +95,12 @@ SELECT value FROM json_each(:states)
 -- name: states (postgresql)
 SELECT value FROM jsonb_array_elements_text(CAST(:states AS jsonb)) AS given (value)
 
--- name: tags_of (sqlite)
-SELECT value FROM json_each(triggers_runs.tags)
+-- name: common_tags (sqlite)
+SELECT 1 FROM json_each(triggers_runs.tags) AS had JOIN json_each(:tags) AS wanted ON had.value = wanted.value
 
--- name: tags_of (postgresql)
-SELECT value FROM jsonb_array_elements_text(triggers_runs.tags::jsonb) AS tag (value)
+-- name: common_tags (postgresql)
+SELECT 1 FROM jsonb_array_elements_text(triggers_runs.tags::jsonb) AS had (value)
+    JOIN jsonb_array_elements_text(CAST(:tags AS jsonb)) AS wanted (value) ON had.value = wanted.value
 
 -- name: change
 -- What people and callers change of a run; the caller has locked the row.
@@ -114,3 +125,29 @@ DELETE FROM triggers_runs WHERE id IN (SELECT id FROM triggers_runs
 
 -- name: forget_events
 DELETE FROM triggers_events WHERE run_id NOT IN (SELECT id FROM triggers_runs)
+
+-- name: forget_batches
+DELETE FROM triggers_batches WHERE created_at < :before
+
+-- name: add_batch
+INSERT INTO triggers_batches (id, environment, idempotency_key, run_count, created_at, updated_at)
+VALUES (:id, :environment, :key, :run_count, {now}, {now}) ON CONFLICT DO NOTHING RETURNING *
+
+-- name: batch
+SELECT * FROM triggers_batches WHERE id = :id AND environment = :environment
+
+-- name: batch_of_key
+SELECT * FROM triggers_batches WHERE environment = :environment AND idempotency_key = :key
+
+-- name: seal_batch
+UPDATE triggers_batches SET runs = :runs, updated_at = {now} WHERE id = :id AND runs IS NULL
+
+-- name: ended_of
+-- How many of these runs have ended.
+SELECT COUNT(*) AS ended FROM triggers_runs WHERE finished_at IS NOT NULL AND id IN ({ids})
+
+-- name: ids (sqlite)
+SELECT value FROM json_each(:ids)
+
+-- name: ids (postgresql)
+SELECT value FROM jsonb_array_elements_text(CAST(:ids AS jsonb)) AS given (value)

@@ -7,13 +7,15 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from ... import AsyncClient, QueueWorker, StoreError
-from ...kit import Application, Job
+from ...kit import UNKNOWN, Application, Job, Principal, Problem, Scope
+from .batch_table import BatchTable
 from .buffer import Buffer
 from .changes import Runs
 from .claim import KeyClaims
 from .drainer import Drainer
 from .figures import BUFFERED
 from .gate import Gate
+from .model import RUN_ID, TaskRun
 from .pipeline import Pipeline
 from .settings import TriggersSettings
 from .table import RunTable
@@ -29,6 +31,7 @@ class TriggersRuntime(Application[TriggersSettings]):
     """The task-trigger API of one worker, without its routes."""
 
     table: RunTable
+    batches: BatchTable
     buffer: Buffer
     gate: Gate
     claims: KeyClaims
@@ -49,12 +52,31 @@ class TriggersRuntime(Application[TriggersSettings]):
         """The environment of the token with this name."""
         return self.settings.environments.get(principal, self.settings.environment)
 
+    def environments_of(self, principal: Principal, named: str = "") -> tuple[str, ...]:
+        """The environments whose runs this caller sees: its own, and all others if it is an admin. With `named`, that
+        one alone; Problem if the caller does not see it."""
+        own = self.environment_of(principal.name)
+        seen = tuple(dict.fromkeys((own, *self.environments))) if principal.scope >= Scope.ADMIN else (own,)
+        if named and named not in seen:
+            raise Problem(UNKNOWN, f"this token sees no environment {named!r:.80}; it sees {', '.join(seen)}")
+        return (named,) if named else seen
+
+    async def find(self, principal: Principal, id: str) -> TaskRun:
+        """The run, in any environment that this caller sees; raises Problem if there is none."""
+        for environment in self.environments_of(principal) if RUN_ID.fullmatch(id) else ():
+            run = await self.runs.find(environment, id)
+            if run is not None:
+                return run
+        raise Problem(UNKNOWN, f"there is no run {id!r:.80} in the environment of this token")
+
     async def start(self) -> None:
         """Assembles the parts."""
         settings, metrics = self.settings, self.service.metrics
         self.arrivals = Arrivals()
-        self.leases = RunLeases(self.service.data, metrics, first=settings.retry_first, most=settings.retry_most)
-        self.table = RunTable(self.service.data, on_insert=self.arrivals.wake)
+        first, most = settings.retry_first, settings.retry_most
+        self.leases = RunLeases(self.service.data, metrics, first=first, most=most, on_due=self.arrivals.wake)
+        self.table = RunTable(self.service.data, on_due=self.arrivals.wake)
+        self.batches = BatchTable(self.table.queries)
         client = self._buffer_client()
         self.buffer = Buffer(client, self.environments, on_store=client is self.once)
         self.gate, self.claims = Gate(self.once, settings, metrics), KeyClaims(self.once, settings, metrics)

@@ -9,13 +9,15 @@ from typing import NamedTuple
 import msgspec
 
 from ... import DataUnavailable
-from ...kit import Database, Position, Queries, Statements
+from ...kit import Database, Position, Queries, Row, Statements
 from .batches import Batches
-from .model import CANCELED, FAILED, RunChange, TaskRun, changed, json_text, now, run_of
+from .model import CANCELED, ENDED, FAILED, RunChange, TaskRun, changed, json_text, now, run_of
+from .parents import resume_parents
 
 _STATEMENTS = Statements.of(__package__, "queries.sql")
 _KEYS = 200  # that one statement looks up: some milliseconds at most
 _PAGE = 200  # runs that one statement deletes: few enough that it blocks nobody
+FOREVER = 1e11  # a moment after all others
 _ROUNDS = 5  # tries to insert a run whose key others free and take at the same time: each needs another trigger
 
 
@@ -36,10 +38,11 @@ class Stored(NamedTuple):
 
 
 class RunTable:
-    """Reads and writes runs. Failures raise DataError; DataUnavailable if a retry may succeed."""
+    """Reads and writes runs. Failures raise DataError; DataUnavailable if a retry may succeed. `on_due` is called when
+    there may be a run to take."""
 
-    def __init__(self, data: Database, on_insert: Callable[[], object] = lambda: None) -> None:
-        self.data, self._on_insert = data, on_insert
+    def __init__(self, data: Database, on_due: Callable[[], object] = lambda: None) -> None:
+        self.data, self._on_due = data, on_due
         self.queries = _STATEMENTS.on(data)
         self._by_key: Batches[dict[str, str], KeyedRun | None] = Batches(self._find_keys, _KEYS)
 
@@ -70,20 +73,25 @@ class RunTable:
 
     async def recent(
         self,
-        environment: str,
+        environments: Sequence[str],
         after: Position,
         limit: int,
         *,
-        task: str = "",
+        tasks: Sequence[str] = (),
         states: Sequence[str] = (),
         key: str = "",
-        tag: str = "",
+        tags: Sequence[str] = (),
         since: float = 0.0,
+        until: float = FOREVER,
     ) -> list[TaskRun]:
-        """Runs that match all filters, the newest first."""
-        filters = {"task": task, "states": json_text(states), "key": key, "tag": tag, "since": since}
-        place = {"at": after.at, "id": after.id, "limit": limit}
-        return [run_of(row) for row in await self.queries.rows("recent", environment=environment, **place, **filters)]
+        """Runs that match all filters, the newest first: of one of these tasks and states, with one of these tags."""
+        lists = {"tasks": json_text(tasks), "states": json_text(states), "tags": json_text(tags)}
+        given = {"at": after.at, "id": after.id, "limit": limit, "key": key, "since": since, "until": until, **lists}
+        found: list[Row] = []
+        for environment in environments:  # each in the order of its index
+            found += await self.queries.rows("recent", environment=environment, **given)
+        found.sort(key=lambda row: (row["created_at"], row["id"]), reverse=True)
+        return [run_of(row) for row in found[:limit]]
 
     # -- writing
 
@@ -91,7 +99,7 @@ class RunTable:
         """The ids of the runs that were inserted; the others conflict with their own row or with a run of their key."""
         rows = await self.queries.rows("insert", rows=json_text([run.row() for run in runs]))
         if rows:
-            self._on_insert()
+            self._on_due()
         return {row["id"] for row in rows}
 
     async def settle(self, run: TaskRun) -> Stored:
@@ -139,14 +147,15 @@ class RunTable:
         await self.insert([msgspec.structs.replace(run, duplicate_of=of, **ended)])
 
     async def forget(self, older_than: float) -> int:
-        """Deletes runs that ended so many seconds ago, with their timelines; returns how many. A run whose key still
-        protects it is kept until that expires."""
+        """Deletes runs that ended so many seconds ago, with their timelines, and old batches; returns how many runs. A
+        run whose key still protects it is kept until that expires."""
         deleted, page = 0, _PAGE
         while page == _PAGE:
             page = await self.queries.run("forget", before=now() - older_than, page=_PAGE)
             deleted += page
         if deleted:
             await self.queries.run("forget_events")
+        await self.queries.run("forget_batches", before=now() - older_than)
         return deleted
 
     async def expire_key(self, environment: str, task: str, key: str) -> bool:
@@ -170,13 +179,17 @@ class RunTable:
             if given.duplicate_of:
                 row = await queries.row("by_id_for_update", id=given.duplicate_of, environment=environment)
                 run = run_of(row or given.row())
+            ended = run.state in ENDED
             for change in changes[given.changes :] if buffered else changes:
                 run = changed(run, change)
                 await queries.run("add_event", run_id=run.id, kind=change.kind, detail=change.words())
             await _write(queries, run)
+            resumed = run.state in ENDED and not ended and await resume_parents(inside, run.id)
             if buffered:
                 await queries.run("count_changes", id=given.id, changes=len(changes))
-            return run
+        if resumed:
+            self._on_due()
+        return run
 
 
 async def _write(queries: Queries, run: TaskRun) -> None:

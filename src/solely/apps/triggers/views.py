@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from ...kit import DAY, UNKNOWN, Answer, Body, PageSize, Position, Problem, Statements, position_after, total
+from ...kit import DAY, Answer, Body, PageSize, Position, Statements, position_after, total
 from . import figures
 from .buffer import queue_name
 from .model import ENDED, State, TaskRun, stored_key_of
@@ -17,6 +18,7 @@ from .work.timeline import AttemptRow, TimelineEvent, attempts_of, timeline_of
 
 MOST = 10_000  # runs that are counted: more are shown as "10000+"
 EVENTS = 500  # events of a timeline on its page: a hundred attempts have at most 300
+_SAME = ("key_expires_at", "lease_until", "parent_id", "replay_of", "waits_for")
 _STATEMENTS = Statements.of(__package__, "overview.sql")
 
 Text = Annotated[str, msgspec.Meta(max_length=2048, pattern=r"^[^\u0000]*\Z", description="all if empty")]
@@ -27,6 +29,7 @@ Moment = Annotated[float, msgspec.Meta(ge=0.0, le=1e11, description="seconds sin
 class RunFilters(Body):
     """Runs that match all filters, the newest first."""
 
+    environment: Text = ""
     task: Text = ""
     state: Literal[""] | State = ""
     tag: Text = ""
@@ -36,10 +39,17 @@ class RunFilters(Body):
     limit: PageSize = 50
 
 
+class GateFilter(Body):
+    """The environment; all that the caller sees if empty."""
+
+    environment: Text = ""
+
+
 class RunRow(Answer):
     """A run of a list. `key` is its idempotency key, `replay_of` the run that it repeats."""
 
     id: str
+    environment: str
     task: str
     state: State
     attempts: int
@@ -64,7 +74,8 @@ class ListedTriggerRuns(Answer):
 
 class GateState(Answer):
     """The gate and the buffer of an environment, and counts of its runs, each up to 10,000. `tripped`: this worker
-    diverts triggers to the buffer now. `failed` are those of the last 24 hours."""
+    diverts triggers to the buffer now. `parents` are runs that wait for a child, `failed` those of the last 24
+    hours."""
 
     environment: str
     gate: str
@@ -76,12 +87,13 @@ class GateState(Answer):
     buffered: int
     queue: str
     waiting: int
+    parents: int
     executing: int
     failed: int
 
 
 class GateStates(Answer):
-    """The environment of the caller."""
+    """The environments that the caller sees."""
 
     gates: list[GateState]
 
@@ -101,9 +113,10 @@ class TriggerCounts(Answer):
 
 
 class TriggersOverview(Answer):
-    """The data of the overview."""
+    """The data of the overview: of the environments that the caller sees, or of the one that the filter names."""
 
-    gate: GateState
+    environments: list[str]
+    gates: list[GateState]
     figures: TriggerCounts
     runs: list[RunRow]
     next: str | None
@@ -118,6 +131,7 @@ class RunDetails(Answer):
     lease_until: float | None
     parent_id: str | None
     replay_of: str | None
+    waits_for: str | None
     metadata: dict[str, Any]
     payload: Any
     output: Any
@@ -134,19 +148,18 @@ def row_of(run: TaskRun, *, buffered: bool = False) -> RunRow:
 
 
 class RunViews:
-    """Reads what is shown of one environment."""
+    """Reads what is shown."""
 
     def __init__(self, app: TriggersRuntime) -> None:
         self._app = app
 
-    async def listed(self, environment: str, query: RunFilters) -> ListedTriggerRuns:
+    async def listed(self, environments: Sequence[str], query: RunFilters) -> ListedTriggerRuns:
         """A page of runs."""
-        states = (query.state,) if query.state else ()
-        filters: dict[str, Any] = {"task": query.task, "tag": query.tag, "key": stored_key_of(query.key)}
-        after = position_after(query.after)
-        found = await self._app.table.recent(
-            environment, after, query.limit, states=states, since=query.since, **filters
-        )
+        asked = {"states": query.state, "tasks": query.task, "tags": query.tag}
+        filters: dict[str, Any] = {name: [value] if value else [] for name, value in asked.items()}
+        place = position_after(query.after), query.limit
+        key = stored_key_of(query.key)
+        found = await self._app.table.recent(environments, *place, key=key, since=query.since, **filters)
         last = found[-1] if len(found) == query.limit else None
         following = None if last is None else str(Position(last.created_at, last.id))
         return ListedTriggerRuns(runs=[row_of(run) for run in found], next=following)
@@ -167,6 +180,7 @@ class RunViews:
             buffered=await app.buffer.queues[environment].count(),
             queue=queue_name(environment),
             waiting=min(MOST, counts["queued"] + counts["delayed"]),
+            parents=counts["parents"],
             executing=counts["executing"],
             failed=counts["failed"],
         )
@@ -185,17 +199,14 @@ class RunViews:
             **attempts,
         )
 
-    async def details(self, environment: str, id: str) -> RunDetails:
-        """One run; raises Problem if there is none."""
+    async def details(self, run: TaskRun) -> RunDetails:
+        """One run."""
         app = self._app
-        run = await app.runs.find(environment, id)
-        if run is None:
-            raise Problem(UNKNOWN, f"There is no run {id} in the environment {environment}.")
-        stored = run.buffered_at is None or await app.table.find(environment, run.id) is not None
+        stored = run.buffered_at is None or await app.table.find(run.environment, run.id) is not None
         events = await app.table.queries.rows("events_of", run_id=run.id, limit=EVENTS)
         return RunDetails(
             run=row_of(run, buffered=not stored),
-            environment=environment,
+            environment=run.environment,
             metadata=run.metadata,
             payload=msgspec.json.decode(run.payload),
             output=None if run.output is None else msgspec.json.decode(run.output),
@@ -203,5 +214,5 @@ class RunViews:
             ended=run.state in ENDED,
             timeline=timeline_of(run, events),
             attempts=attempts_of(run, events),
-            **{name: getattr(run, name) for name in ("key_expires_at", "lease_until", "parent_id", "replay_of")},
+            **{name: getattr(run, name) for name in _SAME},
         )

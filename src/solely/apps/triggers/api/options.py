@@ -26,6 +26,7 @@ from ..model import (
 from ..settings import TriggersSettings
 
 MOST_METADATA = 256 * 1024  # bytes, as trigger.dev has it
+_PACKED, _SUPERJSON = "application/json", "application/super+json"  # payload types of trigger.dev's client
 Span = float | str  # seconds, or text such as 30s, 5m, 24h, 30d
 Tags = Tag | Annotated[list[Tag], msgspec.Meta(max_length=MOST_TAGS)]
 
@@ -58,8 +59,10 @@ def trigger_of(
     payload: msgspec.Raw,
     given: Mapping[str, Any],
     header_key: str = "",
+    item: str = "",
 ) -> TaskTrigger:
-    """The checked trigger. Raises InvalidInput, which names the option, if one is invalid."""
+    """The checked trigger; `item` names that of a batch, so that it gets the same id when it is sent again. Raises
+    InvalidInput, which names the option, if one is invalid."""
     try:
         options, name = msgspec.convert(given, TriggerOptions), msgspec.convert(task, TaskName)
         user_key = msgspec.convert(_one_key(options.idempotency_key, header_key), UserKey | None)
@@ -70,7 +73,7 @@ def trigger_of(
     due = at if options.delay is None else _moment(options.delay, at)
     life = settings.key_ttl if options.idempotency_key_ttl is None else _span(options.idempotency_key_ttl)
     run = TaskRun(
-        id=new_run_id(environment, name, key),
+        id=new_run_id(environment, name, key, item),
         environment=environment,
         task=name,
         idempotency_key=key,
@@ -92,15 +95,27 @@ def trigger_of(
 
 
 def _unpacked(payload: msgspec.Raw, given: Mapping[str, Any]) -> msgspec.Raw:
-    """The payload; that of trigger.dev's client is the JSON text of it, in a string."""
-    if given.get("payloadType") != "application/json" or not bytes(payload).lstrip().startswith(b'"'):
+    """The payload; that of trigger.dev's client is the text of it, in a string: JSON, or SuperJSON, which has the JSON
+    in its field `json`. Raises InvalidInput for a reference to the client's object store, which does not exist here."""
+    kind = given.get("payloadType")
+    if kind == "application/store":
+        raise InvalidInput("payloadType application/store is not supported: send the payload itself, of at most 4 MiB")
+    if kind not in (_PACKED, _SUPERJSON) or not bytes(payload).lstrip().startswith(b'"'):
         return payload
     text = msgspec.json.decode(payload, type=str)
     try:
+        if kind == _SUPERJSON:
+            return msgspec.json.decode(text, type=_SuperJson).json
         msgspec.json.decode(text)
     except msgspec.DecodeError:
         return payload
     return msgspec.Raw(text.encode())
+
+
+class _SuperJson(msgspec.Struct):
+    """What SuperJSON makes of a value. Its `meta` says which texts were dates and the like."""
+
+    json: msgspec.Raw = msgspec.Raw(b"null")
 
 
 def _one_key(option: str | None, header: str) -> str | None:

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from .... import InvalidInput
-from ....kit import KIB, READ, UNKNOWN, WRITE, Answer, Body, Call, PageSize, Position, Problem, Route, position_after
+from ....kit import (
+    KIB,
+    READ,
+    UNKNOWN,
+    WRITE,
+    Answer,
+    Body,
+    Call,
+    PageSize,
+    Position,
+    Problem,
+    Route,
+    duration,
+    position_after,
+)
 from ..changes import check_tags
 from ..model import (
+    CANCELED,
     COMPLETED,
+    DELAYED,
     ENDED,
     EXECUTING,
     FAILED,
     QUEUED,
-    RUN_ID,
+    WAITING,
     RunChange,
     State,
     TaskName,
@@ -25,48 +42,57 @@ from ..model import (
     stored_key_of,
 )
 from ..runtime import TriggersRuntime
+from ..table import FOREVER
 from .options import MOST_METADATA, Tags, metadata_of, tags_of
 
 Filter = Annotated[str, msgspec.Meta(max_length=2048, pattern=r"^[^\u0000]*\Z")]
+# One that begins with "$." would be a path into the metadata, which only the server of trigger.dev itself follows.
+FieldName = Annotated[str, msgspec.Meta(max_length=2048, pattern=r"^(?!\$\.)[^\u0000]*\Z")]
+Milliseconds = Annotated[float, msgspec.Meta(ge=0.0, le=1e14, description="milliseconds since 1970")]
 _CAP = MOST_METADATA + 64 * KIB  # bytes of a change of the metadata
 
 
-class RunAnswer(Answer, rename="camel"):
-    """A run as trigger.dev's client reads it. `error` is null, or has a message; times are ISO texts.
-    `buffered`: it was accepted in a burst."""
+class RunAnswer(Answer, rename="camel", omit_defaults=True):
+    """A run as trigger.dev's client reads it: what is unknown is left out, and times are ISO texts. `attempts` is empty
+    (GET /api/triggers/runs/{id} has them). `buffered`: it was accepted in a burst."""
 
     id: str
     status: State
     task_identifier: str
-    idempotency_key: str | None
     created_at: datetime
     updated_at: datetime
-    delayed_until: datetime | None
-    started_at: datetime | None
-    finished_at: datetime | None
     tags: list[str]
     metadata: dict[str, Any]
-    payload: Any
-    output: Any
-    error: dict[str, str] | None
     attempt_count: int
     is_queued: bool
     is_executing: bool
+    is_waiting: bool
     is_completed: bool
     is_success: bool
     is_failed: bool
     is_cancelled: bool
+    is_test: bool
+    cost_in_cents: float
+    base_cost_in_cents: float
+    duration_ms: float
+    depth: int
+    trigger_function: Literal["trigger", "triggerAndWait"]
+    env: dict[str, str]
+    related_runs: dict[str, Any]
+    attempts: list[dict[str, Any]]
     buffered: bool
-    parent_run_id: str | None
-    is_test: bool = False
-    cost_in_cents: float = 0.0
-    base_cost_in_cents: float = 0.0
-    duration_ms: float = 0.0
-    env: dict[str, str] = msgspec.field(default_factory=dict)
+    idempotency_key: str | None = None
+    delayed_until: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    payload: Any = None
+    output: Any = None
+    error: dict[str, str] | None = None
+    parent_run_id: str | None = None
 
 
-class Pagination(Answer):
-    """Where the next page begins; null on the last one."""
+class Pagination(Answer, omit_defaults=True):
+    """Where the next page begins; none on the last one."""
 
     next: str | None = None
 
@@ -78,13 +104,19 @@ class RunsAnswer(Answer):
     pagination: Pagination
 
 
-class RunsQuery(Body, forbid_unknown_fields=False):
-    """The filters of trigger.dev's client: several states are separated by commas."""
+class RunsQuery(Body):
+    """The filters of trigger.dev's client: several states, tasks or tags are separated by commas; `from` and `to` are
+    milliseconds since 1970, `period` is text such as 1h. Other filters are refused, since they would be ignored.
+    `filter[environment]` is for admins."""
 
     status: Filter = msgspec.field(default="", name="filter[status]")
     task: Filter = msgspec.field(default="", name="filter[taskIdentifier]")
     tag: Filter = msgspec.field(default="", name="filter[tag]")
     key: Filter = msgspec.field(default="", name="filter[idempotencyKey]")
+    environment: Filter = msgspec.field(default="", name="filter[environment]")
+    begin: Milliseconds = msgspec.field(default=0.0, name="filter[createdAt][from]")
+    end: Milliseconds = msgspec.field(default=1000 * FOREVER, name="filter[createdAt][to]")
+    period: Filter = msgspec.field(default="", name="filter[createdAt][period]")
     size: PageSize = msgspec.field(default=25, name="page[size]")
     after: Filter = msgspec.field(default="", name="page[after]")
 
@@ -95,11 +127,19 @@ class TagsBody(Body):
     tags: Tags
 
 
-class MetadataBody(Body, forbid_unknown_fields=False):
-    """The new metadata, or operations on it: {type: set | delete | append | remove | increment, key, value}."""
+class MetadataOperation(Body):
+    """One operation on a top-level field; `update` replaces all of the metadata by `value`."""
+
+    type: Literal["set", "delete", "append", "remove", "increment", "update"]
+    key: FieldName = ""
+    value: Any = None
+
+
+class MetadataBody(Body):
+    """The new metadata, or operations on it."""
 
     metadata: Any = None
-    operations: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    operations: list[MetadataOperation] = msgspec.field(default_factory=list)
 
 
 class ResetBody(Body, rename="camel", forbid_unknown_fields=False):
@@ -124,30 +164,31 @@ class MetadataAnswer(Answer):
 def routes(app: TriggersRuntime) -> list[Route]:
     """The routes of runs and keys."""
 
-    def place(call: Call[Any, Any]) -> tuple[str, str]:
-        id = call.params["id"]
-        if not RUN_ID.fullmatch(id):
-            _unknown(id)
-        return app.environment_of(call.principal.name), id
-
     async def found(call: Call[Any, Any]) -> TaskRun:
-        environment, id = place(call)
-        return await app.runs.find(environment, id) or _unknown(id)
+        return await app.find(call.principal, call.params["id"])
 
     async def change(call: Call[Any, Any], change: RunChange) -> TaskRun:
-        environment, id = place(call)
-        return await app.runs.change(environment, id, change) or _unknown(id)
+        run = await found(call)
+        if change.tags:
+            check_tags(run, change.tags)
+        return await app.runs.change(run.environment, run.id, change) or await found(call)
 
     async def read(call: Call[None, None]) -> RunAnswer:
         """Read a run, stored or buffered."""
         return answer_of(await found(call))
 
+    async def metadata(call: Call[None, None]) -> MetadataAnswer:
+        """Read the metadata of a run."""
+        return MetadataAnswer(metadata=(await found(call)).metadata)
+
     async def listed(call: Call[None, RunsQuery]) -> RunsAnswer:
         """List runs, the newest first."""
-        query, environment = call.query, app.environment_of(call.principal.name)
-        states = [each for each in query.status.split(",") if each]
-        filters: Any = {"task": query.task, "tag": query.tag, "key": stored_key_of(query.key), "states": states}
-        page = await app.table.recent(environment, position_after(query.after), query.size, **filters)
+        query, environments = call.query, app.environments_of(call.principal, call.query.environment)
+        lists: Any = {"states": query.status, "tasks": query.task, "tags": query.tag}
+        filters: Any = {name: [each for each in value.split(",") if each] for name, value in lists.items()}
+        since = max(query.begin / 1000, now() - duration(query.period) if query.period else 0.0)
+        span: Any = {"since": since, "until": query.end / 1000, "key": stored_key_of(query.key)}
+        page = await app.table.recent(environments, position_after(query.after), query.size, **filters, **span)
         last = str(Position(page[-1].created_at, page[-1].id)) if len(page) == query.size else None
         return RunsAnswer(data=[answer_of(run) for run in page], pagination=Pagination(next=last))
 
@@ -158,9 +199,7 @@ def routes(app: TriggersRuntime) -> list[Route]:
 
     async def tag(call: Call[TagsBody, None]) -> ChangedRun:
         """Add tags to a run."""
-        tags = tags_of(call.body.tags)
-        check_tags(await found(call), tags)
-        run = await change(call, RunChange(kind="tags", at=now(), tags=tags))
+        run = await change(call, RunChange(kind="tags", at=now(), tags=tags_of(call.body.tags)))
         return ChangedRun(id=run.id)
 
     async def edit(call: Call[MetadataBody, None]) -> MetadataAnswer:
@@ -169,7 +208,8 @@ def routes(app: TriggersRuntime) -> list[Route]:
         if given.metadata is None and not given.operations:
             raise InvalidInput("give `metadata`, `operations`, or both")
         metadata = None if given.metadata is None else metadata_of(given.metadata)
-        asked = RunChange(kind="metadata", at=now(), metadata=metadata, edits=given.operations)
+        edits = [_checked(number, each) for number, each in enumerate(given.operations)]
+        asked = RunChange(kind="metadata", at=now(), metadata=metadata, edits=edits)
         return MetadataAnswer(metadata=(await change(call, asked)).metadata)
 
     async def reset(call: Call[ResetBody, None]) -> ChangedRun:
@@ -181,26 +221,29 @@ def routes(app: TriggersRuntime) -> list[Route]:
 
     once, twice = "Nothing more happens.", "The same change once more."
     keys = "/api/v1/idempotencyKeys/{key}/reset"
+    route = partial(Route, refusals=(UNKNOWN,), error_field=True)
     return [
-        *(Route("GET", f"/api/{v}/runs/{{id}}", READ, read, refusals=(UNKNOWN,)) for v in ("v1", "v3")),
-        Route("GET", "/api/v1/runs", READ, listed),
-        *(
-            Route("POST", f"/api/{v}/runs/{{id}}/cancel", WRITE, cancel, again=once, refusals=(UNKNOWN,))
-            for v in ("v1", "v2")
-        ),
-        Route("POST", "/api/v1/runs/{id}/tags", WRITE, tag, again=once, refusals=(UNKNOWN,)),
-        Route("PUT", "/api/v1/runs/{id}/metadata", WRITE, edit, again=twice, refusals=(UNKNOWN,), cap=_CAP),
-        Route("POST", keys, WRITE, reset, again="404: the key protects no run any more.", refusals=(UNKNOWN,)),
+        *(route("GET", f"/api/{v}/runs/{{id}}", READ, read) for v in ("v1", "v3")),
+        route("GET", "/api/v1/runs", READ, listed),
+        *(route("POST", f"/api/{v}/runs/{{id}}/cancel", WRITE, cancel, again=once) for v in ("v1", "v2")),
+        route("POST", "/api/v1/runs/{id}/tags", WRITE, tag, again=once),
+        route("GET", "/api/v1/runs/{id}/metadata", READ, metadata),
+        route("PUT", "/api/v1/runs/{id}/metadata", WRITE, edit, again=twice, cap=_CAP),
+        route("POST", keys, WRITE, reset, again="404: the key protects no run any more."),
     ]
 
 
-def _unknown(id: str) -> TaskRun:
-    raise Problem(UNKNOWN, f"there is no run {id!r:.80} in this environment")
+def _checked(number: int, edit: MetadataOperation) -> dict[str, Any]:
+    """The operation as it is stored; raises InvalidInput if its value does not fit its type."""
+    wanted: Any = {"update": dict, "increment": int | float}.get(edit.type, object)
+    if not isinstance(edit.value, wanted) or (isinstance(edit.value, bool) and edit.type == "increment"):
+        raise InvalidInput(f"operations[{number}]: {edit.type} does not take {edit.value!r:.80}")
+    return {"type": edit.type, "key": edit.key, "value": edit.value}
 
 
 def answer_of(run: TaskRun) -> RunAnswer:
     """The run as it is answered."""
-    ended, since = run.state in ENDED, run.started_at
+    since, waits = run.started_at, run.options.get("resumeParentOnCompletion") is True
     return RunAnswer(
         id=run.id,
         status=run.state,
@@ -208,7 +251,7 @@ def answer_of(run: TaskRun) -> RunAnswer:
         idempotency_key=run.idempotency_key,
         created_at=_time(run.created_at),
         updated_at=_time(run.updated_at),
-        delayed_until=_time(run.available_at) if run.available_at > run.created_at else None,
+        delayed_until=_time(run.available_at) if run.state == DELAYED else None,
         started_at=None if since is None else _time(since),
         finished_at=None if run.finished_at is None else _time(run.finished_at),
         tags=run.tags,
@@ -217,16 +260,24 @@ def answer_of(run: TaskRun) -> RunAnswer:
         output=None if run.output is None else msgspec.json.decode(run.output),
         error=None if run.error is None else {"name": "Error", "message": run.error},
         attempt_count=run.attempts,
-        is_queued=run.state == QUEUED,
+        is_queued=run.state in (QUEUED, DELAYED),
         is_executing=run.state == EXECUTING,
-        is_completed=ended,
+        is_waiting=run.state == WAITING,
+        is_completed=run.state in ENDED,
         is_success=run.state == COMPLETED,
         is_failed=run.state == FAILED,
-        is_cancelled=run.state == "CANCELED",
+        is_cancelled=run.state == CANCELED,
+        is_test=run.options.get("test") is True,
+        cost_in_cents=0.0,
+        base_cost_in_cents=0.0,
+        duration_ms=1000 * max(0.0, (run.finished_at or now()) - since) if since else 0.0,
+        depth=int(run.parent_id is not None),
+        trigger_function="triggerAndWait" if waits else "trigger",
+        env={"id": run.environment, "name": run.environment},
+        related_runs={},
+        attempts=[],
         buffered=run.buffered_at is not None,
         parent_run_id=run.parent_id,
-        duration_ms=1000 * max(0.0, (run.finished_at or now()) - since) if since else 0.0,
-        env={"id": run.environment, "name": run.environment},
     )
 
 

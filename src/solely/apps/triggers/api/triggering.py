@@ -1,25 +1,19 @@
-"""Triggers over HTTP: one, or many at once."""
+"""Triggers over HTTP."""
 
 from __future__ import annotations
 
-import asyncio
-import secrets
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
-from .... import InvalidInput, Mismatch, SolelyError
-from ....kit import KIB, WRITE, Answer, Body, Call, Problem, Route, problem_of
+from .... import Mismatch
+from ....kit import KIB, WRITE, Answer, Body, Call, Route
 from ..figures import MISMATCHES
-from ..model import TaskName
 from ..pipeline import Triggered
 from ..runtime import TriggersRuntime
 from .options import TaskTrigger, trigger_of
 
 _CAP = 4 * 1024 * KIB  # bytes of a trigger: payloads of trigger.dev may have 3 MiB
-_BATCH_CAP = 16 * 1024 * KIB  # bytes of a batch
-MOST_ITEMS = 500  # of a batch, as trigger.dev has it
-_AT_ONCE = 50  # items of one batch that are triggered concurrently: they share round trips, and leave room for others
 _AGAIN = "With a key: the same run id. Without one: another run."
 
 Options = dict[str, Any]
@@ -30,20 +24,6 @@ class TriggerBody(Body, forbid_unknown_fields=False):
 
     payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
     options: Options = msgspec.field(default_factory=dict)
-
-
-class BatchItem(Body, forbid_unknown_fields=False):
-    """One trigger of a batch."""
-
-    task: TaskName
-    payload: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
-    options: Options = msgspec.field(default_factory=dict)
-
-
-class BatchBody(Body, forbid_unknown_fields=False):
-    """Triggers of several tasks."""
-
-    items: Annotated[list[BatchItem], msgspec.Meta(min_length=1, max_length=MOST_ITEMS)]
 
 
 class TriggerAnswer(Answer, rename="camel", omit_defaults=True):
@@ -59,62 +39,23 @@ class TriggerAnswer(Answer, rename="camel", omit_defaults=True):
     error: str = ""
 
 
-class BatchAnswer(Answer, rename="camel"):
-    """The runs, in the order of the items. An item that was refused has an `error` and no id."""
-
-    id: str
-    run_count: int
-    runs: list[TriggerAnswer]
+async def accept(app: TriggersRuntime, trigger: TaskTrigger) -> TriggerAnswer:
+    """The answer to a checked trigger; raises as `Pipeline.trigger`, and Mismatch if the settings refuse another
+    payload."""
+    return _answer(app, trigger, await app.pipeline.trigger(trigger.run, waits=trigger.waits))
 
 
 def routes(app: TriggersRuntime) -> list[Route]:
-    """The routes below /api/v1/tasks."""
-
-    async def accepted(trigger: TaskTrigger) -> TriggerAnswer:
-        run = trigger.run
-        return _answer(app, trigger, await app.pipeline.trigger(run, waits=trigger.waits))
+    """The route of a trigger."""
 
     async def trigger(call: Call[TriggerBody, None]) -> TriggerAnswer:
         """Trigger a task: the same idempotency key gets the same run id, always."""
         environment = app.environment_of(call.principal.name)
-        given, header = call.body, call.header("idempotency-key")
-        task = call.params["task"]
-        return await accepted(trigger_of(app.settings, environment, task, given.payload, given.options, header))
+        given, header, task = call.body, call.header("idempotency-key"), call.params["task"]
+        return await accept(app, trigger_of(app.settings, environment, task, given.payload, given.options, header))
 
-    async def batch(call: Call[BatchBody, None]) -> BatchAnswer:
-        """Trigger many tasks at once, each by the rules of a single trigger."""
-        if call.header("idempotency-key"):
-            raise InvalidInput("a batch has no key of its own; give each item its options.idempotencyKey")
-        environment, slots = app.environment_of(call.principal.name), asyncio.Semaphore(_AT_ONCE)
-        wanted = [_item(app, environment, number, each) for number, each in enumerate(call.body.items)]
-
-        async def one(each: TaskTrigger) -> TriggerAnswer | Problem:
-            async with slots:
-                try:
-                    return await accepted(each)
-                except Problem as refusal:
-                    return refusal
-                except SolelyError as error:
-                    return problem_of(error)
-
-        found = await asyncio.gather(*(one(each) for each in wanted))
-        if all(isinstance(each, Problem) for each in found):
-            raise next(each for each in found if isinstance(each, Problem))
-        runs = [_refused(trigger, each) for trigger, each in zip(wanted, found, strict=True)]
-        return BatchAnswer(id=f"batch_{secrets.token_hex(12)}", run_count=len(runs), runs=runs)
-
-    given: Any = {"again": _AGAIN, "over_max_body": True}
-    return [
-        Route("POST", "/api/v1/tasks/batch", WRITE, batch, cap=_BATCH_CAP, **given),
-        Route("POST", "/api/v1/tasks/{task}/trigger", WRITE, trigger, cap=_CAP, **given),
-    ]
-
-
-def _item(app: TriggersRuntime, environment: str, number: int, item: BatchItem) -> TaskTrigger:
-    try:
-        return trigger_of(app.settings, environment, item.task, item.payload, item.options)
-    except InvalidInput as error:
-        raise InvalidInput(f"items[{number}]: {error}") from None
+    given: Any = {"again": _AGAIN, "over_max_body": True, "error_field": True}
+    return [Route("POST", "/api/v1/tasks/{task}/trigger", WRITE, trigger, cap=_CAP, **given)]
 
 
 def _answer(app: TriggersRuntime, trigger: TaskTrigger, found: Triggered) -> TriggerAnswer:
@@ -133,10 +74,3 @@ def _answer(app: TriggersRuntime, trigger: TaskTrigger, found: Triggered) -> Tri
         payload_mismatch=differs,
         idempotency_key=run.idempotency_key or "",
     )
-
-
-def _refused(trigger: TaskTrigger, found: TriggerAnswer | Problem) -> TriggerAnswer:
-    if isinstance(found, TriggerAnswer):
-        return found
-    run = trigger.run
-    return TriggerAnswer(id="", is_cached=False, buffered=False, task_identifier=run.task, error=str(found))

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from .... import SolelyError
+from .... import InvalidInput, SolelyError
 from ....kit import KIB, LOST, UNKNOWN, WRITE, Call, Route, Row, without_nul
 from ..model import DELAYED, EXECUTING, QUEUED
 from ..runtime import TriggersRuntime
@@ -25,6 +25,7 @@ from ..work.wire import (
     TakenRun,
     TakenRuns,
     TakeRun,
+    WaitForRun,
 )
 
 POLL = 1.0  # seconds between looks for runs that another process has added, or that have become due
@@ -108,6 +109,14 @@ class WorkApi:
         self._app.arrivals.wake()
         return _settled(row)
 
+    async def wait(self, call: Call[WaitForRun, None]) -> SettledRun:
+        """Has a run wait for a child: it can be taken again when the child has ended."""
+        environment, id, token = self._leased(call)
+        if call.body.child == id:
+            raise InvalidInput(f"run {id} cannot wait for itself")
+        child = await self._app.runs.stored(environment, without_nul(call.body.child))
+        return _settled(await self._app.leases.wait(environment, id, token, child or call.body.child))
+
     def _environment(self, call: Call[Any, None]) -> str:
         return self._app.environment_of(call.principal.name)
 
@@ -148,4 +157,5 @@ def routes(app: TriggersRuntime) -> list[Route]:
         Route("POST", "/api/v1/runs/{id}/complete", WRITE, work.complete, again=_SAFE, **of_run),
         Route("POST", "/api/v1/runs/{id}/fail", WRITE, work.fail, again=_SAFE, **of_run),
         Route("POST", "/api/v1/runs/{id}/release", WRITE, work.release, again=_SAFE, **of_run),
+        Route("POST", "/api/v1/runs/{id}/wait", WRITE, work.wait, again=_SAFE, **of_run),
     ]

@@ -6,7 +6,7 @@ from ....kit import HOLD, Figure
 
 ATTEMPTS = Figure(
     "solely_triggers_attempts",
-    "Attempts at runs by outcome: completed, retried, failed (for good), released, lost",
+    "Attempts at runs by outcome: completed, retried, failed (for good), released, waiting (for a child), lost",
     ("outcome",),
 )
 QUEUE_SECONDS = Figure("solely_triggers_queue_seconds", "From a trigger to the first attempt", (), HOLD)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .... import LeaseLost
 from ....kit import UNKNOWN, Problem, Queries, Row, Statements
-from ..model import COMPLETED, DELAYED, EXECUTING, FAILED, QUEUED, json_text
+from ..model import COMPLETED, DELAYED, ENDED, EXECUTING, FAILED, QUEUED, WAITING, json_text
+from ..parents import resume_parents
 from .figures import ATTEMPTS, QUEUE_SECONDS, RUN_SECONDS
 
 if TYPE_CHECKING:
@@ -44,13 +45,20 @@ class TakeResult(NamedTuple):
 
 class RunLeases:
     """Leases runs of one database to workers. `first` and `most` are the shortest and the longest pause before a retry.
-    Tests give a clock; otherwise the database's own decides."""
+    `on_due` is called when a parent is resumed. Tests give a clock; otherwise the database's own decides."""
 
     def __init__(
-        self, data: Database, metrics: Metrics, *, first: float, most: float, clock: Clock | None = None
+        self,
+        data: Database,
+        metrics: Metrics,
+        *,
+        first: float,
+        most: float,
+        on_due: Callable[[], object] = lambda: None,
+        clock: Clock | None = None,
     ) -> None:
         self._data, self._statements = data, Statements.of(__package__, "queries.sql")
-        self._metrics, self._first, self._most = metrics, first, most
+        self._metrics, self._first, self._most, self._on_due = metrics, first, most, on_due
         self.clock = clock
 
     async def take(
@@ -85,7 +93,10 @@ class RunLeases:
                 await step.note(row, "taken", attempt=row["attempts"], worker=asked["worker"])
             else:
                 await step.note(row, "failed", attempt=row["attempts"], error=DIED)
+            resumed = await self._resume(step, row)
         self._count_taken(result)
+        if resumed:
+            self._on_due()
         return result
 
     def _count_taken(self, found: TakeResult) -> None:
@@ -127,6 +138,29 @@ class RunLeases:
         """The run can be taken again after the delay, and this attempt does not count. Raises as `complete`."""
         return await self._end("release", "released", environment, id, token, delay=delay)
 
+    async def wait(self, environment: str, id: str, token: str, child: str) -> Row:
+        """The run is WAITING, without a lease, until the child has ended; QUEUED if that is so already. This attempt
+        does not count. Raises as `complete`, and Problem if there is no such child."""
+        async with self._changing() as step:
+            # The child is locked first, as by whoever ends it: so it sees this run wait, or this run sees its end.
+            known = await step.row("child", environment=environment, child=child)
+            if known is None:
+                raise Problem(UNKNOWN, f"there is no run {child} to wait for")
+            ended = int(known["state"] in ENDED)
+            row = await step.row("wait", environment=environment, id=id, token=token, child=child, ended=ended)
+            if row is not None:
+                await step.note(row, "waiting", attempt=row["attempts"] + 1, child=child)
+        if row is None:
+            return await self._repeated("wait", environment, id, token)
+        self._metrics.count(ATTEMPTS, "waiting")
+        if ended:
+            self._on_due()
+        return row
+
+    async def _resume(self, step: _Step, row: Row) -> bool:
+        """Resumes the runs that wait for this one, if it has ended."""
+        return row["state"] in ENDED and await resume_parents(step.inside, row["id"], step.now)
+
     async def _end(self, how: str, kind: str, environment: str, id: str, token: str, **values: Any) -> Row:
         async with self._changing() as step:
             row = await step.row(how, environment=environment, id=id, token=token, **values)
@@ -134,8 +168,11 @@ class RunLeases:
                 failed = {"error": values["error"]} if "error" in values else {}
                 kind = "failed" if row["state"] == FAILED else kind
                 await step.note(row, kind, attempt=row["attempts"] + (kind == "released"), **failed)
+                resumed = await self._resume(step, row)
         if row is None:
             return await self._repeated(how, environment, id, token)
+        if resumed:
+            self._on_due()
         self._metrics.count(ATTEMPTS, kind)
         if row["finished_at"] is not None:
             self._metrics.observe(RUN_SECONDS, max(0.0, row["finished_at"] - row["started_at"]))
@@ -160,12 +197,13 @@ class RunLeases:
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator[_Step]:
         async with self._data.transaction() as inside:
-            yield _Step(self._statements.on(inside), self._now())
+            yield _Step(inside, self._statements.on(inside), self._now())
 
 
 class _Step(NamedTuple):
     """A step inside of a transaction, which also writes the timeline."""
 
+    inside: Database
     queries: Queries
     now: float | None
 
@@ -176,4 +214,9 @@ class _Step(NamedTuple):
         await self.queries.run("add_event", id=row["id"], now=self.now, kind=kind, detail=json_text(detail))
 
 
-_ENDED = {"complete": (COMPLETED,), "fail": (DELAYED, FAILED), "release": (QUEUED, DELAYED)}
+_ENDED = {
+    "complete": (COMPLETED,),
+    "fail": (DELAYED, FAILED),
+    "release": (QUEUED, DELAYED),
+    "wait": (WAITING, QUEUED),
+}

@@ -90,6 +90,24 @@ UPDATE triggers_runs SET state = CASE WHEN :delay > 0 THEN 'DELAYED' ELSE 'QUEUE
 WHERE id = :id AND lease_owner = :token AND state = 'EXECUTING' AND environment = :environment
 RETURNING *
 
+-- name: child
+-- The run that another one is to wait for, locked, so that it ends before or after that one begins to wait.
+SELECT id, state FROM triggers_runs WHERE id = :child AND environment = :environment {locked}
+
+-- name: locked (sqlite)
+/* a transaction of SQLite is the only writer */
+
+-- name: locked (postgresql)
+FOR UPDATE
+
+-- name: wait
+-- The lease ends, and the attempt does not count. A child that has ended already is not waited for.
+UPDATE triggers_runs SET state = CASE WHEN :ended = 1 THEN 'QUEUED' ELSE 'WAITING' END, attempts = attempts - 1,
+    waits_for = CASE WHEN :ended = 1 THEN NULL ELSE :child END,
+    available_at = {clock}, lease_until = NULL, updated_at = {clock}
+WHERE id = :id AND lease_owner = :token AND state = 'EXECUTING' AND environment = :environment
+RETURNING *
+
 -- name: run
 SELECT * FROM triggers_runs WHERE id = :id AND environment = :environment
 
@@ -99,7 +117,7 @@ INSERT INTO triggers_events (run_id, at, kind, detail) VALUES (:id, {clock}, :ki
 -- name: open_attempts
 -- Each attempt is taken once and has one end: 1 if the last one has none.
 SELECT COALESCE(SUM(CASE WHEN kind = 'taken' THEN 1 ELSE -1 END), 0) AS open FROM triggers_events
-WHERE run_id = :id AND kind IN ('taken', 'retried', 'released', 'lost')
+WHERE run_id = :id AND kind IN ('taken', 'retried', 'released', 'waiting', 'lost')
 
 -- name: due
 -- What a waiting take looks for, without a write.

@@ -7,13 +7,14 @@ import inspect
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
 from .... import InvalidInput, LeaseLost
+from .children import Children
 from .wire import TakenRun
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,7 +26,10 @@ class RunAttempt:
     """One attempt at a run, as its task sees it. `attempt` only grows: systems that the task writes to can use it as a
     fence. The lease is renewed meanwhile; `lost` is true once another worker may have the run."""
 
-    def __init__(self, taken: TakenRun, sent: float, max_hold: float | None = None) -> None:
+    def __init__(
+        self, taken: TakenRun, sent: float, max_hold: float | None = None, children: Children | None = None
+    ) -> None:
+        self._children = children
         self.id, self.task, self.key = taken.id, taken.task, taken.idempotency_key
         self.payload, self.tags, self.metadata = taken.payload, taken.tags, taken.metadata
         self.attempt, self.max_attempts = taken.attempt, taken.max_attempts
@@ -49,6 +53,31 @@ class RunAttempt:
         if self.lost:
             why = "was canceled" if self.canceled else "is no longer leased to this worker"
             raise LeaseLost(f"run {self.id}, attempt {self.attempt}, {why}", key=self.id)
+
+    def trigger_and_wait(
+        self,
+        task: str,
+        payload: object = None,
+        *,
+        key: str = "",
+        tags: Sequence[str] = (),
+        max_attempts: int | None = None,
+    ) -> Any:
+        """The output of a run of this task, which is triggered once for this run and key.
+
+        If that has not ended, this attempt ends here without counting, and the lease with it. When the child has ended,
+        the task is performed again from its beginning, by any worker, and gets the output here; so what comes before
+        must be repeatable. Without a key, the children are told apart by their order.
+
+        Raises ChildFailed if the child was FAILED or CANCELED, and LeaseLost.
+        """
+        if self._children is None:
+            raise InvalidInput("trigger_and_wait needs a worker: this attempt was made by a test")
+        return self._children.result(task, payload, key, tags, max_attempts)
+
+    async def trigger_and_wait_async(self, task: str, payload: object = None, **options: Any) -> Any:
+        """The same for an `async` task: it does not block the event loop."""
+        return await asyncio.to_thread(self.trigger_and_wait, task, payload, **options)
 
     # -- for the worker
 

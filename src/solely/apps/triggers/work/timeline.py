@@ -11,7 +11,7 @@ from ....kit import Answer, Row
 from ..model import CANCELED, TaskRun
 
 TAKEN, RUNNING, LOST = "taken", "running", "lost"
-ENDS = ("completed", "retried", LOST, "failed", "released")  # of an attempt
+ENDS = ("completed", "retried", LOST, "failed", "released", "waiting")  # of an attempt
 _ORDER = ("triggered", "buffered", *ENDS, TAKEN)  # of what happened in the same millisecond
 
 
@@ -26,7 +26,7 @@ class TimelineEvent(Answer):
 
 class AttemptRow(Answer):
     """An attempt: who had the run, from when to when, and the outcome: completed, retried, failed (for good), released
-    (did not count), lost (its lease expired), canceled, or running."""
+    (did not count), waiting (for a child; did not count), lost (its lease expired), canceled, or running."""
 
     number: int
     worker: str
@@ -42,6 +42,7 @@ class _Noted(msgspec.Struct):
     attempt: int = 0
     worker: str = ""
     error: str = ""
+    child: str = ""
 
 
 def timeline_of(run: TaskRun, rows: Sequence[Row]) -> list[TimelineEvent]:
@@ -78,7 +79,8 @@ def _event(row: Row) -> TimelineEvent:
     if row["kind"] not in (TAKEN, *ENDS):
         return TimelineEvent(at=row["at"], kind=row["kind"], attempt=0, detail=row["detail"])
     noted = _noted(row)
-    return TimelineEvent(at=row["at"], kind=row["kind"], attempt=noted.attempt, detail=noted.error or noted.worker)
+    detail = noted.error or noted.child or noted.worker
+    return TimelineEvent(at=row["at"], kind=row["kind"], attempt=noted.attempt, detail=detail)
 
 
 def _noted(row: Row) -> _Noted:

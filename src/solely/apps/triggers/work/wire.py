@@ -111,6 +111,13 @@ class ReleaseRun(Body, rename="camel"):
     delay: Delay = 0.0
 
 
+class WaitForRun(Body, rename="camel"):
+    """Ends the lease until the run `child` has ended; then the run can be taken again. The attempt does not count."""
+
+    token: LeaseToken
+    child: RunId
+
+
 class SettledRun(Answer, rename="camel"):
     """What became of the run, and when it is tried again."""
 

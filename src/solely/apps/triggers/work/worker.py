@@ -33,6 +33,7 @@ from .... import (
 )
 from ....kit.commands import printable
 from ..model import CANCELED
+from .children import Children, WaitsForChild
 from .tasks import RunAttempt, WorkerTask
 from .wire import MAX_ERROR, LeaseStates, SettledRun, TakenRuns
 
@@ -132,7 +133,8 @@ class TaskWorker:
         sent, taken = self._insist(lambda: self._service.post("/api/v1/workers/take", body, TakenRuns, wait))
         if taken is None or taken.run is None:
             return False
-        run = RunAttempt(taken.run, sent, self._tasks[taken.run.task].max_hold)
+        children = Children(self._service, taken.run.id, lambda ask: self._insist(ask, run)[1])
+        run = RunAttempt(taken.run, sent, self._tasks[taken.run.task].max_hold, children)
         with self._changed:  # `stop` sees the run, or the run sees that the worker stops
             if not self._stopping.is_set():
                 self._running[token] = run
@@ -153,6 +155,8 @@ class TaskWorker:
             output = self._tasks[run.task](run)
         except Postpone as error:
             self._settle(run, "release", {"delay": error.after or 0.0})
+        except WaitsForChild as waits:
+            self._settle(run, "wait", {"child": waits.child})
         except asyncio.CancelledError:
             self._settle(run, *(("fail", {"error": OVERDUE}) if run.overdue else ("release", {})))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - any error of a task is the end of its attempt
