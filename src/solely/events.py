@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 log = logging.getLogger("solely")
@@ -22,11 +22,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Acquired(Event):
-    """A key was acquired, after waiting `waited` seconds."""
+    """A key was acquired for `left` seconds, after waiting `waited` seconds."""
 
     fence: int
     waited: float
     attempts: int = 1
+    left: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +90,13 @@ class Retried(Event):
 
 @dataclass(frozen=True, slots=True)
 class Claimed(Event):
-    """A claim was won after `waited` seconds; `attempt` 2 or more took over from a holder that failed or died."""
+    """A claim was won for `left` seconds, after `waited` seconds; `attempt` 2 or more took over from a holder that
+    failed or died."""
 
     fence: int
     attempt: int
     waited: float
+    left: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +130,11 @@ class TimedOut(Event):
 
 @dataclass(frozen=True, slots=True)
 class Reserved(Event):
-    """A reservation was granted."""
+    """A reservation was granted for `left` seconds."""
 
     fence: int
     count: int
+    left: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

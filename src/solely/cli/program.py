@@ -36,6 +36,7 @@ COMMANDS = {
     "dlq": "dead_letters",
     "audit": "audit",
     "explain": "inspection",
+    "history": "history",
     "top": "inspection",
     "doctor": "doctor",
     "copy": "copy",

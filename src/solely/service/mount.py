@@ -16,6 +16,7 @@ from .api import (
     dead_letters,
     entries,
     events,
+    history,
     limits,
     locks,
     marks,
@@ -27,7 +28,7 @@ from .api import (
     watermarks,
 )
 from .application import JOURNAL_DROPPED, Application
-from .dashboard import audit_log, dedup, letters, login, overview, rendering
+from .dashboard import audit_log, dedup, keys, letters, login, overview, rendering
 from .dashboard import entries as entry_pages
 from .dashboard import limits as limit_pages
 from .dashboard import queues as queue_pages
@@ -41,8 +42,8 @@ from .service import FAILURES, Service
 
 MODULES = (
     locks, marks, claims, reservations, limits, watermarks, queues, queue_lists, schedules, dead_letters,
-    dead_letter_acts, entries, events, ops, health, openapi, policy, overview, entry_pages, dedup, limit_pages,
-    queue_pages, schedule_pages, letters, watermark_pages, audit_log, login, rendering,
+    dead_letter_acts, entries, events, history, ops, health, openapi, policy, overview, entry_pages, keys,
+    dedup, limit_pages, queue_pages, schedule_pages, letters, watermark_pages, audit_log, login, rendering,
 )  # fmt: skip
 
 

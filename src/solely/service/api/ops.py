@@ -19,6 +19,7 @@ from ...ops import READS, Ack, Acquire, Clear, Finish, Hit, Op, Push, QueueOp, R
 from ...owner import fresh_owner
 from ...stores import AsyncStore
 from ...stores.http.codec import GRANTING, MAX_STORED_KEY, Batch, Replies, WireEntries, op_of, reply_of, wire_entry
+from ..history.ops import note_op
 from ..problems import RESERVED_NAME, SCOPE, STOPPING, TOO_MANY, Problem, problem_of
 from ..reserved_names import clearing
 from ..routes import KIB, READ, WRITE, Body, Call, PageSize, Route
@@ -48,6 +49,7 @@ async def perform(call: Call[Batch, None]) -> Replies:
         replies = await (_audited(call, ops, acts) if acts else call.service.store.perform(ops)) if ops else []
         for op, reply in zip(ops, replies, strict=True):
             _count(call, op, reply)
+            note_op(call.service.history, op, reply)
     return Replies([reply_of(reply, _detail(reply)) for reply in replies])
 
 

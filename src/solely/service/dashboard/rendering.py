@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from jinja2 import BaseLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -174,7 +174,8 @@ def _link(call: Call[Any, Any], other: dict[str, Any]) -> str:
     """The address of this view, with some fields of the query replaced; it can be shared."""
     fields = {name: getattr(call.query, name) for name in call.query.__struct_fields__ if name != "note"} | other
     kept = {name: value for name, value in fields.items() if value not in ("", None, False)}
-    return call.path + (f"?{urlencode(kept)}" if kept else "")
+    path = quote(call.scope["path"], safe="/:@") if call.params else call.path
+    return path + (f"?{urlencode(kept)}" if kept else "")
 
 
 # -- static files: styles, scripts and the chart; ours, and uPlot's under its license
