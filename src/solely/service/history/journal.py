@@ -14,7 +14,7 @@ from ...errors import SolelyError
 from ...events import Event
 from ..figures import Figure
 from ..metrics import Metrics
-from .recorder import HistoryRecorder
+from .recorder import SAMPLE, USUAL, WRONG, HistoryRecorder
 from .waiting import WaitList, waiters_of
 
 log = structlog.get_logger("solely.history")
@@ -22,7 +22,7 @@ log = structlog.get_logger("solely.history")
 FLUSH = 0.5  # seconds between writes: what a killed worker may lose, and how late its events are seen by others
 SWEEP = 60.0  # seconds between deletions: the bound is exceeded by what comes in between
 RETRY = 10.0  # seconds between tries to create the tables
-NOTABLE = 4  # one event in so many is what went wrong, or more: routine events never displace these
+SHARES = {"forget_notable": (WRONG, 0.25), "forget_usual": (USUAL, 0.5), "forget_samples": (SAMPLE, 0.25)}
 WAITERS = 100  # that are listed of one key
 
 HISTORY_DROPPED = Figure("solely_history_dropped", "Events that the history did not keep, for lack of room")
@@ -127,9 +127,8 @@ class EventHistory:
     async def sweep(self) -> None:
         """Deletes events that are older than `keep`, and the oldest beyond `most`."""
         await self._journal.sweep(STATEMENTS["forget"], self.keep)
-        notable = self.most // NOTABLE
-        for routine, most, delete in ((1, self.most - notable, "forget_routine"), (0, notable, "forget_notable")):
-            oldest = await self._queries.row("oldest_kept", routine=routine, most=most)
+        for delete, (grade, share) in SHARES.items():
+            oldest = await self._queries.row("oldest_kept", grade=grade, most=int(self.most * share))
             if oldest is not None:
                 await self._journal.sweep(STATEMENTS[delete], time.time() - oldest["at"])
 

@@ -1,8 +1,8 @@
 -- Every statement of the history, by name.
 
 -- name: record
-INSERT INTO service_events (kind, name, at, id, event, fence, who, facts, times, last, routine)
-VALUES (:kind, :name, :at, :id, :event, :fence, :who, :facts, :times, :last, :routine)
+INSERT INTO service_events (kind, name, at, id, event, fence, who, facts, times, last, grade)
+VALUES (:kind, :name, :at, :id, :event, :fence, :who, :facts, :times, :last, :grade)
 ON CONFLICT (kind, name, at, id) DO UPDATE SET times = excluded.times, last = excluded.last, facts = excluded.facts
 
 -- name: of_key
@@ -26,21 +26,26 @@ WHERE (at, id) < (:at, :id) ORDER BY at DESC, id DESC LIMIT :limit
 
 -- name: oldest_kept
 -- The time of the first row beyond the newest :most ones.
-SELECT at FROM service_events WHERE routine = :routine ORDER BY at DESC, id DESC LIMIT 1 OFFSET :most
+SELECT at FROM service_events WHERE grade = :grade ORDER BY at DESC, id DESC LIMIT 1 OFFSET :most
 
 -- name: forget
 DELETE FROM service_events WHERE (kind, name, at, id) IN (
-    SELECT kind, name, at, id FROM service_events WHERE routine IN (0, 1) AND at < :before LIMIT :page
+    SELECT kind, name, at, id FROM service_events WHERE grade IN (0, 1, 2) AND at < :before LIMIT :page
 )
 
--- name: forget_routine
+-- name: forget_usual
 DELETE FROM service_events WHERE (kind, name, at, id) IN (
-    SELECT kind, name, at, id FROM service_events WHERE routine = 1 AND at <= :before LIMIT :page
+    SELECT kind, name, at, id FROM service_events WHERE grade = 1 AND at <= :before LIMIT :page
 )
 
 -- name: forget_notable
 DELETE FROM service_events WHERE (kind, name, at, id) IN (
-    SELECT kind, name, at, id FROM service_events WHERE routine = 0 AND at <= :before LIMIT :page
+    SELECT kind, name, at, id FROM service_events WHERE grade = 0 AND at <= :before LIMIT :page
+)
+
+-- name: forget_samples
+DELETE FROM service_events WHERE (kind, name, at, id) IN (
+    SELECT kind, name, at, id FROM service_events WHERE grade = 2 AND at <= :before LIMIT :page
 )
 
 -- name: waits

@@ -25,11 +25,12 @@ from ..feed import facts_of_event, word
 # Per write and worker. Rows of the history cost some microseconds each, on the thread of the database and here: this
 # budget is about 1 % of a core, whatever the load.
 BUDGET = 250
-SAMPLES = 5  # of marks, limits and replays: these are the most frequent events by far, and each says little
+SAMPLES = 25  # of marks, limits and replays: these are the most frequent events by far, and each says little
 ALARMS = 500  # of what went wrong: beyond the budget, since these are what people look for
 FOLDED = 10_000  # rows that may still grow: leases that are renewed, and callers that are refused again and again
 FOLD = {"renewed": 3_600.0}  # seconds for which repeated events are one row; so that a long lease still shows when
 FOLD_OTHERS = 60.0
+WRONG, USUAL, SAMPLE = range(3)  # grades of events: each has room of its own, so that none displaces another
 
 _SAMPLED = frozenset((events.Marked, events.Limited, events.Replayed))
 _ALARMING = frozenset((
@@ -151,7 +152,7 @@ class HistoryRecorder:
             "facts": without_nul(msgspec.json.encode(facts).decode()),
             "times": first.times,
             "last": at,
-            "routine": int(not _is_notable(event, facts)),
+            "grade": _grade(what, event, facts),
         }
 
     def _fresh(self, at: float) -> _Fold:
@@ -171,11 +172,13 @@ class HistoryRecorder:
         return known
 
 
-def _is_notable(event: str, facts: dict[str, Any]) -> bool:
-    """True for what went wrong, or needed somebody: it is kept longer than the rest."""
-    return (
+def _grade(what: events.Event | Noted, event: str, facts: dict[str, Any]) -> int:
+    """Which share of the room the event takes: that of what went wrong or needed somebody, of the usual, or of
+    samples."""
+    notable = (
         event in _NOTABLE
         or facts.get("outcome", "released") not in ("released", "done", "acked")
         or bool(facts.get("superseded"))
         or facts.get("attempt", 1) > 1
     )
+    return WRONG if notable else SAMPLE if type(what) in _SAMPLED else USUAL

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ..dashboard.formatting import span
+from ..dashboard.formatting import ms, span
 from .journal import HistoryEvent
 
 # event → (what is shown, its level: ok, held, done, warning, bad or free)
@@ -71,7 +71,7 @@ class TimelineEntry(msgspec.Struct, kw_only=True):
 def timeline(events: Sequence[HistoryEvent], now: float) -> list[TimelineEntry]:
     """The lines of these events, which come newest first."""
     lines: list[TimelineEntry] = []
-    for line in _with_expiries(events, now):
+    for line in sorted(_with_expiries(events, now), key=lambda each: each.last, reverse=True):
         if lines and _same(lines[-1], line):
             lines[-1].times += line.times
             lines[-1].at = line.at
@@ -139,14 +139,14 @@ def _text(event: HistoryEvent) -> str:
 def _acquired(facts: dict[str, Any]) -> str:
     parts = [
         f"for {span(facts['left'])}" if facts.get("left") else "",
-        f"after waiting {span(facts['waited'])}" if facts.get("waited", 0.0) >= 0.05 else "",
+        f"after waiting {_lasting(facts['waited'])}" if facts.get("waited", 0.0) >= 0.05 else "",
         f"attempt {attempt}" if (attempt := facts.get("attempt") or facts.get("attempts") or 1) > 1 else "",
     ]
     return ", ".join(part for part in parts if part)
 
 
 def _released(facts: dict[str, Any]) -> str:
-    held = f"after {span(facts['held'])}" if facts.get("held") else ""
+    held = f"after {_lasting(facts['held'])}" if facts.get("held") else ""
     outcome = facts.get("outcome", "released")
     late = "" if outcome in ("released", "acked") else f"too late: it was {outcome} before"
     return ", ".join(part for part in (held, late) if part)
@@ -154,16 +154,16 @@ def _released(facts: dict[str, Any]) -> str:
 
 def _published(facts: dict[str, Any]) -> str:
     late = "too late: another result is final" if facts.get("superseded") else ""
-    return ", ".join(part for part in (f"after {span(facts['held'])}" if facts.get("held") else "", late) if part)
+    return ", ".join(part for part in (f"after {_lasting(facts['held'])}" if facts.get("held") else "", late) if part)
 
 
 def _contended(facts: dict[str, Any]) -> str:
-    waited = f"gave up after {span(facts['waited'])}" if facts.get("waited") else "it did not wait"
+    waited = f"gave up after {_lasting(facts['waited'])}" if facts.get("waited") else "it did not wait"
     return f"{waited}; held by {facts['holder']}" if facts.get("holder") else waited
 
 
 def _tick(facts: dict[str, Any]) -> str:
-    return f"{facts.get('outcome')}, {span(facts.get('late', 0.0))} late, took {span(facts.get('took', 0.0))}"
+    return f"{facts.get('outcome')}, {_lasting(facts.get('late', 0.0))} late, took {_lasting(facts.get('took', 0.0))}"
 
 
 _SENTENCES: dict[str, Any] = {
@@ -174,7 +174,7 @@ _SENTENCES: dict[str, Any] = {
     "renewed": lambda facts: f"each time for {span(facts['left'])}" if facts.get("left") else "",
     "released_lease": _released,
     "published": _published,
-    "recorded": lambda facts: f"after {span(facts['held'])}" if facts.get("held") else "",
+    "recorded": lambda facts: f"after {_lasting(facts['held'])}" if facts.get("held") else "",
     "contended": _contended,
     "suppressed": lambda facts: f"{facts.get('reason', '')}, retry after {span(facts.get('retry_after', 0.0))}",
     "replayed": lambda facts: "a caller got the winner's result",
@@ -197,3 +197,7 @@ _SENTENCES: dict[str, Any] = {
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
+
+
+def _lasting(seconds: float) -> str:
+    return ms(seconds) if seconds < 1 else span(seconds)

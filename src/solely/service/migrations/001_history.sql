@@ -1,5 +1,5 @@
 -- What happened to keys, through any worker of the service. `times` counts what a row stands for: repeated renewals and
--- refusals are one row, the last of them at `last`. `routine` is 0 for what went wrong, which is kept longer.
+-- refusals are one row, the last of them at `last`. `grade` is 0 for what went wrong, 1 for the usual, 2 for samples: each has room of its own.
 CREATE TABLE service_events (
     kind TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -11,10 +11,10 @@ CREATE TABLE service_events (
     facts TEXT NOT NULL,
     times BIGINT NOT NULL,
     last DOUBLE PRECISION NOT NULL,
-    routine INTEGER NOT NULL,
+    grade INTEGER NOT NULL,
     PRIMARY KEY (kind, name, at, id)
 );
-CREATE INDEX service_events_at ON service_events (routine, at, id);
+CREATE INDEX service_events_at ON service_events (grade, at, id);
 
 -- Who waits for which key in which worker, as of `seen`.
 CREATE TABLE service_waiters (
