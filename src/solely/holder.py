@@ -66,6 +66,8 @@ class Signature:
         people. Raises InvalidInput if the details do not fit, or if either has a wrong type."""
         caller = ON_BEHALF.get()
         if caller is not None and caller.holds:
+            if purpose == "" and not details:
+                return f"{_head(caller)}{int(time())}}}"
             return self._info(_head(caller), purpose, details)
         if purpose == "" and (details is None or details == {}):
             now = int(time())

@@ -199,12 +199,14 @@ class Call(Generic[B, Q]):
         if waiters.full(name):
             work.close()  # it was never started
         waiters.enter(name)
+        listed = self.service.history.waiters
+        number = listed.enter(keys)
         try:
-            stopping = self.service.stopping
-            with self.service.history.waiters.waiting(keys), DisconnectWatch(self.receive, stopping) as watch:
+            with DisconnectWatch(self.receive, self.service.stopping) as watch:
                 result = await work
         finally:
             waiters.leave(name)
+            listed.leave(number)
         if watch.disconnected or self._is_gone():
             if undo is not None:
                 await undo(result)

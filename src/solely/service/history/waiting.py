@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from itertools import count, islice
-from typing import NamedTuple
 
 from ...data import Database, Queries, Row, Statements, without_nul
-from ...holder import ON_BEHALF
+from ...holder import ON_BEHALF, OnBehalf
 from ...owner import fresh_owner
 
 SHOWN_AFTER = 0.5  # seconds: most waits are shorter, and are never written
 FRESH = 10.0  # seconds after which a waiter that was not written again is gone: its worker died, or is very late
+MOST_KEYS = 1_000  # keys of one request: more than the API takes, so that numbers stay distinct
 MOST = 500  # waiters that a worker writes, those that have waited longest
-
-
-class _Waiter(NamedTuple):
-    number: int
-    key: str
-    who: str
-    since: float
-
-    def row(self, worker: str, now: float) -> Row:
-        kind, _, name = self.key.partition("/")
-        who = without_nul(self.who)
-        named = {"kind": kind, "name": name, "who": who, "since": self.since}
-        return {"worker": worker, "number": self.number, "seen": now, **named}
 
 
 class WaitList:
@@ -36,26 +22,33 @@ class WaitList:
     def __init__(self) -> None:
         self._worker = fresh_owner()
         self._numbers = count(1)
-        self._waiters: dict[int, _Waiter] = {}  # in the order of arrival
+        # number → since, stored keys, for whom; in the order of arrival. Formatted only if it is written
+        self._waiters: dict[int, tuple[float, Sequence[str], OnBehalf | None]] = {}
         self._written = False
 
-    @contextmanager
-    def waiting(self, keys: Iterable[str]) -> Iterator[None]:
-        """The current caller waits for these stored keys inside the block."""
-        since, who = time.time(), str(ON_BEHALF.get() or "")
-        mine = [_Waiter(next(self._numbers), key, who, since) for key in keys]
-        self._waiters.update({each.number: each for each in mine})
-        try:
-            yield
-        finally:
-            for each in mine:
-                del self._waiters[each.number]
+    def enter(self, keys: Sequence[str]) -> int:
+        """The current caller waits for these stored keys, until `leave` is called with the number."""
+        number = next(self._numbers)
+        self._waiters[number] = time.time(), keys, ON_BEHALF.get()
+        return number
+
+    def leave(self, number: int) -> None:
+        """The caller no longer waits."""
+        del self._waiters[number]
+
+    def _rows(self, now: float) -> Iterator[Row]:
+        for number, (since, keys, who) in self._waiters.items():
+            if now - since < SHOWN_AFTER:
+                break  # those after it wait for an even shorter time
+            for place, key in enumerate(keys):
+                kind, _, name = key.partition("/")
+                named = {"kind": kind, "name": name, "who": without_nul(str(who or "")), "since": since}
+                yield {"worker": self._worker, "number": number * MOST_KEYS + place, "seen": now, **named}
 
     async def write(self, data: Database, statements: Statements) -> None:
         """Writes who waits now, and removes who no longer does."""
         now = time.time()
-        long = (each for each in self._waiters.values() if now - each.since >= SHOWN_AFTER)
-        rows = [each.row(self._worker, now) for each in islice(long, MOST)]
+        rows = list(islice(self._rows(now), MOST))
         if rows:
             await data.run_many(statements["waits"].text(data.dialect), rows)
         if rows or self._written:
