@@ -28,6 +28,7 @@ from .api import (
     watermarks,
 )
 from .application import JOURNAL_DROPPED, Application
+from .charts.queues import keep_sampling
 from .dashboard import audit_log, dedup, keys, letters, login, overview, rendering
 from .dashboard import entries as entry_pages
 from .dashboard import limits as limit_pages
@@ -59,6 +60,9 @@ def mount(service: Service) -> list[Route]:
     InvalidInput if there is no such application, or if two of them declare the same figure.
     """
     routes = all_routes()
+    service.dashboard.rollup.add(line for chart in overview.CHARTS for line in chart.lines)
+    if service.settings.history:
+        service.background.append(_sample_queues)
     if service.settings.mounted:
         service.metrics.add((FAILURES, JOURNAL_DROPPED, *workers.FIGURES))
     for name in service.settings.mounted:
@@ -66,12 +70,17 @@ def mount(service: Service) -> list[Route]:
         if kind.name != name:
             raise InvalidInput(f"the application {name} calls itself {kind.name}: it must have the name it is known by")
         service.metrics.add(kind.figures)
+        service.dashboard.rollup.add(line for chart in kind.charts for line in chart.lines)
         if has(name, "templates"):
             rendering.add_templates(name, module_of(name))
         app: Application[Any] = kind(service, service.settings.section(name))
         service.apps[name] = app
         routes += [_of_app(name, route) for route in _app_routes(service, app)]
     return routes
+
+
+async def _sample_queues(service: Service) -> None:
+    await keep_sampling(service.once, service.store, service.dashboard.rollup)
 
 
 def _app_routes(service: Service, app: Application[Any]) -> list[Route]:

@@ -160,6 +160,8 @@ class Service:
         if self.settings.history:
             self._closing.append(self.history.flush)
             self.background.append(lambda service: service.history.run(service.data))
+            self._closing.append(self.dashboard.rollup.flush)
+            self.background.append(lambda service: service.dashboard.rollup.run(service.data))
         for name, app in self.apps.items():
             app.once = restricted(self._client, only(name))
             self._closing.append(app.close)

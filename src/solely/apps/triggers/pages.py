@@ -6,11 +6,12 @@ from typing import Any, Literal
 
 from ...kit import READ, READ_PAGE, UNKNOWN, Call, Page, Route, View, show, without_nul
 from . import acts
+from .charts import CHARTS
 from .model import RunId
 from .runtime import TriggersRuntime
 from .views import GateStates, ListedTriggerRuns, RunDetails, RunFilters, RunViews, TriggersOverview
 
-OVERVIEW = Page("Triggers", "triggers:overview.html", "/triggers")
+OVERVIEW = Page("Triggers", "triggers:overview.html", "/triggers", CHARTS)
 ONE = Page("Run", "triggers:run.html", "/triggers")
 FRESH = 1.0  # seconds that the overview's counts are shared by all viewers
 
@@ -20,6 +21,7 @@ class OverviewView(RunFilters):
 
     format: Literal["", "html", "json", "live"] = ""
     note: str = ""
+    range: Literal["", "10m", "1h", "24h", "7d"] = ""
 
 
 class RunView(View):

@@ -9,8 +9,10 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from ...queues.flow import ItemInfo
+from ...model import item_key
+from ...queues.flow import ItemInfo, queue_of
 from ..api.queue_lists import ItemRow, QueueRow, item_row, queue_names, summary
+from ..charts.queues import queue_series
 from ..problems import UNKNOWN, Problem
 from ..routes import Answer, Call, Key, PageSize, Prefix, Route
 from .entries import FRESH, PREVIEW
@@ -40,9 +42,10 @@ class ItemView(View):
 
 
 class ListedQueue(QueueRow, kw_only=True):
-    """A queue, and where its items are listed."""
+    """A queue, where its items are listed, and how many it had over the last hour."""
 
     link: str
+    length: list[float]
 
 
 class ListedItem(ItemRow, kw_only=True):
@@ -64,10 +67,11 @@ class QueuesTable(Answer):
 
 
 class ItemDetails(Answer):
-    """An item; a payload of bytes is shown as text."""
+    """An item; a payload of bytes is shown as text. `stored` is its name in the store and in the history."""
 
     item: ListedItem
     payload: str
+    stored: str
 
 
 async def queues(call: Call[None, QueuesView]) -> object:
@@ -82,9 +86,14 @@ async def _queues(call: Call[None, QueuesView]) -> QueuesTable:
     query, once = call.query, call.service.once
     names = await queue_names(call.service.store, query.prefix, query.after, query.limit)
     rows = [row for row in [await summary(once.queue(name)) for name in names] if row is not None]
-    listed = [ListedQueue(**msgspec.structs.asdict(row), link=_link(row.queue)) for row in rows]
+    lengths = await call.service.dashboard.sparklines([queue_series(row.queue) for row in rows])
+    listed = [_listed_queue(row, lengths[queue_series(row.queue)]) for row in rows]
     following = names[-1] if len(names) == query.limit else None
     return QueuesTable(queue="", queues=listed, items=[], total=len(listed), next=following)
+
+
+def _listed_queue(row: QueueRow, length: list[float]) -> ListedQueue:
+    return ListedQueue(**msgspec.structs.asdict(row), link=_link(row.queue), length=length)
 
 
 def _link(queue: str) -> str:
@@ -123,7 +132,8 @@ async def item(call: Call[None, ItemView]) -> object:
         found = await call.service.once.queue(query.queue).read(query.id)
         if found is None:
             raise Problem(UNKNOWN, "There is no such item any more: it was acked or removed.")
-        return ItemDetails(item=_listed(query.queue, found), payload=_text(found))
+        stored = item_key(queue_of(query.queue), query.id).partition("/")[2]
+        return ItemDetails(item=_listed(query.queue, found), payload=_text(found), stored=stored)
 
     return await show(call, ONE, load)
 
