@@ -14,8 +14,6 @@ from ..urls import split_url
 from .options import StoreOptions, at_store
 from .output import talk
 
-SERVICE = ("service", "solely.service")  # the service's own tables, which have a name like those of an application
-
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Change nothing; print what would be done.")
@@ -61,10 +59,11 @@ def _print_pending(options: StoreOptions) -> None:
 
 async def _migrate_data(options: StoreOptions, data_url: str | None, dry_run: bool) -> None:
     from ..data import beside, migrate, open_database, pending
+    from ..service.migrated import MIGRATED
 
     database = open_database(data_url or beside(options.url), timeout=options.timeout)
     try:
-        for app, package in (SERVICE, *((app, module_of(app)) for app in APPS)):
+        for app, package in (MIGRATED, *((app, module_of(app)) for app in APPS)):
             found = await (pending if dry_run else migrate)(database, app, package)
             word = "to be applied" if dry_run else "applied"
             talk(f"{app}: {word}: {', '.join(found)}" if found else f"{app}: the tables are up to date")

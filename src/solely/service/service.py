@@ -158,10 +158,7 @@ class Service:
         for name in keeping:
             await migrate(self.data, name, module_of(name))
         if self.settings.history:
-            self._closing.append(self.history.flush)
-            self.background.append(lambda service: service.history.run(service.data))
-            self._closing.append(self.dashboard.rollup.flush)
-            self.background.append(lambda service: service.dashboard.rollup.run(service.data))
+            await self._start_history()
         for name, app in self.apps.items():
             app.once = restricted(self._client, only(name))
             self._closing.append(app.close)
@@ -175,6 +172,15 @@ class Service:
                 self.run(_repeat(self.metrics, name, job))
             self.workers.start(name, app.workers())
         self._closing += [self.schedules.finish, self.workers.finish]
+
+    async def _start_history(self) -> None:
+        """Opens the history and the charts; a database that does not work stops nothing but them."""
+        rollup = self.dashboard.rollup
+        if await self.history.try_to_open(self.data):
+            await rollup.open(self.data)
+        self._closing += [self.history.flush, rollup.flush]
+        self.background.append(lambda service: service.history.run(service.data))
+        self.background.append(lambda service: rollup.run(service.data))
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs the work in the background, at most until the service closes; a failure is logged."""

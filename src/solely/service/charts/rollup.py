@@ -14,9 +14,10 @@ from typing import Literal, NamedTuple
 import msgspec
 import structlog
 
-from ...data import Database, Queries, Row, Statements, begin_of, migrate
+from ...data import Database, Queries, Row, Statements, begin_of, migrate, pending
 from ...errors import SolelyError
 from ..metrics import Metrics
+from ..migrated import MIGRATED
 from .lines import Chart, Line
 
 log = structlog.get_logger("solely.charts")
@@ -24,7 +25,6 @@ log = structlog.get_logger("solely.charts")
 EVERY = 10  # seconds between writes: the finest step that is kept
 SWEEP = 600.0  # seconds between deletions
 PAGE = 500  # rows that one statement deletes
-RETRY = 10.0  # seconds between tries to create the tables
 STATEMENTS = Statements.of(__package__, "queries.sql")
 UP = "up"  # a series that every worker raises with every write: where it is missing, the service did not run
 EARLY = 0.3  # of a long step that must be over before it is drawn: what it has counted so far is then no accident
@@ -85,7 +85,7 @@ class Rollup:
         while True:
             await asyncio.sleep(EVERY - time.time() % EVERY)  # at the end of a step, in all workers
             try:
-                if self._data is None:
+                if self._data is None and await pending(data, *MIGRATED) == []:  # the history has created the tables
                     await self.open(data)
                 self.sample()
                 await self.flush()
@@ -97,7 +97,7 @@ class Rollup:
 
     async def open(self, data: Database) -> None:
         """Creates the tables, if they are not there yet."""
-        await migrate(data, "service", "solely.service")
+        await migrate(data, *MIGRATED)
         self._queries, self._data = STATEMENTS.on(data), data
 
     def sample(self) -> None:

@@ -14,6 +14,7 @@ from ...errors import SolelyError
 from ...events import Event
 from ..figures import Figure
 from ..metrics import Metrics
+from ..migrated import MIGRATED
 from .recorder import SAMPLE, USUAL, WRONG, HistoryRecorder
 from .waiting import WaitList, waiters_of
 
@@ -21,13 +22,12 @@ log = structlog.get_logger("solely.history")
 
 FLUSH = 0.5  # seconds between writes: what a killed worker may lose, and how late its events are seen by others
 SWEEP = 60.0  # seconds between deletions: the bound is exceeded by what comes in between
-RETRY = 10.0  # seconds between tries to create the tables
+RETRY = 60.0  # seconds between tries to create the tables: a try may delay statements of applications
 SHARES = {"forget_notable": (WRONG, 0.25), "forget_usual": (USUAL, 0.5), "forget_samples": (SAMPLE, 0.25)}
 WAITERS = 100  # that are listed of one key
 
 HISTORY_DROPPED = Figure("solely_history_dropped", "Events that the history did not keep, for lack of room")
 STATEMENTS = Statements.of(__package__, "queries.sql")
-MIGRATED = ("service", "solely.service")  # the name in the table of migrations, and the package that has them
 
 
 class HistoryEvent(msgspec.Struct, frozen=True):
@@ -73,17 +73,12 @@ class EventHistory:
     async def run(self, data: Database) -> None:
         """Creates the tables, and writes and deletes until cancelled. A database that is unreachable, or that this user
         may not change, stops nothing but the history."""
-        while self._data is None:
-            try:
-                await self.open(data)
-            except SolelyError as error:
-                self.problem = f"its tables could not be created: {error}"
-                log.warning("history_not_kept", error=str(error))
-                self.recorder.rows()  # dropped
-                await asyncio.sleep(RETRY)
         swept = 0.0
         while True:
             await asyncio.sleep(FLUSH)
+            if self._data is None and not await self.try_to_open(data):
+                await asyncio.sleep(RETRY)
+                continue
             try:
                 await self.flush()
                 if time.monotonic() > swept + SWEEP:
@@ -103,6 +98,16 @@ class EventHistory:
         """Records an event that no hook sees."""
         if self.keep:
             self.recorder(event)
+
+    async def try_to_open(self, data: Database) -> bool:
+        """True if the tables are there; else the reason is logged, and what was buffered is dropped."""
+        try:
+            await self.open(data)
+        except SolelyError as error:
+            self.problem = f"its tables could not be created: {error}"
+            log.warning("history_not_kept", error=str(error))
+            self.recorder.rows()
+        return self._data is not None
 
     async def open(self, data: Database) -> None:
         """Creates the tables, if they are not there yet."""
