@@ -174,7 +174,7 @@ class Rollup:
                 running = at in found[UP]
                 counted = {name: found[name].get(at, 0.0) for name in line.series}
                 lines[line.name].append(line.value(counted, seconds) if running else None)
-        return ChartData([float(at + span.step) for at in moments], lines)
+        return ChartData([min(now, float(at + span.step)) for at in moments], lines)
 
     async def values(self, names: Sequence[str], over: str, points: int = 60) -> dict[str, list[float]]:
         """The latest so many values of each of these series, for sparklines: per second, or the values of a gauge."""

@@ -31,6 +31,8 @@ READ_PAGE = Bearer(Scope.READ, page=True)
 WRITE_PAGE = Bearer(Scope.WRITE, page=True)
 ADMIN_PAGE = Bearer(Scope.ADMIN, page=True)
 
+OF_ONE_REQUEST = ("note", "format")  # fields of a query that links do not repeat: a stream has links to pages
+
 # A page loads only our own files, and no inline script or style.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -197,7 +199,9 @@ def _facts(
 
 def _link(call: Call[Any, Any], other: dict[str, Any]) -> str:
     """The address of this view, with some fields of the query replaced; it can be shared."""
-    fields = {name: getattr(call.query, name) for name in call.query.__struct_fields__ if name != "note"} | other
+    fields = {
+        name: getattr(call.query, name) for name in call.query.__struct_fields__ if name not in OF_ONE_REQUEST
+    } | other
     kept = {name: value for name, value in fields.items() if value not in ("", None, False)}
     path = quote(call.scope["path"], safe="/:@") if call.params else call.path
     return path + (f"?{urlencode(kept)}" if kept else "")
