@@ -12,8 +12,7 @@ import structlog
 from ...data import Database, Journal, Queries, Row, Statements, migrate, position_after
 from ...errors import SolelyError
 from ...events import Event
-from ..figures import Figure
-from ..metrics import Metrics
+from ..metrics import HISTORY_DROPPED, Metrics
 from ..migrated import MIGRATED
 from .recorder import SAMPLE, USUAL, WRONG, HistoryRecorder
 from .waiting import WaitList, waiters_of
@@ -26,7 +25,6 @@ RETRY = 60.0  # seconds between tries to create the tables: a try may delay stat
 SHARES = {"forget_notable": (WRONG, 0.25), "forget_usual": (USUAL, 0.5), "forget_samples": (SAMPLE, 0.25)}
 WAITERS = 100  # that are listed of one key
 
-HISTORY_DROPPED = Figure("solely_history_dropped", "Events that the history did not keep, for lack of room")
 STATEMENTS = Statements.of(__package__, "queries.sql")
 
 
@@ -60,9 +58,8 @@ class EventHistory:
     EVERY = FLUSH
 
     def __init__(self, metrics: Metrics, *, keep: float, most: int) -> None:
-        metrics.add((HISTORY_DROPPED,))
         self.keep, self.most = keep, most
-        self.recorder = HistoryRecorder(lambda: metrics.count(HISTORY_DROPPED))
+        self.recorder = HistoryRecorder(self._dropped)
         self.waiters = WaitList()
         self.problem = "" if keep else "it is turned off (history = 0)"  # why nothing is kept; empty if it is
         self._data: Database | None = None
@@ -113,10 +110,8 @@ class EventHistory:
         """Creates the tables, if they are not there yet."""
         await migrate(data, *MIGRATED)
         self._queries = STATEMENTS.on(data)
-        dropped = HISTORY_DROPPED
-        self._journal = Journal(
-            data, STATEMENTS["record"], order=("kind", "name", "at", "id"), on_drop=lambda: self._metrics.count(dropped)
-        )
+        order = ("kind", "name", "at", "id")
+        self._journal = Journal(data, STATEMENTS["record"], order=order, on_drop=self._dropped)
         self._data, self.problem = data, ""
 
     async def flush(self) -> None:
@@ -136,6 +131,9 @@ class EventHistory:
             oldest = await self._queries.row("oldest_kept", grade=grade, most=int(self.most * share))
             if oldest is not None:
                 await self._journal.sweep(STATEMENTS[delete], time.time() - oldest["at"])
+
+    def _dropped(self) -> None:
+        self._metrics.count(HISTORY_DROPPED)
 
     def dropped(self) -> int:
         """How many events were not kept for lack of room, by all workers since they started."""
