@@ -68,6 +68,9 @@ def test_the_timeline_of_a_lock_says_what_happened_and_by_whom(guarded: Running,
     assert found[3]["who"].endswith(" from 127.0.0.1")
     assert "deploy" in found[1]["text"]
     assert found[0]["fence"] == found[3]["fence"] == lease.fence
+    with HttpClient(guarded.address, token=TOKENS["read"]) as reader:
+        told = [(each.event, each.times) for each in reader.history.list("repo/42", kind="lock")]
+    assert told == [("released_lease", 1), ("contended", 1), ("renewed", 14), ("acquired", 1)]
 
 
 def test_claims_reservations_items_and_admin_acts_are_in_it(guarded: Running, api: HttpClient) -> None:
