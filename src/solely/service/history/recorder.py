@@ -39,11 +39,11 @@ _ALARMING = frozenset((
 # Events that repeat for one holder or caller: they become one row, which counts them.
 _REPEATED = frozenset((
     "renewed", "contended", "suppressed", "replayed", "timed_out", "mismatched", "limited", "retried", "failed_open",
-    "seen",
+    "seen", "refused",
 ))  # fmt: skip
 _NOTABLE = frozenset((
     "lost", "cleared", "failed_open", "dead_lettered", "breaker_turned", "rewound", "contended", "timed_out",
-    "mismatched",
+    "mismatched", "refused",
 ))  # fmt: skip
 
 
