@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
 import threading
 import weakref
@@ -290,7 +291,10 @@ class AsyncClient(
         for name, loop in _KEEPERS.items():
             keeper = self._keepers.get(name)
             if keeper is None or keeper.done():
-                self._keepers[name] = keeper = asyncio.ensure_future(self._run(loop(self._context.keeper)))
+                work = self._run(loop(self._context.keeper))  # for all callers: not in the context of this one
+                self._keepers[name] = keeper = asyncio.get_running_loop().create_task(
+                    work, context=contextvars.Context()
+                )
                 keeper.add_done_callback(self._keeper_ended)
 
     def _keeper_ended(self, keeper: asyncio.Task[None]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Protocol
 
 log = logging.getLogger("solely")
@@ -21,10 +21,13 @@ class Event:
     key: str
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and astuple(other) == astuple(self)
+        return isinstance(other, Event) and other._compared() == self._compared()
 
     def __hash__(self) -> int:
-        return hash((type(self), astuple(self)))
+        return hash(self._compared())
+
+    def _compared(self) -> tuple[object, ...]:
+        return (type(self), *(getattr(self, each.name) for each in fields(self) if each.compare))
 
     def __repr__(self) -> str:
         facts = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(self))
@@ -33,11 +36,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Acquired(Event):
-    """A key was acquired, after waiting `waited` seconds."""
+    """A key was acquired for `left` seconds, after waiting `waited` seconds."""
 
     fence: int
     waited: float
     attempts: int = 1
+    left: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -100,11 +104,13 @@ class Retried(Event):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Claimed(Event):
-    """A claim was won after `waited` seconds; `attempt` 2 or more took over from a holder that failed or died."""
+    """A claim was won for `left` seconds, after `waited` seconds; `attempt` 2 or more took over from a holder that
+    failed or died."""
 
     fence: int
     attempt: int
     waited: float
+    left: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -138,10 +144,11 @@ class TimedOut(Event):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Reserved(Event):
-    """A reservation was granted."""
+    """A reservation was granted for `left` seconds."""
 
     fence: int
     count: int
+    left: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -7,9 +7,11 @@ import json
 import os
 import socket
 from collections.abc import Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import lru_cache
 from time import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import InvalidInput
 from .rules import MAX_INFO_BYTES
@@ -17,32 +19,74 @@ from .rules import MAX_INFO_BYTES
 _PURPOSE_CHARS = 200  # a purpose is a phrase; with host and pid it stays well within MAX_INFO_BYTES even as \\u escapes
 
 
+_HOST_CHARS = 64  # as many as Linux allows in the name of a host
+_CALLERS = 1_000  # callers whose form is cached: some hundred processes call one service
+
+
+class OnBehalf(NamedTuple):
+    """Who a service acts for: the name of the caller's token, the host (or any name) and pid that the caller declares,
+    and the address that it calls from; each may be empty. If `holds`, what is acquired belongs to the caller."""
+
+    name: str
+    host: str
+    pid: int
+    address: str
+    holds: bool = True
+
+    def __str__(self) -> str:
+        return _who(self._asdict())
+
+
+ON_BEHALF: ContextVar[OnBehalf | None] = ContextVar("solely_on_behalf", default=None)  # of the request in this task
+
+
+@lru_cache(_CALLERS)
+def _head(caller: OnBehalf) -> str:
+    """The beginning of the info of a caller's holds."""
+    facts = {"host": caller.host[:_HOST_CHARS], "pid": caller.pid, "name": caller.name, "address": caller.address}
+    known = {name: value for name, value in facts.items() if value}
+    return f'{json.dumps(known, separators=(",", ":"))[:-1]}{"," if known else ""}"since":'
+
+
+def this_process() -> str:
+    """Host and pid of this process, as people read them."""
+    return _who({"host": socket.gethostname()[:_HOST_CHARS], "pid": os.getpid()})
+
+
 class Signature:
-    """Writes the info of this process's holds: host, pid, since, purpose and details. Cheap, since every acquire writes
-    one."""
+    """Writes the info of this process's holds: host, pid, since, purpose and details; in a service, those of the caller
+    that it acts for. Cheap, since every acquire writes one."""
 
     def __init__(self) -> None:
         self._second, self._plain = 0, ""  # cache: the info without a purpose changes once a second
-        self._head = f'{{"host":{json.dumps(socket.gethostname()[:64])},"pid":{os.getpid()},"since":'
+        self._head = f'{{"host":{json.dumps(socket.gethostname()[:_HOST_CHARS])},"pid":{os.getpid()},"since":'
 
     def info(self, purpose: str = "", details: Mapping[str, str] | None = None) -> str:
         """The info of a hold requested now; a purpose that does not fit into MAX_INFO_BYTES is left out, as it is for
         people. Raises InvalidInput if the details do not fit, or if either has a wrong type."""
+        caller = ON_BEHALF.get()
+        if caller is not None and caller.holds:
+            if purpose == "" and not details:
+                return f"{_head(caller)}{int(time())}}}"
+            return self._info(_head(caller), purpose, details)
         if purpose == "" and (details is None or details == {}):
             now = int(time())
             if now != self._second:
                 self._plain = f"{self._head}{now}}}"
                 self._second = now  # after _plain: another thread may read in between
             return self._plain
+        return self._info(self._head, purpose, details)
+
+    def _info(self, who: str, purpose: str, details: Mapping[str, str] | None) -> str:
         if not isinstance(purpose, str):
             raise InvalidInput(f"a purpose must be a str, not {type(purpose).__name__}: {purpose!r:.80}")
-        head = f"{self._head}{int(time())}{_encoded_details(details)}"
+        head = f"{who}{int(time())}{_encoded_details(details)}"
         text = f'{head},"purpose":{json.dumps(purpose[:_PURPOSE_CHARS])}}}' if purpose else f"{head}}}"
         if len(text) <= MAX_INFO_BYTES:
             return text
         if not purpose:
             raise InvalidInput(f"the details take {len(text)} bytes with host and pid; the maximum is {MAX_INFO_BYTES}")
-        return self.info("", details)
+        return self._info(who, "", details)
 
 
 def _encoded_details(details: object) -> str:
@@ -58,12 +102,25 @@ def describe(info: str, who: str = "") -> str:
     """The info as a phrase, e.g. "web-3 pid 4711 (deploy) since 12:00:01 UTC"; unchanged if Solely did not write it.
     `who`, if it is known better, takes the place of host and pid."""
     facts = facts_of(info)
-    since = _since(facts)
-    if since is None or not {"host", "pid"} <= facts.keys():
+    since, named = _since(facts), who or _who(facts)
+    if since is None or not named:
         return who or info
     purpose = f" ({facts['purpose']})" if facts.get("purpose") else ""
-    named = who or f"{facts['host']} pid {facts['pid']}"
     return f"{named}{purpose} since {since.strftime('%H:%M:%S UTC')}"
+
+
+def who_of(info: str) -> str:
+    """Who wrote the info, without purpose and time, e.g. "web-3 pid 4711", or "deploy-bot, web-3 pid 4711 from
+    10.0.0.7" for a caller of a service; "" if Solely did not write it."""
+    facts = facts_of(info)
+    return _who(facts) if _since(facts) is not None else ""
+
+
+def _who(facts: Mapping[str, Any]) -> str:
+    host, pid, name, address = (facts.get(field) or "" for field in ("host", "pid", "name", "address"))
+    process = f"{host} pid {pid}" if host and pid else str(host)
+    named = ", ".join(str(each) for each in (name, process) if each)
+    return f"{named} from {address}" if named and address else named or str(address)
 
 
 def facts_of(info: str) -> dict[str, Any]:

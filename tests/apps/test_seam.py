@@ -171,7 +171,7 @@ def test_while_the_database_is_away_callers_are_told_to_come_back(made: Made, tm
 
 def test_none_is_mounted_and_no_database_opened() -> None:
     for names in ("", "none"):
-        with running(apps=names) as it:
+        with running(apps=names, history=0) as it:
             assert it.service.apps == {}
             assert not hasattr(it.service, "data")
             assert it.get("/readyz").json()["checks"] == {"store": "ok", "granting": "ok"}

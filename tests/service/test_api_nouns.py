@@ -278,9 +278,7 @@ def test_locks_claims_and_marks_are_listed(api: Client) -> None:
     api.marks.first(keys)
     locks, claims, marks = list(api.locks.list(prefix)), list(api.claims.list(prefix)), list(api.marks.list(prefix))
     assert [each.key for each in locks] == [each.key for each in claims] == [each.key for each in marks] == keys
-    assert {(each.state, each.purpose, 0 < each.left <= 30) for each in locks} == {
-        ("held", "deploy, for writeer", True)
-    }
+    assert {(each.state, each.purpose, 0 < each.left <= 30) for each in locks} == {("held", "deploy", True)}
     assert {(each.state, each.attempts, each.outcome) for each in claims} == {("held", 1, "")}
     assert all(each.left > 86_000 and each.fence for each in marks)
 

@@ -20,7 +20,8 @@ from solely import AsyncClient, AsyncLease, Tick
 from solely.errors import StoreUnavailable
 from solely.events import Acquired
 from solely.model import Entry
-from solely.service.dashboard.history import GRANTED, MetricsHistory, quantile
+from solely.service.charts.lines import Chart, Line, quantile
+from solely.service.dashboard.history import GRANTED, MetricsHistory
 from solely.service.dashboard.login import local
 from solely.service.dashboard.rendering import FILES
 from solely.service.dashboard.state import AppPage, HoldDurations
@@ -630,14 +631,16 @@ def test_a_quantile_is_estimated_as_prometheus_does() -> None:
 def test_rates_count_what_came_in_between_and_not_what_was_before() -> None:
     figures = Metrics()
     figures(Acquired("lock/a", 1, 0.0))
-    history = MetricsHistory(figures)
+    line = Line("granted", "granted", GRANTED)
+    history = MetricsHistory(figures, lambda: [line])
     history.sample()
     for _ in range(3):
         figures(Acquired("lock/a", 1, 0.0))
     assert history.count(GRANTED) == 3
     assert history.rate(GRANTED) > 0
     history.sample()
-    assert [line > 0 for line in history.series().granted] == [True]
+    drawn = history.chart(Chart("rates", "Rates", (line,)))
+    assert [value and value > 0 for value in drawn.lines["granted"]] == [True]
 
 
 def test_the_bar_of_a_hold_is_full_at_the_most_that_was_seen() -> None:

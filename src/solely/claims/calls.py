@@ -124,7 +124,7 @@ def _keep(context: Context, options: ClaimOptions, hold: Hold) -> None:
 
 def _event(key: str, result: Result, waited: float) -> events.Event:
     if isinstance(result, Hold):
-        return events.Claimed(key, result.fence, result.attempts, waited)
+        return events.Claimed(key, result.fence, result.attempts, waited, result.ttl)
     return events.Replayed(key, waited) if isinstance(result, Done) else events.TimedOut(key, waited)
 
 

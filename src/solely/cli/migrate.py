@@ -35,8 +35,8 @@ from .output import talk
 def migrate(options: StoreOptions, data_url: str | None, dry_run: bool) -> None:
     """Updates the schemas in PostgreSQL, for services whose own user is not permitted to.
 
-    That of the store; other stores create what they need at their first use. And the tables of all applications, which
-    are otherwise created when `solely serve` starts.
+    That of the store; other stores create what they need at their first use. And the tables of the service's history
+    and of all applications, which are otherwise created when `solely serve` starts.
     """
     _migrate_store(options, dry_run)
     asyncio.run(_migrate_data(options, data_url, dry_run))
@@ -66,11 +66,12 @@ def _print_pending(options: StoreOptions) -> None:
 
 async def _migrate_data(options: StoreOptions, data_url: str | None, dry_run: bool) -> None:
     from ..data import beside, migrate, open_database, pending
+    from ..service.migrated import MIGRATED
 
     database = open_database(data_url or beside(options.url), timeout=options.timeout)
     try:
-        for app in APPS:
-            found = await (pending if dry_run else migrate)(database, app, module_of(app))
+        for app, package in (MIGRATED, *((app, module_of(app)) for app in APPS)):
+            found = await (pending if dry_run else migrate)(database, app, package)
             word = "to be applied" if dry_run else "applied"
             talk(f"{app}: {word}: {', '.join(found)}" if found else f"{app}: the tables are up to date")
     finally:

@@ -39,6 +39,7 @@ SECTIONS: dict[str, dict[str, Listed]] = {
     },
     "See what happens": {
         "explain": Listed("inspection", "Show everything stored under a key, and why a call is refused"),
+        "history": Listed("history", "Show what happened to a key, and who did it"),
         "top": Listed("inspection", "Watch held keys, the most contended first"),
         "audit": Listed("audit", "List who changed what others hold, and why"),
         "doctor": Listed("doctor", "Check the store, its clock and its settings (also: check)"),

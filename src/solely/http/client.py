@@ -7,6 +7,7 @@ from .nouns import (
     HttpClaims,
     HttpDeadLetters,
     HttpEntries,
+    HttpHistory,
     HttpLimits,
     HttpLocks,
     HttpMarks,
@@ -35,3 +36,4 @@ class Client(ServiceConnection):
         self.schedules = HttpSchedules(self)
         self.dead_letters = HttpDeadLetters(self)
         self.entries = HttpEntries(self)
+        self.history = HttpHistory(self)

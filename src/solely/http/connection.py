@@ -19,6 +19,7 @@ from ..errors import (
     StoreUnavailable,
     WorkFailed,
 )
+from ..holder import this_process
 from ..service import problems
 from ..service.feed import EventRecord
 from ..service.problems import OF_ERRORS, ProblemDocument
@@ -60,7 +61,8 @@ class ServiceConnection:
 
     def post(self, path: str, body: object, answer: type[T], wait: float = 0.0) -> T:
         """The response of the route to this body; a refusal is raised as an error of the library."""
-        options: Any = {"content": msgspec.json.encode(body), "headers": {"content-type": "application/json"}}
+        headers = {"content-type": "application/json", "solely-holder": this_process()}  # not kept: we may have forked
+        options: Any = {"content": msgspec.json.encode(body), "headers": headers}
         return self._request("POST", path, answer, timeout=self._timeout + wait, **options)
 
     def get(self, path: str, answer: type[T], **query: Any) -> T:

@@ -10,6 +10,7 @@ from ..service.api import (
     claims,
     dead_letters,
     entries,
+    history,
     limits,
     locks,
     marks,
@@ -19,6 +20,7 @@ from ..service.api import (
     schedules,
     watermarks,
 )
+from ..service.history.journal import HistoryEvent
 from ..stores.http.codec import WireEntries, WireEntry
 from ..stores.http.settings import PAGE
 from .connection import ServiceConnection
@@ -343,3 +345,12 @@ class HttpEntries(_Noun):
         """Removes the entry with this stored key if it still has this fence; False if it has changed."""
         body = entries.ClearEntry(key=key, fence=fence, reason=reason)
         return self._post("/v1/entries/clear", body, entries.ClearedEntry).cleared
+
+
+class HttpHistory(_Noun):
+    """What happened to keys through the service."""
+
+    def list(self, key: str = "", *, kind: str = "") -> Iterator[HistoryEvent]:
+        """Events of the key, of one kind or of all, newest first, page by page; without a key, of all keys."""
+        for page in self._pages("/v1/history", history.HistoryPage, key=key, kind=kind, limit=PAGE):
+            yield from page.events

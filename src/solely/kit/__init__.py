@@ -9,7 +9,8 @@
 - callers: LOCAL, Principal, Scope; RequestLimit
 - acts of people, and lists (declared with `Act` and `Listing` of `solely.kit.commands`): Acts, act_routes,
   Affected, NOTHING (the outcome of an act that changed nothing); list_route, list_page, Rows
-- pages: Page, View, show, acted; READ_PAGE, WRITE_PAGE, ADMIN_PAGE; at, span, total
+- pages: Page, View, show, acted; READ_PAGE, WRITE_PAGE, ADMIN_PAGE; at, span
+- charts: Chart, Line, total, added
 - explanations: Explainer, Explained
 - metrics and traces: Figure, Metrics, HOLD, LATENCY; Tracing
 - calls to others: Caller, OutgoingSettings, Request, Response, Timings, CallFailed, NotCalled; by_link, by_header,

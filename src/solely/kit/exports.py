@@ -66,8 +66,8 @@ from ..service.api.reservations import Limit, Quiet
 from ..service.application import Acts, Application, AppPage, Job, Service
 from ..service.background import Background
 from ..service.body_tokens import BodyToken
+from ..service.charts.lines import Chart, Line, added, total
 from ..service.dashboard.formatting import at, span
-from ..service.dashboard.history import total
 from ..service.dashboard.rendering import ADMIN_PAGE, READ_PAGE, WRITE_PAGE, Page, View, acted, show
 from ..service.figures import HOLD, LATENCY, Figure
 from ..service.listings import Rows, list_page, list_route
@@ -155,6 +155,7 @@ __all__ = [
     "Call",
     "CallFailed",
     "Caller",
+    "Chart",
     "Database",
     "Ended",
     "Explained",
@@ -167,6 +168,7 @@ __all__ = [
     "JsonResponse",
     "Key",
     "Limit",
+    "Line",
     "Lost",
     "MailReceiver",
     "MailSender",
@@ -221,6 +223,7 @@ __all__ = [
     "WebhookReceiver",
     "act_routes",
     "acted",
+    "added",
     "at",
     "begin_of",
     "by_header",

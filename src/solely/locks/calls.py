@@ -78,7 +78,7 @@ def kept(context: Context, lease: L) -> L:
     hold = lease._hold
     context.keep(hold)
     if context.hook is not None and hold.owner:
-        context.hook(events.Acquired(hold.key, hold.fence, hold.waited, hold.attempts))
+        context.hook(events.Acquired(hold.key, hold.fence, hold.waited, hold.attempts, hold.ttl))
     return lease
 
 

@@ -223,7 +223,7 @@ class QueueWorker:
         self._store_answered()
         self._empty = self._empty + 1 if item is None else 0
         if item is not None:
-            report(queue, Acquired(key_of(item), item.fence, local_clock() - started, item.attempts))
+            report(queue, Acquired(key_of(item), item.fence, local_clock() - started, item.attempts, handler.ttl))
             task = asyncio.create_task(handler.handle(queue, item))
             self._items.add(task)
             task.add_done_callback(self._item_ended)

@@ -33,7 +33,7 @@ def reserving(
         log.debug(line, key.partition("/")[2], reply.retry_after)
     if context.hook is not None:
         event = (
-            events.Reserved(key, reply.hold.fence, reply.suppressed)
+            events.Reserved(key, reply.hold.fence, reply.suppressed, reply.hold.ttl)
             if reply.hold is not None
             else events.Suppressed(key, reply.reason, reply.retry_after)
         )

@@ -15,8 +15,17 @@ from starlette.responses import Response
 
 from ..audit import NOTHING
 from ..errors import SolelyError
+from ..holder import ON_BEHALF
 from . import problems
-from .authentication import authenticate, check_origin, check_plausible, check_session, read_headers, verify
+from .authentication import (
+    authenticate,
+    caller_of,
+    check_origin,
+    check_plausible,
+    check_session,
+    read_headers,
+    verify,
+)
 from .dashboard.rendering import prefers_html, problem_page
 from .disconnects import ClientGone
 from .endpoints import Endpoint, RouteTable, read_body
@@ -145,12 +154,16 @@ class AsgiApp:
             await verify(endpoint.webhook, call)
         if endpoint.body is not None:
             call.body = endpoint.body(call)
-        if endpoint.audited:
-            return await self._audited(call)
-        if not endpoint.takes_slot:
-            return await route.handler(call)
-        async with service.slots.take():
-            return await route.handler(call)
+        acting = ON_BEHALF.set(caller_of(call))
+        try:
+            if endpoint.audited:
+                return await self._audited(call)
+            if not endpoint.takes_slot:
+                return await route.handler(call)
+            async with service.slots.take():
+                return await route.handler(call)
+        finally:
+            ON_BEHALF.reset(acting)
 
     async def _audited(self, call: Call[Any, Any]) -> object:
         """What the handler of an admin action returns; the audit log says what became of it."""

@@ -29,6 +29,7 @@ from ..rules import Seconds
 from ..schedules.handle import AsyncJob, AsyncSchedule
 from ..schedules.methods import OnMisfire
 from .announce import Announcement
+from .charts.lines import Chart
 from .dashboard.state import AppPage
 from .figures import Figure
 from .routes import Route
@@ -54,6 +55,7 @@ class Application(Generic[S]):
     about: ClassVar[str] = ""  # in one sentence
     Settings: ClassVar[type[msgspec.Struct]]  # of Application[Settings]: all have defaults; ValueError if invalid
     figures: ClassVar[tuple[Figure, ...]] = ()  # its metrics, for count, observe and gauge of service.metrics
+    charts: ClassVar[tuple[Chart, ...]] = ()  # their lines are kept for a week; a Page that names them shows them
     pages: ClassVar[tuple[AppPage, ...]] = ()  # shown in the navigation of the dashboard
     secrets: ClassVar[tuple[str, ...]] = ()  # fields of Settings whose values are never shown
     once: AsyncClient  # its own client, from `start` on: it writes only names that `own` returned, and nobody else does

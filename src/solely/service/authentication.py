@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import RedirectResponse
 
+from ..holder import OnBehalf
 from . import problems
 from .problems import Problem
 from .responses import Header
@@ -16,6 +19,10 @@ from .routes import AUTHENTICATE, SAFE, Bearer, Call, Route, Webhook
 from .security import LOCAL, NOBODY, WEBHOOK, Principal, Scope, host_name, same
 
 LOGIN_PATH = "/login"
+GENERAL_API = "/v1/"  # what is acquired there belongs to the caller; applications acquire for themselves
+_HOLDER = b"solely-holder"  # the header in which a caller says who it is: `web-3 pid 4711`, or any name
+_DECLARED = re.compile(r"([^\x00-\x1f\x7f-\x9f]{1,64}?)(?: pid ([1-9][0-9]{0,9}))?")
+_CALLERS = 1_000  # callers whose declared names are cached
 _SINGLE = frozenset(  # headers that must not be repeated: two values would contradict each other
     (b"host", b"origin", b"authorization", b"content-type", b"content-length", b"cookie", b"x-csrf-token")
 )
@@ -130,3 +137,22 @@ async def verify(auth: Webhook, call: Call[Any, Any]) -> None:
         raise Problem(problems.NO_TOKEN, f"this needs {auth.how}")
     _keep_connection(call, WEBHOOK)
     call.principal = WEBHOOK
+
+
+def caller_of(call: Call[Any, Any]) -> OnBehalf:
+    """The caller, as it is stored with what it acquires and in the history; raises Problem if the name that it declares
+    is invalid."""
+    name = "" if call.principal is LOCAL else call.principal.name
+    return _caller(name, call.headers.get(_HOLDER, b""), call.address, call.path.startswith(GENERAL_API))
+
+
+@lru_cache(_CALLERS)
+def _caller(name: str, declared: bytes, address: str, holds: bool) -> OnBehalf:
+    given = _DECLARED.fullmatch(declared.decode(errors="replace").strip()) if declared else None
+    if declared and given is None:
+        raise Problem(
+            problems.INVALID,
+            "Solely-Holder must be a name of 1 to 64 characters, and may end with ` pid ` and a number",
+        )
+    host, pid = given.groups() if given is not None else ("", None)
+    return OnBehalf(name, host, int(pid or 0), address or "an unknown address", holds)

@@ -80,7 +80,13 @@ class RouteTable:
 
 
 def _match(pattern: list[str], parts: list[str]) -> dict[str, str] | None:
-    """The {parameters} of the path; None if it does not match the pattern."""
+    """The {parameters} of the path; None if it does not match the pattern. A last one that is written {name...} is the
+    whole rest of the path, slashes included."""
+    last = len(pattern) - 1
+    if pattern[last].endswith("...}") and len(parts) > last:
+        rest = "/".join(parts[last:])
+        before = _match(pattern[:last], parts[:last]) if rest else None
+        return None if before is None else {**before, pattern[last][1:-4]: rest}
     if len(pattern) != len(parts):
         return None
     params = {}

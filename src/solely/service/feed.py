@@ -8,7 +8,8 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import fields
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
 import msgspec
 
@@ -34,7 +35,12 @@ class EventRecord(msgspec.Struct, frozen=True):
 
 def word(event: type[events.Event]) -> str:
     """The name of the event: `acquired`, `dead_lettered`, `released_lease`."""
-    return _WORD.sub("_", event.__name__).lower()
+    return _snake_case(event.__name__)
+
+
+@cache
+def _snake_case(name: str) -> str:
+    return _WORD.sub("_", name).lower()
 
 
 class Feed:
@@ -106,5 +112,14 @@ class _Follower:
 def _record(one: tuple[int, float, events.Event]) -> EventRecord:
     number, at, event = one
     kind, _, name = event.key.partition("/")
-    facts = {field.name: getattr(event, field.name) for field in fields(event) if field.name != "key"}
-    return EventRecord(number, at, word(type(event)), kind, name, facts)
+    return EventRecord(number, at, word(type(event)), kind, name, facts_of_event(event))
+
+
+def facts_of_event(event: events.Event) -> dict[str, Any]:
+    """The fields of the event beside its key."""
+    return {name: getattr(event, name) for name in _fields(cast(Any, type(event)))}
+
+
+@cache
+def _fields(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.name != "key")

@@ -131,6 +131,10 @@ class FigureRegistry:
             unfinished.write_bytes(_encode(self._own))
             unfinished.replace(self._folder / f"{os.getpid()}.counts")  # atomically: a reader sees all of it or none
 
+    def own_counts(self) -> Counts:
+        """The counts of this worker alone, which go on changing."""
+        return self._own
+
     def counts(self) -> Counts:
         """The sum over all workers, as a copy."""
         self.save()

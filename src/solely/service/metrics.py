@@ -51,6 +51,7 @@ REQUEST_SECONDS = Figure("solely_http_request_seconds", "From a request to its r
 CONNECTIONS_OPEN = Figure("solely_connections", "Open connections", ("state",), kind="gauge")
 CONNECTIONS_EVICTED = Figure("solely_connections_evicted", "Connections closed to make room, by bound", ("bound",))
 CONNECTIONS_REFUSED = Figure("solely_connections_refused", "Connections refused for lack of room, by bound", ("bound",))
+HISTORY_DROPPED = Figure("solely_history_dropped", "Events that the history did not keep, for lack of room")
 
 KNOWN = tuple(each for each in globals().values() if isinstance(each, Figure))
 

@@ -16,6 +16,7 @@ from .api import (
     dead_letters,
     entries,
     events,
+    history,
     hosts,
     limits,
     locks,
@@ -28,7 +29,8 @@ from .api import (
     watermarks,
 )
 from .application import JOURNAL_DROPPED, Application
-from .dashboard import audit_log, dedup, letters, login, overview, reference, rendering, search
+from .charts.queues import keep_sampling
+from .dashboard import audit_log, dedup, keys, letters, login, overview, reference, rendering, search
 from .dashboard import entries as entry_pages
 from .dashboard import events as event_pages
 from .dashboard import limits as limit_pages
@@ -43,8 +45,8 @@ from .service import FAILURES, Service
 
 MODULES = (
     locks, marks, claims, reservations, limits, watermarks, queues, queue_lists, schedules, dead_letters,
-    dead_letter_acts, entries, hosts, events, ops, health, openapi, policy, overview, event_pages,
-    search, entry_pages, dedup, limit_pages, queue_pages, schedule_pages, letters, watermark_pages,
+    dead_letter_acts, entries, hosts, events, history, ops, health, openapi, policy, overview, event_pages,
+    search, entry_pages, keys, dedup, limit_pages, queue_pages, schedule_pages, letters, watermark_pages,
     audit_log, login, reference, rendering,
 )  # fmt: skip
 
@@ -61,6 +63,9 @@ def mount(service: Service) -> list[Route]:
     InvalidInput if there is no such application, or if two of them declare the same figure.
     """
     routes = all_routes()
+    service.dashboard.rollup.add(line for chart in overview.CHARTS for line in chart.lines)
+    if service.settings.history:
+        service.background.append(_sample_queues)
     if service.settings.mounted:
         service.metrics.add((FAILURES, JOURNAL_DROPPED, *workers.FIGURES))
     for name in service.settings.mounted:
@@ -68,12 +73,17 @@ def mount(service: Service) -> list[Route]:
         if kind.name != name:
             raise InvalidInput(f"the application {name} calls itself {kind.name}: it must have the name it is known by")
         service.metrics.add(kind.figures)
+        service.dashboard.rollup.add(line for chart in kind.charts for line in chart.lines)
         if has(name, "templates"):
             rendering.add_templates(name, module_of(name))
         app: Application[Any] = kind(service, service.settings.section(name))
         service.apps[name] = app
         routes += [_of_app(name, route) for route in _app_routes(service, app)]
     return routes
+
+
+async def _sample_queues(service: Service) -> None:
+    await keep_sampling(service.once, service.store, service.dashboard.rollup)
 
 
 def _app_routes(service: Service, app: Application[Any]) -> list[Route]:

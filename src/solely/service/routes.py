@@ -19,7 +19,7 @@ from starlette.responses import Response
 from ..errors import InvalidInput
 from ..integrations.idempotency import ProblemKind
 from .disconnects import ClientGone, DisconnectWatch
-from .security import LOCAL, Principal, Scope
+from .security import Principal, Scope
 from .service import Service
 
 T = TypeVar("T")
@@ -176,11 +176,6 @@ class Call(Generic[B, Q]):
         client = self.scope.get("client")
         return str(client[0]) if client else ""
 
-    def purpose(self, given: str) -> str:
-        """What the caller says a lease is for, and the caller's name where there is one; stored with the lease."""
-        name = self.principal.name
-        return given if self.principal is LOCAL else f"{given}, for {name}" if given else f"for {name}"
-
     def header(self, name: str) -> str:
         """The header's value, or ""."""
         wanted = name.lower().encode()
@@ -189,20 +184,29 @@ class Call(Generic[B, Q]):
                 return str(value, "latin-1")
         return ""
 
-    async def waiting(self, work: Coroutine[Any, Any, T], undo: Callable[[T], Awaitable[object]] | None = None) -> T:
+    async def waiting(
+        self,
+        work: Coroutine[Any, Any, T],
+        undo: Callable[[T], Awaitable[object]] | None = None,
+        keys: Sequence[str] = (),
+    ) -> T:
         """The result of work that may take long. Cancels it when the caller disconnects or the service stops.
 
-        If the caller has disconnected by the time the work is done, `undo` reverts it.
+        If the caller has disconnected by the time the work is done, `undo` reverts it. `keys` are the stored keys that
+        it waits for, for people who ask who waits.
         """
         waiters, name = self.service.waiters, self.principal.name
         if waiters.full(name):
             work.close()  # it was never started
         waiters.enter(name)
+        listed = self.service.history.waiters
+        number = listed.enter(keys)
         try:
             with DisconnectWatch(self.receive, self.service.stopping) as watch:
                 result = await work
         finally:
             waiters.leave(name)
+            listed.leave(number)
         if watch.disconnected or self._is_gone():
             if undo is not None:
                 await undo(result)

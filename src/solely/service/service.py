@@ -18,7 +18,7 @@ from ..dead_letters.flow import queue_of
 from ..dead_letters.handle import AsyncDeadLetters
 from ..drivers.retrying import ONE_TRY
 from ..errors import InvalidInput, SolelyError, StoreError
-from ..events import Hook
+from ..events import Event, Hook, combine
 from ..names import owner_of_queue
 from ..ops import Op, Reply
 from ..queues.worker import QueueWorker
@@ -31,6 +31,7 @@ from .connections import Connections
 from .dashboard.state import DashboardState
 from .feed import Feed
 from .figures import Figure
+from .history.journal import EventHistory
 from .metrics import Metrics, timed
 from .quotas import Holds, Slots, WaitQuota
 from .readiness import Readiness, data_level, store_level
@@ -88,7 +89,7 @@ class Service:
     clearing: AsyncClient  # for admin actions, which are audited: may also clear what applications store
     own: AsyncClient  # for what the service itself stores
     store: AsyncStore  # unrestricted: handlers check what they perform for callers
-    data: Database  # of applications; opened only if a mounted one has migrations
+    data: Database  # of applications and of the history; opened only if one of them needs it
 
     def __init__(self, settings: Settings, *, shared: str = "") -> None:
         self.settings = settings
@@ -100,7 +101,10 @@ class Service:
         self.connections = Connections(settings, self.metrics)
         self.feed = Feed()
         self.readiness = Readiness()
+        self.history = EventHistory(self.metrics, keep=settings.history, most=settings.history_events)
         self.hooks: list[Hook] = [self.metrics, self.feed]  # called with every event
+        if settings.history:
+            self.hooks.append(self.history.recorder)
         self.telemetry: Telemetry | None = None
         self.waiters = WaitQuota(settings.max_waiters)
         self.holds = Holds(settings.max_holds)
@@ -149,12 +153,15 @@ class Service:
 
     async def _start_apps(self) -> None:
         keeping = [name for name in self.apps if has(name, "migrations")]
-        if keeping:
+        if keeping or self.settings.history:
             self.data = open_database(self.settings.database_url, timeout=self.settings.store_timeout)
             self._closing.append(self.data.close)
+        if keeping:  # the history alone does not decide whether the service is ready
             self.readiness.checks["data"] = partial(data_level, self.data)
         for name in keeping:
             await migrate(self.data, name, module_of(name))
+        if self.settings.history:
+            await self._start_history()
         for name, app in self.apps.items():
             app.once = restricted(self._client, only(name))
             self._closing.append(app.close)
@@ -168,6 +175,15 @@ class Service:
                 self.run(_repeat(self.metrics, name, job))
             self.workers.start(name, app.workers())
         self._closing += [self.schedules.finish, self.workers.finish]
+
+    async def _start_history(self) -> None:
+        """Opens the history and the charts; a database that does not work stops nothing but them."""
+        rollup = self.dashboard.rollup
+        if await self.history.try_to_open(self.data):
+            await rollup.open(self.data)
+        self._closing += [self.history.flush, rollup.flush]
+        self.background.append(lambda service: service.history.run(service.data))
+        self.background.append(lambda service: rollup.run(service.data))
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs the work in the background, at most until the service closes; a failure is logged."""
@@ -183,6 +199,12 @@ class Service:
             if isinstance(reply, StoreError):
                 raise reply
         return cast("list[Reply]", replies)
+
+    def emit(self, event: Event) -> None:
+        """Reports an event of the service itself to all hooks."""
+        hook = combine(self.hooks)
+        if hook is not None:
+            hook(event)
 
     def letters(self, group: str) -> AsyncDeadLetters:
         """The dead letters of the group, to be replayed here; those of an application through its own client."""

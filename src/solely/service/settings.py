@@ -78,6 +78,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_waiters: Annotated[int, _described("waiting requests per client and worker", ge=1, le=100_000)] = 200
     max_holds: Annotated[int, _described("leases per client and worker", ge=1, le=10_000_000)] = 10_000
 
+    history: Annotated[float, _seconds("for which events of keys are kept in the data database; 0 keeps none")] = (
+        7 * 86_400.0
+    )
+    history_events: Annotated[int, _described("that are kept at most, of all workers", ge=1000, le=10**8)] = 100_000
+
     log_level: Annotated[Literal["debug", "info", "warning", "error"], _described("the least that is logged")] = "info"
     log_format: Annotated[Literal["auto", "json", "console"], _described("auto: console on a terminal, else JSON")] = (
         "auto"

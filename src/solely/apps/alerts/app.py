@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ...kit import AppPage, Figure, Job, Route
+from ...kit import AppPage, Chart, Figure, Job, Route
 from . import pages
 from .api import acknowledgements, lists, silences, why, windows
 from .api import alertmanager as alertmanager_api
+from .charts import CHARTS
 from .demo import demo
 from .figures import FIGURES
 from .inputs import alertmanager, own_json, pagerduty
@@ -26,6 +27,7 @@ class AlertsApp(AlertsRuntime):
     title = "Alerts"
     about = "One notification per alert, no matter how often or by whom it is sent."
     figures: ClassVar[tuple[Figure, ...]] = FIGURES
+    charts: ClassVar[tuple[Chart, ...]] = CHARTS
     pages: ClassVar[tuple[AppPage, ...]] = (AppPage("Alerts", "/alerts", about),)
     secrets: ClassVar[tuple[str, ...]] = ("publishers",)
 

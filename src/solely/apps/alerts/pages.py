@@ -12,10 +12,11 @@ from ...kit import DAY, NOTES_PAGE, READ_PAGE, Call, Figure, Page, Route, View, 
 from . import acts, figures
 from .api.lists import Lists
 from .api.windows import SENDING, listed
+from .charts import CHARTS, of_publisher
 from .notifications.publishing import GROUP, QUEUE
 from .runtime import AlertsRuntime, Handlers
 
-OVERVIEW = Page("Alerts", "alerts:overview.html", "/alerts")
+OVERVIEW = Page("Alerts", "alerts:overview.html", "/alerts", CHARTS)
 HISTORY = Page("Notifications", "alerts:history.html", "/alerts")
 FRESH = 1.0  # seconds that the overview's data are shared by all viewers
 FIRING = 25  # alerts on a page: about two screens of a phone
@@ -64,7 +65,7 @@ class Pages(Handlers):
             },
             "windows": windows.rows,
             "more_windows": windows.next is not None,
-            "publishers": [self._publisher(publisher.name) for publisher in app.publishers],
+            "publishers": await self._publishers([publisher.name for publisher in app.publishers]),
             "recent": await app.history.recent(limit=LATELY),
             "suppressed": await app.history.suppressed_counts(since=since),
             "noisy": await app.history.most_suppressed(since=since, limit=NOISY),
@@ -74,10 +75,20 @@ class Pages(Handlers):
             "prefix": SENDING,
         }
 
-    def _publisher(self, name: str) -> dict[str, Any]:
-        """A publisher with its failures and dead letters of the last five minutes."""
-        failures, dead = self._count(figures.PUBLISHER_FAILURES, name), self._count(figures.DEAD_LETTERED, name)
-        return {"name": name, "failures": failures, "dead": dead}
+    async def _publishers(self, names: list[str]) -> list[dict[str, Any]]:
+        """Publishers with their failures and dead letters of the last five minutes, and what they sent in the last
+        hour."""
+        lines = {name: of_publisher(name).name for name in names}
+        sent = await self._app.service.dashboard.sparklines(list(lines.values()))
+        return [
+            {
+                "name": name,
+                "failures": self._count(figures.PUBLISHER_FAILURES, name),
+                "dead": self._count(figures.DEAD_LETTERED, name),
+                "sent": sent[line],
+            }
+            for name, line in lines.items()
+        ]
 
     def _count(self, figure: Figure, *labels: str) -> int:
         return self._app.service.dashboard.history.count(total(figure, *labels))

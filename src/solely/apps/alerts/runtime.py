@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ... import QueueWorker
 from ...kit import Application
+from .charts import of_publisher
 from .figures import ACTIVE
 from .history import AlertHistory
 from .notifications.delivery import AT_ONCE, CRASHES, LEASE, Deliverer
@@ -31,6 +32,7 @@ class AlertsRuntime(Application[AlertsSettings]):
         """Assembles the parts, and loads the silences."""
         self.assemble(build(self.settings.publishers, once=self.once))
         self.service.dashboard.replays[GROUP] = self.publishing.replay
+        self.service.dashboard.rollup.add(of_publisher(each.name) for each in self.publishers)
         self.service.metrics.gauge(ACTIVE, lambda: float(self.capacity.active))
         await self.silences.refresh()
 

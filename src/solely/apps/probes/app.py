@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ...kit import Acts, AppPage, Figure, Job, Route
+from ...kit import Acts, AppPage, Chart, Figure, Job, Route
 from .api import ProbesApi
+from .charts import CHARTS
 from .demo import demo
 from .exporter import Exporter
 from .figures import FIGURES
@@ -26,6 +27,7 @@ class ProbesApp(ProbesRuntime):
     title = "Probes"
     about = "One synthetic probe per target at a time, over any number of replicas."
     figures: ClassVar[tuple[Figure, ...]] = FIGURES
+    charts: ClassVar[tuple[Chart, ...]] = CHARTS
     pages: ClassVar[tuple[AppPage, ...]] = (AppPage("Probes", "/probes", about),)
     secrets: ClassVar[tuple[str, ...]] = ("targets", "modules")
 

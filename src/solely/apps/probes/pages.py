@@ -12,13 +12,14 @@ from starlette.responses import Response
 
 from ...kit import PUBLIC, READ_PAGE, UNKNOWN, Answer, Call, Page, Problem, Route, View, show
 from .api import ListedTarget, NoQuery, ProbesApi
+from .charts import CHARTS
 from .history import Beat, Hourly
 from .model import DOWN, PAUSED, PENDING, UP, Name, State
 from .mutex import MutexStatus
 from .runtime import ProbesRuntime
 from .targets import Maintenance
 
-OVERVIEW = Page("Probes", "probes:overview.html", "/probes")
+OVERVIEW = Page("Probes", "probes:overview.html", "/probes", CHARTS)
 TARGET = Page("Target", "probes:target.html", "/probes")
 STATUS = Page("Status", "probes:status.html", "")
 FRESH = 1.0  # seconds that a page's data are shared by all viewers

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from ...kit import AppPage, Figure, Route, Service
+from ...kit import AppPage, Chart, Figure, Route, Service
 from . import api
 from . import pages as repos_pages
+from .charts import CHARTS
 from .demo import demo
 from .figures import FIGURES
 from .model import UNREAD
@@ -23,6 +24,7 @@ class ReposApp(ReposRuntime):
     title = "Repositories"
     about = "Each review, command and issue is performed once, and one at a time in each repository."
     figures: ClassVar[tuple[Figure, ...]] = FIGURES
+    charts: ClassVar[tuple[Chart, ...]] = CHARTS
     pages: ClassVar[tuple[AppPage, ...]] = (AppPage("Repositories", "/repos", about),)
     secrets: ClassVar[tuple[str, ...]] = ("gitlab", "github", "jira", "jobs")
 

@@ -19,11 +19,12 @@ from .api import (
     jobs_finder,
     watermarks_finder,
 )
+from .charts import CHARTS
 from .jobs.records import JobDetails, JobRecord
 from .model import JOBS, RepoJob, own
 from .runtime import ReposRuntime
 
-OVERVIEW = Page("Repositories", "repos:overview.html", "/repos")
+OVERVIEW = Page("Repositories", "repos:overview.html", "/repos", CHARTS)
 LIST = Page("Jobs", "repos:jobs.html", "/repos")
 JOB = Page("Job", "repos:job.html", "/repos")
 FRESH = 1.0  # seconds that the overview's data are shared by all viewers

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ...kit import AppPage, Figure, Job, Route
+from ...kit import AppPage, Chart, Figure, Job, Route
 from . import api, pages
+from .charts import CHARTS
 from .demo import demo
 from .figures import FIGURES
 from .runtime import SignalsRuntime
@@ -23,6 +24,7 @@ class SignalsApp(SignalsRuntime):
     title = "Signals"
     about = "Each signal once, however many producers post it."
     figures: ClassVar[tuple[Figure, ...]] = FIGURES
+    charts: ClassVar[tuple[Chart, ...]] = CHARTS
     pages: ClassVar[tuple[AppPage, ...]] = (AppPage("Signals", "/signals", about),)
 
     def routes(self) -> Sequence[Route]:

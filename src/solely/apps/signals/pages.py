@@ -6,11 +6,12 @@ from ...kit import READ_PAGE, Answer, Call, Figure, Page, Route, View, show, tot
 from . import figures
 from .api import SignalHandlers
 from .bodies import DeadSignal, DeadSignalsQuery, SignalGroupRow
+from .charts import CHARTS
 from .model import LETTERS
 from .runtime import FLAG, LATELY, SignalsRuntime
 from .table import StoredSignal
 
-OVERVIEW = Page("Signals", "signals:overview.html", "/signals")
+OVERVIEW = Page("Signals", "signals:overview.html", "/signals", CHARTS)
 FRESH = 1.0  # seconds that the page's data are shared by all viewers
 GROUPS = 50  # on the page; the command lists more
 NEXT = 10  # signals on the page: what consumers get soon

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ...kit import AppPage, Figure, Route
+from ...kit import AppPage, Chart, Figure, Route
 from . import operators, pages
 from .api import batching, runs, triggering, work
+from .charts import CHARTS
 from .demo import demo
 from .figures import FIGURES
 from .runtime import TriggersRuntime
@@ -21,6 +22,7 @@ class TriggersApp(TriggersRuntime):
     title = "Triggers"
     about = "Same idempotency key, same run id, always, through a burst buffer."
     figures: ClassVar[tuple[Figure, ...]] = (*FIGURES, *WORK_FIGURES)
+    charts: ClassVar[tuple[Chart, ...]] = CHARTS
     pages: ClassVar[tuple[AppPage, ...]] = (AppPage("Triggers", "/triggers", about),)
 
     def routes(self) -> Sequence[Route]:

@@ -8,6 +8,7 @@ import msgspec
 
 from ...kit import READ, READ_PAGE, UNKNOWN, Call, Page, PageSize, Route, View, show
 from . import acts
+from .charts import CHARTS
 from .model import RunId
 from .runtime import TriggersRuntime
 from .views import (
@@ -21,7 +22,7 @@ from .views import (
     TriggersOverview,
 )
 
-OVERVIEW = Page("Triggers", "triggers:overview.html", "/triggers")
+OVERVIEW = Page("Triggers", "triggers:overview.html", "/triggers", CHARTS)
 ONE = Page("Run", "triggers:run.html", "/triggers")
 FRESH = 1.0  # seconds that the overview's counts are shared by all viewers
 
@@ -33,6 +34,7 @@ class OverviewView(RunFilters):
     format: Literal["", "html", "json", "live"] = ""
     note: str = ""
     trail: list[str] = msgspec.field(default_factory=list)
+    range: Literal["", "10m", "1h", "24h", "7d"] = ""
 
 
 class RunView(View):

@@ -182,11 +182,10 @@ async def claim_key(call: Call[ClaimBody, None]) -> ClaimAnswer:
     wanted, service = call.body, call.service
     ttl, wait = service.ttl(wanted.ttl), service.wait(wanted.wait)
     service.holds.check(call.principal.name)
-    purpose = call.purpose(wanted.purpose)
     claiming = service.once.claim(
-        wanted.key, ttl=ttl, wait=wait, fingerprint=wanted.fingerprint, purpose=purpose, renew=False
+        wanted.key, ttl=ttl, wait=wait, fingerprint=wanted.fingerprint, purpose=wanted.purpose, renew=False
     )
-    claim = await (call.waiting(claiming, AsyncClaim.release) if wait else claiming)
+    claim = await (call.waiting(claiming, AsyncClaim.release, [f"claim/{wanted.key}"]) if wait else claiming)
     answer = ClaimAnswer(key=claim.key, won=claim.won, fence=claim.fence, attempt=claim.attempt, waited=claim.waited)
     if claim.won:
         answer.left, answer.token = claim.remaining(), claim.hand_over()

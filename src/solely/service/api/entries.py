@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from ...events import Cleared
 from ...explanations.flow import Explanation, Side
 from ...model import State
 from ...ops import Clear
@@ -73,10 +74,11 @@ async def explain(call: Call[None, ExplainQuery]) -> ExplainedKey:
 
 def explained(found: Explanation) -> ExplainedKey:
     """The library's explanation as a response."""
-    return ExplainedKey(key=found.key, sides=[_side(side) for side in found.sides], text=str(found))
+    return ExplainedKey(key=found.key, sides=[explained_side(side) for side in found.sides], text=str(found))
 
 
-def _side(side: Side) -> ExplainedSide:
+def explained_side(side: Side) -> ExplainedSide:
+    """One side of the explanation as a response."""
     return ExplainedSide(
         kind=side.kind,
         state=side.state,
@@ -103,6 +105,8 @@ async def clear_entry(call: Call[Any, Any], key: str, fence: int, reason: str) -
     op = Clear(key, fence, reason)
     clearing(op)
     (reply,) = await call.service.perform(op)
+    if reply is True:
+        call.service.emit(Cleared(key, fence, reason))
     return ClearedEntry(cleared=reply is True)
 
 

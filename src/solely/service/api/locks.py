@@ -144,7 +144,7 @@ def _one_or_many(name: str, one: T | UnsetType, many: list[T] | UnsetType) -> tu
 async def acquire(call: Call[AcquireBody, None]) -> HeldLock | HeldLocks:
     """Acquires a key within `wait`, or several: all or none."""
     wanted, service = call.body, call.service
-    ttl, wait, purpose = service.ttl(wanted.ttl), service.wait(wanted.wait), call.purpose(wanted.purpose)
+    ttl, wait, purpose = service.ttl(wanted.ttl), service.wait(wanted.wait), wanted.purpose
     keys, lone = _one_or_many("key", wanted.key, wanted.keys)
     service.holds.check(call.principal.name, len(keys))
 
@@ -155,10 +155,14 @@ async def acquire(call: Call[AcquireBody, None]) -> HeldLock | HeldLocks:
         return await service.once.lock_all(keys, ttl=ttl, wait=wait, purpose=purpose, renew=False, on_lost="flag")
 
     if lone:
-        lease = await (call.waiting(acquire_one(), AsyncLease.release) if wait else acquire_one())
+        lease = await (call.waiting(acquire_one(), AsyncLease.release, _stored(keys)) if wait else acquire_one())
         return _held(call, lease, ttl)
-    leases = await (call.waiting(acquire_all(), AsyncLeaseSet.release) if wait else acquire_all())
+    leases = await (call.waiting(acquire_all(), AsyncLeaseSet.release, _stored(keys)) if wait else acquire_all())
     return HeldLocks(leases=[_held(call, lease, ttl) for lease in leases])
+
+
+def _stored(keys: list[str]) -> list[str]:
+    return [f"lock/{key}" for key in keys]
 
 
 def _held(call: Call[AcquireBody, None], lease: AsyncLease, ttl: float) -> HeldLock:

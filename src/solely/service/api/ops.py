@@ -20,6 +20,7 @@ from ...owner import fresh_owner
 from ...rules import duration_text, number_text
 from ...stores import AsyncStore
 from ...stores.http.codec import GRANTING, MAX_STORED_KEY, Batch, Replies, WireEntries, op_of, reply_of, wire_entry
+from ..history.ops import note_op
 from ..problems import RESERVED_NAME, SCOPE, STOPPING, TOO_MANY, Problem, problem_of
 from ..reserved_names import clearing
 from ..routes import KIB, READ, WRITE, Body, Call, PageSize, Route
@@ -49,6 +50,7 @@ async def perform(call: Call[Batch, None]) -> Replies:
         replies = await (_audited(call, ops, acts) if acts else call.service.store.perform(ops)) if ops else []
         for op, reply in zip(ops, replies, strict=True):
             _count(call, op, reply)
+            note_op(call.service.history, op, reply)
     return Replies([reply_of(reply, _detail(reply)) for reply in replies])
 
 

@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import msgspec
 
 from ...errors import InvalidInput
+from ...events import Cleared
 from ...leases.token import read_token
-from ...queues.flow import TakenItem
+from ...model import item_key
+from ...queues.flow import TakenItem, queue_of
 from ...queues.handle import AsyncQueue
 from ...queues.item import AsyncItem
 from ...rules import MAX_TTL, checked_name, local_clock
@@ -149,6 +151,11 @@ def _item(call: Call[Any, Any], queue: str, token: str) -> AsyncItem:
     return AsyncItem(checked_name("queue", queue), taken, call.service.once._run)
 
 
+def _note(call: Call[Any, Any], queue: str, id: str, event: str, fence: int = 0, **facts: Any) -> None:
+    """Records in the history what became of the item: the library reports no events of items."""
+    call.service.history.note(item_key(queue_of(queue), id), event, fence, **facts)
+
+
 def payload_of(payload: Any) -> dict[str, Any]:
     return {"raw": payload} if isinstance(payload, bytes) else {"payload": payload}
 
@@ -160,7 +167,10 @@ async def push(call: Call[PushItem, None]) -> PushedItem:
         raise InvalidInput("give either payload or raw, not both")
     payload = wanted.payload if wanted.raw is None else wanted.raw
     delay = call.service.ttl(wanted.delay)
-    return PushedItem(pushed=await _queue(call, wanted.queue).push(wanted.id, payload, delay=delay))
+    pushed = await _queue(call, wanted.queue).push(wanted.id, payload, delay=delay)
+    if pushed:
+        _note(call, wanted.queue, wanted.id, "pushed")
+    return PushedItem(pushed=pushed)
 
 
 async def take(call: Call[TakeItem, None]) -> TakenQueueItems:
@@ -173,6 +183,7 @@ async def take(call: Call[TakeItem, None]) -> TakenQueueItems:
     if item is None:
         return TakenQueueItems(item=None)
     left, token = item.remaining(), item.hand_over()
+    _note(call, wanted.queue, item.id, "taken", item.fence, left=ttl, attempts=item.attempts)
     service.holds.add(call.principal.name, token, ttl)
     return TakenQueueItems(
         item=TakenQueueItem(
@@ -198,13 +209,16 @@ async def renew(call: Call[RenewItem, None]) -> RenewedItem:
     item = _item(call, wanted.queue, wanted.token)
     await item.renew(None if wanted.ttl is None else service.ttl(wanted.ttl))
     left = item.remaining()
+    _note(call, wanted.queue, item.id, "renewed", item.fence, left=left)
     service.holds.add(call.principal.name, wanted.token, left)
     return RenewedItem(left=left)
 
 
 async def ack(call: Call[AckItem, None]) -> AckedItem:
     """Removes a taken item, since its work is done."""
-    acked = await _item(call, call.body.queue, call.body.token).ack()
+    item = _item(call, call.body.queue, call.body.token)
+    acked = await item.ack()
+    _note(call, call.body.queue, item.id, "acked" if acked else "expired", item.fence)
     call.service.holds.remove(call.principal.name, call.body.token)
     return AckedItem(acked=acked)
 
@@ -214,6 +228,8 @@ async def give_back(call: Call[GiveBackItem, None]) -> GivenBackItem:
     wanted = call.body
     item = _item(call, wanted.queue, wanted.token)
     back = await item.give_back(delay=call.service.ttl(wanted.delay), uncounted=wanted.uncounted)
+    if back:
+        _note(call, wanted.queue, item.id, "given_back", item.fence, delay=wanted.delay)
     call.service.holds.close(call.principal.name, wanted.token, wanted.delay if back else 0.0)
     return GivenBackItem(given_back=back)
 
@@ -224,7 +240,10 @@ async def remove(call: Call[RemoveItem, None]) -> RemovedItem:
     seen = await queue.read(wanted.id)
     if seen is None or seen.fence != wanted.fence:
         return RemovedItem(removed=False)
-    return RemovedItem(removed=await queue.remove(wanted.id, expected=seen))
+    removed = await queue.remove(wanted.id, expected=seen)
+    if removed:
+        call.service.emit(Cleared(item_key(queue_of(wanted.queue), wanted.id), wanted.fence, wanted.reason))
+    return RemovedItem(removed=removed)
 
 
 ROUTES = [

@@ -151,7 +151,7 @@ async def reserve(call: Call[ReserveBody, None]) -> ReservationAnswer:
         limit=own.limit if own is not None else None,
         per=own.per if own is not None else None,
         group=(group.name, group.limit, group.per) if group is not None else None,
-        purpose=call.purpose(wanted.purpose),
+        purpose=wanted.purpose,
         details=wanted.details,
         renew=False,
     )

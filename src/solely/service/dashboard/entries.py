@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from ... import values
 from ...errors import NotKept, Unreadable, WorkFailed
-from ...holder import describe, facts_of
+from ...holder import describe, facts_of, who_of
 from ...model import Entry, State
 from ...ops import Op, Read, Reply
 from ..acts import Act, Affected, Field, act_routes
@@ -212,7 +212,7 @@ def row(call: Call[Any, Any], entry: Entry, contended: int = 0, watched: bool = 
         kind=entry.kind,
         key=entry.name,
         state=entry.state,
-        holder=f"{holder['host']} pid {holder['pid']}" if holder else entry.info,
+        holder=who_of(entry.info) or entry.info,
         purpose=str(holder.get("purpose", "")),
         since=since,
         fence=entry.fence,

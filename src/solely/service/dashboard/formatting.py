@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from ..responses import to_json
+from .links import key_link
 
 _UNITS = ((2 * 86_400.0, "days", 86_400.0), (2 * 3_600.0, "h", 3_600.0), (120.0, "min", 60.0))
 WIDTH, HEIGHT = 600.0, 120.0  # of a chart, in its own units
@@ -38,6 +39,11 @@ def at(time: float) -> str:
 def clock(time: float) -> str:
     """14:05:09."""
     return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%S")
+
+
+def day(time: float) -> str:
+    """Tuesday, 2026-03-01."""
+    return datetime.fromtimestamp(time, UTC).strftime("%A, %Y-%m-%d")
 
 
 def rate(per_second: float) -> str:
@@ -88,6 +94,6 @@ def points(values: Sequence[float | None], most: float) -> Markup:
 
 
 FILTERS = {
-    "span": span, "at": at, "clock": clock, "rate": rate, "ms": ms, "facts": facts, "pretty": pretty,
-    "points": points, "json": compact, "query": partial(urlencode, errors="replace"),
+    "span": span, "at": at, "clock": clock, "day": day, "rate": rate, "ms": ms, "facts": facts, "pretty": pretty,
+    "points": points, "json": compact, "key_link": key_link, "query": partial(urlencode, errors="replace"),
 }  # fmt: skip

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 
-import msgspec
-
 from .. import metrics
+from ..charts.lines import Chart, Line, Sum, added, quantile, total
+from ..charts.rollup import ChartData
 from ..figures import Counts, Figure
 from ..metrics import Metrics
 
@@ -18,24 +18,6 @@ STEP = 2.0  # seconds between samples: the chart moves while somebody watches
 KEPT = 300  # samples: ten minutes, enough to look back when something has just gone wrong
 RECENT = 60.0  # seconds over which rates are averaged: smooth, and still current
 WINDOW = 300.0  # seconds over which quantiles and rare events are counted: enough of them to be meaningful
-
-Sum = Callable[[Counts], float]
-
-
-def total(figure: Figure, *labels: str) -> Sum:
-    """The total of a counter, over all labels or those that contain these."""
-
-    def add(counts: Counts) -> float:
-        counted = counts.counters.get(figure.name, {})
-        return sum(value for known, value in counted.items() if all(label in known for label in labels))
-
-    return add
-
-
-def added(*sums: Sum) -> Sum:
-    """The sum of sums."""
-    return lambda counts: sum(each(counts) for each in sums)
-
 
 GRANTED = added(
     total(metrics.ACQUIRED), total(metrics.CLAIMED), total(metrics.RESERVED), total(metrics.MARKED),
@@ -48,24 +30,13 @@ FAILED_OPEN = total(metrics.FAILED_OPEN)
 DEAD = total(metrics.DEAD_LETTERED)
 
 
-class Series(msgspec.Struct, kw_only=True):
-    """Chart data: `at` is the wall clock; counts are per second; round trips are in milliseconds, null if there was
-    none."""
-
-    at: list[float]
-    granted: list[float]
-    spared: list[float]
-    refused: list[float]
-    op_p50: list[float | None]
-    op_p99: list[float | None]
-
-
 class MetricsHistory:
-    """Samples the counts of all workers every STEP seconds."""
+    """Samples the counts of all workers every STEP seconds, and those of `lines` for charts."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+    def __init__(self, metrics: Metrics, lines: Callable[[], Iterable[Line]] = tuple) -> None:
+        self._metrics, self._lines = metrics, lines
         self._samples: deque[tuple[float, Counts]] = deque(maxlen=KEPT)
+        self._sums: deque[tuple[float, dict[str, float]]] = deque(maxlen=KEPT)
 
     async def keep_sampling(self) -> None:
         """Takes samples until cancelled."""
@@ -75,7 +46,9 @@ class MetricsHistory:
 
     def sample(self) -> None:
         """Takes a sample."""
-        self._samples.append((time.time(), self._metrics.counts()))
+        now, counts = time.time(), self._metrics.counts()
+        self._samples.append((now, counts))
+        self._sums.append((now, {name: value for line in self._lines() for name, value in line.sums(counts).items()}))
 
     def rate(self, what: Sum, over: float = RECENT) -> float:
         """The recent rate per second."""
@@ -92,18 +65,15 @@ class MetricsHistory:
         (_, before), (_, after) = self._span(over)
         return quantile(figure, _difference(figure, before, after), q)
 
-    def series(self) -> Series:
-        """The chart data of all samples."""
-        series = Series(at=[], granted=[], spared=[], refused=[], op_p50=[], op_p99=[])
-        for (began, before), (ended, after) in pairwise(self._samples):
-            series.at.append(round(ended, 1))
-            for line, what in ((series.granted, GRANTED), (series.spared, SPARED), (series.refused, REFUSED)):
-                line.append(round(max(0.0, what(after) - what(before)) / (ended - began), 2))
-            buckets = _difference(metrics.OP_SECONDS, before, after)
-            for points, q in ((series.op_p50, 0.5), (series.op_p99, 0.99)):
-                seconds = quantile(metrics.OP_SECONDS, buckets, q)
-                points.append(None if seconds is None else round(seconds * 1e3, 3))
-        return series
+    def chart(self, chart: Chart) -> ChartData:
+        """The points of the chart since this worker started, at most the last ten minutes."""
+        data = ChartData([], {line.name: [] for line in chart.lines})
+        for (began, before), (ended, after) in pairwise(self._sums):
+            data.at.append(round(ended, 1))
+            for line in chart.lines:
+                grown = {name: after.get(name, 0.0) - before.get(name, 0.0) for name in line.series}
+                data.lines[line.name].append(line.value(grown, ended - began))
+        return data
 
     def _span(self, over: float) -> tuple[tuple[float, Counts], tuple[float, Counts]]:
         """The sample of so many seconds ago, or the oldest, and the current counts."""
@@ -120,15 +90,3 @@ def _difference(figure: Figure, before: Counts, after: Counts) -> list[float]:
             for index in range(len(buckets)):
                 buckets[index] += sign * values[index]
     return buckets
-
-
-def quantile(figure: Figure, buckets: list[float], q: float) -> float | None:
-    """The estimate of Prometheus: values spread evenly within a bucket; what is over all bounds counts as the last."""
-    wanted, seen, low = q * sum(buckets), 0.0, 0.0
-    if wanted <= 0:
-        return None
-    for bound, count in zip(figure.bounds, buckets, strict=False):
-        if seen + count >= wanted:
-            return low + (bound - low) * (wanted - seen) / count
-        seen, low = seen + count, bound
-    return figure.bounds[-1]

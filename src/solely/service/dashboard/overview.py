@@ -8,18 +8,36 @@ import time
 from ...errors import SolelyError
 from ...model import Finding
 from .. import metrics
+from ..charts.lines import Chart, Line
 from ..feed import EventRecord
 from ..figures import Figure
 from ..health import up
 from ..readiness import PATIENCE, findings
 from ..routes import Answer, Call, Route
 from . import history
-from .history import MetricsHistory, Series
+from .history import MetricsHistory
 from .letters import LetterGroup, letter_groups
 from .rendering import READ_PAGE, Page, View, show
 from .state import AppPage
 
-PAGE = Page("Overview", "solely:overview.html", "/")
+CHARTS = (
+    Chart(
+        "rates",
+        "Per second",
+        (
+            Line("service.granted", "granted", history.GRANTED),
+            Line("service.spared", "spared", history.SPARED),
+            Line("service.refused", "refused", history.REFUSED),
+        ),
+    ),
+    Chart(
+        "store",
+        "Store round trip, ms",
+        (Line("store.p50", "p50", metrics.OP_SECONDS), Line("store.p99", "p99", metrics.OP_SECONDS, 0.99)),
+        " ms",
+    ),
+)
+PAGE = Page("Overview", "solely:overview.html", "/", CHARTS)
 APPLICATIONS = Page("Applications", "solely:applications.html", "/applications")
 EVENTS = 200  # of which the page shows the first lines; its JSON has all
 FRESH = 2.0  # seconds that the health of the store and its dead letters are shared: a probe and a scan each time
@@ -71,7 +89,6 @@ class ServiceOverview(Answer):
     failed_open: int
     dead_letters: int
     oldest: LetterGroup | None
-    series: Series
     events: list[EventRecord]
 
 
@@ -100,7 +117,6 @@ async def _load(call: Call[None, View]) -> ServiceOverview:
         failed_open=failed_open,
         dead_letters=sum(group.letters for group in letters),
         oldest=min(letters, key=lambda group: group.oldest, default=None),
-        series=past.series(),
         events=service.feed.last(EVENTS),
     )
 

@@ -9,9 +9,10 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from ...model import State
-from ...queues.flow import ItemInfo
+from ...model import State, item_key
+from ...queues.flow import ItemInfo, queue_of
 from ..api.queue_lists import ItemRow, QueueRow, item_row, queue_names, summary
+from ..charts.queues import queue_series
 from ..problems import UNKNOWN, Problem
 from ..routes import Answer, Call, Key, Route
 from .entries import FIRST, FRESH, PREVIEW
@@ -53,9 +54,10 @@ class ItemView(View):
 
 
 class ListedQueue(QueueRow, kw_only=True):
-    """A queue, and where its items are listed."""
+    """A queue, where its items are listed, and how many it had over the last hour."""
 
     link: str
+    length: list[float]
 
 
 class ListedItem(ItemRow, kw_only=True):
@@ -82,10 +84,11 @@ class QueuesTable(Answer):
 
 
 class ItemDetails(Answer):
-    """An item; a payload of bytes is shown as text."""
+    """An item; a payload of bytes is shown as text. `stored` is its name in the store and in the history."""
 
     item: ListedItem
     payload: str
+    stored: str
 
 
 async def queues(call: Call[None, QueuesView]) -> object:
@@ -101,17 +104,23 @@ async def _queues(call: Call[None, QueuesView]) -> QueuesTable:
     async def read(after: str, limit: int) -> ListPart[ListedQueue]:
         names = await queue_names(call.service.store, query.prefix, after, limit)
         rows = [row for row in [await summary(once.queue(name)) for name in names] if row is not None]
-        listed = [ListedQueue(**msgspec.structs.asdict(row), link=_link(row.queue)) for row in rows]
-        return ListPart(listed, names[-1] if len(names) == limit else "")
+        return ListPart([_listed_queue(row) for row in rows], names[-1] if len(names) == limit else "")
 
     found = await select(query, read, QUEUE_ORDERS, most=MOST_QUEUES, name=lambda row: row.queue)
-    return _table(found, queues=found.rows)
+    lengths = await call.service.dashboard.sparklines([queue_series(row.queue) for row in found.rows])
+    return _table(
+        found, queues=[msgspec.structs.replace(row, length=lengths[queue_series(row.queue)]) for row in found.rows]
+    )
 
 
 def _table(found: Selection[Any], **rows: Any) -> QueuesTable:
     """The answer with these fields, and what the selection says of the rest of the list."""
     empty = {"queue": "", "queues": [], "items": [], "items_of_queue": 0}
     return QueuesTable(**{**empty, **rows}, next=found.next, total=found.total, cut=found.cut, hidden=found.hidden)
+
+
+def _listed_queue(row: QueueRow) -> ListedQueue:
+    return ListedQueue(**msgspec.structs.asdict(row), link=_link(row.queue), length=[])
 
 
 def _link(queue: str) -> str:
@@ -157,7 +166,8 @@ async def item(call: Call[None, ItemView]) -> object:
         found = await call.service.once.queue(query.queue).read(query.id)
         if found is None:
             raise Problem(UNKNOWN, "There is no such item any more: it was acked or removed.")
-        return ItemDetails(item=_listed(query.queue, found), payload=_text(found))
+        stored = item_key(queue_of(query.queue), query.id).partition("/")[2]
+        return ItemDetails(item=_listed(query.queue, found), payload=_text(found), stored=stored)
 
     return await show(call, ONE, load)
 

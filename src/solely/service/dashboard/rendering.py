@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
@@ -15,6 +15,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ... import __version__
 from ...errors import SolelyError
+from ..charts.lines import Chart
+from ..charts.rollup import ChartData
 from ..problems import NOT_FOUND, Problem
 from ..responses import encodable, logged_problem
 from ..routes import PUBLIC, Bearer, Body, Call, Route
@@ -24,11 +26,14 @@ from ..streams import EventStream, message
 from .addresses import Address, Trail
 from .formatting import FILTERS
 from .sentences import event_lines
+from .state import SHORTEST
 
 LIVE = 0.5  # seconds between updates of a live page: changes by other processes show within one second
 READ_PAGE = Bearer(Scope.READ, page=True)
 WRITE_PAGE = Bearer(Scope.WRITE, page=True)
 ADMIN_PAGE = Bearer(Scope.ADMIN, page=True)
+
+OF_ONE_REQUEST = ("note", "format")  # fields of a query that links do not repeat: a stream has links to pages
 
 # A page loads only our own files, and no inline script or style.
 POLICY = (
@@ -72,14 +77,23 @@ class View(Body, kw_only=True):
     format: Literal["", "html", "json", "live"] = ""
     note: str = ""
     trail: Trail = msgspec.field(default_factory=list)
+    range: Literal["", "10m", "1h", "24h", "7d"] = ""  # of charts
 
 
 class Page(NamedTuple):
-    """How a view is shown: its title, its template, and its place in the navigation."""
+    """How a view is shown: its title, its template, its place in the navigation, and its charts."""
 
     title: str
     template: str
     place: str
+    charts: tuple[Chart, ...] = ()
+
+
+class DrawnChart(NamedTuple):
+    """A chart and its points."""
+
+    chart: Chart
+    data: ChartData
 
 
 Load = Callable[[], Awaitable[object]]
@@ -93,11 +107,17 @@ async def show(call: Call[Any, Any], page: Page, load: Load, status: int = 200) 
     if wanted == "live":
         return EventStream(call, _live(call, page, load))
     try:
-        return html(call, page, await load(), status)
+        return html(call, page, await load(), status, await _drawn(call, page))
     except Problem as problem:
         return _refusal(call, page, problem)
     except SolelyError as error:
         return _refusal(call, page, logged_problem(error, call.path))
+
+
+async def _drawn(call: Call[Any, Any], page: Page) -> list[DrawnChart]:
+    """The charts of the page with their points, over the range that the viewer chose."""
+    over = getattr(call.query, "range", "") or SHORTEST
+    return [DrawnChart(chart, await call.service.dashboard.chart(chart, over)) for chart in page.charts]
 
 
 async def acted(call: Call[Any, Any], page: Page, act: Callable[[], Awaitable[str]]) -> Response:
@@ -116,9 +136,11 @@ def _prefers_json(call: Call[Any, Any]) -> bool:
     return "application/json" in call.header("accept") and not prefers_html(call)
 
 
-def html(call: Call[Any, Any], page: Page, view: object, status: int = 200) -> HTMLResponse:
+def html(
+    call: Call[Any, Any], page: Page, view: object, status: int = 200, charts: Sequence[DrawnChart] = ()
+) -> HTMLResponse:
     """The view as a page."""
-    text = _templates.get_template(page.template).render(_facts(call, page, view))
+    text = _templates.get_template(page.template).render(_facts(call, page, view, charts))
     return HTMLResponse(encodable(text), status, headers={"content-security-policy": POLICY, "vary": "accept, cookie"})
 
 
@@ -140,7 +162,8 @@ async def _live(call: Call[Any, Any], page: Page, load: Load) -> AsyncGenerator[
     while True:
         try:
             async with call.service.slots.take():
-                region = encodable(template.render(_facts(call, page, await load(), live=True)))
+                facts = _facts(call, page, await load(), await _drawn(call, page), live=True)
+                region = encodable(template.render(facts))
         except (SolelyError, Problem):
             shown = ""
             yield message("away", {"now": time.time()})
@@ -151,12 +174,16 @@ async def _live(call: Call[Any, Any], page: Page, load: Load) -> AsyncGenerator[
         await asyncio.sleep(LIVE)
 
 
-def _facts(call: Call[Any, Any], page: Page, view: object, live: bool = False) -> dict[str, Any]:
+def _facts(
+    call: Call[Any, Any], page: Page, view: object, charts: Sequence[DrawnChart] = (), live: bool = False
+) -> dict[str, Any]:
     """The variables of templates."""
     service, who = call.service, call.principal
     return {
         "view": view,
         "page": page,
+        "charts": charts,
+        "over": getattr(call.query, "range", "") or SHORTEST,
         "live": live,
         "now": time.time(),
         "here": Address(_path(call), call.query),

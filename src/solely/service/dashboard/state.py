@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Hashable
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
+from ...errors import SolelyError
+from ..charts.lines import Chart
+from ..charts.rollup import ChartData, Rollup
 from ..metrics import Metrics
 from .history import MetricsHistory
 
@@ -17,6 +21,8 @@ MOST_VIEWS = 200  # views that are cached: some viewers on some pages
 MOST_HOLDS = 20_000  # holds whose duration is remembered
 HALF = 0.5  # seconds: holders report their start in whole seconds, so that an age is half a second too long on average
 LIVE_GAP = 2.0  # seconds between two loads of a list that is watched live, at most
+SHORTEST = "10m"  # the range in which the last seconds matter
+CHART_FRESH = {SHORTEST: 1.0, "1h": 5.0, "24h": 30.0, "7d": 60.0}  # seconds that the points of a chart are shared
 JITTER = 0.25  # seconds by which the end of a hold may differ between two loads: a larger step is a renewal
 
 
@@ -32,11 +38,37 @@ class DashboardState:
     """Cached views, metrics of the last minutes, the pages of applications, and the functions that replay letters."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self.history = MetricsHistory(metrics)
+        self.rollup = Rollup(metrics)  # the lines of charts, up to a week
+        self.history = MetricsHistory(metrics, self.rollup.declared)
         self.views = ViewCache()
         self.durations = HoldDurations()
         self.pages: list[AppPage] = []  # of applications, in the order of the navigation
         self.replays: dict[str, Callable[[Any], Any]] = {}  # group of dead letters → function that runs a payload again
+
+    async def chart(self, chart: Chart, over: str) -> ChartData:
+        """The points of the chart. The last ten minutes have what this worker sampled every two seconds, after what is
+        kept; without the data database, that is all there is."""
+        loaded = self.views.share(("chart", chart.name, over), CHART_FRESH[over], lambda: self._chart(chart, over))
+        return await loaded
+
+    async def _chart(self, chart: Chart, over: str) -> ChartData:
+        recent = self.history.chart(chart) if over == SHORTEST else ChartData([], {})
+        try:
+            kept = await self.rollup.chart(chart, over)
+        except SolelyError:  # the history reports it
+            return recent
+        if not recent.at:
+            return kept
+        older = bisect_left(kept.at, recent.at[0])
+        lines = {name: kept.lines[name][:older] + points for name, points in recent.lines.items()}
+        return ChartData(kept.at[:older] + recent.at, lines)
+
+    async def sparklines(self, names: Sequence[str]) -> dict[str, list[float]]:
+        """The last hour of each of these series, for a line in a table; empty where nothing is kept."""
+        try:
+            return await self.rollup.values(names, "1h")
+        except SolelyError:
+            return {name: [] for name in names}
 
 
 class ViewCache:

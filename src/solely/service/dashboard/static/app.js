@@ -184,58 +184,10 @@
   }
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw());
 
-  // -- charts
+  // -- charts, on pages that have some: see charts.js
 
-  const charts = new Map();
-  const ink = (element) => getComputedStyle(element).color;
-
-  function made(figure, data) {
-    const plot = figure.querySelector(".plot");
-    const soft = ink(figure.querySelector("figcaption"));
-    const grid = { stroke: getComputedStyle(figure).borderTopColor, width: 1 };
-    const names = figure.dataset.lines.split(" ");
-    const font = `11px ${getComputedStyle(document.body).fontFamily}`;
-    const time = (_, ticks, axis, space, step) => ticks.map((at) => new Date(at * 1000).toISOString().slice(11, step < 60 ? 19 : 16));
-    plot.replaceChildren();
-    return new uPlot({
-      width: plot.clientWidth,
-      height: plot.clientHeight,
-      legend: { show: false },
-      cursor: { drag: { x: false, y: false }, points: { size: 6 } },
-      scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.15 : 1] } },
-      axes: [
-        { stroke: soft, grid: { show: false }, ticks: { show: false }, font, size: 24, space: 70, values: time },
-        { stroke: soft, grid, ticks: { show: false }, font, size: 40, space: 36 },
-      ],
-      series: [{}, ...names.map((name, index) => ({
-        label: name,
-        stroke: ink(figure.querySelector(`.legend .${name}`)),
-        width: 1.5,
-        dash: index && index === names.length - 1 ? [5, 4] : undefined,
-        points: { show: false },
-        spanGaps: true,
-      }))],
-    }, data, plot);
-  }
-
-  function draw() {
-    const series = byId("series");
-    if (!series || typeof uPlot === "undefined") return;
-    const lines = JSON.parse(series.value);
-    if (lines.at.length < 2) return;
-    for (const figure of document.querySelectorAll(".chart")) {
-      const data = [lines.at, ...figure.dataset.lines.split(" ").map((name) => lines[name])];
-      const chart = charts.get(figure.id);
-      if (chart) chart.setData(data); else charts.set(figure.id, made(figure, data));
-    }
-  }
-
-  function redraw() {
-    for (const chart of charts.values()) chart.destroy();
-    charts.clear();
-    draw();
-  }
-
+  const draw = () => window.charts?.draw();
+  const redraw = () => window.charts?.redraw();
   let resized = 0;
   addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(redraw, 150); });
 
