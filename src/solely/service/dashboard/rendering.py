@@ -33,7 +33,6 @@ READ_PAGE = Bearer(Scope.READ, page=True)
 WRITE_PAGE = Bearer(Scope.WRITE, page=True)
 ADMIN_PAGE = Bearer(Scope.ADMIN, page=True)
 
-OF_ONE_REQUEST = ("note", "format")  # fields of a query that links do not repeat: a stream has links to pages
 
 # A page loads only our own files, and no inline script or style.
 POLICY = (
