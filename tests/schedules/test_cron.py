@@ -210,7 +210,7 @@ def test_an_interval_can_be_written_as_text() -> None:
     assert timetable("t", "@every 90s", "UTC", 0).text == timetable("t", 90, "UTC", 0).text == "@every 90s"
     with pytest.raises(InvalidInput, match=r"^'now' is not a duration"):
         timetable("t", "@every now", "UTC", 0)
-    with pytest.raises(InvalidInput, match=r"the interval=0.05 is out of bounds"):
+    with pytest.raises(InvalidInput, match=r"the interval=0.05 \(50ms\) is out of bounds"):
         timetable("t", 0.05, "UTC", 0)
 
 

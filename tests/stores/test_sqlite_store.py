@@ -43,7 +43,6 @@ from solely.ops import (
 from solely.stores import open_async_store, open_store
 from solely.stores.memory import Memory
 from solely.stores.sqlite import (
-    AsyncSqliteStore,
     SqliteStore,
     blocking,
     clock,
@@ -54,6 +53,7 @@ from solely.stores.sqlite import (
     shared_file,
     transactions,
 )
+from solely.stores.sqlite.aio import AsyncSqliteStore
 from solely.stores.sqlite.clock import Readings
 from solely.stores.sqlite.statements import SQL
 from solely.stores.sqlite.sweep import EVERY

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def why_command(
-    name: str, argument: str, help: str, sections: Sequence[Listing] = (), *, example: str
+    name: str, argument: str, help: str, sections: Sequence[Listing] = (), *, example: str = "ID"
 ) -> click.Command:
     """The command `why` of this application: prints the verdict, with `-o wide` also the `sections` of the explanation
     that have rows, as tables under their summaries, and with `-o json` everything."""
