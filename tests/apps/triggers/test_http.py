@@ -73,8 +73,8 @@ def test_a_run_of_another_environment_is_unknown(it: Operator) -> None:
 
 def test_an_admin_sees_the_runs_of_all_environments(it: Operator) -> None:
     ids = {name: trigger(it, scope=scope, tags=["seen"])["id"] for name, scope in ENVIRONMENTS.items()}
-    tagged = {"filter[tag]": "seen"}
-    listed = it.get("/api/v1/runs", **tagged, **{"page[size]": 1}).json()
+    tagged: dict[str, Any] = {"filter[tag]": "seen"}
+    listed = it.get("/api/v1/runs", **{**tagged, "page[size]": 1}).json()
     assert [run["id"] for run in listed["data"]] == [ids["production"]], "the newest of all"
     rest = it.get("/api/v1/runs", **tagged, **{"page[after]": listed["pagination"]["next"]}).json()
     assert [(run["id"], run["env"]["name"]) for run in rest["data"]] == [(ids["staging"], "staging")]

@@ -108,7 +108,7 @@ async def test_the_child_ends_and_its_parent_is_resumed_in_one_transaction(
 
 
 async def test_no_parent_waits_for_a_child_that_ends_at_the_same_moment(work: Work) -> None:
-    for _ in range(30):
+    for _ in range(10):
         parent, child = await work.add(task="parent"), await work.add(task="child")
         first, second = await work.take(tasks=["parent"]), await work.take(tasks=["child"])
         await asyncio.gather(
