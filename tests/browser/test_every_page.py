@@ -27,7 +27,7 @@ WIDE, NARROW = ViewportSize(width=1440, height=900), ViewportSize(width=390, hei
 FITS = {"wide": [], "small": [], "width": NARROW["width"]}
 RULES = {  # the schemes differ in colors only
     "light": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"],
-    "dark": ["cat.color"],
+    "dark": ["wcag2aa"],
 }
 # What is wider than the screen, or has letters smaller than 13 px.
 MISFITS = """() => {
