@@ -71,7 +71,7 @@ def test_charts_have_ranges_and_values_under_the_cursor(enter: Enter, path: str,
     assert box is not None
     page.mouse.move(box["x"] + 60, box["y"] + box["height"] / 2)
     expect(chart).to_have_class("chart pointed")
-    expect(chart.locator("output").first).to_contain_text("/s")
+    expect(chart.locator(".value").first).to_contain_text("/s")
     page.screenshot(path=shots / "chart.png")
     page.get_by_role("link", name="7 days").click()
     expect(page.locator("#range-7d")).to_have_attribute("aria-current", "true")

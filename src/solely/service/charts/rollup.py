@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -180,7 +179,7 @@ class Rollup:
         """The latest so many values of each of these series, for sparklines: per second, or the values of a gauge."""
         span = RANGES[over]
         moments, found = await self._steps(names, span)
-        size = max(1, math.ceil(len(moments) / points))
+        size = max(1, int(span.back / span.step / points))  # some steps each: a gauge is not sampled in every step
         groups = [moments[start : start + size] for start in _starts(len(moments), size)]
         return {name: [max(found[name].get(at, 0.0) for at in group) for group in groups] for name in names}
 

@@ -28,7 +28,7 @@
     const index = plot.cursor.idx ?? (last < 0 ? count - 1 : last);
     const time = figure.querySelector("time.at");
     figure.querySelectorAll(".legend [data-line]").forEach((entry, place) => {
-      entry.querySelector("output").textContent = count ? number(plot.data[place + 1][index], figure.dataset.unit) : "";
+      entry.querySelector(".value").textContent = count ? number(plot.data[place + 1][index], figure.dataset.unit) : "";
     });
     time.textContent = count ? `${new Date(plot.data[0][index] * 1000).toISOString().slice(5, 19).replace("T", " ")}` : "";
     figure.classList.toggle("pointed", plot.cursor.idx !== null && plot.cursor.idx !== undefined);
