@@ -51,6 +51,8 @@ PAGES = {
     "/reservations": "Reservations",
     "/dedup": "Dedup",
     "/dedup?key=paged:0": "Dedup",
+    "/keys/lock/paged:0": "",
+    "/keys/claim/paged:0": "",
     "/limits": "Limits",
     "/queues": "Queues",
     "/queues?queue=paged:0": "Queues",

@@ -12,6 +12,7 @@ from ...errors import InvalidInput
 from ...model import Entry, State
 from ...ops import Read
 from ..routes import Answer, Call, Route
+from .links import key_link
 from .lists import Text
 from .rendering import READ_PAGE, Page, View, show
 
@@ -67,18 +68,20 @@ class SearchPage(Answer):
 async def search(call: Call[None, SearchView]) -> object:
     """Redirects to the page of the key; if there is none, lists the keys that are like it."""
     text = call.query.q.strip()
-    if text and call.query.format in ("", "html") and await _exists(call, text):
-        return RedirectResponse(f"/dedup?{urlencode({'key': text}, errors='replace')}", 303)
+    kinds = await _kinds_of(call, text) if text and call.query.format in ("", "html") else []
+    if kinds:  # several: the page of all that is stored under the name
+        return RedirectResponse(key_link(text, kinds[0] if len(kinds) == 1 else ""), 303)
     return await show(call, PAGE, lambda: _found(call, text))
 
 
-async def _exists(call: Call[Any, Any], text: str) -> bool:
-    """True if something is stored under exactly this name."""
+async def _kinds_of(call: Call[Any, Any], text: str) -> list[str]:
+    """The kinds of what is stored under exactly this name."""
     try:
         replies = await call.service.perform(*(Read(f"{kind}/{text}") for kind in KINDS))
     except InvalidInput:  # it cannot be a key
-        return False
-    return any(isinstance(each, Entry) and each.state is not State.FREE for each in replies)
+        return []
+    known = zip(KINDS, replies, strict=True)
+    return [kind for kind, each in known if isinstance(each, Entry) and each.state is not State.FREE]
 
 
 async def _found(call: Call[Any, Any], text: str) -> SearchPage:
