@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -178,8 +179,12 @@ def test_an_interrupt_at_a_question_changes_nothing(on_terminal: Callable[..., T
         once.mark("a")
         tty = on_terminal("marks", "clear", "a", "--reason", "a test")
         tty.expect("[y/N]")
-        tty.type("\x03")
-        assert tty.process.wait(ENDS_WITHIN) == 130
+        for _ in range(10):  # Python does not see one that comes right before it reads: people press it again
+            tty.type("\x03")
+            with suppress(subprocess.TimeoutExpired):
+                tty.process.wait(10)
+                break
+        assert tty.process.returncode == 130
         assert once.seen("a")
 
 

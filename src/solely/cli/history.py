@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .help import Command
 from .options import in_form
 from .output import Form, talk
 from .service_options import at_service
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
 KINDS = ("lock", "claim", "reservation", "mark", "limit", "item", "tick", "watermark", "breaker")
 
 
-@click.command()
+@click.command(
+    cls=Command,
+    examples=[
+        "solely history deploy:web",
+        "solely history deploy:web --kind lock --json",
+        "solely history order-1 --limit 20",
+    ],
+)
 @click.argument("key")
 @click.option("--kind", type=click.Choice(KINDS), help="Of this kind of key only.  [default: of all]")
 @click.option("--after", default="", metavar="POSITION", help="Continue after this position: go further back.")

@@ -12,7 +12,7 @@ FOLDER = Path(solely.apps.probes.__file__).parent
 # A folder or module may import those of the rows before its own, and itself.
 LAYERS = (
     ("model", "figures", "acts"),
-    ("settings", "checks", "mutex"),
+    ("settings", "checks", "mutex", "charts"),
     ("prober",),
     ("history",),
     ("targets", "runner"),

@@ -12,7 +12,7 @@ FOLDER = Path(solely.apps.repos.__file__).parent
 # A folder or module may import those of the rows before its own, and itself.
 LAYERS = (
     ("model", "figures", "acts"),
-    ("concurrency", "jobs/settings"),
+    ("concurrency", "jobs/settings", "charts"),
     ("redis_state", "settings"),
     ("forges",),
     ("intake", "jira"),

@@ -13,7 +13,7 @@ LAYERS = (
     ("model", "figures", "acts", "batches"),
     ("settings", "parents", "batch_table"),
     ("table", "work"),
-    ("buffer",),
+    ("buffer", "charts"),
     ("gate", "claim"),
     ("drainer",),
     ("changes",),
