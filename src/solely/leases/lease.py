@@ -145,7 +145,7 @@ class LeaseBase:
             left = self.remaining()
             if left < wanted and not self.lost:
                 lacking = duration_text(wanted)
-                text = f"lease of {self.key!r} has {left:.3g} s left, not {lacking}: max_hold ends it then"
+                text = f"lease of {self.key!r} has {left:.3g}s left, not {lacking}: max_hold ends it then"
                 raise LeaseLost(text, key=self.key)
             if left < wanted:
                 raise self._lost_error()
