@@ -124,7 +124,7 @@ class Valkey:
             return client.execute_command(*command)
 
     def start(self) -> None:
-        """Returns when the server answers; after the first time always on the same port."""
+        """Returns when the server answers and has loaded its data; after the first time always on the same port."""
         assert self._process is None, "the server is running"
         if self.port:
             return self._start()
@@ -195,7 +195,8 @@ class Valkey:
         if self._process.poll() is not None:
             raise ChildProcessError(self._failure())
         with suppress(redis.ConnectionError, redis.TimeoutError):
-            return bool(self.ask("INFO", "server")["process_id"] == self.pid)
+            told = self.ask("INFO")
+            return told["process_id"] == self.pid and not told.get("loading")  # a Sentinel loads nothing
         return False
 
     def _failure(self) -> str:

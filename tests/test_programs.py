@@ -1,6 +1,7 @@
 """Programs: real processes, bounded in time and output, ended with all that they started."""
 
 import asyncio
+import io
 import os
 import sys
 import time
@@ -222,3 +223,19 @@ async def test_no_file_stays_open() -> None:
     for _ in range(5):
         await run(program)
     await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+
+
+def test_no_pipe_is_closed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second time its descriptor may be that of a file which another thread, such as SQLite's, has just opened."""
+    states: list[bool] = []
+
+    class Pipe(io.FileIO):
+        def close(self) -> None:
+            if not self.closed:
+                states.append(os.path.exists(f"/proc/self/fd/{self.fileno()}"))
+            super().close()
+
+    monkeypatch.setattr(os, "fdopen", lambda number, mode, buffering: Pipe(number, mode))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run(Program(("true",))))
+    assert states == [True] * 4  # each end of both pipes was open when it was closed

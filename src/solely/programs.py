@@ -17,6 +17,7 @@ from .errors import InvalidInput
 
 MAX_OUTPUT = 64 << 10  # bytes of each of its outputs by default: more than a person reads
 DRAIN = 0.1  # seconds for its output to arrive after it exited; its children may keep the pipes open forever
+PORTION = 64 << 10  # bytes that are read at once: what a pipe of Linux holds
 GRACE = 1.0  # seconds between SIGTERM and SIGKILL
 # What programs commonly need, and what is no secret.
 SAFE_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
@@ -166,42 +167,50 @@ def _file_of(data: bytes) -> Iterator[IO[bytes] | int]:
         yield file
 
 
-class _Output(asyncio.Protocol):
+class _Output:
     """The first bytes that are written to a pipe, or the last."""
 
-    def __init__(self, pipe: IO[bytes], most: int, tail: bool) -> None:
+    def __init__(self, pipe: IO[bytes], reading: IO[bytes], most: int, tail: bool) -> None:
         self.pipe = pipe
         self.kept = b""
         self.complete = True
+        self._reading = reading
         self._most = most
         self._tail = tail
-        self._closed = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(reading.fileno(), False)
+        self._loop.add_reader(reading.fileno(), self._read)
 
     async def drained(self) -> None:
         """Waits for what is in the pipe. Closes our copy of it first, so that it ends when the program's do."""
         self.pipe.close()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._closed.wait(), DRAIN)
+            await asyncio.wait_for(self._ended.wait(), DRAIN)
 
-    def data_received(self, data: bytes) -> None:
-        self.complete &= len(self.kept) + len(data) <= self._most
-        self.kept = (self.kept + data)[-self._most :] if self._tail else (self.kept + data)[: self._most]
+    def stop(self) -> None:
+        """Reads no more."""
+        self._loop.remove_reader(self._reading.fileno())
+        self._ended.set()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._closed.set()
+    def _read(self) -> None:
+        data = self._reading.read(PORTION)
+        if data:
+            self.complete &= len(self.kept) + len(data) <= self._most
+            self.kept = (self.kept + data)[-self._most :] if self._tail else (self.kept + data)[: self._most]
+        elif data is not None:  # None: there is nothing to read yet
+            self.stop()
 
 
 @contextlib.asynccontextmanager
 async def _kept_output(most: int, *, tail: bool = False) -> AsyncIterator[_Output]:
     """A pipe to write to, and what is kept of it. Not asyncio's own pipe: asyncio may report the exit of a program only
-    after its pipes are closed."""
+    after its pipes are closed. Nor `connect_read_pipe`: uvloop closes the descriptor of such a pipe twice, and the
+    second time it may be that of a file which another thread, such as that of SQLite, has just opened."""
     ends = os.pipe()
-    reading = os.fdopen(ends[0], "rb", 0)  # closed by the loop
-    with os.fdopen(ends[1], "wb", 0) as writing:
-        transport, output = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: _Output(writing, most, tail), reading
-        )
+    with os.fdopen(ends[0], "rb", 0) as reading, os.fdopen(ends[1], "wb", 0) as writing:
+        output = _Output(writing, reading, most, tail)
         try:
             yield output
         finally:
-            transport.close()
+            output.stop()

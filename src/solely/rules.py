@@ -20,6 +20,7 @@ MAX_INFO_BYTES = 1024  # who holds it, not what they do
 MAX_VALUE_BYTES = 256 * 1024  # a result, not a file: put larger values into object storage, and their address here
 MAX_KEPT = MAX_VALUE_BYTES + 1024  # of a value as stored: with its form byte, or with a letter's facts
 MIN_TTL = 0.01  # seconds: several times what drift takes from a lease and what a round trip takes
+DEFAULT_HOLD = 30.0  # seconds of a reservation: several times as long as a send takes
 MAX_TTL = 366 * DAY  # a year; what must last longer is neither a lease nor a dedup window
 MAX_WAIT = DAY  # work that waits longer than a day belongs in a queue
 

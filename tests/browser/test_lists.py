@@ -146,7 +146,7 @@ def test_events_are_sentences_that_are_counted_filtered_and_paused(enter: Enter,
     page.get_by_role("button", name="Show").click()
     service.run(burst("burst:a"))
     counted = page.locator("tr").filter(has_text="burst:a:*").first
-    expect(counted).to_contain_text("× seen for the first time", timeout=PATIENCE)
+    expect(counted).to_contain_text("× marked for the first time", timeout=PATIENCE)
     page.screenshot(path=shots / "events.png")
     assert set(page.locator(".events td:nth-child(2)").all_text_contents()) <= {"mark burst:a:*"} | {
         f"mark burst:a:{number}" for number in range(100)

@@ -73,6 +73,12 @@ def test_a_client_for_threads_is_imported_without_asyncio() -> None:
     assert not by_import("from solely import Client") & set(HEAVY)
 
 
+def test_a_client_is_imported_without_the_nouns_that_it_may_not_use() -> None:
+    nouns = ("breakers", "claims", "dead_letters", "queues", "reservations", "schedules", "watermarks")
+    told = by_import("from solely import Client")
+    assert not told & {f"solely.{noun}.{module}" for noun in nouns for module in ("calls", "flow", "handle")}
+
+
 def test_the_overview_imports_none_of_the_commands() -> None:
     told = by_import("from solely.cli.program import perform; perform(['--help'])")
     assert not told & {"solely.client", "solely.stores", "solely.cli.options", "solely.cli.nouns", "solely.cli.run"}

@@ -14,7 +14,8 @@ from solely.ops import Acquire
 from solely.owner import fresh_owner
 from solely.service.dashboard.addresses import MOST_PAGES, MOST_TRAIL, Address
 from solely.service.dashboard.lists import ListQuery
-from solely.service.dashboard.sentences import MANY, SENTENCES, event_lines
+from solely.service.dashboard.sentences import MANY, event_lines
+from solely.service.event_words import WORDS
 from solely.service.feed import EventRecord, Feed, word
 from tests.service.serving import Running, running
 
@@ -99,7 +100,7 @@ def test_every_event_has_a_sentence(kind: type[events.Event]) -> None:
     feed = Feed()
     feed(kind(**{each.name: given[str(each.type)] for each in fields(kind)}))
     (line,) = event_lines(feed.last())
-    assert word(kind) in SENTENCES
+    assert word(kind) in WORDS
     assert len(line.sentence.split()) >= 1
     assert not {"no", "yes", "None", "True", "False"} & set(line.sentence.split())
 
@@ -112,9 +113,9 @@ def test_many_events_of_one_sort_are_one_line() -> None:
     few = [record(n, "demo:charge:order-9", False, 100.0) for n in range(MANY - 1)]
     lines = event_lines([*some, *few])
     assert [(line.count, line.key, line.sentence) for line in lines[:1]] == [
-        (10, "demo:charge:*", "seen for the first time")
+        (10, "demo:charge:*", "marked for the first time")
     ]
-    assert [(line.count, line.sentence) for line in lines[1:]] == [(1, "seen before, so skipped")] * (MANY - 1)
+    assert [(line.count, line.sentence) for line in lines[1:]] == [(1, "seen again and skipped")] * (MANY - 1)
 
 
 def test_a_browser_gets_problems_as_pages_and_a_program_as_documents(open_service: Running) -> None:

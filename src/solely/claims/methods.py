@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ..leases.context import AsyncMethods, Methods, keys_of
 from ..rules import DAY, Seconds, stored_key
-from .arguments import CallArguments, Key
-from .calls import claim_options, claiming, claiming_many, digest_of, recalled, resetting, resumed
-from .claim import ClaimOptions
 from .flights import Flights
-from .flow import Result
-from .handle import AsyncClaim, Claim
-from .listing import ClaimInfo
-from .listing import claims as listed
-from .policy import Policy
+
+# What does the work is imported by the methods that use it, so that a program pays only for the nouns that it uses.
+if TYPE_CHECKING:
+    from .arguments import Key
+    from .claim import ClaimOptions
+    from .flow import Result
+    from .handle import AsyncClaim, Claim
+    from .listing import ClaimInfo
+    from .policy import Policy
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,6 +46,8 @@ class Claims(Methods):
         A won claim is renewed at half its ttl until it is published or released, for at most `max_hold`. If its holder
         fails or dies, a waiter takes over. `fingerprint` is the payload; the same key with another one raises Mismatch.
         """
+        from .calls import claim_options
+
         options = claim_options(self._context, ttl, wait, keep, policy, purpose, renew, max_hold)
         return self._claim(key, fingerprint, options)
 
@@ -62,6 +65,8 @@ class Claims(Methods):
     ) -> list[Claim]:
         """A claim per key, in order, in one round trip and without a wait; raises Mismatch, with none won, if one
         differs in its payload."""
+        from .calls import claim_options, claiming_many
+
         stored = keys_of("claim", keys)
         options = claim_options(self._context, ttl, 0.0, keep, policy, purpose, renew, max_hold)
         return self._run(claiming_many(self._context, stored, fingerprints, options, self._claimed))
@@ -84,6 +89,9 @@ class Claims(Methods):
         after `wait`, NotKept if the result was not kept, WorkFailed if the policy replays a failure. After `max_hold`
         the claim is no longer renewed, and another caller may run it.
         """
+        from .arguments import CallArguments
+        from .calls import claim_options
+
         options = claim_options(self._context, ttl, wait, keep, policy, purpose, True, max_hold)
 
         def guard(work: Callable[P, T]) -> Callable[P, T]:
@@ -116,10 +124,14 @@ class Claims(Methods):
 
         If another caller has taken it over by then, `publish` returns that it was superseded.
         """
+        from .calls import claim_options, resumed
+
         return resumed(token, claim_options(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
 
     def claims(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[ClaimInfo]:
         """The claims, held, done or closed, whose key starts with `prefix` and follows `after`, in key order."""
+        from .listing import claims as listed
+
         return self._run(listed(prefix, after, limit))
 
     def reset(self, key: str, *, expected: Any) -> bool:
@@ -127,15 +139,21 @@ class Claims(Methods):
 
         `expected`: the value, or the WorkFailed or NotKept that `claim.result()` raises in its place.
         """
+        from .calls import resetting
+
         return self._run(resetting(self._flights, stored_key("claim", key), expected))
 
     def _claim(self, key: str, payload: Any, options: ClaimOptions) -> Claim:
+        from .calls import claiming, digest_of, recalled
+
         stored = stored_key("claim", key)
         digest = digest_of(payload, stored)
         known = recalled(self._flights, stored, digest, options, self._claimed)
         return known or self._run(claiming(self._flights, stored, digest, options, self._claimed))
 
     def _claimed(self, key: str, result: Result, waited: float, options: ClaimOptions) -> Claim:
+        from .handle import Claim
+
         return Claim(self._flights, self._run, key, result, waited, options)
 
 
@@ -162,6 +180,8 @@ class AsyncClaims(AsyncMethods):
         A won claim is renewed at half its ttl until it is published or released, for at most `max_hold`. If its holder
         fails or dies, a waiter takes over. `fingerprint` is the payload; the same key with another one raises Mismatch.
         """
+        from .calls import claim_options
+
         options = claim_options(self._context, ttl, wait, keep, policy, purpose, renew, max_hold)
         return await self._claim(key, fingerprint, options)
 
@@ -179,6 +199,8 @@ class AsyncClaims(AsyncMethods):
     ) -> list[AsyncClaim]:
         """A claim per key, in order, in one round trip and without a wait; raises Mismatch, with none won, if one
         differs in its payload."""
+        from .calls import claim_options, claiming_many
+
         stored = keys_of("claim", keys)
         options = claim_options(self._context, ttl, 0.0, keep, policy, purpose, renew, max_hold)
         return await self._run(claiming_many(self._context, stored, fingerprints, options, self._claimed))
@@ -201,6 +223,9 @@ class AsyncClaims(AsyncMethods):
         after `wait`, NotKept if the result was not kept, WorkFailed if the policy replays a failure. After `max_hold`
         the claim is no longer renewed, and another caller may run it.
         """
+        from .arguments import CallArguments
+        from .calls import claim_options
+
         options = claim_options(self._context, ttl, wait, keep, policy, purpose, True, max_hold)
 
         def guard(work: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
@@ -232,10 +257,14 @@ class AsyncClaims(AsyncMethods):
 
         If another caller has taken it over by then, `publish` returns that it was superseded.
         """
+        from .calls import claim_options, resumed
+
         return resumed(token, claim_options(self._context, 30.0, wait, keep, policy, "", False), self._claimed)
 
     async def claims(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[ClaimInfo]:
         """The claims, held, done or closed, whose key starts with `prefix` and follows `after`, in key order."""
+        from .listing import claims as listed
+
         return await self._run(listed(prefix, after, limit))
 
     async def reset(self, key: str, *, expected: Any) -> bool:
@@ -243,9 +272,13 @@ class AsyncClaims(AsyncMethods):
 
         `expected`: the value, or the WorkFailed or NotKept that `claim.result()` raises in its place.
         """
+        from .calls import resetting
+
         return await self._run(resetting(self._flights, stored_key("claim", key), expected))
 
     async def _claim(self, key: str, payload: Any, options: ClaimOptions) -> AsyncClaim:
+        from .calls import claiming, digest_of, recalled
+
         stored = stored_key("claim", key)
         digest = digest_of(payload, stored)
         known = recalled(self._flights, stored, digest, options, self._claimed)
@@ -254,4 +287,6 @@ class AsyncClaims(AsyncMethods):
         return await self._run(claiming(self._flights, stored, digest, options, self._claimed))
 
     def _claimed(self, key: str, result: Result, waited: float, options: ClaimOptions) -> AsyncClaim:
+        from .handle import AsyncClaim
+
         return AsyncClaim(self._flights, self._run, key, result, waited, options)

@@ -128,7 +128,7 @@ def busy(entry: Entry, waited: float, here: Here = NOWHERE) -> Busy:
     if entry.state is HELD:
         text = f"is held by {holder or 'another owner'} for another {entry.left:.1f} s unless renewed"
     elif entry.state is CLOSED:
-        text = f"is closed for another {entry.left:.3f} s (a delay after an expiry, or it is offered to a waiter)"
+        text = f"is closed for another {entry.left:.3f} s (a delay after the last hold, or an offer to a waiter)"
     elif entry.state is DONE:
         text = "is finished"
     else:

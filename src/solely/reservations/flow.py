@@ -25,13 +25,12 @@ from ..formats import read_sent
 from ..leases.hold import Hold
 from ..model import ABSENT, DONE, FREE, HELD, LOST, RELEASED, Allowance, Entry, Gone
 from ..ops import Acquire, Clear, Finish, Hit, Read, Release, Renew, Unhit
-from ..rules import DAY, MIN_TTL
+from ..rules import DAY, DEFAULT_HOLD, MIN_TTL
 
 RESERVED, QUIET, LIMITED = "reserved", "quiet", "limited"  # why a reservation is suppressed
 
 _NO_QUIET = 1e-6  # seconds: the shortest window that a store can represent; it ends with the next tick of its clock
 _KEEP_SENT = 30 * DAY  # how long the counts of a key are kept after it was last sent: a month of history
-HOLD = 30.0  # seconds, the default hold: several times as long as a send takes
 _PAGE = 100  # reservations cleared at once: fits one batch of every store
 _WRITING = 10.0  # seconds for the batch that writes the counts, which takes one round trip: enough for a slow one
 
@@ -58,7 +57,7 @@ class ReservationTicket(NamedTuple):
     fence: int
     quiet: float
     hits: tuple[str, ...]
-    hold: float = HOLD
+    hold: float = DEFAULT_HOLD
 
 
 class ReserveReply(NamedTuple):

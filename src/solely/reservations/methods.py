@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UnknownReservation
 from ..leases.context import AsyncMethods, Methods
-from ..rules import MIN_TTL, Seconds, checked_reason, page_size, seconds, stored_key, ttl_seconds
-from .calls import recording, releasing, renewing, reserving
-from .flow import HOLD, ReservationTicket, clear, expire
-from .handle import AsyncReservation, Reservation, ReservationInfo, clearing, listing
-from .ids import ticket_of
-from .policies import Group, checked_terms
+from ..rules import DEFAULT_HOLD, MIN_TTL, Seconds, checked_reason, page_size, seconds, stored_key, ttl_seconds
+
+# What does the work is imported by the methods that use it, so that a program pays only for the nouns that it uses.
+if TYPE_CHECKING:
+    from .flow import ReservationTicket
+    from .handle import AsyncReservation, Reservation, ReservationInfo
+    from .policies import Group
 
 log = logging.getLogger("solely")
 
@@ -22,6 +23,8 @@ KIND = "reservation"
 
 
 def _recordable(id: str) -> ReservationTicket:
+    from .ids import ticket_of
+
     try:
         return ticket_of(id)
     except UnknownReservation:
@@ -30,6 +33,8 @@ def _recordable(id: str) -> ReservationTicket:
 
 
 def _renewal(id: str, hold: Seconds | None) -> tuple[ReservationTicket, float]:
+    from .ids import ticket_of
+
     ticket = ticket_of(id)
     return ticket, ticket.hold if hold is None else ttl_seconds(hold, "hold")
 
@@ -53,7 +58,7 @@ class Reservations(Methods):
         self,
         key: str,
         *,
-        hold: Seconds = HOLD,
+        hold: Seconds = DEFAULT_HOLD,
         quiet: Seconds = 300.0,
         limit: int | None = None,
         per: Seconds | None = None,
@@ -70,6 +75,10 @@ class Reservations(Methods):
         group's limit over all keys of the group. Callers that are refused see `details`: a few texts for programs,
         such as the id of what is sent, within 1 KiB.
         """
+        from .calls import reserving
+        from .handle import Reservation
+        from .policies import checked_terms
+
         stored = stored_key(KIND, key)
         terms = checked_terms(hold, quiet, limit, per, group, self._store.max_limit)
         info = self._context.info(purpose, details)
@@ -83,18 +92,27 @@ class Reservations(Methods):
         Raises ReservationMismatch if another reservation has the key, UnknownReservation if it was recorded, released
         or expired. A process that takes over a reservation must call this: it is not renewed automatically.
         """
+        from .calls import renewing
+
         return self._run(renewing(self._context, *_renewal(id, hold)))
 
     def record_reservation(self, id: str) -> None:
         """Records the reservation of this id as sent, by any process; as `Reservation.record`."""
+        from .calls import recording
+
         self._run(recording(self._context, _recordable(id)))
 
     def release_reservation(self, id: str) -> bool:
         """Frees the key of this id, since it was not sent; as `Reservation.release`."""
+        from .calls import releasing
+        from .ids import ticket_of
+
         return self._run(releasing(self._context, ticket_of(id)))
 
     def reservations(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[ReservationInfo]:
         """The active reservations, held or quiet, whose key starts with `prefix` and follows `after`, in key order."""
+        from .handle import listing
+
         return self._run(listing(*_page(prefix, after, limit)))
 
     def expire_reservation(self, key: str, *, reason: str) -> bool:
@@ -102,10 +120,16 @@ class Reservations(Methods):
 
         The hits of its limits stay. Its holder learns of it at the next renewal or record.
         """
+        from .flow import expire
+        from .handle import clearing
+
         return self._run(clearing(self._context, expire(stored_key(KIND, key), checked_reason(reason)), reason)) == 1
 
     def clear_reservations(self, prefix: str, *, reason: str) -> int:
         """`expire_reservation` for every key that starts with `prefix`; returns how many it ended."""
+        from .flow import clear
+        from .handle import clearing
+
         return self._run(clearing(self._context, clear(_prefix(prefix), checked_reason(reason)), reason))
 
 
@@ -116,7 +140,7 @@ class AsyncReservations(AsyncMethods):
         self,
         key: str,
         *,
-        hold: Seconds = HOLD,
+        hold: Seconds = DEFAULT_HOLD,
         quiet: Seconds = 300.0,
         limit: int | None = None,
         per: Seconds | None = None,
@@ -133,6 +157,10 @@ class AsyncReservations(AsyncMethods):
         group's limit over all keys of the group. Callers that are refused see `details`: a few texts for programs,
         such as the id of what is sent, within 1 KiB.
         """
+        from .calls import reserving
+        from .handle import AsyncReservation
+        from .policies import checked_terms
+
         stored = stored_key(KIND, key)
         terms = checked_terms(hold, quiet, limit, per, group, self._store.max_limit)
         info = self._context.info(purpose, details)
@@ -146,18 +174,27 @@ class AsyncReservations(AsyncMethods):
         Raises ReservationMismatch if another reservation has the key, UnknownReservation if it was recorded, released
         or expired. A process that takes over a reservation must call this: it is not renewed automatically.
         """
+        from .calls import renewing
+
         return await self._run(renewing(self._context, *_renewal(id, hold)))
 
     async def record_reservation(self, id: str) -> None:
         """Records the reservation of this id as sent, by any process; as `AsyncReservation.record`."""
+        from .calls import recording
+
         await self._run(recording(self._context, _recordable(id)))
 
     async def release_reservation(self, id: str) -> bool:
         """Frees the key of this id, since it was not sent; as `AsyncReservation.release`."""
+        from .calls import releasing
+        from .ids import ticket_of
+
         return await self._run(releasing(self._context, ticket_of(id)))
 
     async def reservations(self, prefix: str = "", *, after: str = "", limit: int = 100) -> list[ReservationInfo]:
         """The active reservations, held or quiet, whose key starts with `prefix` and follows `after`, in key order."""
+        from .handle import listing
+
         return await self._run(listing(*_page(prefix, after, limit)))
 
     async def expire_reservation(self, key: str, *, reason: str) -> bool:
@@ -165,10 +202,16 @@ class AsyncReservations(AsyncMethods):
 
         The hits of its limits stay. Its holder learns of it at the next renewal or record.
         """
+        from .flow import expire
+        from .handle import clearing
+
         return (
             await self._run(clearing(self._context, expire(stored_key(KIND, key), checked_reason(reason)), reason)) == 1
         )
 
     async def clear_reservations(self, prefix: str, *, reason: str) -> int:
         """`expire_reservation` for every key that starts with `prefix`; returns how many it ended."""
+        from .flow import clear
+        from .handle import clearing
+
         return await self._run(clearing(self._context, clear(_prefix(prefix), checked_reason(reason)), reason))

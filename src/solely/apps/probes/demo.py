@@ -45,11 +45,15 @@ def _targets(port: int) -> list[ProbeTarget]:
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    head = await reader.readuntil(b"\r\n\r\n")
-    name = head.split(b" ", 2)[1].decode().strip("/")
-    fine = random.random() < dict(_SAMPLES).get(name, 0.0)
-    await asyncio.sleep(random.uniform(0.005, 0.12))
-    status, body = (b"200 OK", b"ok") if fine else (b"503 Service Unavailable", b"overloaded")
-    writer.write(b"HTTP/1.1 %b\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (status, len(body), body))
-    await writer.drain()
-    writer.close()
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+        name = head.split(b" ", 2)[1].decode().strip("/")
+        fine = random.random() < dict(_SAMPLES).get(name, 0.0)
+        await asyncio.sleep(random.uniform(0.005, 0.12))
+        status, body = (b"200 OK", b"ok") if fine else (b"503 Service Unavailable", b"overloaded")
+        writer.write(b"HTTP/1.1 %b\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (status, len(body), body))
+        await writer.drain()
+    except (asyncio.IncompleteReadError, ConnectionError):  # the probe was ended, or took too long
+        pass
+    finally:
+        writer.close()

@@ -7,10 +7,9 @@ from typing import Annotated
 import msgspec
 
 from ...ops import MAX_LIMIT
-from ...reservations.flow import HOLD
 from ...reservations.handle import ReservationInfo
 from ...reservations.ids import MAX_ID, ticket_of
-from ...rules import MAX_TTL
+from ...rules import DEFAULT_HOLD, MAX_TTL
 from ..problems import OVERTAKEN, TOO_MANY, UNKNOWN
 from ..routes import ADMIN, READ, WRITE, Answer, Body, Call, Key, PrefixQuery, Purpose, Reason, Route, Ttl, timestamp
 
@@ -42,7 +41,7 @@ class ReserveBody(Body):
     """Holds the right to send for `hold` seconds; once recorded, the key is quiet for `quiet` seconds."""
 
     key: Key
-    hold: Ttl = HOLD
+    hold: Ttl = DEFAULT_HOLD
     quiet: Quiet = 300.0
     limit: OwnLimit | None = None
     group: GroupLimit | None = None

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import msgspec
 
-from ..feed import KEPT, EventRecord
+from ...events import Event
+from ..feed import KEPT, EventRecord, word
 from ..routes import Answer, Call, Route
 from .lists import Text, Word
 from .rendering import READ_PAGE, Page, View, show
-from .sentences import SENTENCES, EventLine, event_lines
+from .sentences import EventLine, event_lines
 
 PAGE = Page("Events", "solely:events.html", "/events")
 LINES = 100  # that are shown
@@ -54,7 +55,13 @@ def _page(last: list[EventRecord], query: EventsView) -> EventsPage:
     ]
     kinds = {each.kind for each in last} | ({query.kind} - {""})
     lines = event_lines(found)[: query.limit]
-    return EventsPage(lines=lines, read=len(last), matching=len(found), kinds=sorted(kinds), names=sorted(SENTENCES))
+    return EventsPage(
+        lines=lines,
+        read=len(last),
+        matching=len(found),
+        kinds=sorted(kinds),
+        names=sorted(map(word, Event.__subclasses__())),
+    )
 
 
 ROUTES = [Route("GET", "/events", READ_PAGE, events, hidden=True)]

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote, urlencode
 
+from ..event_words import in_words
 from ..feed import EventRecord
 from ..routes import Answer
-from .formatting import ms, span
 
 MOMENT = 2.0  # seconds within which events are counted together: about as much as a reader sees at once
 MANY = 5  # events of the same sort within a moment from which they are one line
-WAITED = 0.05  # seconds of waiting that are worth a word
 
-Facts = dict[str, Any]
 _LAST_PART = re.compile(r"[^:/._-]*$")
-_DETAILS = re.compile(r" after |, again in |, attempt |: held by | for \d")  # what differs among events of one sort
 
 
 class EventLine(Answer):
@@ -49,17 +46,18 @@ def event_lines(events: Iterable[EventRecord]) -> list[EventLine]:
     return sorted(lines, key=lambda line: line.id, reverse=True)
 
 
-def sentence(event: EventRecord) -> str:
-    """What happened, in words."""
-    write = SENTENCES.get(event.event)
-    return write(event.facts) if write else event.event.replace("_", " ")
+def _sentence(same: list[EventRecord]) -> str:
+    """What happened, in words: with the details that all these events of one sort share."""
+    words = [in_words(each.event, each.facts) for each in same]
+    shared = [detail for detail in words[0].details if all(detail in each.details for each in words)]
+    return f"{words[0].word} {', '.join(shared)}".strip()
 
 
 def _one(event: EventRecord) -> EventLine:
     key, link = _known_as(event)
     return EventLine(
         id=event.id, at=event.at, since=event.at, count=1, event=event.event, kind=event.kind, key=key,
-        sentence=sentence(event), fence=event.facts.get("fence"), link=link,
+        sentence=_sentence([event]), fence=event.facts.get("fence"), link=link,
     )  # fmt: skip
 
 
@@ -70,7 +68,7 @@ def _many(same: list[EventRecord]) -> EventLine:
         key, link = _beginning(key) + "*", ""
     return EventLine(
         id=newest.id, at=newest.at, since=same[-1].at, count=len(same), event=newest.event, kind=newest.kind, key=key,
-        sentence=_without_details(newest), fence=None, link=link,
+        sentence=_sentence(same), fence=None, link=link,
     )  # fmt: skip
 
 
@@ -92,74 +90,3 @@ def _beginning(key: str) -> str:
 def _outcome(event: EventRecord) -> Any:
     """What tells events of one name apart, beside their key."""
     return tuple(event.facts.get(name) for name in ("first", "allowed", "outcome", "reason", "superseded", "how"))
-
-
-def _without_details(event: EventRecord) -> str:
-    """The sentence for many events: without what differs among them."""
-    return _DETAILS.split(sentence(event), maxsplit=1)[0]
-
-
-# -- sentences
-
-
-def _lasting(seconds: float) -> str:
-    return ms(seconds) if seconds < 1 else span(seconds)
-
-
-def _waited(facts: Facts) -> str:
-    return f" after waiting {_lasting(facts['waited'])}" if facts.get("waited", 0.0) >= WAITED else ""
-
-
-def _claimed(facts: Facts) -> str:
-    again = f", attempt {facts['attempt']}" if facts.get("attempt", 1) > 1 else ""
-    return f"won the right to run{_waited(facts)}{again}"
-
-
-def _contended(facts: Facts) -> str:
-    by = f": held by {facts['holder']}" if facts.get("holder") else ""
-    return f"refused{_waited(facts)}{by}"
-
-
-def _released(facts: Facts) -> str:
-    late = "" if facts["outcome"] in ("released", "acked") else f", too late: {facts['outcome']}"
-    return f"released after {_lasting(facts['held'])}{late}"
-
-
-def _published(facts: Facts) -> str:
-    late = ", too late: another result is final" if facts["superseded"] else ""
-    return f"published its result after {_lasting(facts['held'])}{late}"
-
-
-def _suppressed(facts: Facts) -> str:
-    why = {"reserved": "another sends it now", "quiet": "it was sent a while ago", "limited": "over the limit"}
-    return f"suppressed: {why.get(facts['reason'], facts['reason'])}, again in {_lasting(facts['retry_after'])}"
-
-
-def _tick(facts: Facts) -> str:
-    return f"ran its tick: {facts['outcome']}, after {_lasting(facts['took'])}, {_lasting(facts['late'])} late"
-
-
-SENTENCES: dict[str, Callable[[Facts], str]] = {
-    "acquired": lambda facts: f"acquired{_waited(facts)}",
-    "contended": _contended,
-    "renewed": lambda facts: f"renewed for {span(facts['left'])}",
-    "lost": lambda facts: f"lost under its holder: {facts['how']}",
-    "released_lease": _released,
-    "cleared": lambda facts: f"ended by an admin: {facts['reason']}",
-    "marked": lambda facts: "seen for the first time" if facts["first"] else "seen before, so skipped",
-    "retried": lambda facts: f"{facts['op']} was not answered, and is sent again: {facts['error']}",
-    "claimed": _claimed,
-    "published": _published,
-    "replayed": lambda facts: f"answered with the kept result{_waited(facts)}",
-    "mismatched": lambda facts: "refused: the key came again with another payload",
-    "timed_out": lambda facts: f"gave up after {_lasting(facts['waited'])}: the work still runs",
-    "reserved": lambda facts: "reserved",
-    "recorded": lambda facts: f"recorded as sent after {_lasting(facts['held'])}",
-    "suppressed": _suppressed,
-    "limited": lambda facts: "allowed by its limit" if facts["allowed"] else "refused: over its limit",
-    "dead_lettered": lambda facts: f"parked in {facts['group']} after {facts['attempts']} attempts",
-    "rewound": lambda facts: f"rewound from {facts['before']} to {facts['to']}: {facts['reason']}",
-    "breaker_turned": lambda facts: f"breaker {facts['state']}",
-    "tick_ended": _tick,
-    "failed_open": lambda facts: f"proceeded without the store: {facts['what']}",
-}
