@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -26,6 +27,7 @@ from solely.rules import MAX_GONE, MIN_TTL, REMEMBER
 from solely.stores import StoreBase
 from solely.stores.memory import Memory
 from solely.testing.clock import ManualClock
+from solely.testing.simulator.simulation import SimulatedClient
 
 KEY = "lock/key"
 HELD = Entry(KEY, State.HELD, fence=7, left=5.0)
@@ -241,3 +243,17 @@ def test_nobody_tries_at_a_standing_on_which_a_verdict_may_be_under_way() -> Non
     verdict = Script(breaker.judge("name", rule, breaker.SharedPass(current, trial), worked=True)).go()
     assert type(verdict) is Finish
     assert verdict.keep >= REMEMBER
+
+
+@pytest.mark.parametrize(("late_copy", "correct"), [(False, False), (True, True)])
+def test_the_checker_knows_the_hold_of_a_late_copy_after_a_loss_of_data(late_copy: bool, correct: bool) -> None:
+    lost, again = (SimpleNamespace(ended=how, forgotten=how == "lost") for how in ("lost", "cleared"))
+    hold, found = SimpleNamespace(key=KEY, owner="me", fence=7, deadline=0.0), list[str]()
+    observer = SimpleNamespace(grants={(KEY, 7): lost}, holds={(KEY, "me"): again if late_copy else lost})
+    client = SimpleNamespace(
+        simulation=SimpleNamespace(observer=observer),
+        driver=SimpleNamespace(clock=lambda: 0.0),
+        violated=lambda promise, how: found.append(promise),
+    )
+    SimulatedClient.check_released(cast(Any, client), cast(Any, hold), Released.CLEARED)
+    assert found == ([] if correct else ["correct release replies"])
