@@ -47,6 +47,7 @@ from tests.apps.repos.test_webhooks import SIGNING, merge_request, note
 
 Parse = Callable[[str], object]
 UNREADABLE = (msgspec.DecodeError, InvalidInput)  # what the endpoint of a webhook parks as a dead letter
+PAGES = (CallFailed, httpx2.InvalidURL, ValueError, TypeError)  # what `Caller.pages` makes CallFailed of
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 RULE = CommandRule("/copilot", frozenset())
 GITLAB = GitLabWebhooks(GitLabSettings(webhook_tokens=("t" * 32,), signing_tokens=(SIGNING,)), RULE)
@@ -221,13 +222,13 @@ PARSERS = (
     Parser("cookies of receivers", cookies, (), ("a=b; Path=/; HttpOnly", 'a="b"; Max-Age=9; Domain=example.org')),
     Parser("Retry-After", retry_after, (), ("120", "Fri, 31 Dec 1999 23:59:59 GMT", "Sat, 31 Jan 2099 00:00:00 +0100")),
     Parser("JSON of receivers", lambda text: response(text).json(dict), (CallFailed,), ('{"a": [1, {"b": null}]}',)),
-    Parser("pages by link", lambda text: by_link(ASKED, response(text, "link")), (CallFailed, InvalidInput),
+    Parser("pages by link", lambda text: by_link(ASKED, response(text, "link")), PAGES,
            ('<https://api.example.org/?page=2>; rel="next", <x>; rel="last"',)),
     Parser("pages by header", lambda text: by_header()(ASKED, response(text, "x-next-page")),
-           (CallFailed, InvalidInput), ("2", "")),
-    Parser("pages by token", lambda text: by_token("a.b")(ASKED, response(text)), (CallFailed, InvalidInput),
+           PAGES, ("2", "")),
+    Parser("pages by token", lambda text: by_token("a.b")(ASKED, response(text)), PAGES,
            dumped({"a": {"b": "next"}})),
-    Parser("pages by offset", lambda text: by_offset("issues")(ASKED, response(text)), (CallFailed, InvalidInput),
+    Parser("pages by offset", lambda text: by_offset("issues")(ASKED, response(text)), PAGES,
            dumped({"issues": [1, 2], "total": 9})),
     Parser("URLs to call", lambda text: check_url("url", text), (InvalidInput,), ("https://a.example.org:8443/p?q=1",)),
     Parser("networks", lambda text: check_network("net", text), (InvalidInput,), ("10.1.2.0/24", "fd00::/8")),
