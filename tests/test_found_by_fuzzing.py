@@ -9,6 +9,7 @@ import httpx2
 import msgspec
 import pytest
 
+from solely.apps.repos.forges.moments import moment_of
 from solely.apps.repos.jira import text_of
 from solely.errors import InvalidInput
 from solely.names import part_of
@@ -67,6 +68,11 @@ def test_a_description_of_jira_may_be_nested_deep() -> None:
         document = {"content": [document]}
     assert text_of(document) == ""
     assert text_of({"content": [{"content": [{"text": "inside"}]}]}) == "inside"
+
+
+def test_a_time_of_a_forge_that_is_a_long_row_of_spaces_takes_no_time() -> None:
+    with pytest.raises(ValueError, match="1000002 characters"):
+        moment_of("2" + " " * 1_000_000 + "x")
 
 
 def test_a_response_that_is_nested_too_deep_is_a_failed_call() -> None:
