@@ -99,3 +99,25 @@ def waiting_taker_never_looks_again() -> Planted:
 def taker_stays_in_line() -> Planted:
     """A taker that leaves is notified later, instead of one that waits."""
     return patch.object(waiting, "Release", lambda line, owner: Release(line, "nobody"))
+
+
+@bug
+def push_held_takes_any_item() -> Planted:
+    """The caller gets the item that has waited longest, not the one that it pushed."""
+    right = flow._push_held
+
+    def push_held(op: Take, put: Push, park: flow.Park) -> Flow[object]:
+        return right(op._replace(id=""), put, park)
+
+    return patch.object(flow, "_push_held", push_held)
+
+
+@bug
+def removal_is_reported_although_it_was_refused() -> Planted:
+    """A caller hears that an item is gone, which another had changed or taken."""
+
+    def remove(queue: str, id: str, expected: bytes, fence: int) -> Flow[bool]:
+        yield Amend(queue, id, None, expected)
+        return True
+
+    return patch.object(flow, "remove", remove)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -19,13 +20,17 @@ from solely.leases.hold import Hold
 from solely.locks.flow import acquire_all
 from solely.marks import flow as dedup
 from solely.model import Allowance, Entry, Released, State
-from solely.ops import Acquire, Finish, Hit, Mark, Read, Release, Renew, Unhit
+from solely.ops import Acquire, Advance, Finish, Hit, Mark, Read, Release, Renew, Unhit
 from solely.reservations import flow as reservation
 from solely.resilience.circuit import Rule
 from solely.rules import MAX_GONE, MIN_TTL, REMEMBER
+from solely.schedules import flow as schedule
+from solely.schedules.calls import plan_of
+from solely.schedules.state import DueTick, ReplicaState, RunReport
 from solely.stores import StoreBase
 from solely.stores.memory import Memory
 from solely.testing.clock import ManualClock
+from solely.testing.simulator.simulation import SimulatedClient
 
 KEY = "lock/key"
 HELD = Entry(KEY, State.HELD, fence=7, left=5.0)
@@ -241,3 +246,43 @@ def test_nobody_tries_at_a_standing_on_which_a_verdict_may_be_under_way() -> Non
     verdict = Script(breaker.judge("name", rule, breaker.SharedPass(current, trial), worked=True)).go()
     assert type(verdict) is Finish
     assert verdict.keep >= REMEMBER
+
+
+@pytest.mark.parametrize(("late_copy", "correct"), [(False, False), (True, True)])
+def test_the_checker_knows_the_hold_of_a_late_copy_after_a_loss_of_data(late_copy: bool, correct: bool) -> None:
+    lost, again = (SimpleNamespace(ended=how, forgotten=how == "lost") for how in ("lost", "cleared"))
+    hold, found = SimpleNamespace(key=KEY, owner="me", fence=7, deadline=0.0), list[str]()
+    observer = SimpleNamespace(grants={(KEY, 7): lost}, holds={(KEY, "me"): again if late_copy else lost})
+    client = SimpleNamespace(
+        simulation=SimpleNamespace(observer=observer),
+        driver=SimpleNamespace(clock=lambda: 0.0),
+        violated=lambda promise, how: found.append(promise),
+    )
+    SimulatedClient.check_released(cast(Any, client), cast(Any, hold), Released.CLEARED)
+    assert found == ([] if correct else ["correct release replies"])
+
+
+def test_a_tick_whose_long_run_let_the_key_open_early_is_not_run_again() -> None:
+    plan = plan_of("job", 3.0, "UTC", 0.0, "skip", 5.0)
+    first = plan.timetable.next_after(1_000_000_000_000)
+    second = plan.timetable.next_after(first)
+    known = ReplicaState(last=first - 3_000_000, ahead=second / 1e6 - 100.0)
+    script = Script(schedule.attempt(plan, known, ""))
+    assert type(script.go()) is Acquire
+    early = second - 13_000  # µs: the clock of the replica that ran the first tick had drifted
+    assert script.go(Entry(plan.tick_key, State.HELD, fence=early, left=5.0, owner="me", attempts=1)) == Read(plan.key)
+    facts = {"tick": first, "next": second, "opens": second, "began": first, "took": 2.5, "outcome": "", "by": ""}
+    ran = RunReport(settled=first, plan=plan.text, missed=0, **facts)
+    closing = script.go(Entry(plan.key, State.DONE, fence=first, left=9.0, value=ran.written()))
+    assert [type(op) for op in closing] == [Finish, Advance]
+    assert script.result is None
+
+
+def test_a_long_run_is_noted_with_its_end() -> None:
+    plan = plan_of("job", 60.0, "UTC", 0.0, "skip", 5.0)
+    for took, ops in ((0.1, [Finish]), (2.5, [Finish, Advance])):
+        tick = plan.timetable.next_after(1_000_000_000_000)
+        hold = Hold(plan.tick_key, "me", 5.0, HELD._replace(key=plan.tick_key), 100.0 - took, False, lambda: 100.0)
+        known = ReplicaState(last=tick - 60_000_000, ahead=tick / 1e6 - 100.0, noted=99.0)
+        script = Script(schedule.finish(plan, known, DueTick(hold, tick, 1, tick), "", ""))
+        assert [type(op) for op in script.go()] == ops

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -18,7 +20,7 @@ from solely.testing.simulator import (
     simulate_reservations,
     simulate_schedules,
 )
-from solely.testing.simulator.__main__ import main
+from solely.testing.simulator.sweep import Violation
 from tests import (
     planted_bugs,
     planted_claim_bugs,
@@ -28,6 +30,7 @@ from tests import (
 )
 from tests.planted_bugs import Plant
 
+ROOT = Path(__file__).parents[1]
 CHUNK = 250  # seeds per test: some seconds each, so that they spread evenly over the workers
 ALWAYS = 4  # one of so many seeds is run without `--all` too: many more than WITHIN, in which a planted bug shows
 WITHIN = 50  # seeds in which each planted bug must show
@@ -45,8 +48,8 @@ class Simulation(NamedTuple):
 
     def report(self, seed: int, history: History, bug: str = "") -> str:
         """Returns which promise was broken, and how to replay that."""
-        replay = f"python -m solely.testing.simulator --of {self.of} --seed {seed}"
-        replay += f" --bug {self.module}:{bug}" if bug else ""
+        violation = Violation(self.of, seed, history.invariant, history.how)
+        replay = violation.replay(f"{self.module}:{bug}" if bug else "")
         return f"seed {seed} violates {history.invariant!r}: {history.how}\n{history.tail(40)}\nreplay: {replay}"
 
 
@@ -150,20 +153,39 @@ def test_every_fault_and_every_answer_happens(simulation: Simulation) -> None:
     assert [word for word in faults + simulation.answers if word not in lines] == []
 
 
-def test_a_seed_can_be_replayed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["simulator", "--seed", "0", "--seeds", str(WITHIN)]
-    monkeypatch.setattr(sys, "argv", command)
-    assert main() == 0
-    assert capsys.readouterr().out == f"{WITHIN} seeds, 0 violations\n"
-    monkeypatch.setattr(sys, "argv", [*command, "--bug", "tests.planted_bugs:release_without_owner"])
-    assert main() == 1
-    output = capsys.readouterr().out
-    assert "VIOLATION" in output
-    assert "violates 'mutual exclusion'" in output
+def simulator(*arguments: str) -> tuple[int, list[str]]:
+    """Runs the command with these arguments; returns its exit code and the lines that it printed."""
+    command = [sys.executable, "-m", "solely.testing.simulator", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert not done.stderr, done.stderr
+    return done.returncode, done.stdout.splitlines()
 
 
-def test_a_seed_of_claims_can_be_replayed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    bug = "tests.planted_claim_bugs:unfenced_publish"
-    monkeypatch.setattr(sys, "argv", ["simulator", "--of", "claims", "--seed", "2", "--bug", bug])
-    assert main() == 1
-    assert "violates 'one outcome'" in capsys.readouterr().out
+def test_many_seeds_of_all_simulations_run_at_once_and_are_counted() -> None:
+    code, printed = simulator("--seed", "3", "--seeds", "5", "--processes", "2")
+    names = ", ".join(one.of for one in SIMULATIONS)
+    assert code == 0
+    assert re.fullmatch(
+        rf"25 seeds, 0 violations: seeds 3 to 7 of {names}; \d+ s, \d+ seeds per second in 2 processes", printed[0]
+    )
+
+
+def test_a_planted_bug_is_printed_with_a_command_that_replays_it() -> None:
+    bug = "tests.planted_queue_bugs:ack_by_anyone"
+    code, printed = simulator("--of", "queues", "--of", "schedules", "--seeds", "3", "--bug", bug)
+    assert code == 1
+    assert printed[-1].startswith("6 seeds, ")
+    found, replay = printed[:2]
+    program, *module, command = replay.removeprefix("  replay: ").split(" ", 3)
+    assert [program, *module] == ["python", "-m", "solely.testing.simulator"]
+    code, again = simulator(*command.split())
+    assert code == 1
+    assert "VIOLATION" in again[-2]
+    assert again[-1] == found
+    assert simulator(*command.removesuffix(f" --bug {bug}").split())[0] == 0
+
+
+def test_a_run_ends_when_its_time_is_over() -> None:
+    code, printed = simulator("--of", "queues", "--seeds", "1000000", "--seconds", "0", "--processes", "1")
+    assert code == 0
+    assert printed[0].startswith("0 seeds, 0 violations: seeds of queues; ")

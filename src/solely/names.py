@@ -25,8 +25,10 @@ def reserved(application: str, name: str) -> str:
 def part_of(text: str) -> str:
     """The text as a part of a key: percent-encoded, without slashes, so that no two lists of parts share a key. A text
     that is too long becomes `~` and its digest."""
-    encoded = quote(text, safe="").replace("~", "%7E")
-    return encoded if len(encoded) <= LONGEST_PART else f"~{hashlib.sha256(text.encode()).hexdigest()}"
+    encoded = quote(text, safe="", errors="surrogatepass").replace("~", "%7E")
+    if len(encoded) <= LONGEST_PART:
+        return encoded
+    return f"~{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()}"
 
 
 def owner_of(key: str) -> str:

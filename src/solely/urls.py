@@ -17,6 +17,11 @@ def split_url(url: str) -> SplitResult:
     Raises InvalidInput, without the password, if the URL is invalid.
     """
     scheme, mark, rest = url.partition("://")
+    if not url.isascii():
+        try:
+            url.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput("the URL has half of a surrogate pair in it, which is no character") from None
     end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
     try:
         if "," in rest[:end]:

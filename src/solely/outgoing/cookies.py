@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx2
 
 from .checks import parsed
@@ -9,6 +11,8 @@ from .message import Request
 
 MAX_COOKIE = 4096  # characters with all attributes: what every browser accepts
 MAX_COOKIES = 200  # of a session: more than any login sets
+# Attributes without their value, which Python's jar does not expect.
+_EMPTY = re.compile(r";[ \t]*(?:max-age|version)[ \t]*(?:;|$)", re.IGNORECASE)
 
 
 class CookieJar:
@@ -36,4 +40,4 @@ class CookieJar:
 
 
 def _sendable(text: str) -> bool:
-    return text.isascii() and text.isprintable() and len(text) <= MAX_COOKIE
+    return text.isascii() and text.isprintable() and len(text) <= MAX_COOKIE and not _EMPTY.search(text)

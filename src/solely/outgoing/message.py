@@ -179,7 +179,7 @@ class Response:
             raise CallFailed(text, permanent=True, response=self)
         try:
             return msgspec.json.decode(self.body, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             text = f"{self.host} sent JSON that was not expected: {error}"
             raise CallFailed(text, permanent=True, response=self) from None
 

@@ -21,7 +21,7 @@ def by_link(request: Request, response: Response) -> Request | None:
     """Follows the Link header with rel=next (GitLab, GitHub and others)."""
     for target, parameters in _LINK.findall(response.headers.get("link", "")):
         rel = _REL.search(parameters)
-        if rel and "next" in (rel[1] or rel[2]).lower().split():
+        if rel and "next" in (rel[1] or rel[2] or "").lower().split():
             return replace(request, url=str(parsed(response.url).join(target)))
     return None
 

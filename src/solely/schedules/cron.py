@@ -23,7 +23,7 @@ _MONTHS = {
     "dec": 12,
 }  # fmt: skip
 _DAYS = {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat": 6}
-_PART = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d+))?", re.ASCII)
+_PART = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d{1,9}))?", re.ASCII)
 _LONGEST_GAP = datetime.combine(date(2096, 3, 1), time.min)  # the longest time without a 29 February begins here
 _SEARCHED = 366 * 9  # days: 29 February is at most eight years away, around a year such as 2100
 
@@ -62,7 +62,7 @@ class _Field:
         return range(first, last + 1, step)
 
     def _number(self, text: str) -> int:
-        number = self.names.get(text.lower(), int(text) if text.isdecimal() else -1)
+        number = self.names.get(text.lower(), int(text) if text.isdecimal() and len(text) < 10 else -1)
         if not self.least <= number <= self.most:
             allowed = f"{self.least} to {self.most}" + (f" or {', '.join(self.names)}" if self.names else "")
             raise InvalidInput(f"{self.name}: {text!r:.40} is not allowed; give {allowed}")

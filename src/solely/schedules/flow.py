@@ -16,7 +16,7 @@ from ..leases.hold import Hold
 from ..model import DONE, HELD, Entry
 from ..ops import Acquire, Advance, Clear, Finish, Read, Release
 from ..rules import LOOK_AGAIN, MAX_TTL, REMEMBER
-from .state import EARLY, DueTick, Misfire, ReplicaState, RunReport, SchedulePlan, chosen
+from .state import EARLY, LONG_RUN, DueTick, Misfire, ReplicaState, RunReport, SchedulePlan, chosen
 from .timetable import US
 
 T = TypeVar("T")
@@ -126,7 +126,7 @@ def _granted(plan: SchedulePlan, known: ReplicaState, hold: Hold) -> Flow[DueTic
     run: Run = yield RUN
     store = hold.fence
     known.ahead = store / US - run.now()
-    if known.last < 0 or plan.misfire is not Misfire.SKIP:
+    if known.last < 0 or plan.misfire is not Misfire.SKIP or _may_be_over(plan, known, store):
         yield from _read(plan, known)
     is_new = known.last < 0  # such a schedule begins with its next tick
     tick = 0 if is_new else chosen(plan, known.last, store, interrupted=hold.attempts > 1)
@@ -135,9 +135,15 @@ def _granted(plan: SchedulePlan, known: ReplicaState, hold: Hold) -> Flow[DueTic
     return DueTick(hold, tick, hold.attempts, store) if _is_safe(hold, run) else SLACK
 
 
+def _may_be_over(plan: SchedulePlan, known: ReplicaState, store: int) -> bool:
+    """True if the tick that seems due could have had a long run already, after which the key opened too early."""
+    tick = chosen(plan, known.last, store)
+    return tick > 0 and store - plan.timetable.fires(tick) > LONG_RUN * US
+
+
 def _read(plan: SchedulePlan, known: ReplicaState) -> Flow[None]:
-    """Reads what is decided, also by others. With misfire="skip" that may be NOTED old, and is not needed: what was run
-    keeps the key closed until the next tick is due."""
+    """Reads what is decided, also by others. With misfire="skip" that may be NOTED old, except for long runs, and is
+    else not needed: what was run keeps the key closed until the next tick is due."""
     entry: Entry = yield Read(plan.key)
     report = RunReport.read(entry)
     if report is not None:
@@ -191,7 +197,7 @@ def finish(plan: SchedulePlan, known: ReplicaState, due: DueTick, outcome: str, 
     facts = {"tick": due.tick, "began": due.began, "took": took, "outcome": outcome, "by": by, "missed": missed}
     report = _planned(plan, max(settled, known.last), facts)
     turned = known.report is not None and known.report.outcome != outcome
-    noted = plan.misfire is not Misfire.SKIP or turned or now - known.noted >= NOTED
+    noted = plan.misfire is not Misfire.SKIP or turned or now - known.noted >= NOTED or took > LONG_RUN
     if not (yield from _store(plan, known, due.hold, report, noted=noted)):
         return None
     if noted:

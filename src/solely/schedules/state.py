@@ -10,10 +10,14 @@ from ..errors import Unreadable, not_ours
 from ..formats import read_run, write_run
 from ..leases.hold import Hold
 from ..model import DONE, Entry
+from ..rules import DRIFT_RATE
 from .timetable import US, Timetable
 
 GRACE = 60 * US  # with misfire="skip", a tick that nobody began within a minute, the resolution of cron, is missed
 EARLY = US // 100  # a tick is due that much before its time: a store's clock may count whole milliseconds
+# Seconds: after a longer run the replica's clock may have drifted (DRIFT_RATE) by more than half of EARLY from the
+# store's. The key may then open before the next tick is due, and only `schedule/…` says that this one is over.
+LONG_RUN = EARLY / US / DRIFT_RATE / 2
 
 
 class Misfire(StrEnum):

@@ -188,6 +188,6 @@ def _zone(tz: str | tzinfo) -> tzinfo:
         return tz
     try:
         return ZoneInfo(tz)
-    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):
+    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError, RecursionError):  # the last: a row of dots
         hint = "give a name such as Europe/Berlin; a machine without a zone database needs the package tzdata"
         raise InvalidInput(f"there is no time zone {tz!r:.80}: {hint}") from None

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from ipaddress import ip_address
 from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any
@@ -92,7 +93,7 @@ def build(settings: Settings, parent: int, shared: str) -> AsgiApp:
 def address(settings: Settings, listening: socket.socket) -> str:
     """The address to open in a browser on this machine."""
     host, port = listening.getsockname()[:2]
-    if host in ("0.0.0.0", "::"):
+    if ip_address(host.partition("%")[0]).is_unspecified:  # without the zone of an IPv6 address
         host = "127.0.0.1"
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 

@@ -82,7 +82,7 @@ def checked(
             raise InvalidInput(f"{source}: unknown key {spelt!r}{_hint(name, [*types, *(() if section else APPS)])}")
         try:
             values[name] = _value(types[name], value)
-        except (ValueError, msgspec.DecodeError) as error:
+        except (ValueError, msgspec.DecodeError, RecursionError) as error:
             place, why = _explained(error, value if name in hidden else None)
             shown = "" if name in hidden else f" {value!r}"
             raise InvalidInput(f"{source}: {key}{place}{shown}: {why}") from None
@@ -220,7 +220,7 @@ def texts_of(secret: Any) -> Iterator[str]:
             yield from texts_of(each)
     elif isinstance(plain, str) and plain:
         yield plain
-        with suppress(msgspec.DecodeError):
+        with suppress(msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             if not isinstance(inner := msgspec.json.decode(plain), str):
                 yield from texts_of(inner)
 

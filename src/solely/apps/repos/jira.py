@@ -30,6 +30,7 @@ MAX_PAGES = 200  # of one listing: 20,000 issues; more of them at once is an imp
 # The zone that is assumed if that of the user is unknown: its clocks show the earliest time of all, so that the query
 # begins too early, by 26 hours at most, and misses nothing.
 EARLIEST = timezone(timedelta(hours=-12))
+MAX_DEPTH = 50  # levels of a description: nested lists and tables have a handful; deeper texts are left out
 RESTARTS = 3  # of a listing of Data Center whose issues moved while it was read
 _FIELDS = "summary,description,updated,reporter"
 
@@ -169,7 +170,7 @@ def _zone(name: str) -> tzinfo:
     """The time zone of the user; the earliest one, which is logged, if this machine does not know it."""
     try:
         return ZoneInfo(name)
-    except (OSError, ValueError, KeyError):  # whatever the name leads to among the files of time zones
+    except (OSError, ValueError, KeyError, RecursionError):  # whatever the name leads to among the files of time zones
         log.warning("jira_time_zone_unknown", zone=name)
         return EARLIEST
 
@@ -182,11 +183,16 @@ def text_of(document: str | dict[str, Any] | None) -> str:
     """The text of a description; of Cloud's document, the texts of its paragraphs, a line each."""
     if not isinstance(document, dict):
         return document or ""
-    lines = [_inline(block) for block in document.get("content") or []]
+    lines = [_inline(block, MAX_DEPTH) for block in _content(document)]
     return "\n".join(line for line in lines if line)
 
 
-def _inline(node: dict[str, Any]) -> str:
-    parts = [_inline(each) for each in node.get("content") or [] if isinstance(each, dict)]
+def _content(node: dict[str, Any]) -> list[dict[str, Any]]:
+    content = node.get("content")
+    return [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+
+
+def _inline(node: dict[str, Any], levels: int) -> str:
+    parts = [_inline(each, levels - 1) for each in _content(node)] if levels else []
     apart = "\n" if node.get("type") in ("bulletList", "orderedList", "blockquote", "table") else ""
     return str(node.get("text") or "") + apart.join(parts)

@@ -9,8 +9,6 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from markupsafe import Markup
-
 from ..responses import to_json
 from .links import key_link
 
@@ -86,11 +84,11 @@ def compact(value: Any) -> str:
     return to_json(value).decode()
 
 
-def points(values: Sequence[float | None], most: float) -> Markup:
+def points(values: Sequence[float | None], most: float) -> str:
     """The points of a line through the values, for a chart of WIDTH × HEIGHT."""
     step = WIDTH / max(1, len(values) - 1)
     drawn = (f"{i * step:.1f},{HEIGHT - HEIGHT * (v or 0.0) / (most or 1.0):.1f}" for i, v in enumerate(values))
-    return Markup(" ".join(drawn))
+    return " ".join(drawn)
 
 
 FILTERS = {

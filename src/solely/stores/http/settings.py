@@ -25,6 +25,7 @@ from ...errors import (
 )
 from ...model import Finding
 from ...ops import MAX_BATCH, MAX_BATCH_BYTES, Acquire, Op, Take
+from ...urls import split_url
 from .. import Clock
 from . import codec
 
@@ -65,7 +66,7 @@ class ServiceAddress:
 
 def parse(url: str, clock: Clock | None = None) -> ServiceAddress:
     """The service that the URL names; an invalid one raises InvalidInput, which never shows the token."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     try:
         host, port = parts.hostname or "", parts.port
     except ValueError:

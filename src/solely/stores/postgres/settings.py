@@ -74,6 +74,8 @@ def parse(url: str, logins: Logins | None = None) -> PostgresSettings:
     table = _name("solely_table", ours.get("solely_table", "entries"))
     try:
         given = conninfo_to_dict(parts._replace(query=theirs).geturl())
+    except UnicodeDecodeError:  # its text shows what may be the password
+        raise InvalidInput(f"the {parts.scheme}:// URL is invalid: what %XX stands for must be UTF-8") from None
     except psycopg.ProgrammingError as error:
         raise InvalidInput(f"the {parts.scheme}:// URL is invalid: {_without_secrets(error, parts.netloc)}") from None
     if logins is not None and "password" in given:

@@ -155,7 +155,7 @@ def _address(text: str, default_port: int) -> ServerAddress:
 
 
 def _number(text: str, what: str) -> int:
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise InvalidInput(f"{what} must be a number, not {text!r:.40}")
     return int(text)
 

@@ -52,6 +52,7 @@ class QueueObserver(Observer):
         super().__init__(history, waiting, runs)
         self.items: dict[str, dict[str, ModelItem]] = {}  # by queue and id
         self.amended: set[bytes] = set()  # values that an Amend wrote
+        self.removed: set[bytes] = set()  # values of items that an Amend removed
         self._settled = settled
         self._check |= {
             Push: self._pushed,
@@ -149,6 +150,7 @@ class QueueObserver(Observer):
         if reply is not (repeat or fits):
             self._violated("compare and set", op, reply)
         elif item is not None and reply and op.value is None:
+            self.removed.add(item.value)
             del self.items[op.queue][op.id]
         elif item is not None and reply and op.value is not None:
             item.value = op.value

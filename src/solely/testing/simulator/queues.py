@@ -1,4 +1,4 @@
-"""Simulated clients of queues: they push, wait for items, renew, settle, hand over, amend and count them."""
+"""Simulated clients of queues: they push, wait for items, renew, settle, hand over, amend, remove and count them."""
 
 from __future__ import annotations
 
@@ -37,12 +37,24 @@ class QueueClient(SimulatedClient):
         queue, id = self.pick(self.simulation.keys), f"{int(self.chance() * _IDS)}"
         yield Perform(flow.push(queue, id, flow.body_of({"n": 0}), self.pick(_DELAYS)))
 
+    def push_held(self) -> Script:
+        """Pushes an item and takes it, or the one that waits under its id, and works on it."""
+        queue, id = self.pick(self.simulation.keys), f"{int(self.chance() * _IDS)}"
+        body, ttl = flow.body_of({"n": 0}), self.pick(_TTLS)
+        yield from self._taken(queue, (yield Perform(flow.push_held(queue, id, body, ttl, self._park))), id)
+
     def take(self) -> Script:
-        """Takes an item, with or without waiting, and works on it."""
+        """Takes any item or, now and then, one by its id, with or without waiting, and works on it."""
         queue, wait = self.pick(self.simulation.keys), self.pick(_WAITS)
         terms = TakeTerms(self.pick(_TTLS), wait, self.pick(_LIMITS), self.driver.name)
-        run: SimulatedRun = yield Perform(take(queue, terms, self._park), wait, line_key(queue))
+        id = f"{int(self.chance() * _IDS)}" if self.chance() < 0.15 else ""
+        line = "" if id else line_key(queue)  # one that waits for a certain item polls: its promptness is not checked
+        yield from self._taken(queue, (yield Perform(take(queue, terms, self._park, id), wait, line)), id)
+
+    def _taken(self, queue: str, run: SimulatedRun, id: str) -> Script:
         if isinstance(run.result, TakenItem):
+            if id not in ("", run.result.id):
+                self.violated("the requested item", f"{run.owner} asked for {id} and got {run.result.id}")
             yield from self._work(queue, run.result)
         elif run.error is None and not run.doubtful:  # a Take that is still in flight cannot be revoked
             self._check_nothing_left(queue, run)
@@ -95,7 +107,8 @@ class QueueClient(SimulatedClient):
         if run.error is not None or seen is None:
             return
         if self.chance() < 0.2:
-            yield Perform(flow.remove(queue, id, seen.stored, seen.fence))
+            run = yield Perform(flow.remove(queue, id, seen.stored, seen.fence))
+            self._check_removed(id, run, seen.stored)
             return
         body = flow.body_of({"n": seen.payload["n"] + 1})
         run = yield Perform(flow.amend(queue, id, body, seen.stored))
@@ -110,14 +123,20 @@ class QueueClient(SimulatedClient):
         if run.error is None and run.result is not done and not hidden:
             self.violated("compare and set", f"{run.owner} got {run.result} for its amend of {id}, which was {done}")
 
+    def _check_removed(self, id: str, run: SimulatedRun, value: bytes) -> None:
+        """A caller whose requests were all answered must learn whether an item with these bytes was removed."""
+        if run.error is None and not run.doubtful and run.result and value not in self.simulation.observer.removed:
+            self.violated("compare and set", f"the caller got True for its removal of {id}, which was never removed")
+
     def count(self) -> Script:
         """Counts the items of a queue."""
         yield Perform(flow.count(self.pick(self.simulation.keys)))
 
 
 QueueClient.actions = (
-    (0.35, QueueClient.push),
-    (0.45, QueueClient.take),
+    (0.30, QueueClient.push),
+    (0.07, QueueClient.push_held),
+    (0.43, QueueClient.take),
     (0.15, QueueClient.amend),
     (1.00, QueueClient.count),
 )

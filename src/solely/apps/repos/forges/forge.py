@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from ..model import RepoJob
+
+T = TypeVar("T")
 
 Header = Callable[[str], str]  # the value of the header of this name, or ""
 
@@ -23,6 +27,20 @@ class WebhookDelivery(NamedTuple):
     id: str = ""
     jobs: Sequence[RepoJob] = ()
     ignored: str = ""
+
+
+def decoder(shape: type[T]) -> Callable[[bytes], T]:
+    """Decodes JSON of this shape; it raises msgspec.DecodeError for anything else, also for what is no UTF-8 or nested
+    too deep."""
+    decode = msgspec.json.Decoder(shape).decode
+
+    def checked(body: bytes) -> T:
+        try:
+            return decode(body)
+        except (UnicodeDecodeError, RecursionError) as error:
+            raise msgspec.DecodeError(f"the JSON cannot be read: {error}") from None
+
+    return checked
 
 
 class WebhookReader(Protocol):

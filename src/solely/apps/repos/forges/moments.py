@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+_LONGEST = 64  # characters: twice what any of them writes; the pattern takes long for a long row of spaces
 _OFFSET = re.compile(r"\s+(?=[+-]\d\d:?\d\d$)")
 
 
 def moment_of(text: str) -> datetime:
     """The moment in UTC; ValueError if the text is none. Without an offset it is UTC."""
+    if len(text) > _LONGEST:
+        raise ValueError(f"{text:.20}… is no time: it has {len(text)} characters")
     moment = datetime.fromisoformat(_OFFSET.sub("", text.strip().removesuffix(" UTC")))
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 

@@ -12,7 +12,7 @@ from .....kit import same
 from ...model import COMMAND, REVIEW, RepoJob, note_key, review_key
 from ...settings import GitHubSettings
 from ..commands import CommandRule
-from ..forge import Header, WebhookDelivery
+from ..forge import Header, WebhookDelivery, decoder
 from ..moments import seconds_of
 
 FORGE = "github"
@@ -90,8 +90,8 @@ class IssueCommentEvent(msgspec.Struct):
     repository: GitHubRepository
 
 
-_pull_request = msgspec.json.Decoder(PullRequestEvent).decode
-_comment = msgspec.json.Decoder(IssueCommentEvent).decode
+_pull_request = decoder(PullRequestEvent)
+_comment = decoder(IssueCommentEvent)
 
 
 class GitHubWebhooks:
@@ -182,5 +182,8 @@ def _payload(media: str, body: bytes) -> bytes:
     """The JSON of the event, which GitHub sends as a form unless the hook says otherwise."""
     if not media.startswith("application/x-www-form-urlencoded"):
         return body
-    fields = parse_qs(body.decode("ascii", "replace"), max_num_fields=10)
+    try:
+        fields = parse_qs(body.decode("ascii", "replace"), max_num_fields=10)
+    except ValueError as error:
+        raise msgspec.DecodeError(f"the form cannot be read: {error}") from None
     return fields.get("payload", [""])[0].encode()

@@ -1,0 +1,1 @@
+"""What `scripts/audit` runs: bandit on the sources, and pip-audit on the pinned dependencies."""
