@@ -1,0 +1,89 @@
+"""Faults of client processes: SIGKILL at random and at named points, SIGSTOP for parts and multiples of a ttl."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from solely.rules import local_clock
+
+from ..crew import Member
+from .fault import Arena, Fault
+
+POINTS = (
+    "acquired", "before release", "renewed", "read", "checked", "won", "before publish", "reserved", "sent", "taken",
+    "before ack", "delivered",
+)  # fmt: skip
+ONE_IN = 8  # passes of its point: a worker lives for some turns before it dies
+LOOK = 0.02  # seconds
+
+
+class KillClients(Fault):
+    """SIGKILL of a worker at a random moment; another one takes its place."""
+
+    kind = "kill client"
+
+    def inject(self, arena: Arena) -> None:
+        for _ in arena.moments():
+            arena.rest(0.1, 0.5)
+            victim = arena.crew.any(arena.chance)
+            if victim is not None:
+                arena.crew.kill(victim)
+                arena.injected += 1
+                arena.crew.replace(victim)
+
+
+class KillClientsAtPoints(Fault):
+    """Workers kill themselves at named points: after a grant, before a release, a publication, an ack, …"""
+
+    kind = "kill client at point"
+
+    def job(self, number: int) -> dict[str, Any]:
+        return {"kill_at": POINTS[number % len(POINTS)], "one_in": ONE_IN}
+
+    def inject(self, arena: Arena) -> None:
+        for _ in arena.moments():
+            time.sleep(LOOK)
+            for victim in arena.crew.killed_by_themselves():
+                arena.injected += 1
+                point = arena.chance.choice(POINTS)
+                victim.job = victim.job._replace(kill_at=point)
+                arena.crew.replace(victim)
+
+
+class PauseClients(Fault):
+    """SIGSTOP of workers for a part or a multiple of the ttl: of some at random moments, of some at the worst one."""
+
+    def __init__(self, ttls: float) -> None:
+        self.kind = f"pause client {ttls:g} ttl"
+        self._ttls = ttls
+
+    def job(self, number: int) -> dict[str, Any]:
+        return {"stop_at": "checked", "one_in": 3}
+
+    def inject(self, arena: Arena) -> None:
+        stopped: dict[int, tuple[float, Member]] = {}
+        pause, at_random = self._ttls * arena.ttl, local_clock()
+        for _ in arena.moments():
+            now = local_clock()
+            if now >= at_random and (victim := arena.crew.any(arena.chance)) is not None:
+                with_pause = arena.crew.paused(victim)
+                with_pause.__enter__()
+                stopped[victim.pid] = now, victim
+                at_random = now + max(0.3, pause / 2)
+            for member in arena.crew.alive:
+                if member.is_stopped and member.pid not in stopped:
+                    stopped[member.pid] = now, member
+            self._continue(arena, stopped, now - pause)
+            time.sleep(LOOK)
+        self._continue(arena, stopped, float("inf"))
+
+    @staticmethod
+    def _continue(arena: Arena, stopped: dict[int, tuple[float, Member]], before: float) -> None:
+        import signal
+
+        for pid, (since, member) in list(stopped.items()):
+            if since <= before:
+                member.send(signal.SIGCONT)
+                del stopped[pid]
+                arena.injected += 1

@@ -1,0 +1,97 @@
+"""W8, liveness: after the last fault, a free key can be acquired within its ttl and one second; nobody waits for ever.
+
+Workers hold a few keys for most of a ttl, so that a fault leaves some of them held by nobody. When all is well again, a
+fresh worker acquires each of them. Time in which the machine did not run that worker does not count: a thread beside it
+measures by how much its short sleeps last too long.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+
+from solely import Busy
+from solely.rules import local_clock
+
+from ..evidence import Evidence, Finding
+from ..worker import Worker, answer
+
+KEYS = 3
+MARGIN = 1.0  # seconds above the ttl: a waiter that missed a hint looks again after that long
+WAIT = 60.0  # seconds: who waits that long for a free key would wait for ever
+TICK = 0.01  # seconds between two looks of the meter
+
+
+async def work(me: Worker) -> None:
+    """Holds keys until told to stop; as the fresh worker, acquires each of them once."""
+    ttl = me.job.settings["ttl"]
+    if me.job.settings.get("fresh"):
+        for number in range(KEYS):
+            await _measure(me, f"live-{number}", ttl)
+        return
+    while not me.stopped:
+        lease = None
+        with me.log.call(key := f"live-{me.chance.randrange(KEYS)}", "acquire", me.fresh_owner(), ttl) as call:
+            try:
+                lease = await answer(me.once.lock(key, ttl=ttl, wait=2 * ttl, on_lost="flag"))
+            except Busy:
+                lease = None
+            call.output = 0 if lease is None else lease.fence
+        if lease is None:
+            continue
+        me.point("acquired")
+        await me.rest(me.chance.uniform(0.0, 0.5) * ttl)
+        with me.log.call(key, "release", "") as call:
+            await answer(lease.release())
+            call.output = True
+
+
+async def _measure(me: Worker, key: str, ttl: float) -> None:
+    owner, lease, meter = me.fresh_owner(), None, DelayMeter()
+    begin = local_clock()
+    with meter, me.log.call(key, "acquire", owner, ttl) as call:
+        try:
+            lease = await answer(me.once.lock(key, ttl=ttl, wait=WAIT, on_lost="flag"))
+        except Busy:
+            lease = None
+        call.output = 0 if lease is None else lease.fence
+    me.log.note("waited", key, [lease is not None, local_clock() - begin, meter.delay])
+    if lease is not None:
+        await answer(lease.release())
+
+
+class DelayMeter:
+    """Measures for how long the machine did not run this process, by sleeps that lasted too long."""
+
+    def __init__(self) -> None:
+        self.delay = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._measure, daemon=True)
+
+    def _measure(self) -> None:
+        while not self._over.is_set():
+            begin = local_clock()
+            time.sleep(TICK)
+            self.delay += local_clock() - begin - TICK
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def check(evidence: Evidence) -> Iterator[Finding]:
+    """Free keys that could not be acquired in time.
+
+    The delay of the machine counts twice: it strikes the server as it does the worker.
+    """
+    ttl, seen = evidence.settings["ttl"], evidence.observations
+    waits = [note.detail for note in seen.of("waited")]
+    if never := sum(not granted for granted, _, _ in waits):
+        yield Finding("waited for ever", never)
+    late = [waited for granted, waited, delay in waits if granted and waited > ttl + MARGIN + 2 * delay]
+    if late:
+        yield Finding("acquired late", len(late), f"seconds: {late}")
+    if len(waits) < KEYS:
+        yield Finding("waited for ever", KEYS - len(waits), "the fresh worker did not end")
