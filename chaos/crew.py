@@ -4,10 +4,10 @@ import multiprocessing
 import os
 import random
 import signal
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection
+from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -19,7 +19,9 @@ from .worker import Job, run
 
 ENDS_WITHIN = 90.0  # seconds for a worker to end its turn: it waits at most 60 s for anything, on a busy machine more
 READY_WITHIN = 60.0  # seconds for a worker to be at work
-LOOK = 0.01  # seconds between two looks for a process that stopped itself
+LOOK = 0.01  # seconds between two looks at a process
+# Starting a process also looks which others have ended, and two threads must not both learn that of one process.
+_looking = threading.Lock()
 
 
 def forked() -> ForkServerContext:
@@ -41,7 +43,8 @@ class Member:
         self.job = job
         orders, self._orders = context.Pipe(duplex=False)
         self.process: BaseProcess = context.Process(target=run, args=(job, orders), daemon=True)
-        self.process.start()
+        with _looking:
+            self.process.start()
         orders.close()
         self.ended = False
 
@@ -51,8 +54,20 @@ class Member:
         return self.process.pid
 
     @property
+    def exit_code(self) -> int | None:
+        """How it ended; None while it runs."""
+        with _looking:
+            return self.process.exitcode
+
+    @property
     def alive(self) -> bool:
-        return self.process.exitcode is None
+        return self.exit_code is None
+
+    def join(self, seconds: float) -> None:
+        """Returns when it has ended, or after that long."""
+        ends = local_clock() + seconds
+        while self.alive and local_clock() < ends:
+            time.sleep(LOOK)
 
     @property
     def is_stopped(self) -> bool:
@@ -69,10 +84,6 @@ class Member:
         """Tells it to end after its present turn."""
         with suppress(OSError):
             self._orders.send("stop")
-
-    @property
-    def orders(self) -> Connection:
-        return self._orders
 
 
 class Crew:
@@ -108,21 +119,12 @@ class Crew:
     def kill(self, member: Member) -> None:
         """SIGKILL, now."""
         member.send(signal.SIGKILL)
-        member.process.join(ENDS_WITHIN)
+        member.join(ENDS_WITHIN)
         member.ended = True
-
-    @contextmanager
-    def paused(self, member: Member) -> Iterator[None]:
-        """SIGSTOP for as long as the block lasts."""
-        member.send(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            member.send(signal.SIGCONT)
 
     def killed_by_themselves(self) -> list[Member]:
         """Workers that killed themselves at a named point since the last call."""
-        gone = [each for each in self.members if each.process.exitcode == -signal.SIGKILL and not each.ended]
+        gone = [each for each in self.members if each.exit_code == -signal.SIGKILL and not each.ended]
         for member in gone:
             member.ended = True
         return gone
@@ -133,13 +135,13 @@ class Crew:
             member.stop()
         ends = local_clock() + ENDS_WITHIN
         for member in self.members:
-            member.send(signal.SIGCONT)
-            member.process.join(max(0.1, ends - local_clock()))
+            while member.alive and local_clock() < ends:
+                member.send(signal.SIGCONT)  # it may stop itself until it looks for orders
+                member.join(0.2)
             if member.alive:
                 self.failed.append(f"worker {member.job.number} ({member.job.workload}) did not end")
                 self.kill(member)
-            elif member.process.exitcode not in (0, -signal.SIGKILL):
-                code = member.process.exitcode
+            elif (code := member.exit_code) not in (0, -signal.SIGKILL):
                 self.failed.append(f"worker {member.job.number} ({member.job.workload}) ended with {code}")
 
     def _until(self, condition: Callable[[], bool]) -> None:

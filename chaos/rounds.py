@@ -6,7 +6,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -63,17 +63,24 @@ class RoundResult(NamedTuple):
     waits: list[float]  # of W8: until a key was acquired after the last fault
 
 
-def run_round(deployment: Deployment, fault: Fault, plan: RoundPlan, folder: Path) -> RoundResult:
-    """The result of a round, whose logs and histories are in a folder of its own within this one."""
+def run_round(
+    deployment: Deployment,
+    fault: Fault,
+    plan: RoundPlan,
+    folder: Path,
+    alter: Callable[[Deployment, str], None] | None = None,
+) -> RoundResult:
+    """The result of a round, whose logs and histories are in a folder of its own within this one. `alter` is called
+    with the namespace before the workers begin."""
     begin = local_clock()
     namespace = f"r{os.getpid()}_{next(_names)}"
     own = folder / f"{namespace}-{plan.deployment}-{plan.fault}".replace(" ", "-")
     own.mkdir(parents=True)
     deployment.prepare(namespace)
+    if alter is not None:
+        alter(deployment, namespace)
     with _environment(fault.environment), Crew(spawned() if fault.environment else None) as crew:
-        arena = Arena(
-            deployment, namespace, crew, random.Random(plan.seed), plan.ttl, plan.seconds, plan.at_least
-        )
+        arena = Arena(deployment, namespace, crew, random.Random(plan.seed), plan.ttl, plan.seconds, plan.at_least)
         with fault.around(arena) as url:
             jobs = _jobs(plan, fault, url, own)
             for job in jobs:

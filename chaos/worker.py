@@ -69,7 +69,9 @@ class Worker:
 
     def point(self, name: str) -> None:
         """A named point of the work: a fault may kill or stop the process here."""
-        if name in (self.job.kill_at, self.job.stop_at) and self.chance.randrange(self.job.one_in) == 0:
+        if name not in (self.job.kill_at, self.job.stop_at) or self.stopped:
+            return
+        if self.chance.randrange(self.job.one_in) == 0:
             self.log.note("stop" if name == self.job.stop_at else "kill", name)
             os.kill(os.getpid(), signal.SIGSTOP if name == self.job.stop_at else signal.SIGKILL)
 

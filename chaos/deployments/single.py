@@ -1,4 +1,4 @@
-"""One server of each store, with the settings under which its promises hold through a kill; and SQLite, which has none."""
+"""One server of each store, with the settings under which its promises hold through a kill; and SQLite without any."""
 
 from __future__ import annotations
 

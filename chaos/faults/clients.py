@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from typing import Any
 
@@ -67,8 +68,7 @@ class PauseClients(Fault):
         for _ in arena.moments():
             now = local_clock()
             if now >= at_random and (victim := arena.crew.any(arena.chance)) is not None:
-                with_pause = arena.crew.paused(victim)
-                with_pause.__enter__()
+                victim.send(signal.SIGSTOP)
                 stopped[victim.pid] = now, victim
                 at_random = now + max(0.3, pause / 2)
             for member in arena.crew.alive:
@@ -80,8 +80,6 @@ class PauseClients(Fault):
 
     @staticmethod
     def _continue(arena: Arena, stopped: dict[int, tuple[float, Member]], before: float) -> None:
-        import signal
-
         for pid, (since, member) in list(stopped.items()):
             if since <= before:
                 member.send(signal.SIGCONT)

@@ -48,8 +48,8 @@ LONGEST = 60.0  # seconds beyond its time that a round may need for its least nu
 
 
 class Fault:
-    """A fault of one kind. `workloads` are those whose promises hold under it, `counted` those that are run to count what
-    is not promised."""
+    """A fault of one kind. `workloads` are those whose promises hold under it, `counted` those that are run in order to
+    count what is not promised."""
 
     kind = "none"
     workloads: frozenset[str] = EVERY

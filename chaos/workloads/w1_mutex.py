@@ -18,9 +18,11 @@ from ..observations import Observations
 from ..worker import UNANSWERED, Worker, answer
 
 SPAN = 2.0  # seconds for which a key is used: a few holds of each worker, and a few faults at most
+KEYS = 2  # at a time
 KEPT = "kept"  # keys whose leases are renewed by the keeper
 BETWEEN_WRITES = 0.005  # seconds
 WAIT = 1.5  # seconds for a lock: longer than the ttl, so that some waiters outlast a dead holder
+OUTLIVE = 0.05  # of the holds without automatic renewal end after their ttl
 MANUAL = 0.1  # of the ttl: with less left, a renewal may be refused locally, without a request
 
 
@@ -29,7 +31,7 @@ async def work(me: Worker) -> None:
     ttl = me.job.settings["ttl"]
     while not me.stopped:
         kept = me.chance.random() < 0.3
-        key = f"{KEPT if kept else 'mutex'}-{int(local_clock() // SPAN)}-{me.chance.randrange(2)}"
+        key = f"{KEPT if kept else 'mutex'}-{int(local_clock() // SPAN)}-{me.chance.randrange(me.job.settings.get('keys', KEYS))}"
         owner = me.fresh_owner()
         lease = await _acquire(me, key, owner, ttl, kept)
         if lease is None:
@@ -61,14 +63,14 @@ async def _acquire(me: Worker, key: str, owner: str, ttl: float, renew: bool) ->
 
 async def _rely(me: Worker, lease: Any, key: str, owner: str, ttl: float, kept: bool) -> None:
     """Logs writes while the lease is held; sometimes outlives it, and sometimes renews it, even then."""
-    fate = me.chance.random()
-    ends = local_clock() + (1.3 * ttl if fate < 0.05 else me.chance.uniform(0.0, 0.05))
+    outlives = me.chance.random() < me.job.settings.get("outlive", OUTLIVE)
+    ends = local_clock() + (1.3 * ttl if outlives else me.chance.uniform(0.0, 0.05))
     while (now := local_clock()) < ends and not lease.lost:
         me.log.note("write", key, lease.fence, at=now)  # the clock was read before `lost`: it was held at that time
         await me.rest(BETWEEN_WRITES)
     if kept or me.stopped:
         return
-    if fate < 0.05:
+    if outlives and me.chance.random() < 0.5:
         await me.rest(max(0.0, ends - local_clock()))
         with me.log.call(key, "renew", owner, ttl) as call:
             try:
@@ -76,7 +78,7 @@ async def _rely(me: Worker, lease: Any, key: str, owner: str, ttl: float, kept: 
                 call.output = True
             except LeaseLost:
                 call.output = False
-    elif fate < 0.5 and lease.remaining() > MANUAL * ttl:
+    elif me.chance.random() < 0.5 and lease.remaining() > MANUAL * ttl:
         with me.log.call(key, "renew", owner, ttl) as call:
             await answer(lease.renew())
             call.output = True

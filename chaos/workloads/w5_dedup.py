@@ -17,7 +17,7 @@ PAGE = 500  # marks read at once after the run
 
 
 async def work(me: Worker) -> None:
-    """Delivers its share of all deliveries, each once, one by one and in batches; the process that replaces a killed one
+    """Delivers its share of all deliveries, each once, one by one and in batches; a process that replaces a killed one
     goes on where that was."""
     settings = me.job.settings
     deliveries = [number % settings["ids"] for number in range(settings["ids"] * settings["copies"])]

@@ -1,5 +1,5 @@
-"""W6, reservations and limits: one sender at a time and none in a quiet window; never more hits than the limit allows in
-any window of time."""
+"""W6, reservations and limits: one sender at a time and none in a quiet window; never more hits in any window of time
+than the limit allows."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator

@@ -5,14 +5,16 @@ from collections.abc import Iterator
 
 import solely
 from solely.rules import local_clock
-from solely.testing.linearizability import ClaimModel, Operation
+from solely.testing.linearizability import ClaimModel
 
 from ..evidence import Evidence, Finding, linearizable, with_unknown
 from ..observations import Observations
 from ..worker import UNANSWERED, Worker, answer
 
 SPAN = 0.5  # seconds for which a key is claimed anew: each is claimed by several, and many keys are used
+KEYS = 4  # at a time
 KEEP = 3600.0  # seconds: longer than a run
+OUTLIVE = 0.03  # of the winners publish after their ttl
 PAGE = 100  # claims read at once after the run
 
 
@@ -20,7 +22,8 @@ async def work(me: Worker) -> None:
     """Claims keys, runs the work of those that it won, and publishes: until told to stop."""
     ttl = me.job.settings["ttl"]
     while not me.stopped:
-        key, owner, claim = f"claim-{int(local_clock() // SPAN)}-{me.chance.randrange(4)}", me.fresh_owner(), None
+        number = me.chance.randrange(me.job.settings.get("keys", KEYS))
+        key, owner, claim = f"claim-{int(local_clock() // SPAN)}-{number}", me.fresh_owner(), None
         wait = me.chance.choice((0.0, 0.3, 1.5 * ttl))
         with me.log.call(key, "claim", owner, ttl) as call:
             claim = await answer(me.once.claim(key, ttl=ttl, wait=wait, keep=KEEP, renew=False))
@@ -30,7 +33,8 @@ async def work(me: Worker) -> None:
             await me.rest(me.chance.uniform(0.001, 0.02))
             continue
         me.point("won")
-        await me.rest(me.chance.uniform(0.0, 0.03))
+        outlives = me.chance.random() < me.job.settings.get("outlive", OUTLIVE)
+        await me.rest(1.3 * ttl if outlives else me.chance.uniform(0.0, 0.03))
         me.point("before publish")
         await _publish(me, claim, key, owner)
 
@@ -85,6 +89,3 @@ def _lost(url: str, published: dict[str, str]) -> list[str]:
                 if not claim.cached or claim.value != published[key]:
                     lost.append(key)
     return lost
-
-
-__all__ = ["Operation", "check", "results", "work"]

@@ -3,12 +3,17 @@
 Workers hold a few keys for most of a ttl, so that a fault leaves some of them held by nobody. When all is well again, a
 fresh worker acquires each of them. Time in which the machine did not run that worker does not count: a thread beside it
 measures by how much its short sleeps last too long.
+
+The fresh worker also waits for a key that another caller of its own process holds, and that an admin clears meanwhile:
+the waiter looks again after a second, although the holder does not know yet.
 """
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
 
+import solely
 from solely import Busy
 from solely.rules import local_clock
 
@@ -18,6 +23,9 @@ from ..worker import Worker, answer
 KEYS = 3
 MARGIN = 1.0  # seconds above the ttl: a waiter that missed a hint looks again after that long
 WAIT = 60.0  # seconds: who waits that long for a free key would wait for ever
+HELD = 120.0  # seconds: the holder renews at half of it, which is when it learns that it was cleared
+PATIENCE = 12.0  # seconds for a waiter of the same process, which looks again after one
+PASSED_WITHIN = 5.0  # seconds after the clear: between the second of a waiter that looks again, and its patience
 TICK = 0.01  # seconds between two looks of the meter
 
 
@@ -27,6 +35,7 @@ async def work(me: Worker) -> None:
     if me.job.settings.get("fresh"):
         for number in range(KEYS):
             await _measure(me, f"live-{number}", ttl)
+        await _clear(me, f"cleared-{me.number}")
         return
     while not me.stopped:
         lease = None
@@ -57,6 +66,35 @@ async def _measure(me: Worker, key: str, ttl: float) -> None:
     me.log.note("waited", key, [lease is not None, local_clock() - begin, meter.delay])
     if lease is not None:
         await answer(lease.release())
+
+
+async def _clear(me: Worker, key: str) -> None:
+    """Holds the key, waits for it as a second caller of this process, and clears it as an admin elsewhere would."""
+    lease = None
+    with me.log.call(key, "acquire", me.fresh_owner(), HELD) as call:
+        lease = await answer(me.once.lock(key, ttl=HELD, wait=WAIT, on_lost="flag"))
+        call.output = lease.fence
+    if lease is None:
+        return
+    waiter = asyncio.ensure_future(_wait_for(me, key))
+    with solely.Client(me.job.url, timeout=30.0) as admin:
+        await asyncio.to_thread(admin.clear_lock, key, reason="chaos")
+        cleared, meter = local_clock(), DelayMeter()
+        with meter:
+            granted = await waiter
+        me.log.note("cleared", key, [granted, local_clock() - cleared, meter.delay])
+
+
+async def _wait_for(me: Worker, key: str) -> bool:
+    """True if the key could be acquired while its holder, of this process, does not know that it lost it."""
+    try:
+        if isinstance(me.once, solely.Client):
+            await asyncio.to_thread(me.once.lock, key, ttl=HELD, wait=PATIENCE)
+        else:
+            await me.once.lock(key, ttl=HELD, wait=PATIENCE, on_lost="flag")
+    except Busy:
+        return False
+    return True
 
 
 class DelayMeter:
@@ -93,5 +131,8 @@ def check(evidence: Evidence) -> Iterator[Finding]:
     late = [waited for granted, waited, delay in waits if granted and waited > ttl + MARGIN + 2 * delay]
     if late:
         yield Finding("acquired late", len(late), f"seconds: {late}")
+    clears = [note.detail for note in seen.of("cleared")]
+    if never := sum(not granted or waited > PASSED_WITHIN + 2 * delay for granted, waited, delay in clears):
+        yield Finding("waited for what was cleared", never, f"granted, seconds, delay of the machine: {clears}")
     if len(waits) < KEYS:
         yield Finding("waited for ever", KEYS - len(waits), "the fresh worker did not end")

@@ -1,0 +1,135 @@
+"""Which rounds a run has, and how they are run: one deployment after the other, each started once."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from .deployments import DEPLOYMENTS
+from .faults import FAULTS
+from .report import Report
+from .rounds import RoundPlan, run_round
+
+SAFETY = ("W1", "W5", "W6", "W7", "W9")  # what each store promises through any fault that keeps its data
+EVERYTHING = ("W1", "W3", "W4", "W5", "W6", "W7", "W8", "W9")
+FENCES = ("W1", "W3", "W4", "W8")  # what holds even if data are lost
+
+
+class Length(NamedTuple):
+    """How long a run is: per round, and how often each is repeated with another seed."""
+
+    seconds: float
+    at_least: int
+    repeats: int
+    ttl: float = 1.0
+
+
+SHORT = Length(seconds=2.0, at_least=2, repeats=1)
+LONG = Length(seconds=20.0, at_least=10, repeats=1)
+
+# deployment, fault, workloads: those of a short run; a long one adds the rest of what each fault allows
+ROUNDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("redis", "none", ("W1", "W2", "W5", "W6", "W7", "W9")),
+    ("redis", "kill client", ("W1", "W3", "W5", "W7", "W8", "W9")),
+    ("redis", "kill client at point", SAFETY),
+    ("redis", "pause client 0.5 ttl", ("W1", "W3", "W9")),
+    ("redis", "pause client 1.5 ttl", ("W1", "W2", "W3", "W7")),
+    ("redis", "pause client 5 ttl", ("W2", "W3", "W6")),
+    ("redis", "kill server", EVERYTHING),
+    ("redis", "pause server", ("W1", "W3", "W7", "W9")),
+    ("redis", "data wiped", FENCES),
+    ("redis", "lost reply", SAFETY),
+    ("redis", "half-open", ("W1", "W7", "W8")),
+    ("redis", "cut connection", ("W1", "W5", "W9")),
+    ("postgres", "none", ("W1", "W2", "W6")),
+    ("postgres", "kill client", ("W1", "W5", "W7", "W9")),
+    ("postgres", "pause client 1.5 ttl", ("W1", "W2", "W3")),
+    ("postgres", "kill server", EVERYTHING),
+    ("postgres", "pause server", ("W1", "W7")),
+    ("postgres", "data wiped", FENCES),
+    ("postgres", "lost reply", SAFETY),
+    ("postgres", "half-open", ("W1", "W8")),
+    ("mongo", "kill client at point", SAFETY),
+    ("mongo", "pause client 1.5 ttl", ("W1", "W2", "W3")),
+    ("mongo", "kill server", EVERYTHING),
+    ("mongo", "data wiped", FENCES),
+    ("mongo", "lost reply", ("W1", "W5", "W7", "W9")),
+    ("sqlite", "kill client", EVERYTHING),
+    ("sqlite", "kill client at point", SAFETY),
+    ("sqlite", "pause client 1.5 ttl", ("W1", "W2", "W3")),
+    ("sqlite", "data wiped", FENCES),
+)
+
+
+class Choice(NamedTuple):
+    """What the caller wants: all of it where nothing is named."""
+
+    stores: tuple[str, ...] = ()
+    workloads: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+    def store(self, deployment: str) -> bool:
+        return not self.stores or deployment.partition("-")[0] in self.stores or deployment in self.stores
+
+    def fault(self, kind: str) -> bool:
+        return not self.faults or kind in self.faults
+
+
+def planned(length: Length, choice: Choice, seed: int) -> Iterator[RoundPlan]:
+    """The rounds of a run, each with a seed of its own."""
+    for repeat in range(length.repeats):
+        for number, (deployment, fault, workloads) in enumerate(rounds(length)):
+            chosen = tuple(name for name in workloads if not choice.workloads or name in choice.workloads)
+            if chosen and choice.store(deployment) and choice.fault(fault):
+                own = seed * 1_000_000 + repeat * 1_000 + number
+                yield RoundPlan(deployment, chosen, fault, own, length.seconds, length.at_least, length.ttl)
+
+
+def rounds(length: Length) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """The rounds of a short run; for a long one, every fault on every store that has it, with all workloads."""
+    if length is not LONG:
+        yield from ROUNDS
+        return
+    told = {(deployment, fault) for deployment, fault, _ in ROUNDS}
+    more = [(name, kind, ()) for name in DEPLOYMENTS for kind in FAULTS if (name, kind) not in told]
+    for deployment, fault, _ in (*ROUNDS, *more):
+        kind = FAULTS[fault]
+        if deployment.partition("-")[0] not in kind.stores:
+            continue
+        yield deployment, fault, all_workloads(fault)
+
+
+def all_workloads(fault: str) -> tuple[str, ...]:
+    """All workloads that this fault allows. The control is for pauses, and for no fault at all."""
+    kind = FAULTS[fault]
+    control = fault == "none" or fault.startswith("pause client")
+    return tuple(sorted(name for name in kind.workloads | kind.counted if name != "W2" or control))
+
+
+def run_rounds(plans: Iterable[RoundPlan], report: Report, folder: Path) -> None:
+    """Runs the rounds, and adds what they found to the report."""
+    by_deployment: dict[str, list[RoundPlan]] = {}
+    for plan in plans:
+        by_deployment.setdefault(plan.deployment, []).append(plan)
+    for name, own in by_deployment.items():
+        doable = list(_doable(own, report))
+        if not doable:
+            continue
+        with DEPLOYMENTS[name]() as deployment:
+            report.servers[name] = deployment.version
+            for plan in doable:
+                result = run_round(deployment, FAULTS[plan.fault], plan, folder)
+                report.rounds.append(result)
+                broken = sum(finding.count for _, finding in result.findings)
+                text = f"{plan}: {sum(result.operations.values()):,} ops, {result.injected} faults, {broken} violations"
+                print(f"{text}, {result.seconds:.1f} s", file=sys.stderr, flush=True)
+
+
+def _doable(plans: list[RoundPlan], report: Report) -> Iterator[RoundPlan]:
+    for plan in plans:
+        if why := FAULTS[plan.fault].why_not():
+            report.not_done.append((plan.fault, why))
+        else:
+            yield plan
