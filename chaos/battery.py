@@ -43,6 +43,10 @@ ROUNDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("redis", "lost reply", SAFETY),
     ("redis", "half-open", ("W1", "W7", "W8")),
     ("redis", "cut connection", ("W1", "W5", "W9")),
+    ("redis", "store full", ("W1", "W5", "W7", "W9")),
+    ("redis", "connection limit", ("W1", "W5")),
+    ("redis", "client clock jump", ("W1", "W5", "W7")),
+    ("redis", "server clock jump", ("W1", "W3", "W4")),
     ("postgres", "none", ("W1", "W2", "W6")),
     ("postgres", "kill client", ("W1", "W5", "W7", "W9")),
     ("postgres", "pause client 1.5 ttl", ("W1", "W2", "W3")),
@@ -51,15 +55,23 @@ ROUNDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("postgres", "data wiped", FENCES),
     ("postgres", "lost reply", SAFETY),
     ("postgres", "half-open", ("W1", "W8")),
+    ("postgres", "postgres restart", ("W1", "W5", "W7", "W9")),
+    ("postgres", "connection limit", ("W1", "W5")),
     ("mongo", "kill client at point", SAFETY),
     ("mongo", "pause client 1.5 ttl", ("W1", "W2", "W3")),
     ("mongo", "kill server", EVERYTHING),
     ("mongo", "data wiped", FENCES),
     ("mongo", "lost reply", ("W1", "W5", "W7", "W9")),
+    ("mongo", "step-down", ("W1", "W5", "W7", "W8")),
     ("sqlite", "kill client", EVERYTHING),
     ("sqlite", "kill client at point", SAFETY),
     ("sqlite", "pause client 1.5 ttl", ("W1", "W2", "W3")),
     ("sqlite", "data wiped", FENCES),
+    ("redis-sentinel", "sentinel failover", FENCES),
+    ("redis-cluster", "slot migration", SAFETY),
+    ("postgres-pair", "replica promotion", FENCES),
+    ("redis-partitioned", "partition", ("W1", "W3", "W4")),
+    ("mongo-partitioned", "partition", ("W1", "W3", "W4")),
 )
 
 
@@ -92,13 +104,10 @@ def rounds(length: Length) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     if length is not LONG:
         yield from ROUNDS
         return
-    told = {(deployment, fault) for deployment, fault, _ in ROUNDS}
-    more = [(name, kind, ()) for name in DEPLOYMENTS for kind in FAULTS if (name, kind) not in told]
-    for deployment, fault, _ in (*ROUNDS, *more):
-        kind = FAULTS[fault]
-        if deployment.partition("-")[0] not in kind.stores:
-            continue
-        yield deployment, fault, all_workloads(fault)
+    told = [(deployment, fault) for deployment, fault, _ in ROUNDS]
+    more = [(name, kind) for kind, fault in FAULTS.items() for name in fault.deployments if (name, kind) not in told]
+    for deployment, kind in (*told, *more):
+        yield deployment, kind, all_workloads(kind)
 
 
 def all_workloads(fault: str) -> tuple[str, ...]:

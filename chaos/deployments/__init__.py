@@ -3,13 +3,24 @@
 from collections.abc import Callable
 
 from .deployment import Deployment
+from .groups import Cluster, ReplicaSet, SentinelGroup, StreamingPair
+from .partitioned import PartitionedCluster, PartitionedReplicaSet
 from .single import Files, Mongo, PostgreSQL, Redis
 
 DEPLOYMENTS: dict[str, Callable[[], Deployment]] = {
-    "redis": Redis,
-    "postgres": PostgreSQL,
-    "mongo": Mongo,
-    "sqlite": Files,
+    each.name: each
+    for each in (
+        Redis,
+        PostgreSQL,
+        Mongo,
+        Files,
+        SentinelGroup,
+        Cluster,
+        StreamingPair,
+        ReplicaSet,
+        PartitionedCluster,
+        PartitionedReplicaSet,
+    )
 }
 
 __all__ = ["DEPLOYMENTS", "Deployment"]

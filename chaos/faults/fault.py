@@ -43,6 +43,11 @@ class Arena:
                 return
             yield
 
+    def few(self) -> Iterator[None]:
+        """Yields once per fault of a kind that takes seconds: a fifth as often as others, and at least once."""
+        for _ in range(max(1, self.at_least // 5)):
+            yield
+
 
 LONGEST = 60.0  # seconds beyond its time that a round may need for its least number of faults
 
@@ -54,7 +59,7 @@ class Fault:
     kind = "none"
     workloads: frozenset[str] = EVERY
     counted: frozenset[str] = frozenset()
-    stores: frozenset[str] = frozenset({"redis", "postgres", "mongo", "sqlite"})
+    deployments: tuple[str, ...] = ("redis", "postgres", "mongo", "sqlite")
     environment: dict[str, str] = {}  # noqa: RUF012 - of the workers, if they need one of their own
 
     def job(self, number: int) -> dict[str, Any]:

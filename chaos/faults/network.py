@@ -9,13 +9,13 @@ from solely.testing.proxy import FaultProxy
 
 from .fault import Arena, Fault
 
-SERVED = frozenset({"redis", "postgres", "mongo"})
+SERVED = ("redis", "postgres", "mongo")
 
 
 class _Proxied(Fault):
     """Workers reach the server through a proxy."""
 
-    stores = SERVED
+    deployments = SERVED
 
     @contextmanager
     def around(self, arena: Arena) -> Iterator[str]:

@@ -6,7 +6,7 @@ import time
 
 from .fault import Arena, Fault
 
-SERVED = frozenset({"redis", "postgres", "mongo"})
+SERVED = ("redis", "postgres", "mongo")
 DOWN = (0.0, 1.0)  # seconds: from a quick restart to as long as a ttl
 
 
@@ -14,7 +14,7 @@ class KillServer(Fault):
     """SIGKILL of the server, which restarts on the same port and data."""
 
     kind = "kill server"
-    stores = SERVED
+    deployments = SERVED
 
     def inject(self, arena: Arena) -> None:
         for _ in arena.moments():
@@ -30,7 +30,7 @@ class PauseServer(Fault):
     """SIGSTOP of the server, for longer than a ttl now and then: connections stay up and nothing answers."""
 
     kind = "pause server"
-    stores = SERVED
+    deployments = SERVED
 
     def inject(self, arena: Arena) -> None:
         for _ in arena.moments():

@@ -31,7 +31,8 @@ async def work(me: Worker) -> None:
     ttl = me.job.settings["ttl"]
     while not me.stopped:
         kept = me.chance.random() < 0.3
-        key = f"{KEPT if kept else 'mutex'}-{int(local_clock() // SPAN)}-{me.chance.randrange(me.job.settings.get('keys', KEYS))}"
+        number = me.chance.randrange(me.job.settings.get("keys", KEYS))
+        key = f"{KEPT if kept else 'mutex'}-{int(local_clock() // SPAN)}-{number}"
         owner = me.fresh_owner()
         lease = await _acquire(me, key, owner, ttl, kept)
         if lease is None:
