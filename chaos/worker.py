@@ -11,7 +11,6 @@ import random
 import signal
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
 from importlib import import_module
 from inspect import isawaitable
 from multiprocessing.connection import Connection
@@ -79,8 +78,10 @@ class Worker:
         """Sleeps, in the way that the worker's client sleeps."""
         await asyncio.sleep(seconds)
 
-    def acquiring(self, key: str, name: str, owner: str, ttl: float) -> AbstractContextManager[Call]:
-        return self.log.call(key, name, owner, ttl)
+    async def after(self, answered: bool) -> None:
+        """Rests after a call that got nothing: longer if it got no answer, so that an outage does not fill the history
+        with calls that may have happened."""
+        await self.rest(self.chance.uniform(0.001, 0.02) if answered else self.chance.uniform(0.1, 0.3))
 
     def undone(self, call: Call, key: str, acquire: str, release: str, owner: str, ttl: float) -> None:
         """Logs what a call may have done besides its answer, as calls that may or may not have happened.

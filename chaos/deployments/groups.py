@@ -6,6 +6,7 @@ from contextlib import ExitStack, suppress
 from typing import Self
 
 from pymongo.errors import PyMongoError
+from redis.crc import key_slot
 
 from tests.mongo_server import SET_NAME, Mongod
 from tests.postgres_server import PYPI_POSTGRES, URL_PASSWORD, Postgres, replica_of
@@ -39,14 +40,14 @@ class SentinelGroup(Deployment):
         return next(each for each in (self._group.primary, self._group.replica) if each.port == int(port))
 
     def fail_over(self) -> None:
-        """Kills the primary; returns when the other server is the primary, and the killed one follows it."""
+        """Kills the primary, which has a replica; returns when that is the primary, and the killed one runs again."""
         before = self.primary()
+        until(lambda: before.ask("INFO", "replication")["connected_slaves"] == 1, "a replica")
         before.kill()
         until(lambda: self.primary() is not before, "another primary")
         after = self.primary()
         until(lambda: after.ask("INFO", "replication")["role"] == "master", "its promotion")
         before.start()
-        until(lambda: before.ask("INFO", "replication").get("master_link_status") == "up", "a replica")
 
 
 class Cluster(Deployment):
@@ -73,7 +74,7 @@ class Cluster(Deployment):
         return [
             (number, slot)
             for number, node in enumerate(self._group.nodes)
-            for slot in sorted({node.ask("CLUSTER", "KEYSLOT", key) for key in node.ask("KEYS", "*")})
+            for slot in sorted({key_slot(key.encode()) for key in node.ask("KEYS", "*")})
         ]
 
     def move_slot(self, source: int, target: int, slot: int) -> None:
@@ -82,9 +83,9 @@ class Cluster(Deployment):
         ids = [node.ask("CLUSTER", "MYID") for node in nodes]
         nodes[target].ask("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source])
         nodes[source].ask("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target])
+        place = nodes[target].host, nodes[target].port
         while keys := nodes[source].ask("CLUSTER", "GETKEYSINSLOT", slot, 50):
-            for key in keys:
-                nodes[source].ask("MIGRATE", nodes[target].host, nodes[target].port, key, 0, 5000)
+            nodes[source].ask("MIGRATE", *place, "", 0, 5000, "KEYS", *keys)
         for node in (nodes[target], nodes[source], *nodes):
             node.ask("CLUSTER", "SETSLOT", slot, "NODE", ids[target])
 

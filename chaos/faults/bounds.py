@@ -48,8 +48,6 @@ class NoConnections(Fault):
                 else:
                     self._fill_postgres(arena.deployment.server, others)
                 arena.rest(0.2, 1.0)
-                if isinstance(arena.deployment.server, Valkey):
-                    arena.deployment.server.ask("CONFIG SET", "maxclients", 10_000)
             arena.injected += 1
         time.sleep(0.2)
 

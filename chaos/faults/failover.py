@@ -9,6 +9,7 @@ from ..deployments.single import Mongo, PostgreSQL
 from .fault import Arena, Fault
 
 FENCES = frozenset({"W3", "W4", "W8"})  # what holds although the last writes may be lost
+AT_ONCE = 5  # slots that are moved before the next look at which are used
 
 
 class SentinelFailover(Fault):
@@ -39,8 +40,7 @@ class SlotMigration(Fault):
         for _ in arena.moments():
             arena.rest(0.0, 0.2)
             used = arena.deployment.used_slots()
-            if used:
-                source, slot = arena.chance.choice(used)
+            for source, slot in arena.chance.sample(used, min(AT_ONCE, len(used))):
                 arena.deployment.move_slot(source, (source + arena.chance.choice((1, 2))) % 3, slot)
                 arena.injected += 1
 

@@ -20,6 +20,7 @@ from ..worker import UNANSWERED, Worker, answer
 SPAN = 2.0  # seconds for which a key is used: a few holds of each worker, and a few faults at most
 KEYS = 2  # at a time
 KEPT = "kept"  # keys whose leases are renewed by the keeper
+KEPT_SHARE = 0.3  # of the turns
 BETWEEN_WRITES = 0.005  # seconds
 WAIT = 1.5  # seconds for a lock: longer than the ttl, so that some waiters outlast a dead holder
 OUTLIVE = 0.05  # of the holds without automatic renewal end after their ttl
@@ -30,13 +31,13 @@ async def work(me: Worker) -> None:
     """Acquires, relies on the lease, renews it, and releases it: until told to stop."""
     ttl = me.job.settings["ttl"]
     while not me.stopped:
-        kept = me.chance.random() < 0.3
+        kept = me.chance.random() < me.job.settings.get("kept", KEPT_SHARE)
         number = me.chance.randrange(me.job.settings.get("keys", KEYS))
         key = f"{KEPT if kept else 'mutex'}-{int(local_clock() // SPAN)}-{number}"
         owner = me.fresh_owner()
-        lease = await _acquire(me, key, owner, ttl, kept)
+        lease, answered = await _acquire(me, key, owner, ttl, kept)
         if lease is None:
-            await me.rest(me.chance.uniform(0.001, 0.02))
+            await me.after(answered)
             continue
         me.point("acquired")
         await _rely(me, lease, key, owner, ttl, kept)
@@ -46,7 +47,8 @@ async def work(me: Worker) -> None:
             call.output = UNANSWERED if outcome is Released.UNKNOWN else outcome is Released.RELEASED
 
 
-async def _acquire(me: Worker, key: str, owner: str, ttl: float, renew: bool) -> Any:
+async def _acquire(me: Worker, key: str, owner: str, ttl: float, renew: bool) -> tuple[Any, bool]:
+    """The lease or None, and whether the store answered."""
     waits = me.chance.random() < 0.5
     lease = None
     with me.log.call(key, "acquire", owner, ttl) as call:
@@ -59,7 +61,7 @@ async def _acquire(me: Worker, key: str, owner: str, ttl: float, renew: bool) ->
             lease = None
         call.output = 0 if lease is None else lease.fence
     me.undone(call, key, "acquire", "release", owner, ttl)
-    return lease
+    return lease, call.answered
 
 
 async def _rely(me: Worker, lease: Any, key: str, owner: str, ttl: float, kept: bool) -> None:

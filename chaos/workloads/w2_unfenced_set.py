@@ -33,7 +33,7 @@ async def add_members(me: Worker, sets: Sets) -> None:
         member = me.fresh_owner()
         lease = await _locked(me, name, member, ttl)
         if lease is None:
-            await me.rest(me.chance.uniform(0.001, 0.02))
+            await me.after(answered=True)
             continue
         try:
             members = sets.read(name, lease.fence)

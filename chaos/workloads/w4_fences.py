@@ -21,7 +21,7 @@ async def work(me: Worker) -> None:
             lease = await answer(me.once.try_lock(key, ttl=ttl, renew=False, on_lost="flag"))
             call.output = 0 if lease is None else lease.fence
         if lease is None:
-            await me.rest(me.chance.uniform(0.001, 0.02))
+            await me.after(call.answered)
             continue
         me.point("acquired")
         with me.log.call(key, "release", owner) as call:

@@ -40,6 +40,7 @@ async def _send(me: Worker, key: str, hold: float) -> None:
         call.output = reserved.fence or (UNANSWERED if late else 0)
     me.undone(call, key, "reserve", "release", owner, hold)
     if not reserved:
+        await me.after(call.answered)
         return
     me.point("reserved")
     await me.rest(me.chance.uniform(0.0, 0.03))

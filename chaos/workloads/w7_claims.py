@@ -30,7 +30,7 @@ async def work(me: Worker) -> None:
             call.output = claim.fence if claim.won else ["value", claim.value] if claim.cached else 0
         me.undone(call, key, "claim", "release", owner, ttl)
         if claim is None or not claim.won:
-            await me.rest(me.chance.uniform(0.001, 0.02))
+            await me.after(call.answered)
             continue
         me.point("won")
         outlives = me.chance.random() < me.job.settings.get("outlive", OUTLIVE)
