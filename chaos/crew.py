@@ -18,7 +18,7 @@ from solely.rules import local_clock
 from .worker import Job, run
 
 ENDS_WITHIN = 90.0  # seconds for a worker to end its turn: it waits at most 60 s for anything, on a busy machine more
-READY_WITHIN = 60.0  # seconds for a worker to be at work
+READY_WITHIN = 180.0  # seconds for a worker to be at work: a new interpreter on a busy machine takes half a minute
 LOOK = 0.01  # seconds between two looks at a process
 # Starting a process also looks which others have ended, and two threads must not both learn that of one process.
 _looking = threading.Lock()

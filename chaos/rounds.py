@@ -97,7 +97,7 @@ def _jobs(plan: RoundPlan, fault: Fault, url: str, folder: Path) -> list[Job]:
     numbers, jobs = count(), list[Job]()
     for name in plan.workloads:
         workload = WORKLOADS[name]
-        shares = plan.processes or workload.processes
+        shares = plan.processes or fault.processes or workload.processes
         settings = _settings(plan, fault, name, folder) | {"shares": shares}
         for share in range(shares):
             number = next(numbers)

@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from inspect import isawaitable
@@ -110,6 +111,9 @@ async def answer(reply: Any) -> Any:
 def run(job: Job, orders: Connection) -> None:
     """Works until `orders` is closed or has something to read, which happens however the battery ends."""
     logging.getLogger("solely").addHandler(logging.NullHandler())  # the observations have what matters
+    if "faketime" in os.environ.get("LD_PRELOAD", ""):
+        # libfaketime 0.9 fails the sleep of Python 3.11 with EINVAL; a wait for nothing is a sleep, too.
+        time.sleep = lambda seconds: threading.Event().wait(seconds) and None  # type: ignore[assignment]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the battery, which then ends its workers
     if job.mutant:
         module, _, name = job.mutant.partition(":")

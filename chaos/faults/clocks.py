@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+
+from tests.postgres_server import Postgres
 
 from .fault import Arena, Fault
 
@@ -48,6 +50,13 @@ class _Jumping(Fault):
             "DONT_FAKE_MONOTONIC": "1",  # as older versions spell it
         }
 
+    @staticmethod
+    def _tidy(pids: Iterable[int]) -> None:
+        """Removes what libfaketime leaves of a process that was killed."""
+        for pid in pids:
+            for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
+                (Path("/dev/shm") / name).unlink(missing_ok=True)
+
     def _jump(self, arena: Arena) -> None:
         for _ in arena.moments():
             arena.rest(0.2, 0.6)
@@ -61,6 +70,14 @@ class ClientClockJumps(_Jumping):
 
     kind = "client clock jump"
     deployments = ("redis", "postgres", "mongo")
+    processes = 2  # each of them a new interpreter
+
+    @contextmanager
+    def around(self, arena: Arena) -> Iterator[str]:
+        try:
+            yield arena.deployment.url(arena.namespace)
+        finally:
+            self._tidy(member.pid for member in arena.crew.members)
 
     @property
     def environment(self) -> dict[str, str]:  # type: ignore[override]
@@ -94,7 +111,11 @@ class ServerClockJumps(_Jumping):
         try:
             yield arena.deployment.url(arena.namespace)
         finally:
+            pids = [arena.deployment.server.pid]
+            if isinstance(arena.deployment.server, Postgres):
+                pids = arena.deployment.server.family()
             arena.deployment.kill()
+            self._tidy(pids)
             arena.deployment.start()
 
     def inject(self, arena: Arena) -> None:

@@ -60,6 +60,7 @@ class Fault:
     workloads: frozenset[str] = EVERY
     counted: frozenset[str] = frozenset()
     deployments: tuple[str, ...] = ("redis", "postgres", "mongo", "sqlite")
+    processes = 0  # of each workload, if it needs fewer than others
     environment: dict[str, str] = {}  # noqa: RUF012 - of the workers, if they need one of their own
 
     def job(self, number: int) -> dict[str, Any]:
