@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from .battery import LONG, SHORT, Choice, planned, run_rounds
 from .faults import FAULTS
 from .mutants import MUTANTS, run_mutants
 from .report import Report
+from .soak import Measurement, failures, shown
 from .workloads import WORKLOADS
 
 STORES = ("redis", "postgres", "mongo", "sqlite")
@@ -23,14 +25,14 @@ def main() -> int:
     choice = Choice(tuple(options.store or ()), tuple(options.workload or ()), tuple(options.fault or ()))
     report = Report(options.seed)
     length = LONG if options.long else SHORT
-    with _folder(options.keep) as folder:
+    with _folder(options.keep) as folder, _soaking(report, options) as _:
         if not options.only_mutants:
             run_rounds(planned(length, choice, options.seed), report, folder)
         if not options.no_mutants and not options.fault:
             run_mutants(choice, report, folder, options.seed)
-        print(f"\n{report.text()}", file=sys.stderr)
-        if options.keep:
-            print(f"histories: {folder}", file=sys.stderr)
+    print(f"\n{report.text()}", file=sys.stderr)
+    if options.keep:
+        print(f"histories: {options.keep}", file=sys.stderr)
     if options.json:
         print(json.dumps(report.as_json()))
     return 0 if report.ok else 1
@@ -46,6 +48,30 @@ def _folder(keep: str | None) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="solely-chaos-") as name:
         yield Path(name)
+
+
+@contextmanager
+def _soaking(report: Report, options: argparse.Namespace) -> Iterator[None]:
+    """In a long run of everything: runs the soak beside the body, and adds what it measured to the report."""
+    if not options.long or options.workload or options.fault or options.store or options.only_mutants:
+        yield
+        return
+    command = [sys.executable, "-m", "chaos.soak", "--json", "--seed", str(options.seed)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield
+            print("waiting for the soak", file=sys.stderr, flush=True)
+            text, _ = process.communicate()
+        except BaseException:
+            process.terminate()
+            raise
+    try:
+        found = {name: [Measurement(**each) for each in series] for name, series in json.loads(text).items()}
+    except ValueError:
+        report.soak_failures.append(f"ended with {process.returncode} and no series")
+        return
+    report.soak.append(shown(found))
+    report.soak_failures += failures(found)
 
 
 def _options() -> argparse.Namespace:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .deployments import DEPLOYMENTS
+from .deployments import DEPLOYMENTS, Deployment
 from .faults import FAULTS
 from .report import Report
 from .rounds import RoundPlan, run_round
@@ -18,16 +18,19 @@ FENCES = ("W1", "W3", "W4", "W8")  # what holds even if data are lost
 
 
 class Length(NamedTuple):
-    """How long a run is: per round, and how often each is repeated with another seed."""
+    """How long a run is: seconds and least number of faults per round, ids of W5, ttl of leases."""
 
     seconds: float
     at_least: int
-    repeats: int
+    ids: int
     ttl: float = 1.0
 
 
-SHORT = Length(seconds=2.0, at_least=2, repeats=1)
-LONG = Length(seconds=20.0, at_least=10, repeats=1)
+SHORT = Length(seconds=2.0, at_least=2, ids=400)
+LONG = Length(seconds=12.0, at_least=8, ids=2_000)
+# All of W5: 100,000 deliveries of 10,000 ids by 16 processes, of which some are killed.
+WHOLE = {"ids": 10_000, "copies": 10}
+WHOLE_PROCESSES = 16
 
 # deployment, fault, workloads: those of a short run; a long one adds the rest of what each fault allows
 ROUNDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -91,12 +94,19 @@ class Choice(NamedTuple):
 
 def planned(length: Length, choice: Choice, seed: int) -> Iterator[RoundPlan]:
     """The rounds of a run, each with a seed of its own."""
-    for repeat in range(length.repeats):
-        for number, (deployment, fault, workloads) in enumerate(rounds(length)):
-            chosen = tuple(name for name in workloads if not choice.workloads or name in choice.workloads)
-            if chosen and choice.store(deployment) and choice.fault(fault):
-                own = seed * 1_000_000 + repeat * 1_000 + number
-                yield RoundPlan(deployment, chosen, fault, own, length.seconds, length.at_least, length.ttl)
+    settings = {"ids": length.ids}
+    for number, (deployment, fault, workloads) in enumerate(rounds(length)):
+        chosen = tuple(name for name in workloads if not choice.workloads or name in choice.workloads)
+        if chosen and choice.store(deployment) and choice.fault(fault):
+            own = seed * 1_000 + number
+            yield RoundPlan(
+                deployment, chosen, fault, own, length.seconds, length.at_least, length.ttl, settings=settings
+            )
+    if length is LONG and choice.store("redis") and choice.fault("kill client") and "W5" in (choice.workloads or "W5"):
+        own = seed * 1_000 + 999
+        yield RoundPlan(
+            "redis", ("W5",), "kill client", own, 20.0, 20, settings=WHOLE, processes=WHOLE_PROCESSES, to_the_end=True
+        )
 
 
 def rounds(length: Length) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -128,17 +138,33 @@ def run_rounds(plans: Iterable[RoundPlan], report: Report, folder: Path) -> None
     for plan in plans:
         by_deployment.setdefault(plan.deployment, []).append(plan)
     for name, own in by_deployment.items():
-        doable = list(_doable(own, report))
-        if not doable:
-            continue
-        with DEPLOYMENTS[name]() as deployment:
-            report.servers[name] = deployment.version
-            for plan in doable:
-                result = run_round(deployment, FAULTS[plan.fault], plan, folder)
-                report.rounds.append(result)
-                broken = sum(finding.count for _, finding in result.findings)
-                text = f"{plan}: {sum(result.operations.values()):,} ops, {result.injected} faults, {broken} violations"
-                print(f"{text}, {result.seconds:.1f} s", file=sys.stderr, flush=True)
+        waiting = list(_doable(own, report))
+        failed = 0
+        while waiting:
+            try:
+                with DEPLOYMENTS[name]() as deployment:
+                    report.servers[name] = deployment.version
+                    while waiting:
+                        _run(deployment, waiting[0], report, folder)
+                        waiting.pop(0)
+                        failed = 0
+            except (OSError, RuntimeError, AssertionError) as error:  # of the battery itself, as a server that is late
+                failed += 1
+                print(f"{waiting[0]}: {error!r}; with new servers once more", file=sys.stderr, flush=True)
+                if failed > AGAIN:
+                    report.broken.append(f"{waiting.pop(0)}: {error!r}")
+                    failed = 0
+
+
+AGAIN = 1  # times that a round is run again, on new servers, after the battery itself failed
+
+
+def _run(deployment: Deployment, plan: RoundPlan, report: Report, folder: Path) -> None:
+    result = run_round(deployment, FAULTS[plan.fault], plan, folder)
+    report.rounds.append(result)
+    broken = sum(finding.count for _, finding in result.findings)
+    text = f"{plan}: {sum(result.operations.values()):,} ops, {result.injected} faults, {broken} violations"
+    print(f"{text}, {result.seconds:.1f} s", file=sys.stderr, flush=True)
 
 
 def _doable(plans: list[RoundPlan], report: Report) -> Iterator[RoundPlan]:

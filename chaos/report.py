@@ -25,6 +25,7 @@ class Report:
     mutants: list[MutantResult] = field(default_factory=list)
     not_done: list[tuple[str, str]] = field(default_factory=list)  # the kind of fault, and why not here
     servers: dict[str, str] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)  # rounds that the battery itself could not run
     soak: list[str] = field(default_factory=list)  # its series and verdict, as text
     soak_failures: list[str] = field(default_factory=list)
 
@@ -36,6 +37,7 @@ class Report:
             for workload, finding in each.findings:
                 found[f"{workload} {finding.kind}"] += finding.count
         found.update({f"soak {text}": 1 for text in self.soak_failures})
+        found.update({"round not run": len(self.broken)} if self.broken else {})
         return found
 
     @property
@@ -105,6 +107,8 @@ class Report:
         for each in self.rounds:
             for workload, finding in each.counted:
                 yield f"not promised, counted: {workload} {finding.kind} × {finding.count} · {each.plan}"
+        for text in self.broken:
+            yield f"NOT RUN {text}"
         for kind, why in self.not_done:
             yield f"not done here: {kind} ({why})"
 

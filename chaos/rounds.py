@@ -26,6 +26,7 @@ from .workloads import WORKLOADS
 
 TIMEOUTS = (5.0, 1.5)  # seconds, in turn: some clients wait until an outage ends, others give up and undo
 FRESH_WITHIN = 200.0  # seconds for the fresh workers of W8: three waits of at most 60 s each
+DONE_WITHIN = 600.0  # seconds for all deliveries of W5: a busy machine makes some hundred in a second
 IDS, COPIES = 400, 10  # of W5, unless a plan says otherwise
 _names = count(1)
 
@@ -43,6 +44,7 @@ class RoundPlan(NamedTuple):
     processes: int = 0  # of each workload; 0: as it says
     settings: dict[str, Any] = {}  # noqa: RUF012 - never changed
     mutant: str = ""
+    to_the_end: bool = False  # the workers end by themselves, when all is done
 
     def __str__(self) -> str:
         planted = f" · {self.mutant.rpartition(':')[2]}" if self.mutant else ""
@@ -89,6 +91,8 @@ def run_round(
             fault.inject(arena)
             if "W8" in plan.workloads:
                 _try_afresh(crew, jobs)
+            if plan.to_the_end:
+                _await(crew, 0, DONE_WITHIN)
             crew.finish()
     return _judged(plan, fault, arena, own, local_clock() - begin)
 
@@ -127,8 +131,13 @@ def _try_afresh(crew: Crew, jobs: list[Job]) -> None:
         crew.add(
             job._replace(number=number, log=log, settings=settings, seed=f"{job.seed}:fresh", kill_at="", stop_at="")
         )
-    ends = local_clock() + FRESH_WITHIN
-    while any(member.alive for member in crew.members if member.job.number >= 1000) and local_clock() < ends:
+    _await(crew, 1000, FRESH_WITHIN)
+
+
+def _await(crew: Crew, first: int, seconds: float) -> None:
+    """Returns when all workers from this number on have ended, or after that long."""
+    ends = local_clock() + seconds
+    while any(member.alive for member in crew.members if member.job.number >= first) and local_clock() < ends:
         time.sleep(0.02)
 
 

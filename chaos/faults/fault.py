@@ -44,8 +44,8 @@ class Arena:
             yield
 
     def few(self) -> Iterator[None]:
-        """Yields once per fault of a kind that takes seconds: a fifth as often as others, and at least once."""
-        for _ in range(max(1, self.at_least // 5)):
+        """Yields once per fault of a kind that takes seconds: a quarter as often as others, and at least once."""
+        for _ in range(max(1, self.at_least // 4)):
             yield
 
 
