@@ -129,7 +129,15 @@ def _try_afresh(crew: Crew, jobs: list[Job]) -> None:
         log = job.log.with_name(f"W8-{number}.jsonl")
         settings = {**job.settings, "fresh": True}
         crew.add(
-            job._replace(number=number, log=log, settings=settings, seed=f"{job.seed}:fresh", kill_at="", stop_at="")
+            job._replace(
+                number=number,
+                log=log,
+                settings=settings,
+                seed=f"{job.seed}:fresh",
+                timeout=30.0,
+                kill_at="",
+                stop_at="",
+            )
         )
     _await(crew, 1000, FRESH_WITHIN)
 
