@@ -162,7 +162,7 @@ AGAIN = 1  # times that a round is run again, on new servers, after the battery 
 def _run(deployment: Deployment, plan: RoundPlan, report: Report, folder: Path) -> None:
     result = run_round(deployment, FAULTS[plan.fault], plan, folder)
     report.rounds.append(result)
-    broken = sum(finding.count for _, finding in result.findings)
+    broken = sum(finding.times for _, finding in result.findings)
     text = f"{plan}: {sum(result.operations.values()):,} ops, {result.injected} faults, {broken} violations"
     print(f"{text}, {result.seconds:.1f} s", file=sys.stderr, flush=True)
 

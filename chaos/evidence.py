@@ -27,7 +27,7 @@ class Finding(NamedTuple):
     """A promise that was broken so many times; `detail` says which, for a reader."""
 
     kind: str
-    count: int
+    times: int
     detail: str = ""
 
 

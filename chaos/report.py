@@ -13,7 +13,7 @@ from .mutants import MutantResult
 from .rounds import RoundResult
 from .workloads import WORKLOADS
 
-PACKAGES = ("solely", "redis", "psycopg", "pymongo")
+PACKAGES = {"solely": "solely", "redis-py": "redis", "psycopg": "psycopg", "pymongo": "pymongo"}
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Report:
         found = Counter[str]()
         for each in self.rounds:
             for workload, finding in each.findings:
-                found[f"{workload} {finding.kind}"] += finding.count
+                found[f"{workload} {finding.kind}"] += finding.times
         found.update({f"soak {text}": 1 for text in self.soak_failures})
         found.update({"round not run": len(self.broken)} if self.broken else {})
         return found
@@ -83,7 +83,7 @@ class Report:
     def _round_lines(self) -> Iterator[Sequence[str]]:
         yield "store", "fault", "workloads", "faults", "ops", "retries", "control", "violations", "s"
         for each in self.rounds:
-            broken = sum(finding.count for _, finding in each.findings)
+            broken = sum(finding.times for _, finding in each.findings)
             yield (
                 each.plan.deployment, each.plan.fault, " ".join(each.plan.workloads), str(each.injected),
                 f"{sum(each.operations.values()):,}", str(each.retries), str(each.control_lost or ""), str(broken),
@@ -96,17 +96,17 @@ class Report:
             done = [each for each in self.rounds if name in each.plan.workloads]
             judged = [each for each in done if not any(name == counted for counted, _ in each.counted)]
             n = sum(each.operations[name] for each in judged)
-            broken = sum(finding.count for each in done for who, finding in each.findings if who == name)
+            broken = sum(finding.times for each in done for who, finding in each.findings if who == name)
             bound = f"{3 / n:.1e}" if n and not broken else ""
             yield name, workload.title, str(len(done)), f"{n:,}", str(broken), bound
 
     def _details(self) -> Iterator[str]:
         for each in self.rounds:
             for workload, finding in each.findings:
-                yield f"VIOLATION {workload} {finding.kind} × {finding.count} · {each.plan}\n{finding.detail}"
+                yield f"VIOLATION {workload} {finding.kind} × {finding.times} · {each.plan}\n{finding.detail}"
         for each in self.rounds:
             for workload, finding in each.counted:
-                yield f"not promised, counted: {workload} {finding.kind} × {finding.count} · {each.plan}"
+                yield f"not promised, counted: {workload} {finding.kind} × {finding.times} · {each.plan}"
         for text in self.broken:
             yield f"NOT RUN {text}"
         for kind, why in self.not_done:
@@ -131,7 +131,7 @@ class Report:
 
 def versions() -> dict[str, str]:
     """The versions of what ran in this process."""
-    return {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
+    return {"python": platform.python_version()} | {name: version(package) for name, package in PACKAGES.items()}
 
 
 def table(lines: Iterable[Sequence[str]]) -> str:

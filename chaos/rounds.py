@@ -159,7 +159,7 @@ def _judged(plan: RoundPlan, fault: Fault, arena: Arena, folder: Path, seconds: 
         waits += [note.detail[1] for note in seen.of("waited")]
         for finding in _found(plan, fault, arena, folder, name, seen):
             if finding.kind == "control lost":
-                control += finding.count
+                control += finding.times
             else:
                 (counted if name in fault.counted else findings).append((name, finding))
     findings += [("worker", Finding("worker failed", 1, text)) for text in arena.crew.failed]

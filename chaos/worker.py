@@ -113,7 +113,7 @@ def run(job: Job, orders: Connection) -> None:
     logging.getLogger("solely").addHandler(logging.NullHandler())  # the observations have what matters
     if "faketime" in os.environ.get("LD_PRELOAD", ""):
         # libfaketime 0.9 fails the sleep of Python 3.11 with EINVAL; a wait for nothing is a sleep, too.
-        time.sleep = lambda seconds: threading.Event().wait(seconds) and None  # type: ignore[assignment]
+        time.sleep = _wait_for_nothing
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the battery, which then ends its workers
     if job.mutant:
         module, _, name = job.mutant.partition(":")
@@ -121,6 +121,10 @@ def run(job: Job, orders: Connection) -> None:
     work = import_module(f"chaos.workloads.{job.workload}").work
     with ObservationLog(job.log, job.number) as log:
         asyncio.run(_work(job, orders, log, work))
+
+
+def _wait_for_nothing(seconds: Any) -> None:
+    threading.Event().wait(seconds)
 
 
 async def _work(job: Job, orders: Connection, log: ObservationLog, work: Callable[[Worker], Awaitable[None]]) -> None:

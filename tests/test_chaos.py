@@ -58,6 +58,10 @@ def evidence(tmp_path: Path, *seen: Operation | Note, **settings: Any) -> Eviden
     return Evidence(Observations(operations, notes), {"ttl": 1.0, **settings}, url, tmp_path)
 
 
+def fail(text: str) -> None:
+    raise StoreUnavailable(text)
+
+
 def kinds(found: Any) -> list[str]:
     return [finding.kind for finding in found]
 
@@ -70,8 +74,8 @@ def test_a_log_of_a_killed_worker_has_the_call_that_was_under_way(tmp_path: Path
     with ObservationLog(path, 0) as log:
         with log.call("k", "acquire", "a", 1.0) as call:
             call.output = 7
-        with log.call("k", "claim", "b") as call:
-            raise StoreUnavailable("gone")
+        with log.call("k", "claim", "b"):
+            fail("gone")
         log.note("write", "k", 7, at=3.0)
     with path.open("ab") as file:
         file.write(

@@ -16,9 +16,7 @@ from .deployment import Deployment
 
 
 class _Served(Deployment):
-    """A deployment whose servers are one process, or one family of processes."""
-
-    server: Valkey | Postgres | Mongod
+    """A deployment whose server is one process, or one family of processes."""
 
     def __enter__(self) -> Self:
         self.server.__enter__()
@@ -36,8 +34,8 @@ class Redis(_Served):
 
     name = store = "redis"
 
-    def __init__(self, **config: str | int) -> None:
-        self.server = Valkey(**{"appendonly": "yes", "appendfsync": "always", **config})
+    def __init__(self) -> None:
+        self.server: Valkey = Valkey(appendonly="yes", appendfsync="always")
 
     @property
     def version(self) -> str:
@@ -50,8 +48,8 @@ class PostgreSQL(_Served):
 
     name = store = "postgres"
 
-    def __init__(self, **config: str | int) -> None:
-        self.server = Postgres(folder=PYPI_POSTGRES, **config)
+    def __init__(self) -> None:
+        self.server: Postgres = Postgres(folder=PYPI_POSTGRES)
 
     @property
     def version(self) -> str:
@@ -64,7 +62,7 @@ class Mongo(_Served):
     name = store = "mongo"
 
     def __init__(self) -> None:
-        self.server = Mongod(replica_set=True)
+        self.server: Mongod = Mongod(replica_set=True)
 
     def url(self, namespace: str) -> str:
         return f"mongodb://{self.server.host}:{self.server.port}/chaos?replicaSet={SET_NAME}&namespace={namespace}"
@@ -75,7 +73,6 @@ class Mongo(_Served):
 
     @property
     def version(self) -> str:
-        assert isinstance(self.server, Mongod)
         return f"MongoDB {self.server.ask('buildInfo')['version']}"
 
 

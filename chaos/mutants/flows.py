@@ -1,6 +1,7 @@
 """Bugs in flows, handles and guards, which are the same for every store; each function patches its worker process."""
 
 from typing import Any
+from unittest.mock import patch
 
 from solely.claims import flow as claim_flow
 from solely.claims import publish
@@ -14,6 +15,8 @@ from solely.marks import flow as mark_flow
 from solely.model import RELEASED, Released
 from solely.stores import transitions
 from solely.stores.mongo import pipelines
+
+ALWAYS = {"$eq": [1, 1]}  # a condition of MongoDB that is true
 
 
 def waits_for_the_holder() -> None:
@@ -40,8 +43,8 @@ def release_is_not_sent() -> None:
     """Release answers that the key is free, and sends nothing."""
 
     def release(hold: Hold, delay: float = 0.0, keep: float = 0.0) -> Flow[Released]:
+        yield Ask.NOW  # a flow asks for something, and this is local
         return hold.ended(RELEASED, "")
-        yield
 
     lease.release = release  # type: ignore[attr-defined]
 
@@ -54,7 +57,7 @@ def superseded_is_published() -> None:
         _, result = yield from right(*given)
         return True, result
 
-    publish.publish = lying
+    publish.publish = lying  # type: ignore[assignment]
 
 
 def outage_is_first() -> None:
@@ -82,7 +85,7 @@ def sqlite_release_of_anybody() -> None:
     def release(record: Any, op: Any, *rest: Any) -> Released:
         return right(record, op._replace(owner=record.owner or op.owner, fence=0), *rest)
 
-    transitions.release = release
+    transitions.release = release  # type: ignore[assignment]
 
 
 def sqlite_renewal_revives() -> None:
@@ -97,13 +100,11 @@ def sqlite_renewal_revives() -> None:
 
 def mongo_release_of_anybody() -> None:
     """MongoDB: release frees the key, whoever holds it now."""
-    right, pipelines.MINE = pipelines.MINE, {"$eq": [1, 1]}  # type: ignore[attr-defined]
-    pipelines.RELEASE[:] = pipelines._release()
-    pipelines.MINE = right  # type: ignore[attr-defined]
+    with patch.object(pipelines, "MINE", ALWAYS):
+        pipelines.RELEASE[:] = pipelines._release()
 
 
 def mongo_renewal_revives() -> None:
     """MongoDB: renew extends a hold that has expired."""
-    right, pipelines.BEFORE_END = pipelines.BEFORE_END, {"$eq": [1, 1]}  # type: ignore[attr-defined]
-    pipelines.RENEW[:] = pipelines._renew()
-    pipelines.BEFORE_END = right  # type: ignore[attr-defined]
+    with patch.object(pipelines, "BEFORE_END", ALWAYS):
+        pipelines.RENEW[:] = pipelines._renew()
