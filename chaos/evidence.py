@@ -20,7 +20,6 @@ class Evidence(NamedTuple):
     url: str  # of the store, which is reachable again
     folder: Path  # for histories
     wipes: tuple[tuple[float, float], ...] = ()  # from when to when all data were lost
-    healed: float = math.inf  # when the last fault was over
 
 
 class Finding(NamedTuple):

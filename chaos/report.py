@@ -15,6 +15,8 @@ from .workloads import WORKLOADS
 
 PACKAGES = {"solely": "solely", "redis-py": "redis", "psycopg": "psycopg", "pymongo": "pymongo"}
 
+BEYOND_THE_TTL = ("pause client 1.5 ttl", "pause client 5 ttl")  # pauses in which the control must lose data
+
 
 @dataclass
 class Report:
@@ -47,7 +49,7 @@ class Report:
     @property
     def ok(self) -> bool:
         """True if no promise was broken, every planted bug was found, and the control lost data if it was paused."""
-        paused = any("W2" in each.plan.workloads and "pause" in each.plan.fault for each in self.rounds)
+        paused = any("W2" in each.plan.workloads and each.plan.fault in BEYOND_THE_TTL for each in self.rounds)
         controlled = self.control_lost > 0 or not paused
         return not self.violations and controlled and all(mutant.caught for mutant in self.mutants)
 
