@@ -109,7 +109,7 @@ def _jobs(plan: RoundPlan, fault: Fault, url: str, folder: Path) -> list[Job]:
                 workload.module, url, folder / f"{name}-{number}.jsonl", number, f"{plan.seed}:{number}",
                 settings | {"share": share}, TIMEOUTS[number // 2 % 2], mutant=plan.mutant,
             )  # fmt: skip
-            jobs.append(job._replace(**fault.job(number)))
+            jobs.append(fault.job(job))
     return jobs
 
 

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import Any
 
 from solely.rules import local_clock
 
 from ..crew import Member
+from ..worker import Job
 from .fault import Arena, Fault
 
-POINTS = (
-    "acquired", "before release", "renewed", "read", "checked", "won", "before publish", "reserved", "sent", "taken",
-    "before ack", "delivered",
-)  # fmt: skip
+POINTS = {  # by workload
+    "w1_mutex": ("acquired", "renewed", "before release"),
+    "w2_unfenced_set": ("read", "checked"),
+    "w3_fenced_set": ("read", "checked"),
+    "w4_fences": ("acquired",),
+    "w5_dedup": ("delivered",),
+    "w6_reservations": ("reserved", "sent"),
+    "w7_claims": ("won", "before publish"),
+    "w8_liveness": ("acquired",),
+    "w9_queue": ("taken", "before ack"),
+}
 ONE_IN = 8  # passes of its point: a worker lives for some turns before it dies
 LOOK = 0.02  # seconds
 
@@ -39,16 +46,16 @@ class KillClientsAtPoints(Fault):
 
     kind = "kill client at point"
 
-    def job(self, number: int) -> dict[str, Any]:
-        return {"kill_at": POINTS[number % len(POINTS)], "one_in": ONE_IN}
+    def job(self, job: Job) -> Job:
+        points = POINTS[job.workload]
+        return job._replace(kill_at=points[job.number % len(points)], one_in=ONE_IN)
 
     def inject(self, arena: Arena) -> None:
         for _ in arena.moments():
             time.sleep(LOOK)
             for victim in arena.crew.killed_by_themselves():
                 arena.injected += 1
-                point = arena.chance.choice(POINTS)
-                victim.job = victim.job._replace(kill_at=point)
+                victim.job = victim.job._replace(kill_at=arena.chance.choice(POINTS[victim.job.workload]))
                 arena.crew.replace(victim)
 
 
@@ -59,8 +66,8 @@ class PauseClients(Fault):
         self.kind = f"pause client {ttls:g} ttl"
         self._ttls = ttls
 
-    def job(self, number: int) -> dict[str, Any]:
-        return {"stop_at": "checked", "one_in": 3}
+    def job(self, job: Job) -> Job:
+        return job._replace(stop_at="checked", one_in=3)
 
     def inject(self, arena: Arena) -> None:
         stopped: dict[int, tuple[float, Member]] = {}

@@ -13,6 +13,7 @@ from solely.rules import local_clock
 
 from ..crew import Crew
 from ..deployments import Deployment
+from ..worker import Job
 
 EVERY = frozenset(f"W{number}" for number in range(1, 10))
 
@@ -63,9 +64,9 @@ class Fault:
     processes = 0  # of each workload, if it needs fewer than others
     environment: dict[str, str] = {}  # noqa: RUF012 - of the workers, if they need one of their own
 
-    def job(self, number: int) -> dict[str, Any]:
-        """What is different in the job of this worker."""
-        return {}
+    def job(self, job: Job) -> Job:
+        """The job of a worker under this fault."""
+        return job
 
     def why_not(self) -> str:
         """Why this machine cannot do it; "" if it can."""
