@@ -324,7 +324,7 @@ def test_a_round_on_a_real_server_breaks_no_promise(tmp_path: Path) -> None:
 def test_a_server_that_keeps_nothing_is_found_out(tmp_path: Path) -> None:
     deployment = Redis()
     deployment.server = Valkey()
-    plan = RoundPlan("redis", ("W5",), "kill server", 1, settings={"ids": 50, "copies": 2_000})
+    plan = RoundPlan("redis", ("W5",), "kill server", 1, 1.0, 1, settings={"ids": 100, "copies": 200})
     with deployment:
         found = run_round(deployment, FAULTS["kill server"], plan, tmp_path).findings
     assert "first twice" in {finding.kind for _, finding in found}
