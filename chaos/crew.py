@@ -114,7 +114,8 @@ class Crew:
         number = len(self.members)
         number += (number - job.number) % 2  # the same kind of client
         log = job.log.with_name(f"{job.log.stem.partition('+')[0]}+{number}.jsonl")
-        done = job.settings.get("done", 0) + job.log.read_bytes().count(b'"call"')
+        begun = job.log.read_bytes().count(b'"call"') if job.log.exists() else 0  # it may have been killed at once
+        done = job.settings.get("done", 0) + begun
         return self.add(job._replace(log=log, number=number, settings={**job.settings, "done": done}))
 
     def kill(self, member: Member) -> None:

@@ -70,7 +70,7 @@ class ClientClockJumps(_Jumping):
 
     kind = "client clock jump"
     deployments = ("redis", "postgres", "mongo")
-    workloads = frozenset({"W1", "W5", "W7", "W9"})
+    workloads = frozenset({"W1", "W7", "W9"})
     processes = 2  # each of them a new interpreter
 
     @contextmanager
