@@ -25,7 +25,7 @@ def main() -> int:
     choice = Choice(tuple(options.store or ()), tuple(options.workload or ()), tuple(options.fault or ()))
     report = Report(options.seed)
     length = LONG if options.long else SHORT
-    with _folder(options.keep) as folder, _soaking(report, options) as _:
+    with _folder(options.keep) as folder, _soaking(report, options):
         if not options.only_mutants:
             run_rounds(planned(length, choice, options.seed), report, folder)
         if not options.no_mutants and not options.fault:

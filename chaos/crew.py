@@ -111,7 +111,7 @@ class Crew:
     def replace(self, member: Member) -> Member:
         """Starts a worker with the job of one that was killed, and a log of its own."""
         job = member.job
-        number = len(self.members)
+        number = max(each.job.number for each in self.members) + 1
         number += (number - job.number) % 2  # the same kind of client
         log = job.log.with_name(f"{job.log.stem.partition('+')[0]}+{number}.jsonl")
         begun = job.log.read_bytes().count(b'"call"') if job.log.exists() else 0  # it may have been killed at once

@@ -25,6 +25,7 @@ from .worker import Job
 from .workloads import WORKLOADS
 
 TIMEOUTS = (5.0, 1.5)  # seconds, in turn: some clients wait until an outage ends, others give up and undo
+FRESH = 100_000  # the numbers of fresh workers begin here
 FRESH_WITHIN = 200.0  # seconds for the fresh workers of W8: three waits of at most 60 s each
 DONE_WITHIN = 600.0  # seconds for all deliveries of W5: a busy machine makes some hundred in a second
 IDS, COPIES = 400, 10  # of W5, unless a plan says otherwise
@@ -125,7 +126,7 @@ def _settings(plan: RoundPlan, fault: Fault, workload: str, folder: Path) -> dic
 def _try_afresh(crew: Crew, jobs: list[Job]) -> None:
     """Starts fresh workers of W8, one of each kind of client, and waits for them; the others go on."""
     for job in [job for job in jobs if job.workload == "w8_liveness"][:2]:
-        number = 1000 + job.number
+        number = FRESH + job.number
         log = job.log.with_name(f"W8-{number}.jsonl")
         settings = {**job.settings, "fresh": True}
         crew.add(
@@ -139,7 +140,7 @@ def _try_afresh(crew: Crew, jobs: list[Job]) -> None:
                 stop_at="",
             )
         )
-    _await(crew, 1000, FRESH_WITHIN)
+    _await(crew, FRESH, FRESH_WITHIN)
 
 
 def _await(crew: Crew, first: int, seconds: float) -> None:

@@ -33,6 +33,8 @@ from solely.testing.linearizability import UNANSWERED
 
 from .observations import Call, ObservationLog
 
+LATE = 0.8  # of the ttl: a grant that takes longer may have been lost (locally after 0.99 of it), and repeated
+
 
 class Job(NamedTuple):
     """All that a worker process is told."""
@@ -76,7 +78,7 @@ class Worker:
             os.kill(os.getpid(), signal.SIGSTOP if name == self.job.stop_at else signal.SIGKILL)
 
     async def rest(self, seconds: float) -> None:
-        """Sleeps, in the way that the worker's client sleeps."""
+        """Sleeps; the keeper of an asyncio client goes on meanwhile."""
         await asyncio.sleep(seconds)
 
     async def after(self, answered: bool) -> None:
@@ -98,9 +100,6 @@ class Worker:
 
     def _unknown(self, key: str, name: str, owner: str, begin: float, *given: Any) -> None:
         self.log.note("unknown", key, [name, owner, begin, *given])
-
-
-LATE = 0.8  # of the ttl: a lease is lost locally after 0.99 of it
 
 
 async def answer(reply: Any) -> Any:
