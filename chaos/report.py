@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
 
+from .faults import FAULTS
 from .mutants import MutantResult
 from .rounds import RoundResult
 from .workloads import WORKLOADS
@@ -96,7 +97,7 @@ class Report:
         yield "workload", "", "rounds", "N", "violations", "rate below 3/N"
         for name, workload in WORKLOADS.items():
             done = [each for each in self.rounds if name in each.plan.workloads]
-            judged = [each for each in done if not any(name == counted for counted, _ in each.counted)]
+            judged = [each for each in done if name not in FAULTS[each.plan.fault].counted]
             n = sum(each.operations[name] for each in judged)
             broken = sum(finding.times for each in done for who, finding in each.findings if who == name)
             bound = f"{3 / n:.1e}" if n and not broken else ""
