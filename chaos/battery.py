@@ -27,7 +27,7 @@ class Length(NamedTuple):
 
 
 SHORT = Length(seconds=2.0, at_least=2, ids=400)
-LONG = Length(seconds=12.0, at_least=8, ids=2_000)
+LONG = Length(seconds=10.0, at_least=8, ids=2_000)
 # All of W5: 100,000 deliveries of 10,000 ids by 16 processes, of which some are killed.
 WHOLE = {"ids": 10_000, "copies": 10}
 WHOLE_PROCESSES = 16
@@ -169,7 +169,7 @@ def _run(deployment: Deployment, plan: RoundPlan, report: Report, folder: Path) 
 
 def _doable(plans: list[RoundPlan], report: Report) -> Iterator[RoundPlan]:
     for plan in plans:
-        if why := FAULTS[plan.fault].why_not():
-            report.not_done.append((plan.fault, why))
+        if why := FAULTS[plan.fault].why_not(plan.deployment):
+            report.not_done.append((f"{plan.fault} on {plan.deployment}", why))
         else:
             yield plan

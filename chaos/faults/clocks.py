@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from tests.postgres_server import Postgres
+from tests.postgres_server import UNPRIVILEGED, Postgres
 
 from .fault import Arena, Fault
 
@@ -28,7 +28,7 @@ class _Jumping(Fault):
     def __init__(self) -> None:
         self._library = next((each for each in LIBRARIES if Path(each).exists()), "")
 
-    def why_not(self) -> str:
+    def why_not(self, deployment: str) -> str:
         return "" if self._library else "libfaketime is not installed"
 
     @cached_property
@@ -95,6 +95,11 @@ class ServerClockJumps(_Jumping):
     deployments = ("redis", "postgres")
     workloads = frozenset({"W3", "W4"})
     counted = frozenset({"W1"})
+
+    def why_not(self, deployment: str) -> str:
+        if deployment == "postgres" and UNPRIVILEGED is not None:
+            return "as root, PostgreSQL changes its user, after which libfaketime may not open its semaphore"
+        return super().why_not(deployment)
 
     @contextmanager
     def around(self, arena: Arena) -> Iterator[str]:

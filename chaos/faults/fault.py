@@ -68,8 +68,8 @@ class Fault:
         """The job of a worker under this fault."""
         return job
 
-    def why_not(self) -> str:
-        """Why this machine cannot do it; "" if it can."""
+    def why_not(self, deployment: str) -> str:
+        """Why this machine cannot do it to this deployment; "" if it can."""
         return ""
 
     @contextmanager

@@ -15,7 +15,7 @@ class Partition(Fault):
     workloads = frozenset({"W3", "W4"})
     counted = frozenset({"W1"})
 
-    def why_not(self) -> str:
+    def why_not(self, deployment: str) -> str:
         return why_not()
 
     def inject(self, arena: Arena) -> None:

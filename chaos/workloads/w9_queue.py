@@ -1,11 +1,15 @@
-"""W9, leased queue: no item is lost, none is with two takers at once, and none is delivered after its ack."""
+"""W9, leased queue: no item is lost, none is with two takers at once, and none is delivered after its ack.
+
+A push that is repeated because its reply was lost, and whose item was taken and acked meanwhile, pushes it again, as
+docs/queues.md says: such a push may have happened twice.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 import solely
-from solely.testing.linearizability import Operation, QueueModel
+from solely.testing.linearizability import UNANSWERED, Operation, QueueModel
 
 from ..evidence import Evidence, Finding, linearizable
 from ..observations import Observations
@@ -54,14 +58,15 @@ async def _take(me: Worker, queue: Any, name: str) -> None:
 def check(evidence: Evidence) -> Iterator[Finding]:
     """Items that are gone without an ack, deliveries after an ack, histories of items without an order."""
     seen = evidence.observations
-    history = items(seen)
+    repeats = repeated_pushes(seen)
+    repeated, history = {each.key for each in repeats}, items(seen)
     pushed = {each.key for each in history if each.name == "push" and each.output is True}
     settled = {each.key for each in history if each.name == "ack" and each.output is not False}
     if lost := pushed - settled - _kept(evidence.url):
         yield Finding("item lost", len(lost), f"lost: {sorted(lost)[:10]}")
-    if again := after_ack(history):
+    if again := after_ack([each for each in history if each.key not in repeated]):
         yield Finding("delivered after its ack", again)
-    yield from linearizable("queue", history, QueueModel(), evidence.folder)
+    yield from linearizable("queue", [*history, *repeats], QueueModel(), evidence.folder)
 
 
 def items(seen: Observations) -> list[Operation]:
@@ -69,6 +74,20 @@ def items(seen: Observations) -> list[Operation]:
     found = [each for each in seen.operations if each.name != "take"]
     takes = (each for each in seen.operations if each.name == "take" and each.answered and each.output)
     return found + [each._replace(key=f"{each.key}/{each.output}") for each in takes]
+
+
+def repeated_pushes(seen: Observations) -> list[Operation]:
+    """A second push, which may have happened, for each try of a push that was not answered and repeated."""
+    tries = [note for note in seen.of("retry") if note.detail == "Push"]
+    found = list[Operation]()
+    for push in (each for each in seen.operations if each.name == "push"):
+        worker = int(str(push.input[0]).partition(".")[0])
+        found += [
+            push._replace(output=UNANSWERED)
+            for note in tries
+            if note.worker == worker and push.begin <= note.at <= push.end
+        ]
+    return found
 
 
 def after_ack(history: list[Operation]) -> int:
