@@ -208,6 +208,17 @@ def test_w9_finds_items_that_are_lost_and_deliveries_after_an_ack(tmp_path: Path
     assert found == ["delivered after its ack", "not linearizable"]
 
 
+def test_w9_allows_that_a_push_without_a_reply_is_repeated_after_the_ack(tmp_path: Path) -> None:
+    pushed, taken = op("q/3.1", "push", "", True, 1, 9, "3.1"), op("q", "take", "a", "3.1", 3, 4, 5.0)
+    acked, again = op("q/3.1", "ack", "a", True, 5, 6, "3.1"), op("q", "take", "b", "3.1", 10, 11, 5.0)
+    retried = note("retry", "", "Push", at=7.0, worker=3)
+    assert kinds(w9_queue.check(evidence(tmp_path, pushed, taken, acked, again, retried))) == []
+    other = retried._replace(worker=4)
+    assert kinds(w9_queue.check(evidence(tmp_path, pushed, taken, acked, again, other))) == [
+        "delivered after its ack", "not linearizable",
+    ]  # fmt: skip
+
+
 def test_an_error_that_no_client_should_see_is_a_finding(tmp_path: Path) -> None:
     seen = evidence(tmp_path, note("error", "k", "Busy"), note("error", "k", "unexpected StoreFailed: no"))
     assert kinds(WORKLOADS["W4"].check(seen)) == ["unexpected error"]
