@@ -81,11 +81,11 @@ def repeated_pushes(seen: Observations) -> list[Operation]:
     tries = [note for note in seen.of("retry") if note.detail == "Push"]
     found = list[Operation]()
     for push in (each for each in seen.operations if each.name == "push"):
-        worker = int(str(push.input[0]).partition(".")[0])
+        worker = str(push.input[0]).partition(".")[0]  # of which the id has its number
         found += [
             push._replace(output=UNANSWERED)
             for note in tries
-            if note.worker == worker and push.begin <= note.at <= push.end
+            if str(note.worker) == worker and push.begin <= note.at <= push.end
         ]
     return found
 
