@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..battery import Choice
     from ..report import Report
 
-AT_ONCE = 3  # mutants: most of the time their workers sleep
+AT_ONCE = 4  # mutants: most of the time their workers sleep
 TRIES = 3  # rounds with other seeds: whether a bug shows is a matter of chance
 OUTLIVE = {
     "outlive": 0.5,
@@ -72,32 +72,32 @@ class MutantResult(NamedTuple):
 
 MUTANTS = (
     Mutant("acquire_overwrites", "scripts", "redis", "W1"),
-    Mutant("release_of_anybody", "scripts", "redis", "W1", settings=OUTLIVE, seconds=6.0),
+    Mutant("release_of_anybody", "scripts", "redis", "W1", settings=OUTLIVE, seconds=5.0),
     Mutant("expires_too_soon", "scripts", "redis", "W1", settings=OUTLIVE),
-    Mutant("renewal_revives", "scripts", "redis", "W1", settings=OUTLIVE, seconds=6.0),
+    Mutant("renewal_revives", "scripts", "redis", "W1", settings=OUTLIVE, seconds=5.0),
     Mutant("fence_of_the_second", "scripts", "redis", "W4"),
     Mutant("seen_is_first", "scripts", "redis", "W5"),
     Mutant("mark_expires_too_soon", "scripts", "redis", "W5", seconds=5.0),
-    Mutant("finish_of_anybody", "scripts", "redis", "W7", settings=OUTLIVE, seconds=6.0),
+    Mutant("finish_of_anybody", "scripts", "redis", "W7", settings=OUTLIVE, seconds=5.0),
     Mutant("take_of_the_taken", "scripts", "redis", "W9"),
     Mutant("ack_keeps_the_item", "scripts", "redis", "W9"),
     Mutant("push_forgets", "scripts", "redis", "W9"),
     Mutant("limit_of_one_more", "scripts", "redis", "W6"),
     Mutant("quiet_is_short", "scripts", "redis", "W6"),
     Mutant("waits_for_the_holder", "flows", "redis", "W8", seconds=0.5),
-    Mutant("never_lost", "flows", "redis", "W1", PAUSE, seconds=6.0, at_least=6),
+    Mutant("never_lost", "flows", "redis", "W1", PAUSE, seconds=5.0, at_least=6),
     Mutant("release_is_not_sent", "flows", "redis", "W1", ttl=5.0, seconds=5.0),
-    Mutant("superseded_is_published", "flows", "redis", "W7", settings=OUTLIVE, seconds=6.0),
+    Mutant("superseded_is_published", "flows", "redis", "W7", settings=OUTLIVE, seconds=5.0),
     Mutant("guard_accepts_the_stale", "flows", "redis", "W3", "pause client 5 ttl", at_least=4),
-    Mutant("release_of_anybody", "functions", "postgres", "W1", settings=OUTLIVE, seconds=6.0),
+    Mutant("release_of_anybody", "functions", "postgres", "W1", settings=OUTLIVE, seconds=5.0),
     Mutant("fence_of_the_second", "functions", "postgres", "W4"),
-    Mutant("finish_of_anybody", "functions", "postgres", "W7", settings=OUTLIVE, seconds=6.0),
+    Mutant("finish_of_anybody", "functions", "postgres", "W7", settings=OUTLIVE, seconds=5.0),
     Mutant("take_of_the_taken", "functions", "postgres", "W9"),
     Mutant("seen_is_first", "functions", "postgres", "W5"),
-    Mutant("mongo_release_of_anybody", "flows", "mongo", "W1", settings=OUTLIVE, seconds=6.0),
-    Mutant("mongo_renewal_revives", "flows", "mongo", "W1", settings=OUTLIVE, seconds=6.0),
-    Mutant("sqlite_release_of_anybody", "flows", "sqlite", "W1", settings=OUTLIVE, seconds=6.0),
-    Mutant("sqlite_renewal_revives", "flows", "sqlite", "W1", settings=OUTLIVE, seconds=6.0),
+    Mutant("mongo_release_of_anybody", "flows", "mongo", "W1", settings=OUTLIVE, seconds=5.0),
+    Mutant("mongo_renewal_revives", "flows", "mongo", "W1", settings=OUTLIVE, seconds=5.0),
+    Mutant("sqlite_release_of_anybody", "flows", "sqlite", "W1", settings=OUTLIVE, seconds=5.0),
+    Mutant("sqlite_renewal_revives", "flows", "sqlite", "W1", settings=OUTLIVE, seconds=5.0),
     Mutant(
         "outage_is_first", "flows", "redis", "W5", "pause server", {"ids": 40, "copies": 200}, 4.0
     ),  # alone: the others need the server
