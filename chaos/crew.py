@@ -16,7 +16,6 @@ from typing import Self
 from solely.rules import local_clock
 
 from .worker import Job, run
-from .workloads import WORKLOADS
 
 ENDS_WITHIN = 90.0  # seconds for a worker to end its turn: it waits at most 60 s for anything, on a busy machine more
 READY_WITHIN = 180.0  # seconds for a worker to be at work: a new interpreter on a busy machine takes half a minute
@@ -28,7 +27,7 @@ _looking = threading.Lock()
 def forked() -> ForkServerContext:
     """Workers are forked from a process that has imported everything: each takes milliseconds to start."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["chaos.worker", *(f"chaos.workloads.{each.module}" for each in WORKLOADS.values())])
+    context.set_forkserver_preload(["chaos.preloaded"])
     return context
 
 

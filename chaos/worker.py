@@ -19,14 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import solely
-import solely.stores.mongo.aio
-import solely.stores.mongo.blocking
-import solely.stores.postgres.aio
-import solely.stores.postgres.blocking
-import solely.stores.redis.aio
-import solely.stores.redis.blocking
-import solely.stores.sqlite.aio
-import solely.stores.sqlite.blocking  # all of these: a forked worker then imports nothing
 from solely.events import Retried
 from solely.rules import local_clock
 from solely.testing.linearizability import UNANSWERED
