@@ -150,9 +150,9 @@ def run_rounds(plans: Iterable[RoundPlan], report: Report, folder: Path) -> None
                         failed = 0
             except (OSError, RuntimeError, AssertionError) as error:  # of the battery itself, as a server that is late
                 failed += 1
-                print(f"{waiting[0]}: {error!r}; with new servers once more", file=sys.stderr, flush=True)
+                print(f"{waiting[0]}: {error!r:.200}; with new servers once more", file=sys.stderr, flush=True)
                 if failed > AGAIN:
-                    report.broken.append(f"{waiting.pop(0)}: {error!r}")
+                    report.broken.append(f"{waiting.pop(0)}: {error!r:.500}")
                     failed = 0
 
 
