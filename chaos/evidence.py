@@ -20,6 +20,7 @@ class Evidence(NamedTuple):
     url: str  # of the store, which is reachable again
     folder: Path  # for histories
     wipes: tuple[tuple[float, float], ...] = ()  # from when to when all data were lost
+    expects: tuple[str, ...] = ()  # parts of the texts of errors that the fault explains
 
 
 class Finding(NamedTuple):

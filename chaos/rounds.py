@@ -174,7 +174,7 @@ def _found(
     url = arena.deployment.url(arena.namespace)
     histories = folder / name
     histories.mkdir(exist_ok=True)
-    yield from WORKLOADS[name].check(Evidence(seen, settings, url, histories, tuple(arena.wipes)))
+    yield from WORKLOADS[name].check(Evidence(seen, settings, url, histories, tuple(arena.wipes), fault.expects))
 
 
 @contextmanager

@@ -61,6 +61,7 @@ class Fault:
     workloads: frozenset[str] = EVERY
     counted: frozenset[str] = frozenset()
     deployments: tuple[str, ...] = ("redis", "postgres", "mongo", "sqlite")
+    expects: tuple[str, ...] = ()  # parts of the texts of errors that workers may get besides the usual ones
     processes = 0  # of each workload, if it needs fewer than others
     environment: dict[str, str] = {}  # noqa: RUF012 - of the workers, if they need one of their own
 

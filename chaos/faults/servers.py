@@ -46,6 +46,7 @@ class Wipe(Fault):
 
     kind = "data wiped"
     workloads = frozenset({"W1", "W3", "W4", "W8"})
+    expects = ("disk I/O error",)  # of SQLite, whose three files are removed one after the other while they are in use
 
     def inject(self, arena: Arena) -> None:
         for _ in arena.moments():
