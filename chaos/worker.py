@@ -1,129 +1,143 @@
-"""python -m chaos.worker URL LOG NUMBER SEED: works until its standard input is closed.
+"""A worker process: opens a client, does the work of one workload until it is told to stop, and logs what it observes.
 
-Even numbers use the blocking client, odd ones the asyncio client. In each turn a worker holds a contended lock and
-writes under it; then, for some jobs, it marks the job and publishes a result. Workers 0 and 1, 2 and 3, … have the same
-jobs.
+It uses the public API only. Every second worker has the asyncio client, the others the blocking one; a workload is
+written once, and `answer` takes the replies of both.
 """
 
 import asyncio
 import logging
+import os
 import random
-import sys
+import signal
 import threading
 import time
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from inspect import isawaitable
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import solely
-from solely import values
-from solely.flow import Ask, Flow
-from solely.model import Entry, State
-from solely.ops import Acquire, Finish
+from solely.events import Retried
+from solely.rules import local_clock
+from solely.testing.linearizability import UNANSWERED
 
-from .observations import ObservationLog
+from .observations import Call, ObservationLog
 
-SHORT = ("north", "east")  # fewer than workers, so that they are always contended
-LONG = ("south", "west")  # held at every kill, and requested by others as soon as the server is back
-SHORT_HOLD, LONG_HOLD = 0.01, 3.0  # seconds: a hand-over; more than an outage and several renewals
-ONE_IN = 4  # turns uses a long lock: a server that lost its data is detected soon after its return
-TTLS = (1.0, 2.0)  # seconds: some leases outlive an outage, others expire in it
-JOBS = 10  # per turn: marks and results take about as much time as the lock, so that kills interrupt both
-TIMEOUTS = (5.0, 1.0)  # seconds, alternating per pair of workers: one waits until an outage ends, the other gives up
-WAIT = 2.0  # seconds for a short lock: Busy is then unusual. A worker does not wait for a long one: it has other work
-RUN_TTL = 5.0  # seconds for a claim's winner to publish: the longer of the timeouts
-KEEP = 3600.0  # seconds: marks and results must be there when the run is judged, minutes later
+LATE = 0.8  # of the ttl: a grant that takes longer may have been lost (locally after 0.99 of it), and repeated
 
 
-class Turn(NamedTuple):
-    """The parameters of one turn, drawn from the worker's seed."""
+class Job(NamedTuple):
+    """All that a worker process is told."""
 
-    lock: str
-    ttl: float
-    wait: float
-    hold: float
-    jobs: list[str]
-
-
-def drawn(chance: random.Random, worker: int, turn: int) -> Turn:
-    """Returns the worker's next turn; its partner has the same jobs in its turn of that number."""
-    long = chance.randrange(ONE_IN) == 0
-    lock, wait, hold = (chance.choice(LONG), 0.0, LONG_HOLD) if long else (chance.choice(SHORT), WAIT, SHORT_HOLD)
-    jobs = [f"{worker // 2}-{turn}-{number}" for number in range(JOBS)]
-    return Turn(lock, chance.uniform(*TTLS), wait, hold, jobs)
+    workload: str  # the name of its module in chaos.workloads
+    url: str
+    log: Path
+    number: int
+    seed: str
+    settings: dict[str, Any]  # of the workload
+    timeout: float = 5.0  # of the client
+    kill_at: str = ""  # a named point at which it kills itself, one time in `one_in`
+    stop_at: str = ""  # a named point at which it stops itself (SIGSTOP), one time in `one_in`
+    one_in: int = 10
+    mutant: str = ""  # module:function of a bug to plant before it begins
 
 
-def timeout(worker: int) -> float:
-    """Returns the timeout of this worker's client."""
-    return TIMEOUTS[worker // 2 % 2]
+class Worker:
+    """What a workload has: a client, a log, a source of chance, and the named points at which a fault may strike."""
+
+    def __init__(self, job: Job, once: Any, log: ObservationLog) -> None:
+        self.job = job
+        self.once = once
+        self.log = log
+        self.number = job.number
+        self.chance = random.Random(job.seed)
+        self.stopped = False
+        self._owners = 0
+
+    def fresh_owner(self) -> str:
+        """A name for one attempt, unique in its round."""
+        self._owners += 1
+        return f"{self.number}.{self._owners}"
+
+    def point(self, name: str) -> None:
+        """A named point of the work: a fault may kill or stop the process here."""
+        if name not in (self.job.kill_at, self.job.stop_at) or self.stopped:
+            return
+        if self.chance.randrange(self.job.one_in) == 0:
+            self.log.note("stop" if name == self.job.stop_at else "kill", name)
+            os.kill(os.getpid(), signal.SIGSTOP if name == self.job.stop_at else signal.SIGKILL)
+
+    async def rest(self, seconds: float) -> None:
+        """Sleeps; the keeper of an asyncio client goes on meanwhile."""
+        await asyncio.sleep(seconds)
+
+    async def after(self, answered: bool) -> None:
+        """Rests after a call that got nothing: longer if it got no answer, so that an outage does not fill the history
+        with calls that may have happened."""
+        await self.rest(self.chance.uniform(0.001, 0.02) if answered else self.chance.uniform(0.1, 0.3))
+
+    def undone(self, call: Call, key: str, acquire: str, release: str, owner: str, ttl: float) -> None:
+        """Logs what a call may have done besides its answer, as calls that may or may not have happened.
+
+        An unanswered request may have been granted, and was then undone. A grant that arrived after its lease had
+        expired is given back, and the call tries again with a fresh owner: which takes at least most of the ttl.
+        """
+        late = call.answered and local_clock() - call.begin > LATE * ttl
+        if late:
+            self._unknown(key, acquire, f"{owner}-late", call.begin, ttl)
+        if late or not call.answered:
+            self._unknown(key, release, f"{owner}-late" if late else owner, call.begin)
+
+    def _unknown(self, key: str, name: str, owner: str, begin: float, *given: Any) -> None:
+        self.log.note("unknown", key, [name, owner, begin, *given])
 
 
-def publishing(job: str, value: str) -> Flow[bool]:
-    """Returns True if the value is now the job's acknowledged result; False if another worker has the job."""
-    owner: str = yield Ask.OWNER
-    key = f"claim/{job}"
-    claim: Entry = yield Acquire(key, owner, RUN_TTL)
-    if claim.owner != owner:
-        return False
-    done: Entry = yield Finish(key, owner, values.encode(value), KEEP)
-    return done.state is State.DONE and done.owner == owner
+async def answer(reply: Any) -> Any:
+    """What the call returns: at once, or when awaited."""
+    return await reply if isawaitable(reply) else reply
 
 
-def work(url: str, log: ObservationLog, worker: int, chance: random.Random, stop: threading.Event) -> None:
-    """Runs turns with the blocking client."""
-    with solely.Client(url, timeout=timeout(worker), hooks=[log.on_event]) as once:
-        print("ready", flush=True)
-        while not stop.is_set():
-            turn = drawn(chance, worker, log.turn)
-            with log.step(turn.lock), once.lock(turn.lock, ttl=turn.ttl, wait=turn.wait) as lease:
-                for pause in log.holding(lease, turn.hold):
-                    time.sleep(pause)
-            for job in turn.jobs:
-                with log.step(job):
-                    log.add("first", job, once.first(job, ttl=KEEP))
-                value = f"{worker} did {job}"
-                with log.step(job):
-                    if once._run(publishing(job, value)):
-                        log.add("result", job, value)
-            log.turn += 1
+def run(job: Job, orders: Connection) -> None:
+    """Works until `orders` is closed or has something to read, which happens however the battery ends."""
+    logging.getLogger("solely").addHandler(logging.NullHandler())  # the observations have what matters
+    if "faketime" in os.environ.get("LD_PRELOAD", ""):
+        # libfaketime 0.9 fails the sleep of Python 3.11 with EINVAL; a wait for nothing is a sleep, too.
+        time.sleep = _wait_for_nothing
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the battery, which then ends its workers
+    if job.mutant:
+        module, _, name = job.mutant.partition(":")
+        getattr(import_module(module), name)()
+    work = import_module(f"chaos.workloads.{job.workload}").work
+    with ObservationLog(job.log, job.number) as log:
+        asyncio.run(_work(job, orders, log, work))
 
 
-async def work_async(url: str, log: ObservationLog, worker: int, chance: random.Random, stop: threading.Event) -> None:
-    """Runs turns with the asyncio client, which cancels the body of a lost lease."""
-    async with solely.AsyncClient(url, timeout=timeout(worker), hooks=[log.on_event]) as once:
-        print("ready", flush=True)
-        while not stop.is_set():
-            turn = drawn(chance, worker, log.turn)
-            with log.step(turn.lock):
-                async with once.lock(turn.lock, ttl=turn.ttl, wait=turn.wait) as lease:
-                    for pause in log.holding(lease, turn.hold):
-                        await asyncio.sleep(pause)
-            for job in turn.jobs:
-                with log.step(job):
-                    log.add("first", job, await once.first(job, ttl=KEEP))
-                value = f"{worker} did {job}"
-                with log.step(job):
-                    if await once._run(publishing(job, value)):
-                        log.add("result", job, value)
-            log.turn += 1
+def _wait_for_nothing(seconds: Any) -> None:
+    threading.Event().wait(seconds)
 
 
-def _stop_at_end_of_input(stop: threading.Event) -> None:
-    sys.stdin.read()
-    stop.set()
+async def _work(job: Job, orders: Connection, log: ObservationLog, work: Callable[[Worker], Awaitable[None]]) -> None:
+    kind: type[Any] = solely.AsyncClient if job.number % 2 else solely.Client
+
+    def on_event(event: solely.Event) -> None:
+        if isinstance(event, Retried):
+            log.note("retry", event.key, event.op)
+
+    me = Worker(job, kind(job.url, timeout=job.timeout, hooks=[on_event]), log)
+    threading.Thread(target=_await_orders, args=(orders, me), daemon=True).start()
+    log.note("ready", "")
+    try:
+        await work(me)
+    finally:
+        await answer(me.once.close())
+    log.note("done", "")
 
 
-def main(url: str, path: str, number: str, seed: str) -> None:
-    """Works until standard input ends, which happens whenever and however the runner ends."""
-    logging.getLogger("solely").addHandler(logging.NullHandler())  # the observations contain what matters of an outage
-    stop = threading.Event()
-    threading.Thread(target=_stop_at_end_of_input, args=(stop,), daemon=True).start()
-    worker, chance = int(number), random.Random(f"{seed}:{number}")
-    with ObservationLog(Path(path), worker) as log:
-        if worker % 2:
-            asyncio.run(work_async(url, log, worker, chance, stop))
-        else:
-            work(url, log, worker, chance, stop)
+def _await_orders(orders: Connection, me: Worker) -> None:
+    orders.poll(None)
+    me.stopped = True
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+__all__ = ["LATE", "UNANSWERED", "Job", "Worker", "answer", "run"]

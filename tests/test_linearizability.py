@@ -79,6 +79,10 @@ GOOD: dict[str, tuple[Any, list[Operation]]] = {
         op("take", "b", "i", 10, 11, 5.0), op("ack", "a", False, 12, 13, "i"), op("ack", "b", True, 13.5, 14, "i"),
         op("take", "c", "", 15, 16, 5.0),
     ]),
+    "an ack of what another taker has removed": (QueueModel(), [
+        op("push", "", True, 1, 2, "i"), op("take", "a", "i", 3, 4, 5.0), op("take", "b", "i", 10, 11, 5.0),
+        op("ack", "b", True, 12, 13, "i"), op("ack", "a", True, 14, 15, "i"),
+    ]),
 }  # fmt: skip
 BAD: dict[str, tuple[Any, list[Operation]]] = {
     "two holders": (LockModel(), [acquire("a", 1, 1, 2), acquire("b", 2, 3, 4)]),
@@ -118,6 +122,10 @@ BAD: dict[str, tuple[Any, list[Operation]]] = {
     ]),
     "two takers": (QueueModel(), [
         op("push", "", True, 1, 2, "i"), op("take", "a", "i", 3, 4, 50.0), op("take", "b", "i", 5, 6, 50.0),
+    ]),
+    "an ack of what another taker has": (QueueModel(), [
+        op("push", "", True, 1, 2, "i"), op("take", "a", "i", 3, 4, 5.0), op("take", "b", "i", 10, 11, 5.0),
+        op("ack", "a", True, 12, 13, "i"), op("ack", "b", True, 14, 15, "i"),
     ]),
     "an item is lost": (QueueModel(), [op("push", "", True, 1, 2, "i"), op("take", "a", "", 3, 4, 5.0)]),
 }  # fmt: skip

@@ -327,6 +327,16 @@ def test_full_memory_refuses_what_is_new_and_still_releases(face: Opener) -> Non
         assert store.one(Take("q", "other", 30)).id == "i"
 
 
+def test_a_server_without_a_connection_left_is_unavailable_until_it_has_one(face: Opener) -> None:
+    with Valkey() as server, server.client() as admin:
+        admin.execute_command("CONFIG SET", "maxclients", 1)
+        store = face(server.url)
+        with pytest.raises(StoreUnavailable, match="maxclients"):
+            store.one(Acquire("lock/a", "me", 30))
+        admin.execute_command("CONFIG SET", "maxclients", 100)
+        assert store.one(Acquire("lock/a", "me", 30)).owner == "me"
+
+
 def test_a_server_that_may_evict_is_refused_unless_accepted(face: Opener, caplog: pytest.LogCaptureFixture) -> None:
     with Valkey(maxmemory="50mb", maxmemory_policy="allkeys-lru") as server:
         with pytest.raises(StoreMisconfigured, match=r"allkeys-lru.*CONFIG SET maxmemory-policy noeviction"):

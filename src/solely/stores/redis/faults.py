@@ -33,6 +33,7 @@ _MEANINGS: dict[str, tuple[type[StoreError], str]] = {
     "BUSY": (StoreUnavailable, "the server is busy with a script of somebody else"),
     "NOREPLICAS": (StoreUnavailable, "fewer replicas are connected than min-replicas-to-write demands"),
     "MISCONF": (StoreUnavailable, "the server cannot write to its disk and therefore refuses writes; see its log"),
+    "max": (StoreUnavailable, "all connections that maxclients allows are used; raise it, or close some"),
     "NOAUTH": (StoreDenied, "the server wants a password; give redis://user:password@host"),
     "WRONGPASS": (StoreDenied, "the user name or the password is wrong, or the user is disabled"),
     "NOPERM": (

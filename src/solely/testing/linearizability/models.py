@@ -239,8 +239,8 @@ class QueueModel(Timed):
     """Each item is with one taker at a time until it is acknowledged, and is never delivered after that. The key is the
     queue's name.
 
-    push(id) → bool, False if it is there · take(ttl) → id, "" if none is available · ack(id) → bool · give_back(id) →
-    bool.
+    push(id) → bool, False if it is there · take(ttl) → id, "" if none is available · ack(id) → bool, also True if the
+    item was removed before · give_back(id) → bool.
     """
 
     def initial(self) -> QueueState:
@@ -272,6 +272,8 @@ class QueueModel(Timed):
                     yield QueueState(_replaced(state.items, item, item._replace(hold=hold)), taken)
 
     def _ack(self, state: QueueState, operation: Operation, now: float) -> Iterator[QueueState]:
+        if operation.output is not False and all(each.id != operation.input[0] for each in state.items):
+            yield state._replace(now=now)
         yield from self._settle(state, operation, now, None)
 
     def _give_back(self, state: QueueState, operation: Operation, now: float) -> Iterator[QueueState]:
