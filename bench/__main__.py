@@ -1,6 +1,10 @@
-"""python -m bench: measures, and prints a table or, with --json, one flat object; everything else goes to stderr."""
+"""python -m bench: measures, and prints a table or, with --json, one flat object; everything else goes to stderr.
+
+The words costs, curves, profile and draw instead of options start those programs; `scripts/bench curves --help`.
+"""
 
 import argparse
+import importlib
 import sys
 import traceback
 
@@ -8,6 +12,7 @@ from . import (
     alerts,
     alerts_http,
     claims,
+    comparisons,
     handoffs,
     http,
     listings,
@@ -25,14 +30,18 @@ from .harness import FULL, QUICK, Case, Row, Skipped, run
 from .report import flat_json, table
 
 FAMILIES = (
-    pairs, handoffs, marks, claims, http, postgres, mongo, scale, listings, alerts, alerts_http, probes, signals, repos,
-    triggers,
+    pairs, handoffs, marks, claims, comparisons, http, postgres, mongo, scale, listings, alerts, alerts_http, probes,
+    signals, repos, triggers,
 )  # fmt: skip
+PROGRAMS = {"costs": "costs", "curves": "curves", "profile": "profiling", "draw": "drawing"}
 CASES: list[Case] = [case for family in FAMILIES for case in family.CASES]
 
 
 def main() -> int:
     """Returns 0 if every case ran (with --strict: and reached its goals), 1 if not, 2 if no case was selected."""
+    if len(sys.argv) > 1 and sys.argv[1] in PROGRAMS:
+        program = importlib.import_module(f"bench.{PROGRAMS[sys.argv[1]]}")
+        return int(program.main(sys.argv[2:]))
     options = _options()
     chosen = [case for case in CASES if any(goal.key.startswith(options.only) for goal in case.goals)]
     if not chosen:

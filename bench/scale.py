@@ -15,9 +15,8 @@ from solely.ops import MAX_BATCH, Acquire, Mark
 from solely.stores import open_store
 
 from .harness import Case, Effort, Figures, Goal, Place, rates, ratios, valkey
-from .peers import TTL
 from .postgres import postgres
-from .workers import thread_rate
+from .workers import TTL, thread_rate
 
 FEW, MANY = 1_000, 1_000_000
 HELD = 50  # one in so many entries is a lock
