@@ -1,6 +1,6 @@
 """python -m bench: measures, and prints a table or, with --json, one flat object; everything else goes to stderr.
 
-The words costs, curves, profile and draw instead of options start those programs; `scripts/bench curves --help`.
+The words costs, curves, profile, crowd, cluster and draw start those programs instead; `scripts/bench curves --help`.
 """
 
 import argparse
@@ -33,7 +33,14 @@ FAMILIES = (
     pairs, handoffs, marks, claims, comparisons, http, postgres, mongo, scale, listings, alerts, alerts_http, probes,
     signals, repos, triggers,
 )  # fmt: skip
-PROGRAMS = {"costs": "costs", "curves": "curves", "profile": "profiling", "draw": "drawing"}
+PROGRAMS = {
+    "costs": "costs",
+    "curves": "curves",
+    "profile": "profiling",
+    "crowd": "crowd",
+    "cluster": "cluster",
+    "draw": "drawing",
+}
 CASES: list[Case] = [case for family in FAMILIES for case in family.CASES]
 
 

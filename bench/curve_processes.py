@@ -15,6 +15,7 @@ from .metering import Spent, cpu_seconds
 from .workers import TTL
 
 HEAD_START = 0.1  # seconds between the request to the processes and its begin: enough to reach all of them
+WAIT = 300.0  # seconds that a waiter waits: longer than a run
 ENDS_WITHIN = 10.0  # seconds that a process may take to close its client; one that is stuck is then killed
 
 _spawning = multiprocessing.get_context("spawn")
@@ -110,7 +111,7 @@ async def _wait(pipe: "Connection[Any, Any]", url: str, tasks: int) -> None:
         async def take_turns() -> None:
             nonlocal turns
             while not stopped:
-                async with once.lock("key", ttl=TTL):
+                async with once.lock("key", ttl=TTL, wait=WAIT):
                     turns += 1
 
         await once.first("open")

@@ -17,7 +17,7 @@ import solely
 from solely.ops import Acquire, Mark
 from solely.stores import open_store
 
-from .curve_processes import Pairs, Waiters
+from .curve_processes import WAIT, Pairs, Waiters
 from .grounds import GROUNDS, Ground
 from .harness import pin
 from .metering import Spent, cpu_seconds, machine, spend
@@ -122,7 +122,7 @@ async def _pass_on(ground: Ground, tasks: int, seconds: float) -> Spent:
         async def wait() -> None:
             nonlocal turns
             while not stopped:
-                async with once.lock("key", ttl=TTL):
+                async with once.lock("key", ttl=TTL, wait=WAIT):
                     turns += 1
 
         running = [asyncio.create_task(wait()) for _ in range(tasks + 1)]
@@ -137,7 +137,9 @@ async def _pass_on(ground: Ground, tasks: int, seconds: float) -> Spent:
             calls = max(turns - before, 1)
             rounds.append(Spent(client / calls * 1e6, store / calls * 1e6, calls / (time.perf_counter() - begun)))
         stopped = True
-        await asyncio.gather(*running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
     return Spent(*(sorted(column)[len(rounds) // 2] for column in zip(*rounds, strict=True)))
 
 
