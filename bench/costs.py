@@ -44,10 +44,12 @@ def _fresh() -> str:
 
 def _calls(once: solely.Client) -> dict[str, Callable[[], object]]:
     """The calls, each of which leaves the store as the next call of its kind needs it."""
-    lease = once.lock("renewed", ttl=TTL, renew=False)
-    once.first("seen", ttl=DAY)
-    once.claim("replayed").publish(VALUE)
-    once.reserve("suppressed", quiet=DAY).record()
+    seen, replayed, suppressed = _fresh(), _fresh(), _fresh()
+    lease = once.lock(_fresh(), ttl=DAY, renew=False)
+    once.first(seen, ttl=DAY)
+    once.claim(replayed).publish(VALUE)
+    with once.reserve(suppressed, quiet=DAY):
+        pass
     queue = once.queue("costs")
 
     def pair() -> None:
@@ -69,14 +71,14 @@ def _calls(once: solely.Client) -> dict[str, Callable[[], object]]:
 
     return {
         "lock + release": pair,
-        "renew": lambda: lease.renew(TTL),
+        "renew": lambda: lease.renew(DAY),
         "first, new": lambda: once.first(_fresh(), ttl=DAY),
-        "first, seen before": lambda: once.first("seen", ttl=DAY),
+        "first, seen before": lambda: once.first(seen, ttl=DAY),
         "first_many, 100 new: each": lambda: once.first_many([_fresh() for _ in range(100)], ttl=DAY),
         "claim + publish": claim,
-        "claim, replayed": lambda: once.claim("replayed"),
+        "claim, replayed": lambda: once.claim(replayed),
         "reserve + record": reserve,
-        "reserve, suppressed": lambda: once.reserve("suppressed", quiet=DAY),
+        "reserve, suppressed": lambda: once.reserve(suppressed, quiet=DAY),
         "limit": lambda: once.limit(_fresh(), limit=20, per=60.0),
         "push + take + ack": pass_item,
     }
@@ -149,7 +151,7 @@ def _of_entries(ground: Ground) -> dict[str, int]:
         holding: list[Any] = []
         kinds: dict[str, Callable[[list[str]], object]] = {
             "mark": partial(once.first_many, ttl=DAY),
-            "lock, held": lambda keys: [holding.append(once.lock(key, ttl=DAY, renew=False)) for key in keys],
+            "lock, held": lambda keys: holding.extend(once.lock(key, ttl=DAY, renew=False) for key in keys),
             "claim with a result of 100 bytes": lambda keys: [each.publish(VALUE) for each in once.claim_many(keys)],
             "reservation": lambda keys: [once.reserve(key, hold=DAY, quiet=DAY) for key in keys],
             "queue item of 100 bytes": lambda keys: [queue.push(key, VALUE) for key in keys],
@@ -187,7 +189,11 @@ async def _at_rest(ground: Ground) -> dict[str, float]:
             "store_us_per_renewal": store / max(renewals, 1) * 1e6,
         }
         before = _memory()
-        waiting = [asyncio.create_task(once.lock(leases[0].key, ttl=TTL, wait=300.0)) for _ in range(WAITERS)]
+
+        async def wait() -> None:
+            await once.lock(leases[0].key, ttl=TTL, wait=300.0)
+
+        waiting = [asyncio.create_task(wait()) for _ in range(WAITERS)]
         await asyncio.sleep(2.0)
         found["bytes_per_waiter"] = (_memory() - before) / WAITERS
         for task in waiting:

@@ -14,10 +14,9 @@ from itertools import count
 from typing import Any
 
 import solely
-from solely.ops import Acquire, Mark
-from solely.stores import open_store
 
 from .curve_processes import WAIT, Pairs, Waiters
+from .filling import LASTS, fill
 from .grounds import GROUNDS, Ground
 from .harness import pin
 from .metering import Spent, cpu_seconds, machine, spend
@@ -27,9 +26,6 @@ ENTRIES = (1_000, 10_000, 100_000, 1_000_000)
 WAITERS = (1, 3, 10, 30, 100, 300, 1_000)
 KEYS = (1, 3, 10, 30, 100, 300, 1_000)
 PROCESSES = (1, 2, 4, 8)
-HELD = 50  # one in so many entries is a lock, the others are marks
-LASTS = 86_400.0  # seconds: longer than any run, so that nothing expires during it
-SENT = 1_000  # ops that a fill sends at once
 LONG, SHORT = 0.8, 0.2  # seconds per round
 REPETITIONS = 5
 
@@ -57,21 +53,6 @@ def _point(x: int, spent: Spent, **more: float) -> dict[str, float]:
 
 
 # -- entries
-
-
-def fill(url: str, entries: int) -> None:
-    """Writes that many entries with random names: one in fifty is a held lock, the others are marks."""
-    store = open_store(url, timeout=60.0)
-    owner = os.urandom(16).hex()
-    for begin in range(0, entries, SENT):
-        size = min(SENT, entries - begin)
-        names = [os.urandom(8).hex() for _ in range(size)]
-        held = -(-size // HELD)
-        store.perform([Acquire(f"lock/{name}", owner, LASTS) for name in names[:held]])
-        store.perform([Mark(f"mark/{name}", owner, LASTS) for name in names[held:]])
-        if (begin + size) % 1_000_000 == 0:
-            print(f"    {begin + size:,} written", file=sys.stderr, flush=True)
-    store.close()
 
 
 def _entries(ground: Ground, seconds: float, points: tuple[int, ...]) -> Iterator[dict[str, float]]:

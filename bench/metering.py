@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from .harness import CORES
+
 TICK = os.sysconf("SC_CLK_TCK")  # per second: the unit of /proc/<pid>/stat
 
 
@@ -66,7 +68,7 @@ def machine() -> dict[str, str | int]:
         model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
     return {
         "cpu": model,
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": len(CORES),
         "load_at_begin": f"{os.getloadavg()[0]:.1f}",
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }

@@ -1,6 +1,6 @@
 """scripts/bench profile: where the CPU time of a lock + release goes, by layer, and what the store's share is.
 
-A timer of the kernel interrupts the client after each 1 ms of its CPU time; the sample counts for the layer of the
+A timer of the kernel interrupts the client after each 4 ms of its CPU time; the sample counts for the layer of the
 innermost Python function, and the C code that it calls counts with it.
 """
 
@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import solely
 
@@ -24,25 +24,30 @@ from .harness import pin
 from .metering import cpu_seconds, machine
 from .workers import TTL
 
-EACH = 0.001  # seconds of CPU time between two samples
+EACH = 0.004  # seconds of CPU time between two samples: the kernel looks no more often
 PACKAGE = str(Path(solely.__file__).parent)
 TASKS = 50
 
 
 class Sampler:
-    """Counts samples by layer while it is entered."""
+    """Counts samples by layer, and measures the CPU time of client and store, while it is entered."""
 
-    def __init__(self) -> None:
+    def __init__(self, ground: Ground) -> None:
         self.layers: Counter[str] = Counter()
+        self.client = self.store = 0.0  # seconds of CPU
+        self._ground = ground
 
-    def __enter__(self) -> Counter[str]:
+    def __enter__(self) -> Self:
+        self.client, self.store = -time.process_time(), -cpu_seconds(self._ground.pids())
         signal.signal(signal.SIGPROF, self._sample)
         signal.setitimer(signal.ITIMER_PROF, EACH, EACH)
-        return self.layers
+        return self
 
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         signal.signal(signal.SIGPROF, signal.SIG_IGN)
+        self.client += time.process_time()
+        self.store += cpu_seconds(self._ground.pids())
 
     def _sample(self, _: int, frame: FrameType | None) -> None:
         self.layers[_layer(frame.f_code.co_filename if frame else "")] += 1
@@ -61,7 +66,7 @@ def _layer(file: str) -> str:
     return "the benchmark" if f"{os.sep}bench{os.sep}" in file else "standard library"
 
 
-def _blocking(ground: Ground, seconds: float) -> tuple[int, Counter[str]]:
+def _blocking(ground: Ground, seconds: float) -> tuple[int, Sampler]:
     with solely.Client(ground.url) as once:
 
         def pair() -> None:
@@ -69,16 +74,16 @@ def _blocking(ground: Ground, seconds: float) -> tuple[int, Counter[str]]:
                 pass
 
         calls_for(0.2, pair)()
-        with Sampler() as layers:
+        with Sampler(ground) as sampler:
             calls = calls_for(seconds, pair)()
-    return calls, layers
+    return calls, sampler
 
 
-def _tasks(ground: Ground, seconds: float) -> tuple[int, Counter[str]]:
+def _tasks(ground: Ground, seconds: float) -> tuple[int, Sampler]:
     return asyncio.run(_of_tasks(ground, seconds))
 
 
-async def _of_tasks(ground: Ground, seconds: float) -> tuple[int, Counter[str]]:
+async def _of_tasks(ground: Ground, seconds: float) -> tuple[int, Sampler]:
     async with solely.AsyncClient(ground.url) as once:
         calls, end = 0, time.perf_counter() + seconds
 
@@ -88,9 +93,9 @@ async def _of_tasks(ground: Ground, seconds: float) -> tuple[int, Counter[str]]:
                 async with once.lock(key, ttl=TTL):
                     calls += 1
 
-        with Sampler() as layers:
+        with Sampler(ground) as sampler:
             await asyncio.gather(*(work(f"key-{number}") for number in range(TASKS)))
-    return calls, layers
+    return calls, sampler
 
 
 MODES = {"1 thread": _blocking, f"{TASKS} tasks": _tasks}
@@ -100,7 +105,7 @@ def main(arguments: list[str]) -> int:
     """Prints the profile of each store and mode as one JSON object."""
     parser = argparse.ArgumentParser(prog="scripts/bench profile", description=__doc__)
     parser.add_argument("--only", metavar="STORE", default="", help="redis, postgres or sqlite")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each profile (5)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each profile (10)")
     options = parser.parse_args(arguments)
     pin(os.getpid(), 0)
     found: dict[str, Any] = {"command": " ".join(["scripts/bench profile", *arguments]), "machine": machine()}
@@ -108,15 +113,13 @@ def main(arguments: list[str]) -> int:
         if store.startswith(options.only):
             for mode, run in MODES.items():
                 with opened() as ground:
-                    before, client = cpu_seconds(ground.pids()), time.process_time()
-                    calls, layers = run(ground, options.seconds)
-                    spent, client = cpu_seconds(ground.pids()) - before, time.process_time() - client
-                total = max(layers.total(), 1)
+                    calls, sampler = run(ground, options.seconds)
+                layers, total = sampler.layers, max(sampler.layers.total(), 1)
                 found[f"{store}, {mode}"] = {
                     "calls": calls,
                     "samples": layers.total(),
-                    "client_us": round(client / calls * 1e6, 1),
-                    "store_us": round(spent / calls * 1e6, 1),
+                    "client_us": round(sampler.client / calls * 1e6, 1),
+                    "store_us": round(sampler.store / calls * 1e6, 1),
                     "client_percent": {name: round(n / total * 100, 1) for name, n in layers.most_common(9)},
                 }
                 print(f"{store}, {mode}", found[f"{store}, {mode}"], file=sys.stderr, flush=True)
