@@ -1,6 +1,6 @@
 """python -m bench: measures, and prints a table or, with --json, one flat object; everything else goes to stderr.
 
-The words costs, curves, profile, crowd, cluster and draw start those programs instead; `scripts/bench curves --help`.
+The words costs, curves, profile, crowd, cluster, draw and tables start those programs instead; each has --help.
 """
 
 import argparse

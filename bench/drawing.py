@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 WIDTH, HEIGHT = 720, 400
-LEFT, RIGHT, TOP, BOTTOM = 74, 150, 56, 58  # the frame around the plot; names of the lines stand on the right
+LEFT, RIGHT, TOP, BOTTOM = 84, 150, 56, 58  # the frame around the plot; names of the lines stand on the right
 STORES = {"redis": "Redis", "postgres": "PostgreSQL", "sqlite": "SQLite"}
 STYLE = """
 .paper{fill:#fff} text{fill:#1c2430;font:14px system-ui,sans-serif} .title{font-size:17px;font-weight:600}
@@ -119,8 +119,8 @@ def _grid(chart: Chart, x: Scale, y: Scale, xs: Sequence[float]) -> list[str]:
         lines.append(_text(x(tick), HEIGHT - BOTTOM + 20, f"{tick:,.0f}", ' text-anchor="middle"'))
     lines.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 14, chart.x_axis, ' text-anchor="middle"'))
     middle = (TOP + HEIGHT - BOTTOM) / 2
-    turned = f' text-anchor="middle" transform="rotate(-90 18 {middle})"'
-    lines.append(_text(18, middle, chart.y_axis, turned))
+    turned = f' text-anchor="middle" transform="rotate(-90 16 {middle})"'
+    lines.append(_text(16, middle, chart.y_axis, turned))
     return lines
 
 
@@ -160,7 +160,7 @@ def draw(chart: Chart, curves: dict[str, list[dict[str, float]]]) -> str:
         f"<desc>{escape(f'{chart.y_axis}, by {chart.x_axis}. {described}')}</desc>",
         f"<style>{STYLE}</style>",
         f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}" rx="6"/>',
-        _text(LEFT - 56, 30, chart.title, ' class="title"'),
+        _text(LEFT - 66, 30, chart.title, ' class="title"'),
         *parts,
         "</svg>",
         "",
