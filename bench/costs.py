@@ -147,6 +147,7 @@ def _of_entries(ground: Ground) -> dict[str, int]:
     """Bytes that an entry occupies in the store."""
     found = {}
     with solely.Client(ground.url, timeout=60.0) as once:
+        once.first(_fresh())  # makes the tables
         queue = once.queue("stored")
         holding: list[Any] = []
         kinds: dict[str, Callable[[list[str]], object]] = {

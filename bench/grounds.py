@@ -31,7 +31,7 @@ def _postgres() -> Iterator[Ground]:
         def size() -> int:
             ((found,),) = server.ask(
                 "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c"
-                " WHERE c.relkind = 'r' AND c.relnamespace = 'solely'::regnamespace"
+                " WHERE c.relkind = 'r' AND c.relnamespace = to_regnamespace('solely')"
             )
             return int(found)
 
