@@ -50,10 +50,12 @@ def main() -> int:
         program = importlib.import_module(f"bench.{PROGRAMS[sys.argv[1]]}")
         return int(program.main(sys.argv[2:]))
     options = _options()
-    chosen = [case for case in CASES if any(goal.key.startswith(options.only) for goal in case.goals)]
+    cases = [case for family in FAMILIES if family.__name__.endswith(options.family) for case in family.CASES]
+    chosen = [case for case in cases if any(goal.key.startswith(options.only) for goal in case.goals)]
     if not chosen:
         keys = "\n  ".join(goal.key for case in CASES for goal in case.goals)
-        print(f"no key begins with {options.only!r}; the keys are:\n  {keys}", file=sys.stderr)
+        of = f" of bench/{options.family}.py" if options.family else ""
+        print(f"no key{of} begins with {options.only!r}; the keys are:\n  {keys}", file=sys.stderr)
         return 2
     rows: list[Row] = []
     failed = False
@@ -75,6 +77,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print one flat JSON object: the median by key")
     parser.add_argument("--only", metavar="PREFIX", default="", help="run only the keys that begin with this")
+    parser.add_argument("--family", metavar="NAME", default="", help="run only one file of bench/, e.g. comparisons")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter repetitions: a rough look")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a goal was missed")
     return parser.parse_args()

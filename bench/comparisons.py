@@ -78,9 +78,11 @@ def _rates(
         opened = _open(stack, libraries, urls, 1, 1)
         sides = {library: partial(peers.rate, do, effort.seconds) for library, peers in opened.items()}
         measured = rates(sides, effort.repetitions)
-        print_medians({library: peers.cpu_us for library, peers in opened.items()}, " µs of the client's CPU")
-    ours = measured.pop("ours")
-    return {f"{key}.vs_{library}": ratios(ours, theirs) for library, theirs in measured.items()}
+        cpu = {library: peers.cpu_us[1:] for library, peers in opened.items()}  # without the warm-up
+        print_medians(cpu, " µs of CPU")
+    figures = {f"{key}.vs_{library}": ratios(measured["ours"], measured[library]) for library in opened}
+    figures |= {f"{key}.cpu_vs_{library}": ratios(cpu[library], cpu["ours"]) for library in opened}
+    return figures
 
 
 def _handoffs(
@@ -132,6 +134,7 @@ def _goal(key: str, against: str) -> Goal:
 
 def _case(key: str, do: str, stores: Opened, *libraries: str) -> Case:
     goals = [_goal(f"{key}.vs_{library}", NAMES[library]) for library in libraries]
+    goals += [_goal(f"{key}.cpu_vs_{library}", f"{NAMES[library]}: the client's CPU time") for library in libraries]
     return Case(goals, Place.TOGETHER, partial(_rates, key, do, stores, libraries))
 
 

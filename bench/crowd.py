@@ -57,6 +57,7 @@ class CrowdSimulation(LockSimulation):
         self.marks = [f"mark/{number}" for number in range(keys)]
         self._ops = ops
         self.observe_with(Observer(self.history, self.waiting, self.runs))
+        self.network.memory.max_size = 4 * keys  # nothing is evicted: a mark that is forgotten can be made again
         for number in range(clients):
             driver = SimulatedDriver(
                 f"c{number}", self.timeline, self.network, self.chance, owners=self.runs, timeout=TIMEOUT,

@@ -1,4 +1,4 @@
-"""scripts/bench draw FILE FOLDER: draws the curves of a result of `scripts/bench curves` as SVG files.
+"""scripts/bench draw FOLDER FILES: draws the curves of results of `scripts/bench curves` as SVG files.
 
 Each file carries its own background and colors for a light and a dark page, and a title and a description for those who
 cannot see it. Stores differ in color and in the shape of their points.
@@ -170,10 +170,12 @@ def draw(chart: Chart, curves: dict[str, list[dict[str, float]]]) -> str:
 def main(arguments: list[str]) -> int:
     """Writes a file per chart whose curves are all in the result."""
     parser = argparse.ArgumentParser(prog="scripts/bench draw", description=__doc__)
-    parser.add_argument("result", type=Path, help="what `scripts/bench curves` printed")
     parser.add_argument("folder", type=Path, help="for instance docs/images")
+    parser.add_argument("results", type=Path, nargs="+", help="what `scripts/bench curves` printed, whole or in parts")
     options = parser.parse_args(arguments)
-    curves: dict[str, Any] = json.loads(options.result.read_text())["curves"]
+    curves: dict[str, Any] = {}
+    for result in options.results:
+        curves |= json.loads(result.read_text())["curves"]
     for chart in CHARTS:
         if {key.partition(".")[0] for key in curves} >= set(chart.families):
             (options.folder / f"{chart.name}.svg").write_text(draw(chart, curves))
