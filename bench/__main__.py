@@ -40,6 +40,7 @@ PROGRAMS = {
     "crowd": "crowd",
     "cluster": "cluster",
     "draw": "drawing",
+    "tables": "tables",
 }
 CASES: list[Case] = [case for family in FAMILIES for case in family.CASES]
 

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -23,7 +24,7 @@ from solely.ops import MAX_BATCH
 from .curves import calls_for
 from .grounds import GROUNDS, Ground
 from .harness import pin
-from .metering import Spent, cpu_seconds, machine, resident, spend
+from .metering import Spent, cpu_seconds, machine, spend
 from .relay import relay
 from .workers import TTL
 
@@ -176,37 +177,47 @@ async def _at_rest(ground: Ground) -> dict[str, float]:
         renewals += type(event).__name__ == "Renewed"
 
     async with solely.AsyncClient(ground.url, hooks=[on_event], timeout=30.0) as once:
-        await once.first(_fresh())
-        empty = _memory()
         leases = await asyncio.gather(*(once.lock(_fresh(), ttl=LEASE_TTL) for _ in range(LEASES)))
-        held, renewals = _memory(), 0
+        renewals = 0
         store, client = cpu_seconds(ground.pids()), time.process_time()
         await asyncio.sleep(WINDOW)
         store, client = cpu_seconds(ground.pids()) - store, time.process_time() - client
         found = {
-            "bytes_per_lease": (held - empty) / LEASES,
             "renewals": renewals,
             "client_us_per_renewal": client / max(renewals, 1) * 1e6,
             "store_us_per_renewal": store / max(renewals, 1) * 1e6,
         }
-        before = _memory()
+        await asyncio.gather(*(lease.release() for lease in leases))
+    found |= await _client_memory(ground)
+    return {name: round(value, 1) for name, value in found.items()}
+
+
+async def _client_memory(ground: Ground) -> dict[str, float]:
+    """Bytes of Python objects that a renewed lease and a waiting task keep in the client."""
+    async with solely.AsyncClient(ground.url, timeout=30.0) as once:
+        await once.first(_fresh())
+        tracemalloc.start()
+        empty = _traced()
+        leases = await asyncio.gather(*(once.lock(_fresh(), ttl=DAY) for _ in range(WAITERS)))
+        held = _traced()
 
         async def wait() -> None:
             await once.lock(leases[0].key, ttl=TTL, wait=300.0)
 
         waiting = [asyncio.create_task(wait()) for _ in range(WAITERS)]
         await asyncio.sleep(2.0)
-        found["bytes_per_waiter"] = (_memory() - before) / WAITERS
+        waits = _traced()
+        tracemalloc.stop()
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
         await asyncio.gather(*(lease.release() for lease in leases))
-    return {name: round(value, 1) for name, value in found.items()}
+    return {"bytes_per_lease": (held - empty) / WAITERS, "bytes_per_waiter": (waits - held) / WAITERS}
 
 
-def _memory() -> int:
+def _traced() -> int:
     gc.collect()
-    return resident(os.getpid())
+    return tracemalloc.get_traced_memory()[0]
 
 
 def main(arguments: list[str]) -> int:

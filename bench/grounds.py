@@ -1,8 +1,9 @@
 """The stores on which curves and costs are measured: each freshly started, with the processes that work for it."""
 
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,8 +42,18 @@ def _postgres() -> Iterator[Ground]:
 @contextmanager
 def _sqlite() -> Iterator[Ground]:
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "bench.db")  # without its log, whose size does not depend on the number of entries
-        yield Ground(f"sqlite:///{file}", list, lambda: file.stat().st_size)
+        file = Path(folder, "bench.db")
+
+        def size() -> int:
+            """Of the pages in use, also of those that are still in the log."""
+            with closing(sqlite3.connect(file)) as connection:
+                used, unused, page = (
+                    connection.execute(f"PRAGMA {fact}").fetchone()[0]
+                    for fact in ("page_count", "freelist_count", "page_size")
+                )
+            return int((used - unused) * page)
+
+        yield Ground(f"sqlite:///{file}", list, size)
 
 
 GROUNDS = {"redis": _redis, "postgres": _postgres, "sqlite": _sqlite}

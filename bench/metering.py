@@ -41,11 +41,6 @@ def cpu_seconds(pids: Iterable[int]) -> float:
     return total
 
 
-def resident(pid: int) -> int:
-    """Returns the bytes of memory that the process has to itself."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def spend(work: Callable[[], int], pids: Callable[[], Iterable[int]], repetitions: int) -> Spent:
     """Returns the median cost of a call, where `work` makes some calls and returns how many; the first round is a
     warm-up."""

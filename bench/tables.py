@@ -1,4 +1,4 @@
-"""scripts/bench tables FILE: the tables of docs/scale.md, in Markdown, from what `scripts/bench costs` printed."""
+"""scripts/bench tables FILES: the tables of docs/scale.md, in Markdown, from what `scripts/bench costs` printed."""
 
 import argparse
 import json
@@ -36,11 +36,8 @@ def tables(result: dict[str, Any]) -> Iterator[str]:
 
 
 def _cpu(costs: dict[str, float]) -> str:
-    return (
-        f"{costs['client_us']:.3g} + {costs['store_us']:.3g} µs"
-        if costs["store_us"]
-        else f"{costs['client_us']:.3g} µs"
-    )
+    spent = [costs["client_us"], *([costs["store_us"]] if costs["store_us"] else [])]
+    return " + ".join(f"{each:.1f}" if each < 100 else f"{each:,.0f}" for each in spent) + " µs"
 
 
 def _bytes(costs: dict[str, float]) -> str:
@@ -60,6 +57,9 @@ def _rows(
 def main(arguments: list[str]) -> int:
     """Prints the tables."""
     parser = argparse.ArgumentParser(prog="scripts/bench tables", description=__doc__)
-    parser.add_argument("result", type=Path, help="what `scripts/bench costs` printed")
-    print("\n".join(tables(json.loads(parser.parse_args(arguments).result.read_text()))))
+    parser.add_argument("results", type=Path, nargs="+", help="what `scripts/bench costs` printed; a later one counts")
+    result: dict[str, Any] = {}
+    for file in parser.parse_args(arguments).results:
+        result |= json.loads(file.read_text())
+    print("\n".join(tables(result)))
     return 0
