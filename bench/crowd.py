@@ -51,13 +51,15 @@ CrowdClient.actions = ((0.7, CrowdClient.lock), (0.25, CrowdClient.mark), (1.0, 
 class CrowdSimulation(LockSimulation):
     """A simulation of locks and marks with any number of clients, of one task each."""
 
-    def __init__(self, seed: int, clients: int, keys: int, ops: int, *, faulty: bool) -> None:
+    def __init__(self, seed: int, clients: int, keys: int, marks: int, ops: int, *, faulty: bool) -> None:
         behavior = Behavior(0.05, 0.0, SLOW, *((0.01, 0.001) if faulty else ()))
         Simulation.__init__(self, seed, "lock", (Scenario(1.0, (keys,), UNRELIABLE if faulty else RELIABLE, behavior),))
-        self.marks = [f"mark/{number}" for number in range(keys)]
+        self.marks = [f"mark/{number}" for number in range(marks)]
         self._ops = ops
         self.observe_with(Observer(self.history, self.waiting, self.runs))
-        self.network.memory.max_size = 4 * keys  # nothing is evicted: a mark that is forgotten can be made again
+        self.network.memory.max_size = 4 * (
+            keys + marks
+        )  # nothing is evicted: a mark that is forgotten can be made again
         for number in range(clients):
             driver = SimulatedDriver(
                 f"c{number}", self.timeline, self.network, self.chance, owners=self.runs, timeout=TIMEOUT,
@@ -85,11 +87,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clients", type=int, default=CLIENTS)
     parser.add_argument("--keys", type=int, default=KEYS)
+    parser.add_argument("--marks", type=int, default=KEYS, help="names of marks; few of them are hot (100,000)")
     parser.add_argument("--ops", type=int, default=OPS)
     parser.add_argument("--without-faults", action="store_true")
     options = parser.parse_args(arguments)
     simulation = CrowdSimulation(
-        options.seed, options.clients, options.keys, options.ops, faulty=not options.without_faults
+        options.seed, options.clients, options.keys, options.marks, options.ops, faulty=not options.without_faults
     )
     begun = time.process_time()
     history = simulation.run()

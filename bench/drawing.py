@@ -7,11 +7,13 @@ cannot see it. Stores differ in color and in the shape of their points.
 import argparse
 import json
 import math
+import re
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+Curves = dict[str, list[dict[str, float]]]
 WIDTH, HEIGHT = 720, 400
 LEFT, RIGHT, TOP, BOTTOM = 84, 150, 56, 58  # the frame around the plot; names of the lines stand on the right
 STORES = {"redis": "Redis", "postgres": "PostgreSQL", "sqlite": "SQLite"}
@@ -124,15 +126,15 @@ def _grid(chart: Chart, x: Scale, y: Scale, xs: Sequence[float]) -> list[str]:
     return lines
 
 
-def _apart(wanted: dict[str, float]) -> dict[str, float]:
-    """Moves names that would overlap."""
+def _apart(wanted: dict[str, tuple[float, float]]) -> dict[str, float]:
+    """Returns where the names of the lines stand, from top to bottom, moved if they would overlap."""
     placed: dict[str, float] = {}
-    for name, y in sorted(wanted.items(), key=lambda item: item[1]):
+    for name, (_, y) in sorted(wanted.items(), key=lambda item: item[1][1]):
         placed[name] = max(y, max(placed.values(), default=-math.inf) + 17)
     return placed
 
 
-def draw(chart: Chart, curves: dict[str, list[dict[str, float]]]) -> str:
+def draw(chart: Chart, curves: Curves) -> str:
     """Returns the SVG of this chart."""
     chosen = {key: curve for key, curve in curves.items() if key.partition(".")[0] in chart.families}
     xs = sorted({point["x"] for curve in chosen.values() for point in curve})
@@ -140,7 +142,7 @@ def draw(chart: Chart, curves: dict[str, list[dict[str, float]]]) -> str:
     x = Scale(xs[0], xs[-1], LEFT + 14, WIDTH - RIGHT - 14, log=True)
     y = _axis(values, HEIGHT - BOTTOM, TOP, chart.log_y)
     parts = _grid(chart, x, y, xs)
-    names: dict[str, float] = {}
+    names: dict[str, tuple[float, float]] = {}
     for key, curve in chosen.items():
         family, _, store = key.partition(".")
         places = [(x(point["x"]), y(chart.figure(point))) for point in curve]
@@ -148,8 +150,8 @@ def draw(chart: Chart, curves: dict[str, list[dict[str, float]]]) -> str:
         parts.append(f'<path class="line {store}{dashed}" d="M{" L".join(f"{a},{b}" for a, b in places)}"/>')
         parts += [_point(store, *place) for place in places]
         several = len(chart.families) > 1
-        names[STORES[store] + ((", 4 proc." if dashed else ", 1 proc.") if several else "")] = places[-1][1]
-    parts += [_text(WIDTH - RIGHT - 2, at + 5, name) for name, at in _apart(names).items()]
+        names[STORES[store] + ((", 4 proc." if dashed else ", 1 proc.") if several else "")] = places[-1]
+    parts += [_text(names[name][0] + 12, at + 5, name) for name, at in _apart(names).items()]
     described = "; ".join(
         f"{key}: " + ", ".join(f"{point['x']:,.0f} → {chart.figure(point):,.3g}" for point in curve)
         for key, curve in chosen.items()
@@ -167,16 +169,31 @@ def draw(chart: Chart, curves: dict[str, list[dict[str, float]]]) -> str:
     ])  # fmt: skip
 
 
+def read(text: str) -> Curves:
+    """Returns the curves of what `scripts/bench curves` printed: on stdout or, if it was interrupted, on stderr."""
+    if text.startswith("{"):
+        found: Curves = json.loads(text)["curves"]
+        return found
+    curves: Curves = {}
+    points: list[dict[str, float]] = []
+    for line in text.splitlines():
+        if re.fullmatch(r"\w+\.\w+", line):
+            points = curves[line] = []
+        elif line.startswith("    {"):
+            points.append(json.loads(line))
+    return {key: points for key, points in curves.items() if points}
+
+
 def main(arguments: list[str]) -> int:
-    """Writes a file per chart whose curves are all in the result."""
+    """Writes a file per chart that has a curve in the results."""
     parser = argparse.ArgumentParser(prog="scripts/bench draw", description=__doc__)
     parser.add_argument("folder", type=Path, help="for instance docs/images")
-    parser.add_argument("results", type=Path, nargs="+", help="what `scripts/bench curves` printed, whole or in parts")
+    parser.add_argument("results", type=Path, nargs="+", help="what `scripts/bench curves` printed, also in parts")
     options = parser.parse_args(arguments)
-    curves: dict[str, Any] = {}
+    curves: Curves = {}
     for result in options.results:
-        curves |= json.loads(result.read_text())["curves"]
+        curves |= read(result.read_text())
     for chart in CHARTS:
-        if {key.partition(".")[0] for key in curves} >= set(chart.families):
+        if {key.partition(".")[0] for key in curves} & set(chart.families):
             (options.folder / f"{chart.name}.svg").write_text(draw(chart, curves))
     return 0
