@@ -1,10 +1,7 @@
 """Claims and reservations: the first call, the replay, a burst of callers for one key, and a suppressed alert."""
 
 import asyncio
-import importlib
 import multiprocessing
-import os
-from collections.abc import Callable
 from functools import partial
 from itertools import count
 from statistics import median, quantiles
@@ -15,7 +12,7 @@ import redis
 
 import solely
 
-from .harness import Case, Effort, Figures, Goal, Place, Skipped, interleave, print_medians, rates, ratios, valkey
+from .harness import Case, Effort, Figures, Goal, Place, interleave, print_medians, rates, ratios, valkey
 from .postgres import postgres
 from .workers import Loop, thread_rate
 
@@ -26,46 +23,6 @@ RESERVERS, RESERVES = 20, 100  # tasks, and reservations of each, per repetition
 
 def _charge(amount: int) -> dict[str, int]:
     return {"charged": amount}
-
-
-def _powertools(client: "redis.Redis") -> Callable[[str], object]:
-    os.environ.setdefault("AWS_DEFAULT_REGION", "eu-west-1")  # its import requires one; nothing is sent there
-    try:
-        peer = importlib.import_module("aws_lambda_powertools.utilities.idempotency")
-        store = importlib.import_module("aws_lambda_powertools.utilities.idempotency.persistence.redis")
-    except ImportError as missing:
-        raise Skipped(f"{missing.name} is not installed") from None
-
-    def charge(*, order: str) -> dict[str, int]:
-        return _charge(len(order))
-
-    guarded = peer.idempotent_function(
-        charge,
-        data_keyword_argument="order",
-        persistence_store=store.RedisCachePersistenceLayer(client=client),
-        config=peer.IdempotencyConfig(expires_after_seconds=3600),
-    )
-    return lambda key: guarded(order=key)
-
-
-def _against_powertools(name: str, fresh: bool, place: Place, effort: Effort) -> Figures:
-    with valkey(place) as server, solely.Client(server.url) as once, redis.Redis.from_url(server.url) as client:
-
-        @once.idempotent(key="{order}", keep=3600, fingerprint=lambda order: order)
-        def ours(order: str) -> dict[str, int]:
-            return _charge(len(order))
-
-        sides: dict[str, Callable[[str], object]] = {"ours": ours, "powertools": _powertools(client)}
-        numbers = count()
-
-        def call(work: Callable[[str], object], key: str) -> None:
-            work(f"{key}-{next(numbers)}" if fresh else key)
-
-        measured = rates(
-            {side: partial(thread_rate, partial(call, work), 1, effort.seconds) for side, work in sides.items()},
-            effort.repetitions,
-        )
-    return {f"claim.redis.{name}.vs_powertools": ratios(measured["ours"], measured["powertools"])}
 
 
 def _replay_cached(place: Place, effort: Effort) -> Figures:
@@ -175,19 +132,7 @@ def _reserve_on_postgres(place: Place, effort: Effort) -> Figures:
         return {"reserve.postgres.p95_ms": interleave({"ours": p95}, effort.repetitions)["ours"]}
 
 
-_POWERTOOLS = "Powertools' idempotent_function on Redis, 1 thread"
-
 CASES = [
-    Case(
-        [Goal("claim.redis.first.vs_powertools", 1.5, _POWERTOOLS)],
-        Place.TOGETHER,
-        partial(_against_powertools, "first", True),
-    ),
-    Case(
-        [Goal("claim.redis.replay.vs_powertools", 2.5, f"{_POWERTOOLS}, no cache")],
-        Place.TOGETHER,
-        partial(_against_powertools, "replay", False),
-    ),
     Case([Goal("claim.redis.replay_cached.us", 15.0, "µs per call", at_most=True)], Place.TOGETHER, _replay_cached),
     Case(
         [

@@ -6,12 +6,10 @@ from functools import partial
 import solely
 
 from .harness import Case, Effort, Figures, Goal, Place, interleave, print_medians, ratios, valkey
-from .peers import TTL, RawConnection
-from .processes import Fleet, open_ours, open_python_redis_lock
-from .workers import Loop, fairness, task_turns
+from .peers import RawConnection
+from .workers import TTL, Loop, fairness, task_turns
 
 TASKS = 20
-PROCESSES, THREADS = 4, 5
 
 
 def _tasks(place: Place, effort: Effort) -> Figures:
@@ -40,20 +38,6 @@ def run_tasks(loop: Loop, turn: Callable[..., Awaitable[object]], seconds: float
     return loop.run(task_turns(turn, TASKS, seconds))
 
 
-def _processes(place: Place, effort: Effort) -> Figures:
-    with (
-        valkey(place) as server,
-        Fleet(open_ours, server.url, PROCESSES, THREADS) as ours,
-        Fleet(open_python_redis_lock, server.url, PROCESSES, THREADS) as theirs,
-    ):
-        sides = {
-            "ours": partial(ours.turns, effort.handoff_seconds),
-            "python_redis_lock": partial(theirs.turns, effort.handoff_seconds),
-        }
-        turns = interleave(sides, effort.handoffs)
-    return figures("handoff.redis.procs.4x5", turns, effort)
-
-
 def figures(key: str, turns: dict[str, list[list[int]]], effort: Effort) -> Figures:
     """Returns the two figures of a handoff: its rate compared with the peer's, and its fairness."""
     rates = {name: [sum(each) / effort.handoff_seconds for each in counts] for name, counts in turns.items()}
@@ -75,13 +59,5 @@ CASES = [
         ],
         Place.APART,
         _tasks,
-    ),
-    Case(
-        [
-            Goal("handoff.redis.procs.4x5.vs_python_redis_lock", 0.9, "python-redis-lock, 4 processes x 5 threads"),
-            Goal("handoff.redis.procs.4x5.fairness", 0.8, FAIRNESS),
-        ],
-        Place.APART,
-        _processes,
     ),
 ]

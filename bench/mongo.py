@@ -15,8 +15,7 @@ import solely
 from tests.mongo_server import Mongod, mongod_path
 
 from .harness import Case, Effort, Figures, Goal, Place, Skipped, pin, rates, ratios
-from .peers import TTL
-from .workers import thread_rate
+from .workers import TTL, thread_rate
 
 
 @contextmanager

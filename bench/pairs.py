@@ -12,8 +12,8 @@ import redis.asyncio
 import solely
 
 from .harness import Case, Effort, Figures, Goal, Place, rates, ratios, valkey
-from .peers import TTL, RawConnection, RawSqlite
-from .workers import Loop, task_rate, thread_rate
+from .peers import RawConnection, RawSqlite
+from .workers import TTL, Loop, task_rate, thread_rate
 
 
 def _redis_threads(workers: int, place: Place, effort: Effort) -> Figures:

@@ -17,7 +17,8 @@ import psycopg_pool
 from tests.postgres_server import Postgres
 from tests.servers import Valkey
 
-TTL = 30.0  # seconds: the ttl on every side of every comparison
+from .workers import TTL
+
 COMPARE_AND_DELETE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
 
 

@@ -24,8 +24,8 @@ from tests.postgres_server import PYPI_POSTGRES, Postgres
 from .handoffs import FAIRNESS, TASKS, figures, run_tasks
 from .harness import Case, Effort, Figures, Goal, Place, Skipped, interleave, pin, print_medians, rates, ratios
 from .marks import DAY, many_rate
-from .peers import TTL, RawRows, pooled_pair, raw_pool
-from .workers import Loop, task_rate, thread_rate
+from .peers import RawRows, pooled_pair, raw_pool
+from .workers import TTL, Loop, task_rate, thread_rate
 
 POOL = 10  # connections of the raw peer
 KEYS = 50  # one of them is busy
@@ -71,27 +71,6 @@ def _vs_raw(place: Place, effort: Effort) -> Figures:
         }
         measured = rates(sides, effort.repetitions)
     return {"pair.postgres.sync.1.vs_raw": ratios(measured["ours"], measured["raw"])}
-
-
-def _vs_pals(key: str, place: Place, effort: Effort) -> Figures:
-    try:
-        import pals  # type: ignore[import-untyped,import-not-found,unused-ignore]
-    except ImportError:
-        raise Skipped("pals is not installed") from None
-    with postgres(place, in_memory=IN_MEMORY in key) as server, solely.Client(server.url) as once:
-        locker = pals.Locker("bench", server.url.replace("postgresql:", "postgresql+psycopg:"))
-
-        def theirs(key: str) -> None:
-            with locker.lock(key):
-                pass
-
-        sides = {
-            "ours": partial(thread_rate, partial(_pair, once), 1, effort.seconds),
-            "pals": partial(thread_rate, theirs, 1, effort.seconds),
-        }
-        measured = rates(sides, effort.repetitions)
-        locker.engine.dispose()
-    return {key: ratios(measured["ours"], measured["pals"])}
 
 
 def _vs_raw_rows(place: Place, effort: Effort) -> Figures:
@@ -214,21 +193,10 @@ def _disk(place: Place, effort: Effort) -> Figures:
         return {"postgres.disk.sync.us": interleave({"disk": microseconds}, effort.repetitions)["disk"]}
 
 
-_PALS = "pals' Lock, 1 thread"
 _RAW_ADVISORY = "pg_advisory_lock and pg_advisory_unlock, a connection per worker"
 
 CASES = [
     Case([Goal("pair.postgres.sync.1.vs_raw", 0.85, "two bare statements on a row, psycopg")], Place.TOGETHER, _vs_raw),
-    Case(
-        [Goal("pair.postgres.sync.1.vs_pals", 1.4, _PALS)],
-        Place.TOGETHER,
-        partial(_vs_pals, "pair.postgres.sync.1.vs_pals"),
-    ),
-    Case(
-        [Goal("pair.postgres.in_memory.sync.1.vs_pals", 1.4, f"{_PALS}; the data in memory")],
-        Place.TOGETHER,
-        partial(_vs_pals, "pair.postgres.in_memory.sync.1.vs_pals"),
-    ),
     Case(
         [Goal("pair.postgres.async.50.vs_raw_rows", 3.5, "the two statements, 50 tasks, a pool of 10")],
         Place.APART,

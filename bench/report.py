@@ -1,9 +1,10 @@
 """The output of a run: a table for people, one flat JSON object for programs."""
 
 import json
+import math
 from collections.abc import Sequence
 
-from .harness import Row
+from .harness import Goal, Row
 
 HEAD = ("key", "median", "range", "goal", "", "pinned", "compared with")
 
@@ -20,11 +21,17 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.goal.key,
         f"{row.figure:.2f}",
         f"{min(row.figures):.2f}-{max(row.figures):.2f}",
-        f"{'<=' if row.goal.at_most else '>='} {row.goal.bound:g}",
+        _bound(row.goal),
         "" if row.reached else "MISSED",
         row.place,
         row.goal.against,
     )
+
+
+def _bound(goal: Goal) -> str:
+    if goal.bound == (math.inf if goal.at_most else 0.0):
+        return "–"
+    return f"{'<=' if goal.at_most else '>='} {goal.bound:g}"
 
 
 def flat_json(rows: Sequence[Row]) -> str:

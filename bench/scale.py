@@ -11,17 +11,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 
 import solely
-from solely.ops import MAX_BATCH, Acquire, Mark
-from solely.stores import open_store
 
+from .filling import fill
 from .harness import Case, Effort, Figures, Goal, Place, rates, ratios, valkey
-from .peers import TTL
 from .postgres import postgres
-from .workers import thread_rate
+from .workers import TTL, thread_rate
 
 FEW, MANY = 1_000, 1_000_000
-HELD = 50  # one in so many entries is a lock
-LASTS = 86_400.0  # seconds: longer than any run, so that nothing expires during it
 
 
 @contextmanager
@@ -42,31 +38,12 @@ def _sqlite_url(place: Place) -> Iterator[str]:
         yield f"sqlite:///{folder}/scale.db"
 
 
-def _fill(url: str, entries: int) -> None:
-    """Writes that many entries with random names, locks and marks mixed."""
-    store = open_store(url)
-    names = sorted(os.urandom(8).hex() for _ in range(entries))
-    scattered = (
-        names[::2] + names[1::2]
-    )  # two sorted passes: fast, and pages of a b-tree are as full as after random inserts
-    owner = os.urandom(16).hex()
-    for begin in range(0, entries, MAX_BATCH):
-        portion = enumerate(scattered[begin : begin + MAX_BATCH], begin)
-        store.perform(
-            [
-                Mark(f"mark/{name}", owner, LASTS) if place % HELD else Acquire(f"lock/{name}", owner, LASTS)
-                for place, name in portion
-            ]
-        )
-    store.close()
-
-
 def _scale(name: str, opened: Callable[[Place], AbstractContextManager[str]], place: Place, effort: Effort) -> Figures:
     with ExitStack() as stack:
         sides = {}
         for entries in (MANY, FEW):
             url = stack.enter_context(opened(place))
-            _fill(url, entries)
+            fill(url, entries)
             once = stack.enter_context(solely.Client(url))
             sides[f"{entries:,} entries"] = partial(thread_rate, partial(_pair, once), 1, effort.seconds)
         many, few = rates(sides, effort.repetitions).values()

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 
 T = TypeVar("T")
 
+TTL = 30.0  # seconds: the ttl on every side of every comparison
 HOLD = 0.001  # seconds that a turn of a handoff lasts: short, so that mostly the handoff is measured
 
 
@@ -115,4 +116,4 @@ async def task_turns(turn: AsyncTurn, workers: int, seconds: float) -> list[int]
 
 def fairness(turns: list[int]) -> float:
     """Returns the fewest turns divided by the most: 1 if all workers had equally many."""
-    return min(turns) / max(turns)
+    return min(turns) / max(max(turns), 1)

@@ -259,11 +259,14 @@ class ValkeySentinel:
 
 
 class ValkeyCluster:
-    """Three primaries without replicas, which share the 16,384 slots."""
+    """Primaries without replicas (three, unless told otherwise), which share the 16,384 slots."""
+
+    def __init__(self, size: int = 3) -> None:
+        self._size = size
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            self.nodes = [stack.enter_context(self._node()) for _ in range(3)]
+            self.nodes = [stack.enter_context(self._node()) for _ in range(self._size)]
             self._join()
             self._servers = stack.pop_all()
         return self
@@ -282,7 +285,7 @@ class ValkeyCluster:
     def _join(self) -> None:
         first, *others = self.nodes
         for number, node in enumerate(self.nodes):
-            bounds = (16_384 * number // 3, 16_384 * (number + 1) // 3 - 1)
+            bounds = (16_384 * number // self._size, 16_384 * (number + 1) // self._size - 1)
             node.ask("CLUSTER SET-CONFIG-EPOCH", number + 1)
             node.ask("CLUSTER ADDSLOTSRANGE", *bounds)
         for node in others:
@@ -305,4 +308,5 @@ class ValkeyCluster:
 
     def _is_whole(self, node: Valkey) -> bool:
         info = node.ask("CLUSTER INFO")
-        return bool(info["cluster_state"] == "ok" and info["cluster_known_nodes"] == info["cluster_size"] == "3")
+        size = str(self._size)
+        return bool(info["cluster_state"] == "ok" and info["cluster_known_nodes"] == info["cluster_size"] == size)

@@ -1,16 +1,24 @@
 """scripts/bench measures what it says and prints what programs can read. No figure is asserted: machines differ."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+import redis
 
 from bench.__main__ import CASES
+from bench.drawing import CHARTS, draw
 from bench.harness import Goal, Row, interleave, ratios
+from bench.libraries import LIBRARIES
+from bench.peer_processes import Peers
+from bench.relay import relay
 from bench.report import flat_json, table
 from bench.workers import fairness, thread_rate, thread_turns
+from tests.servers import Valkey
 
 ROOT = Path(__file__).parent.parent
 
@@ -80,3 +88,38 @@ def test_each_thread_has_a_key_of_its_own_and_every_call_counts() -> None:
 def test_a_turn_counts_when_it_was_held_in_time() -> None:
     assert thread_turns(lambda hold: hold(), 2, 0.0, 0.0) == [0, 0]
     assert fairness([8, 10]) == pytest.approx(0.8)
+
+
+def test_a_library_works_in_a_process_of_its_own(tmp_path: Path) -> None:
+    with Peers("ours", f"sqlite:///{tmp_path}/locks.db", processes=2) as ours:
+        assert ours.rate("pairs", 0.01) > 0
+        assert ours.rate("fresh", 0.01) > 0
+        assert ours.rate("replays", 0.01) > 0
+        assert len(ours.turns(0.01)) == 2
+
+
+def test_every_library_is_compared() -> None:
+    compared = {match[1] for case in CASES for goal in case.goals if (match := re.search(r"\.vs_(\w+)$", goal.key))}
+    assert set(LIBRARIES) - {"ours"} <= compared
+
+
+def test_a_relay_counts_what_passes(valkey: Valkey) -> None:
+    with relay((valkey.host, valkey.port)) as counting, redis.Redis(port=counting.port) as client:
+        client.ping()
+        before = counting.traffic()
+        for _ in range(3):
+            client.ping()
+        after = counting.traffic()
+    sent, received, round_trips = (late - early for late, early in zip(after, before, strict=True))
+    assert (sent, received, round_trips) == (3 * len("*1\r\n$4\r\nPING\r\n"), 3 * len("+PONG\r\n"), 3)
+
+
+def test_drawings_show_every_curve_in_light_and_dark() -> None:
+    point = {"client_us": 100.0, "store_us": 50.0, "per_s": 1000.0}
+    for chart in CHARTS:
+        keys = [f"{family}.{store}" for family in chart.families for store in ("redis", "sqlite")]
+        curves = {key: [{"x": x, **point} for x in (1, 10, 100)] for key in keys}
+        drawn = ElementTree.fromstring(draw(chart, curves))
+        shown = [each for each in drawn.iter() if each.get("class", "").startswith("line")]
+        assert len(shown) == len(curves)
+        assert "prefers-color-scheme: dark" in draw(chart, curves)

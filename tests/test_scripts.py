@@ -20,7 +20,8 @@ case "$*" in
     --version) echo Python 3.11.0 ;;
     *"-m venv"*)
         echo venv >> done
-        rm -rf .venv && mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
+        folder="${@: -1}"
+        rm -rf "$folder" && mkdir -p "$folder/bin" && cp "$0" "$folder/bin/python" ;;
     *--requirement*)
         echo "${@: -1}" >> done
         exit "${FAILS:-0}" ;;
@@ -39,12 +40,15 @@ def test_a_script_sets_up_before_it_runs(name: str) -> None:
     assert lines.index("scripts/setup serve" if name == "serve" else "scripts/setup") < uses[0]
 
 
-def test_what_the_peers_need_is_pinned() -> None:
-    """scripts/bench and scripts/conformance compare with peers: setup installs them with the rest."""
-    peers = (ROOT / "pyproject.toml").read_text().partition("\nbench = [")[2].partition("\n]")[0]
-    names = {line.split('"')[1] for line in peers.splitlines() if '"' in line}
+@pytest.mark.parametrize(
+    ("group", "lock"), [("conformance", "requirements.lock"), ("peers", "requirements-peers.lock")]
+)
+def test_what_the_peers_need_is_pinned(group: str, lock: str) -> None:
+    """scripts/conformance imports its peers beside ours, and scripts/bench runs its peers in .venv-peers."""
+    peers = (ROOT / "pyproject.toml").read_text().partition(f"\n{group} = [")[2].partition("\n]")[0]
+    names = {line.split('"')[1].partition("[")[0] for line in peers.splitlines() if '"' in line}
     assert names
-    assert names <= {pin.partition("==")[0] for pin in pins("requirements.lock")}
+    assert names <= {pin.partition("==")[0].partition("[")[0] for pin in pins(lock)}
 
 
 def test_the_service_needs_a_part_of_what_the_tests_need_at_the_same_versions() -> None:
@@ -65,7 +69,7 @@ class Checkout:
         self.folder = folder
         (folder / "scripts").mkdir()
         shutil.copy(SCRIPTS / "setup", folder / "scripts")
-        for name in ("pyproject.toml", "requirements.lock", "requirements-serve.lock"):
+        for name in ("pyproject.toml", "requirements.lock", "requirements-serve.lock", "requirements-peers.lock"):
             shutil.copy(ROOT / name, folder)
         self.python = folder / "python"
         self.python.write_text(PYTHON)
@@ -99,6 +103,14 @@ def test_setup_for_the_service_and_then_for_the_tests(checkout: Checkout) -> Non
 def test_setup_for_the_tests_is_enough_for_the_service(checkout: Checkout) -> None:
     assert checkout.setup() == ["venv", "requirements.lock"]
     assert checkout.setup("serve") == []
+
+
+def test_setup_for_the_peers_leaves_the_environment_of_the_checkout_alone(checkout: Checkout) -> None:
+    checkout.setup()
+    assert checkout.setup("peers") == ["venv", "requirements-peers.lock"]
+    assert (checkout.folder / ".venv-peers" / "bin" / "python").exists()
+    assert checkout.setup("peers") == []
+    assert checkout.setup() == []
 
 
 def test_setup_installs_again_when_what_it_installed_has_changed(checkout: Checkout) -> None:
