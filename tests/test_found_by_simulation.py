@@ -271,8 +271,8 @@ def test_a_tick_whose_long_run_let_the_key_open_early_is_not_run_again() -> None
     assert type(script.go()) is Acquire
     early = second - 13_000  # µs: the clock of the replica that ran the first tick had drifted
     assert script.go(Entry(plan.tick_key, State.HELD, fence=early, left=5.0, owner="me", attempts=1)) == Read(plan.key)
-    facts = {"tick": first, "next": second, "opens": second, "began": first, "took": 2.5, "outcome": "", "by": ""}
-    ran = RunReport(settled=first, plan=plan.text, missed=0, **facts)
+    facts: dict[str, Any] = {"tick": first, "next": second, "opens": second, "began": first, "took": 2.5}
+    ran = RunReport(settled=first, outcome="", by="", plan=plan.text, missed=0, **facts)
     closing = script.go(Entry(plan.key, State.DONE, fence=first, left=9.0, value=ran.written()))
     assert [type(op) for op in closing] == [Finish, Advance]
     assert script.result is None
