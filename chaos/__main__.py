@@ -29,7 +29,10 @@ def main() -> int:
         if not options.only_mutants:
             run_rounds(planned(length, choice, options.seed), report, folder)
         if not options.no_mutants and not options.fault:
-            run_mutants(choice, report, folder, options.seed)
+            try:
+                run_mutants(choice, report, folder, options.seed)
+            except Exception as error:  # what the rounds found is reported in any case
+                report.broken.append(f"planted bugs: {error!r:.500}")
     print(f"\n{report.text()}", file=sys.stderr)
     if options.keep:
         print(f"histories: {options.keep}", file=sys.stderr)

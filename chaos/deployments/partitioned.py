@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from typing import Self
 
 from redis.exceptions import RedisError
@@ -21,6 +22,7 @@ from .deployment import Deployment
 from .groups import ReplicaSet, ReplicaSetNode
 
 IP = shutil.which("ip") or shutil.which("ip", path="/usr/sbin:/sbin")
+_numbers = count()
 NODE_TIMEOUT = 1_500  # ms after which a node of the cluster counts as gone: short partitions already lead to a failover
 
 
@@ -52,8 +54,10 @@ class Network:
     """Three namespaces with an address each, and a bridge to which they are connected."""
 
     def __init__(self) -> None:
-        self._id = f"{os.getpid() % 10_000}"
-        subnet = f"10.231.{os.getpid() % 250}"
+        # Names of their own: the kernel removes the links of an earlier network some time after it was deleted.
+        number = next(_numbers)
+        self._id = f"{os.getpid() % 10_000}{number}"
+        subnet = f"10.231.{(os.getpid() + number) % 250}"
         self.bridge = f"chb{self._id}"
         self.names = [f"chaos-{self._id}-{number}" for number in range(3)]
         self.hosts = [f"{subnet}.{number + 1}" for number in range(3)]
