@@ -34,10 +34,15 @@ def build() -> int:
     return len(errors)
 
 
-def serve(port: int) -> None:
-    """Serves the built site on loopback until it is interrupted."""
+def server_of_site(port: int) -> http.server.ThreadingHTTPServer:
+    """A server of the built site on loopback."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(SITE))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
+    return http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+
+
+def serve(port: int) -> None:
+    """Serves the built site until it is interrupted."""
+    with server_of_site(port) as server:
         click.echo(f"docs: http://127.0.0.1:{server.server_port}/index.html")
         server.serve_forever()
 

@@ -9,14 +9,16 @@ import argparse
 import logging
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 import structlog
 from playwright.sync_api import Browser, sync_playwright
 
+from docsite.__main__ import build, server_of_site
 from solely import AsyncClient
 from solely.service.demo import GROUP
 from tests.browser.conftest import FLAGS
@@ -50,6 +52,7 @@ PICTURES = (
     Picture("queues", "demo", "/queues"),
     Picture("dead-letter", "demo", f"/dead-letters/letter?group={GROUP}&id={LETTER}"),
     Picture("alerts", "alerts", "/alerts"),
+    Picture("site", "site", "/"),
 )
 
 
@@ -89,7 +92,25 @@ def firing(seconds: float) -> Iterator[Running]:
         yield it
 
 
-SERVICES = {"demo": demonstration, "alerts": firing}
+class ServedSite(NamedTuple):
+    """The documentation site, on loopback."""
+
+    address: str
+
+
+@contextmanager
+def documentation(seconds: float) -> Iterator[ServedSite]:
+    """The documentation site, built anew."""
+    assert build() == 0, "the site could not be built"
+    with server_of_site(0) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield ServedSite(f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+
+
+SERVICES: dict[str, Callable[[float], AbstractContextManager[Running | ServedSite]]] = {
+    "demo": demonstration, "alerts": firing, "site": documentation,
+}  # fmt: skip
 
 
 def photograph(browser: Browser, address: str, picture: Picture, out: Path) -> Iterator[str]:
