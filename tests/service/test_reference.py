@@ -11,6 +11,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from solely.service.dashboard.reference import sent_as
 from solely.service.openapi_examples import Examples
 from tests.service.serving import LINES, TOKENS, Running, bearer, running
 
@@ -99,8 +100,9 @@ def test_the_service_understands_every_example(service: Running, document: dict[
             elif "example" in each:
                 query[each["name"]] = each["example"]
         contents: dict[str, Any] = operation.get("requestBody", {}).get("content", {})
-        body = next((each["example"] for each in contents.values()), None)
-        response = service.http.request(method, path, params=query, json=body)
+        media, body = next(((media, sent_as(media, each["example"])) for media, each in contents.items()), ("", ""))
+        headers = {"content-type": media} if media else {}
+        response = service.http.request(method, path, params=query, content=body, headers=headers)
         assert response.status_code < 500 or response.status_code == 503, (method, path, response.text)
         if response.status_code in (400, 405, 415, 422):
             refused[f"{method} {path}"] = response.text
@@ -130,7 +132,7 @@ def test_the_commands_of_the_reference_work() -> None:
         words = shlex.split(acquire["request"].replace("$SOLELY_TOKEN", TOKENS["write"]).replace("\\\n", ""))
         headers = dict(words[at + 1].split(": ", 1) for at, word in enumerate(words) if word == "-H")
         assert words[:3] == ["curl", "-s", f"{service.address}/v1/locks/acquire"]
-        response = service.http.post(words[2], headers=headers, content=words[words.index("-d") + 1])
+        response = service.http.post(words[2], headers=headers, content=words[words.index("--data-binary") + 1])
         assert response.json()["key"] == "deploy:web"
 
 

@@ -39,7 +39,7 @@ def test_a_moment_is_a_number_or_a_time_with_its_zone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(86_400.0, "1d"), (7_200.0, "2h"), (90.0, "90s"), (300.0, "5m"), (0.5, "0.5s")]
+    ("seconds", "text"), [(86_400.0, "1d"), (7_200.0, "2h"), (90.0, "1m30s"), (300.0, "5m"), (0.5, "500ms")]
 )
 def test_a_duration_is_written_as_people_do(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text

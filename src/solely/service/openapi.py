@@ -23,6 +23,7 @@ _ALWAYS = (
 
 
 # What each tag is about; an application says it itself.
+NDJSON = "application/x-ndjson"
 ABOUT = {
     "locks": "One holder at a time, under a lease that ends by itself, with a fence that only grows.",
     "marks": "Dedup: each key is new to exactly one caller, until its mark expires.",
@@ -33,6 +34,8 @@ ABOUT = {
     "queues": "Work items that are taken under a lease, and return to the queue if the worker dies.",
     "schedules": "When each schedule ran last and is due next.",
     "dead-letters": "Work that failed for good: list it, replay it once, or purge it.",
+    "hosts": "What the processes of one host hold: released at once if the host has died.",
+    "history": "What happened to a key through this service: who acquired, renewed, refused, released or cleared it.",
     "entries": "Everything that the store has under a name, whatever its kind.",
     "events": "What happened: the last events of a worker, and new ones as a stream.",
     "ops": "The ops of the store, in batches: what a client in another language needs for all of the above.",
@@ -131,7 +134,7 @@ def _operation(route: Route, known: dict[str, Any]) -> dict[str, Any]:
         operation["parameters"] = parameters
     if route.body is not None:
         kind = "application/x-www-form-urlencoded" if route.form else "application/json"
-        kind = "application/x-ndjson" if route.lines else kind
+        kind = NDJSON if route.lines else kind
         operation["requestBody"] = {"required": True, "content": {kind: {"schema": _schema(route.body, known)}}}
     return operation
 

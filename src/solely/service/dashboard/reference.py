@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from ..openapi import current
+from ..openapi import NDJSON, current
 from ..problems import NOT_FOUND, Problem
 from ..routes import Answer, Call, Route
 from .rendering import READ_PAGE, Page, View, show
@@ -106,7 +106,7 @@ def _tag(wanted: Mapping[str, str], call: Call[Any, Any]) -> ReferenceTag:
 
 def _operation(method: str, path: str, given: dict[str, Any], schemas: dict[str, Any], base: str) -> ReferenceOperation:
     parameters = given.get("parameters", [])
-    body = next(iter(given.get("requestBody", {}).get("content", {}).values()), None)
+    media, body = next(iter(given.get("requestBody", {}).get("content", {}).items()), ("", None))
     responses = [_response(status, each, schemas) for status, each in given["responses"].items()]
     return ReferenceOperation(
         id=given["operationId"],
@@ -116,7 +116,7 @@ def _operation(method: str, path: str, given: dict[str, Any], schemas: dict[str,
         about=given.get("description", ""),
         parameters=[_field(each["name"], each["schema"], each["required"]) for each in parameters],
         body=[] if body is None else list(_fields(body["schema"], schemas)),
-        request=command(method.upper(), path, parameters, body, base, guarded=bool(given["security"])),
+        request=command(method.upper(), path, parameters, (media, body), base, guarded=bool(given["security"])),
         responses=[each for each in responses if each.example or each.status.startswith("2")],
         refusals=[each for each in responses if not (each.example or each.status.startswith("2"))],
     )
@@ -135,9 +135,16 @@ def _response(status: str, given: dict[str, Any], schemas: dict[str, Any]) -> Re
 
 
 def command(
-    method: str, path: str, parameters: list[dict[str, Any]], body: dict[str, Any] | None, base: str, *, guarded: bool
+    method: str,
+    path: str,
+    parameters: list[dict[str, Any]],
+    content: tuple[str, dict[str, Any] | None],
+    base: str,
+    *,
+    guarded: bool,
 ) -> str:
-    """A curl command that sends the example of an operation."""
+    """A curl command that sends the example of an operation; `content` is the media type and the body."""
+    media, body = content
     query = {each["name"]: each["example"] for each in parameters if each["in"] == "query" and "example" in each}
     for each in parameters:
         if each["in"] == "path":
@@ -148,8 +155,13 @@ def command(
     if guarded:
         lines.append('-H "Authorization: Bearer $SOLELY_TOKEN"')
     if body is not None:
-        lines += ["-H 'Content-Type: application/json'", f"-d {shlex.quote(json.dumps(body['example']))}"]
+        lines += [f"-H 'Content-Type: {media}'", f"--data-binary {shlex.quote(sent_as(media, body['example']))}"]
     return " \\\n  ".join(lines)
+
+
+def sent_as(media: str, example: Any) -> str:
+    """The example as the body of a request: JSON, or a line of it for each item."""
+    return "\n".join(map(json.dumps, example)) if media == NDJSON else json.dumps(example)
 
 
 def _json(value: object) -> str:
