@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import time
@@ -570,9 +569,3 @@ def test_the_command_says_what_it_did(tmp_path: Path, capsys: pytest.CaptureFixt
         tell_all(store, [Advance("watermark/x", ONE)])
     assert main([here, "memory://full?max_size=1", "--prefix", "watermark/"]) == 1
     assert "failed: 'watermark/x': " in capsys.readouterr().out
-
-
-def test_the_example_of_the_page_runs() -> None:
-    page = (Path(__file__).parent.parent / "docs/copy.md").read_text()
-    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    exec(example, {})
