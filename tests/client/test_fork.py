@@ -2,10 +2,13 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import traceback
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,29 +146,32 @@ def test_forks_in_quick_succession_do_not_disturb_the_threads_of_the_parent(shar
         assert lease.release() is Released.RELEASED
 
 
-def test_parent_and_child_together_exclude_each_other(shared_url: str) -> None:
-    with Client(shared_url) as once:
-        once.seen("warm")
+TOGETHER = """
+import os, sys
+from solely import Client
 
-        def child() -> None:
-            for _ in range(20):
-                with once.lock("a", ttl=30, wait=20):
-                    pass
+def work():
+    for _ in range(20):
+        with once.lock("a", ttl=120, wait=120):
+            with open(sys.argv[2], "x"):  # an error if the other is inside
+                pass
+            os.unlink(sys.argv[2])
 
-        reader, writer = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(reader)
-            try:
-                child()
-                os.write(writer, b"fine")
-            finally:
-                os._exit(0)
-        os.close(writer)
-        child()
-        with os.fdopen(reader, "rb") as said:
-            assert said.read() == b"fine"
-        os.waitpid(pid, 0)
+with Client(sys.argv[1]) as once:
+    once.seen("warm")
+    pid = os.fork()
+    work()
+    if pid == 0:
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def test_parent_and_child_together_exclude_each_other(shared_url: str, tmp_path: Path) -> None:
+    """In a process of their own: at the fork it has the threads of this client, and none of other tests."""
+    command = [sys.executable, "-c", TOGETHER, shared_url, str(tmp_path / "inside")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_async_client_is_usable_in_the_childs_own_loop(shared_url: str) -> None:
