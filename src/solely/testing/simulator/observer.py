@@ -107,7 +107,7 @@ class Observer:
     def lost_all_data(self) -> None:
         """Ends every hold, mark and outcome: the store came back empty."""
         now = self.now()
-        for held in self.holds.values():
+        for held in self.grants.values():
             held.forgotten = True
             if not held.ended:
                 held.end("lost", now)
@@ -226,7 +226,8 @@ class Observer:
             held.end("released", now)
             held.opens, held.kept = now + us(op.delay), now + us(op.keep)
             self.waiting.opened(op.key, self.history.timeline.now + op.delay, hinted=not op.delay)
-            correct = {Released.RELEASED}
+            # a late copy may have taken the key again; then the grant that the op names is not this hold
+            correct = {Released.RELEASED} if op.fence in (0, held.fence) else {absent}
         elif held is not None and held.ended in ("", "expired"):
             correct = {Released.EXPIRED} if now < held.until + _REMEMBER else {Released.EXPIRED, absent}
             if not held.ended:
