@@ -220,3 +220,16 @@ async def test_memory_is_each_ones_own() -> None:
     assert await one.rows("SELECT * FROM notes") == [], "an error does not lose what is in memory"
     await one.close()
     await other.close()
+
+
+async def test_no_plan_of_an_empty_table_is_kept_while_it_grows(database: Database) -> None:
+    if database.dialect != "postgresql":
+        pytest.skip("SQLite makes its plans without sizes")
+    async with database.transaction() as inside:  # on one connection
+        for _ in range(20):  # many more than psycopg and the server need to keep a plan
+            await inside.rows("SELECT id FROM notes WHERE id = :id", id="a")
+        found = await inside.row(
+            "SELECT sum(generic_plans) AS kept, sum(custom_plans) AS made FROM pg_prepared_statements "
+            "WHERE statement LIKE 'SELECT id FROM notes%'"
+        )
+    assert found is not None and found["made"] >= 10 and found["kept"] == 0

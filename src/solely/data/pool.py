@@ -23,6 +23,9 @@ from .database import Row, failed
 
 Connection = psycopg.AsyncConnection[Row]
 
+# A plan is made for each execution, with the size that the tables have then. The server would otherwise keep the plan of
+# an empty table while it grows: one service in six found 270 keyed triggers per second instead of 1,100.
+_PLANS = "-c plan_cache_mode=force_custom_plan"
 MOST = 8  # connections per worker: keeps a few cores busy; ten workers stay below the server's default of 100
 
 
@@ -34,7 +37,7 @@ class DataPool:
         self._settings, self._timeout = settings, timeout
         given = conninfo(settings, timeout)
         options = conninfo_to_dict(given).get("options", "")
-        self._conninfo = make_conninfo(given, options=f'{options} -c search_path="{settings.schema}"')
+        self._conninfo = make_conninfo(given, options=f'{options} -c search_path="{settings.schema}" {_PLANS}')
         self._idle: list[Connection] = []
         self._slots = asyncio.Semaphore(MOST)
         self._closed = False
