@@ -199,6 +199,13 @@ def test_w8_counts_the_time_in_which_the_machine_did_not_run_the_worker(tmp_path
     assert kinds(w8_liveness.check(evidence(tmp_path))) == ["waited for ever"]
 
 
+def test_w8_misses_no_fresh_worker_that_did_not_end(tmp_path: Path) -> None:
+    waits = [note("waited", f"live-{number}", [True, 0.1, 0.0]) for number in range(w8_liveness.KEYS)]
+    one, two = [note("fresh", "", None)], [note("fresh", "", None), note("fresh", "", None)]
+    assert kinds(w8_liveness.check(evidence(tmp_path, *one, *waits))) == []
+    assert kinds(w8_liveness.check(evidence(tmp_path, *two, *waits))) == ["waited for ever"]
+
+
 def test_w9_finds_items_that_are_lost_and_deliveries_after_an_ack(tmp_path: Path) -> None:
     pushed, taken = op("q/i", "push", "", True, 1, 2, "i"), op("q", "take", "a", "i", 3, 4, 5.0)
     acked, again = op("q/i", "ack", "a", True, 5, 6, "i"), op("q", "take", "b", "i", 7, 8, 5.0)
