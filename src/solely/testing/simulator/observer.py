@@ -226,8 +226,9 @@ class Observer:
             held.end("released", now)
             held.opens, held.kept = now + us(op.delay), now + us(op.keep)
             self.waiting.opened(op.key, self.history.timeline.now + op.delay, hinted=not op.delay)
-            # a late copy may have taken the key again; then the grant that the op names is not this hold
-            correct = {Released.RELEASED} if op.fence in (0, held.fence) else {absent}
+            correct = {Released.RELEASED}
+            if self.grants.get((op.key, op.fence), held) is not held:  # a late copy took the key again after that grant
+                correct = {absent}
         elif held is not None and held.ended in ("", "expired"):
             correct = {Released.EXPIRED} if now < held.until + _REMEMBER else {Released.EXPIRED, absent}
             if not held.ended:
