@@ -222,9 +222,8 @@ async def test_memory_is_each_ones_own() -> None:
     await other.close()
 
 
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_no_plan_of_an_empty_table_is_kept_while_it_grows(database: Database) -> None:
-    if database.dialect != "postgresql":
-        pytest.skip("SQLite makes its plans without sizes")
     async with database.transaction() as inside:  # on one connection
         for _ in range(20):  # many more than psycopg and the server need to keep a plan
             await inside.rows("SELECT id FROM notes WHERE id = :id", id="a")

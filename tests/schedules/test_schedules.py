@@ -237,6 +237,25 @@ async def test_an_outage_is_waited_for(open_client: Open, mode: str, caplog: pyt
     assert len({tick.at for tick in ran}) == len(ran)
 
 
+async def test_an_outage_at_the_end_of_a_tick_is_logged_at_once_and_repeats_nothing(
+    open_client: Open, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store: Any = AwayStore(Memory()) if mode == "blocking" else AsyncAwayStore(Memory())
+    once, ran = open_client(store=store, timeout=0.1), list[Any]()
+
+    def work(tick: Any) -> None:
+        store.away = not ran
+        ran.append(tick)
+
+    async with running(once.every("job", 0.1), job=job_of(mode, work)):
+        await until(lambda: any("schedule_waits" in line.message for line in caplog.records))
+        assert len(ran) == 1
+        store.away = False
+        await until(lambda: len(ran) > 1)
+    assert [tick.attempt for tick in ran[:2]] == [1, 1]
+    assert len({tick.at for tick in ran}) == len(ran)
+
+
 async def test_hooks_are_told_of_each_tick(mode: str, open_client: Open) -> None:
     seen: list[events.TickEnded] = []
     once = open_client(url(), hooks=[lambda event: seen.append(event) if isinstance(event, events.TickEnded) else None])

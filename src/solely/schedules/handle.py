@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
@@ -10,7 +11,7 @@ from ..errors import InvalidInput, LeaseLost, StoreError, StoreUnavailable
 from ..leases.context import AsyncRunFlow, Context, RunFlow
 from ..leases.lease import AsyncLease, Lease
 from ..rules import REMEMBER, Seconds, local_clock
-from .calls import AWAY, ScheduleBase, Tick
+from .calls import ScheduleBase, Tick
 from .listing import ScheduleInfo, status
 from .state import DueTick, SchedulePlan
 
@@ -84,10 +85,10 @@ class Schedule(ScheduleBase):
         while True:
             try:
                 return self._run(self._finishing(due, error))
-            except StoreUnavailable:
+            except StoreUnavailable as away:
                 if local_clock() > until:
                     raise
-                self._stopped.wait(AWAY.pause(tries))
+                time.sleep(self._away(away, tries))
                 tries += 1
 
 
@@ -173,8 +174,8 @@ class AsyncSchedule(ScheduleBase):
         while True:
             try:
                 return await self._run(self._finishing(due, error))
-            except StoreUnavailable:
+            except StoreUnavailable as away:
                 if local_clock() > until:
                     raise
-                await sleep(AWAY.pause(tries))
+                await sleep(self._away(away, tries))
                 tries += 1
