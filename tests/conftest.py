@@ -213,7 +213,7 @@ def model_examples(thorough: bool) -> int:
     """Random histories in which a store is compared with the model: a planted bug shows in the first twenty."""
     from solely.testing.machine import EXAMPLES  # not before its assertions are to be rewritten
 
-    return EXAMPLES if thorough else 60
+    return EXAMPLES if thorough else 30
 
 
 def is_chosen(config: pytest.Config, store: str) -> bool:

@@ -226,6 +226,15 @@ def test_w9_allows_that_a_push_without_a_reply_is_repeated_after_the_ack(tmp_pat
     ]  # fmt: skip
 
 
+def test_w9_allows_that_a_give_back_without_a_reply_is_repeated_after_another_take(tmp_path: Path) -> None:
+    pushed, taken = op("q/i", "push", "", True, 1, 2, "i"), op("q", "take", "3.1", "i", 3, 4, 50.0)
+    returned, again = op("q/i", "give_back", "3.1", False, 5, 9, "i"), op("q", "take", "b", "i", 6, 7, 50.0)
+    acked = op("q/i", "ack", "b", True, 10, 11, "i")
+    retried = note("retry", "", "Return", at=8.0, worker=3)
+    assert kinds(w9_queue.check(evidence(tmp_path, pushed, taken, returned, again, acked, retried))) == []
+    assert kinds(w9_queue.check(evidence(tmp_path, pushed, taken, returned, again, acked))) == ["not linearizable"]
+
+
 def test_an_error_that_no_client_should_see_is_a_finding(tmp_path: Path) -> None:
     seen = evidence(tmp_path, note("error", "k", "Busy"), note("error", "k", "unexpected StoreFailed: no"))
     assert kinds(WORKLOADS["W4"].check(seen)) == ["unexpected error"]

@@ -32,7 +32,7 @@ from tests.planted_bugs import Plant
 
 ROOT = Path(__file__).parents[1]
 CHUNK = 250  # seeds per test: some seconds each, so that they spread evenly over the workers
-ALWAYS = 4  # one of so many seeds is run without `--all` too: many more than WITHIN, in which a planted bug shows
+ALWAYS = 8  # one of so many seeds is run without `--all` too: many more than WITHIN, in which a planted bug shows
 WITHIN = 50  # seeds in which each planted bug must show
 
 

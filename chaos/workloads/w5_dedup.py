@@ -24,7 +24,7 @@ async def work(me: Worker) -> None:
     random.Random(settings["deal"]).shuffle(deliveries)
     mine = deliveries[settings["share"] :: settings["shares"]][settings.get("done", 0) :]
     while mine and not me.stopped:
-        many = BATCH if me.chance.random() < 0.5 else 1
+        many = settings.get("batch", BATCH) if me.chance.random() < 0.5 else 1
         batch, mine = mine[:many], mine[many:]
         await _deliver(me, [f"id-{number}" for number in batch])
         me.point("delivered")

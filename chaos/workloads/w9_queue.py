@@ -1,7 +1,7 @@
 """W9, leased queue: no item is lost, none is with two takers at once, and none is delivered after its ack.
 
-A push that is repeated because its reply was lost, and whose item was taken and acked meanwhile, pushes it again, as
-docs/queues.md says: such a push may have happened twice.
+A call that is repeated because its reply was lost may have happened before, as docs/queues.md says: a push whose item
+was taken and acked meanwhile pushes it again, and a give_back whose item was taken meanwhile returns False.
 """
 
 from collections import defaultdict
@@ -58,8 +58,8 @@ async def _take(me: Worker, queue: Any, name: str) -> None:
 def check(evidence: Evidence) -> Iterator[Finding]:
     """Items that are gone without an ack, deliveries after an ack, histories of items without an order."""
     seen = evidence.observations
-    repeats = repeated_pushes(seen)
-    repeated, history = {each.key for each in repeats}, items(seen)
+    repeats, history = repeated_calls(seen), items(seen)
+    repeated = {each.key for each in repeats if each.name == "push"}
     pushed = {each.key for each in history if each.name == "push" and each.output is True}
     settled = {each.key for each in history if each.name == "ack" and each.output is not False}
     if lost := pushed - settled - _kept(evidence.url):
@@ -76,16 +76,17 @@ def items(seen: Observations) -> list[Operation]:
     return found + [each._replace(key=f"{each.key}/{each.output}") for each in takes]
 
 
-def repeated_pushes(seen: Observations) -> list[Operation]:
-    """A second push, which may have happened, for each try of a push that was not answered and repeated."""
-    tries = [note for note in seen.of("retry") if note.detail == "Push"]
+def repeated_calls(seen: Observations) -> list[Operation]:
+    """A second call, which may have happened, for each try of a push or a give_back that was not answered."""
+    names = {"Push": "push", "Return": "give_back"}
+    tries = [(note, names[note.detail]) for note in seen.of("retry") if note.detail in names]
     found = list[Operation]()
-    for push in (each for each in seen.operations if each.name == "push"):
-        worker = str(push.input[0]).partition(".")[0]  # of which the id has its number
+    for call in (each for each in seen.operations if each.name in names.values()):
+        worker = (call.owner or str(call.input[0])).partition(".")[0]  # the id of an item has the number of who pushed it
         found += [
-            push._replace(output=UNANSWERED)
-            for note in tries
-            if str(note.worker) == worker and push.begin <= note.at <= push.end
+            call._replace(output=UNANSWERED)
+            for note, name in tries
+            if name == call.name and str(note.worker) == worker and call.begin <= note.at <= call.end
         ]
     return found
 
