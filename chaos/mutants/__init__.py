@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 AT_ONCE = 4  # mutants: most of the time their workers sleep
 TRIES = 3  # rounds with other seeds: whether a bug shows is a matter of chance
-# Half of the holders of one key outlive their lease: a bug of that shows soon.
-OUTLIVE = {"outlive": 0.5, "keys": 1, "kept": 0.0}
+# Most holders of one key outlive their lease; or those of several keys, so that some of them find nobody in their place.
+OUTLIVE = {"outlive": 0.8, "keys": 1, "kept": 0.0}
+OUTLIVE_ALONE = {"outlive": 0.8, "keys": 5, "kept": 0.0}
 # More deliveries than a quick machine makes between two faults, of few ids: each was marked before the first fault.
 ONE_BY_ONE = {"ids": 40, "copies": 2_000, "batch": 1}
 PAUSE = "pause client 1.5 ttl"
@@ -73,7 +74,7 @@ MUTANTS = (
     Mutant("acquire_overwrites", "scripts", "redis", "W1"),
     Mutant("release_of_anybody", "scripts", "redis", "W1", settings=OUTLIVE, seconds=5.0),
     Mutant("expires_too_soon", "scripts", "redis", "W1", settings=OUTLIVE),
-    Mutant("renewal_revives", "scripts", "redis", "W1", settings=OUTLIVE, seconds=5.0),
+    Mutant("renewal_revives", "scripts", "redis", "W1", settings=OUTLIVE_ALONE, seconds=5.0),
     Mutant("fence_of_the_second", "scripts", "redis", "W4"),
     Mutant("seen_is_first", "scripts", "redis", "W5"),
     Mutant("mark_expires_too_soon", "scripts", "redis", "W5", seconds=5.0),
@@ -94,9 +95,9 @@ MUTANTS = (
     Mutant("take_of_the_taken", "functions", "postgres", "W9"),
     Mutant("seen_is_first", "functions", "postgres", "W5"),
     Mutant("mongo_release_of_anybody", "flows", "mongo", "W1", settings=OUTLIVE, seconds=5.0),
-    Mutant("mongo_renewal_revives", "flows", "mongo", "W1", settings=OUTLIVE, seconds=5.0),
+    Mutant("mongo_renewal_revives", "flows", "mongo", "W1", settings=OUTLIVE_ALONE, seconds=5.0),
     Mutant("sqlite_release_of_anybody", "flows", "sqlite", "W1", settings=OUTLIVE, seconds=5.0),
-    Mutant("sqlite_renewal_revives", "flows", "sqlite", "W1", settings=OUTLIVE, seconds=5.0),
+    Mutant("sqlite_renewal_revives", "flows", "sqlite", "W1", settings=OUTLIVE_ALONE, seconds=5.0),
     Mutant("outage_is_first", "flows", "redis", "W5", "pause server", ONE_BY_ONE, 4.0),
 )
 

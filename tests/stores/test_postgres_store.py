@@ -689,6 +689,15 @@ def test_a_user_who_may_only_read_or_nothing_at_all_is_told_so(server: Postgres,
             open_blocking(role(server) + options, clock=None, timeout=5.0).perform([Mark("mark/a", "me", 10)])
 
 
+def test_a_promotion_while_the_server_is_asked_is_no_misconfiguration(shared_url: str) -> None:
+    connector = schema.Connector(parse(shared_url))
+    with closing(connector.connect(5.0)) as connection:
+        connection.execute(b"BEGIN READ ONLY")  # as a statement is that began before the promotion
+        life, version = connector._check_server(connection)
+    assert life == connector.life
+    assert version == 0  # it is known to be up to date
+
+
 @pytest.fixture
 def database(server: Postgres) -> Iterator[Callable[[str], str]]:
     """Makes a database with these options, and tells its URL."""

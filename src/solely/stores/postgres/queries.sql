@@ -87,7 +87,7 @@ SELECT {sweep}($1::bigint, $2::text, $3::integer)
 
 -- name: server_state
 -- The life of the server: it begins with its start, and with the sequence, should a dump have been restored.
-SELECT pg_is_in_recovery()::text, current_setting('transaction_read_only'),
+SELECT pg_is_in_recovery()::text, current_setting('default_transaction_read_only'),
     (date_part('epoch', pg_postmaster_start_time()) * 1000000)::bigint::text || ' ' || coalesce(to_regclass({fence_name})::oid::text, ''),
     coalesce(to_regclass({migrations_name})::text, ''), current_setting('transaction_isolation'), current_setting('server_encoding')
 
