@@ -44,6 +44,9 @@ from tests.servers import Valkey
 ROOT = Path(__file__).parent.parent
 
 
+HISTORIES = Path(__file__).parent.parent / "docs" / "histories"
+
+
 def op(key: str, name: str, owner: str, output: Any, begin: float, end: float = math.inf, *given: Any) -> Operation:
     return Operation(key, name, owner, output, begin, end, given)
 
@@ -254,6 +257,21 @@ def test_a_kept_history_can_be_checked_again(tmp_path: Path, capsys: pytest.Capt
     assert check_again(["lock", str(tmp_path / "lock.jsonl")]) == 1
     with pytest.raises(SystemExit):
         check_again(["lock", str(tmp_path / "missing.jsonl")])
+
+
+@pytest.mark.parametrize("path", sorted(HISTORIES.glob("*.jsonl.gz")), ids=lambda path: path.name.partition(".jsonl")[0])
+def test_the_histories_of_the_documentation_are_judged_as_it_says(path: Path) -> None:
+    model = path.name.split(".")[1]
+    assert check_again([model, str(path)]) == (1 if path.name.startswith("planted-") else 0)
+
+
+def test_a_history_that_is_not_whole_is_refused(tmp_path: Path) -> None:
+    whole = next(iter(HISTORIES.glob("*.lock.jsonl.gz"))).read_bytes()
+    for content in (whole[:-20], whole[:500] + b"\0" * 20 + whole[520:], b"no history"):
+        path = tmp_path / "lock.jsonl.gz"
+        path.write_bytes(content)
+        with pytest.raises(SystemExit):
+            check_again(["lock", str(path)])
 
 
 # -- plans

@@ -1,13 +1,15 @@
 """python -m solely.testing.linearizability MODEL FILE…: checks recorded histories again, and prints each verdict.
 
-MODEL is lock, mark, claim, reservation or queue; a FILE has one operation per line, as `Recorder` and `scripts/chaos
---keep` write them. Exits with 1 if one of them is not linearizable, or was not decided in time.
+MODEL is lock, mark, claim, reservation or queue; a FILE, which may be compressed (.gz), has one operation per line, as
+`Recorder` and `scripts/chaos --keep` write them. Exits with 1 if one of them is not linearizable, or was not decided in time.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,13 +37,18 @@ def main(arguments: list[str] | None = None) -> int:
     bad = 0
     for path in options.file:
         try:
-            history = read_history(path.read_text().splitlines())
-        except (OSError, ValueError) as error:
+            history = read_history(_text(path).splitlines())
+        except (OSError, ValueError, EOFError, zlib.error) as error:
             parser.error(f"{path}: {error}")
         verdict = check_history(history, MODELS[options.model](), timeout=options.timeout)
         bad += not verdict.ok
         print(f"{path}: {verdict}")  # noqa: T201 - it is a command
     return 1 if bad else 0
+
+
+def _text(path: Path) -> str:
+    content = path.read_bytes()
+    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
 
 
 if __name__ == "__main__":
