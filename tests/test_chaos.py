@@ -259,7 +259,7 @@ def test_a_kept_history_can_be_checked_again(tmp_path: Path, capsys: pytest.Capt
         check_again(["lock", str(tmp_path / "missing.jsonl")])
 
 
-@pytest.mark.parametrize("path", sorted(HISTORIES.glob("*.jsonl.gz")), ids=lambda path: path.name.partition(".jsonl")[0])
+@pytest.mark.parametrize("path", sorted(HISTORIES.glob("*.gz")), ids=lambda path: path.name.partition(".jsonl")[0])
 def test_the_histories_of_the_documentation_are_judged_as_it_says(path: Path) -> None:
     model = path.name.split(".")[1]
     assert check_again([model, str(path)]) == (1 if path.name.startswith("planted-") else 0)

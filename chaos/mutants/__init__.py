@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 4  # mutants: most of the time their workers sleep
 TRIES = 3  # rounds with other seeds: whether a bug shows is a matter of chance
-# Most holders of one key outlive their lease; or those of several keys, so that some of them find nobody in their place.
+# Most holders of one key outlive their lease; or those of several keys, so that some find nobody in their place.
 OUTLIVE = {"outlive": 0.8, "keys": 1, "kept": 0.0}
 OUTLIVE_ALONE = {"outlive": 0.8, "keys": 5, "kept": 0.0}
 # More deliveries than a quick machine makes between two faults, of few ids: each was marked before the first fault.
@@ -132,9 +132,7 @@ def _judged(mutant: Mutant, deployment: Deployment, folder: Path, seed: int) -> 
     text = f"found by {', '.join(kinds)}" if kinds else "NOT FOUND"
     print(f"planted {mutant.name} in {mutant.deployment}: {text}", file=sys.stderr, flush=True)
     seconds = local_clock() - begin
-    return MutantResult(
-        mutant.name, mutant.deployment, mutant.workload, bool(kinds), ", ".join(kinds), tries, seconds
-    )
+    return MutantResult(mutant.name, mutant.deployment, mutant.workload, bool(kinds), ", ".join(kinds), tries, seconds)
 
 
 def planted(mutant: Mutant, deployment: Deployment, folder: Path, seed: int) -> RoundResult:

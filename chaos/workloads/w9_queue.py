@@ -82,7 +82,7 @@ def repeated_calls(seen: Observations) -> list[Operation]:
     tries = [(note, names[note.detail]) for note in seen.of("retry") if note.detail in names]
     found = list[Operation]()
     for call in (each for each in seen.operations if each.name in names.values()):
-        worker = (call.owner or str(call.input[0])).partition(".")[0]  # the id of an item has the number of who pushed it
+        worker = (call.owner or str(call.input[0])).partition(".")[0]  # the id of an item names who pushed it
         found += [
             call._replace(output=UNANSWERED)
             for note, name in tries

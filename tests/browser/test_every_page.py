@@ -97,6 +97,6 @@ def test_every_page_is_accessible_and_fits_on_a_phone(enter: Enter, service: Run
     assert wrong == {}, pformat(wrong, width=200)
     page.goto("/locks")
     page.evaluate("document.querySelector('main').append(new Image())")
-    assert [each["rule"] for each in violations(page, **SCHEMES["light"])] == ["image-alt"]  # it does find what is wrong
+    assert [each["rule"] for each in violations(page, **SCHEMES["light"])] == ["image-alt"]  # it finds what is wrong
     page.evaluate("document.querySelector('h1').style.color = '#333'")
     assert [each["rule"] for each in violations(page, **SCHEMES["dark"])] == ["color-contrast"]

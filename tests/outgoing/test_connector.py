@@ -11,26 +11,20 @@ from solely.outgoing import Caller, CallFailed, GuardedConnector, OutgoingSettin
 from tests.apps.hooks import hooks
 from tests.certificates import make_certificate, server_side
 from tests.outgoing.resolver import Resolver
+from tests.streams import served
 
 
 async def test_a_stream_is_timed_and_closed_after_its_block() -> None:
-    left = asyncio.Event()
-
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.readline())
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             await reader.readexactly(1)
-        left.set()
-        writer.close()
 
-    server = await asyncio.start_server(echo, "127.0.0.1", 0)
-    async with GuardedConnector("test").stream("127.0.0.1", server.sockets[0].getsockname()[1]) as stream:
+    async with served(echo) as port, GuardedConnector("test").stream("127.0.0.1", port) as stream:
         stream.writer.write(b"hello\n")
         assert await stream.reader.readline() == b"hello\n"
         assert (stream.address, stream.certificate_expires, stream.timings.tls) == ("127.0.0.1", None, 0.0)
         assert stream.timings.connect > 0
-    await asyncio.wait_for(left.wait(), 30)
-    server.close()
 
 
 async def test_a_host_is_tried_at_all_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,12 +100,8 @@ async def test_a_tls_handshake_that_takes_too_long_leaves_no_connection_open() -
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         left.set()
-        writer.close()
 
-    server = await asyncio.start_server(silent, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with Caller("test", OutgoingSettings(timeout=0.3, retries=0)) as caller:
+    async with served(silent) as port, Caller("test", OutgoingSettings(timeout=0.3, retries=0)) as caller:
         with pytest.raises(CallFailed, match="no answer within"):
             await caller.call(Request("GET", f"https://127.0.0.1:{port}/"))
         await asyncio.wait_for(left.wait(), 30)
-    server.close()

@@ -56,7 +56,9 @@ def in_batches(ops: Sequence[Op], size: int = 100) -> Iterator[Sequence[Op]]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("open_store", ["blocking", pytest.param("asyncio", marks=pytest.mark.only_with_all)], indirect=True)
+@pytest.mark.parametrize(
+    "open_store", ["blocking", pytest.param("asyncio", marks=pytest.mark.only_with_all)], indirect=True
+)
 @pytest.mark.parametrize("offset", OFFSETS)
 def test_a_held_key_of_any_letters_and_length_is_refused_and_does_not_fail(
     set_url: str, open_store: Callable[[str], Store], offset: int

@@ -17,6 +17,7 @@ from solely.apps.probes.settings import ProbesSettings
 from tests.apps.hooks import DROP, HANG, Answer, hooks
 from tests.apps.probes.sites import NameServer
 from tests.certificates import make_certificate, server_side
+from tests.streams import served
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 PHASES = ("resolve", "connect", "tls", "processing", "transfer")
@@ -121,18 +122,16 @@ async def test_a_tcp_target_is_connected_to_and_may_have_to_say_something(checke
         writer.write(b"220 mail.example ESMTP\r\n")
         if b"QUIT" in await reader.read(100):
             writer.write(b"221 bye\r\n")
-        writer.close()
 
-    server = await asyncio.start_server(greet, "127.0.0.1", 0)
-    url = f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    outcome = await checker.check(target(url))
-    assert (outcome.error, outcome.address) == ("", "127.0.0.1")
-    assert outcome.phases["connect"] > 0
-    assert (await checker.check(target(url, expect={"body": "^220 "}))).error == ""
-    assert (await checker.check(target(url, body="QUIT\r\n", expect={"body": "221"}))).error == ""
-    wrong = await checker.check(target(url, body="HELO\r\n", expect={"body": "^421"}))
-    assert (wrong.error, wrong.failed_by_pattern) == ("the peer did not send '^421'", True)
-    server.close()
+    async with served(greet) as port:
+        url = f"tcp://127.0.0.1:{port}"
+        outcome = await checker.check(target(url))
+        assert (outcome.error, outcome.address) == ("", "127.0.0.1")
+        assert outcome.phases["connect"] > 0
+        assert (await checker.check(target(url, expect={"body": "^220 "}))).error == ""
+        assert (await checker.check(target(url, body="QUIT\r\n", expect={"body": "221"}))).error == ""
+        wrong = await checker.check(target(url, body="HELO\r\n", expect={"body": "^421"}))
+        assert (wrong.error, wrong.failed_by_pattern) == ("the peer did not send '^421'", True)
 
 
 async def test_a_certificate_is_checked_for_its_name_and_its_days(tmp_path: Path) -> None:

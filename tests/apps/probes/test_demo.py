@@ -25,5 +25,6 @@ async def test_a_probe_that_closes_its_connection_is_no_error(sent: bytes) -> No
         writer.write_eof()
         assert await reader.read() == b""  # it closes its side, too
         writer.close()
+        await writer.wait_closed()
         await asyncio.gather(*answers)
     assert reported == []

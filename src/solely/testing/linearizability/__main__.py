@@ -1,7 +1,8 @@
 """python -m solely.testing.linearizability MODEL FILE…: checks recorded histories again, and prints each verdict.
 
 MODEL is lock, mark, claim, reservation or queue; a FILE, which may be compressed (.gz), has one operation per line, as
-`Recorder` and `scripts/chaos --keep` write them. Exits with 1 if one of them is not linearizable, or was not decided in time.
+`Recorder` and `scripts/chaos --keep` write them. Exits with 1 if one of them is not linearizable, or was not decided in
+time.
 """
 
 from __future__ import annotations
