@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..report import Report
 
 AT_ONCE = 4  # mutants: most of the time their workers sleep
-TRIES = 3  # rounds with other seeds: whether a bug shows is a matter of chance
+TRIES = 5  # rounds with other seeds: whether a bug shows is a matter of chance
 # Most holders of one key outlive their lease; or those of several keys, so that some find nobody in their place.
 OUTLIVE = {"outlive": 0.8, "keys": 1, "kept": 0.0}
 OUTLIVE_ALONE = {"outlive": 0.8, "keys": 5, "kept": 0.0}
