@@ -33,7 +33,7 @@ from ..ops import (
 from ..stores import AsyncStore, OnHint, Store
 
 TICK = 0.001  # seconds: the resolution of a store's clock
-_REPLY_TIMEOUT = 20.0  # seconds for one reply of an asyncio store: a store that needs more has hung
+_REPLY_TIMEOUT = 120.0  # seconds for one reply of an asyncio store, on a machine that may be busy: then it has hung
 _HINT_TIMEOUT = 5.0  # seconds for a hint: it takes under a millisecond, but a test machine can be very busy
 _T = TypeVar("_T")
 
