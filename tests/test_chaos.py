@@ -17,7 +17,7 @@ from chaos.deployments import DEPLOYMENTS
 from chaos.deployments.single import Redis
 from chaos.evidence import Evidence, Finding
 from chaos.faults import FAULTS
-from chaos.mutants import MUTANTS
+from chaos.mutants import MUTANTS, ONE_BY_ONE
 from chaos.mutants.planting import altered
 from chaos.observations import Note, ObservationLog, Observations, read_logs
 from chaos.report import Report
@@ -370,7 +370,7 @@ def test_a_round_on_a_real_server_breaks_no_promise(tmp_path: Path) -> None:
 def test_a_server_that_keeps_nothing_is_found_out(tmp_path: Path) -> None:
     deployment = Redis()
     deployment.server = Valkey()
-    plan = RoundPlan("redis", ("W5",), "kill server", 1, 1.0, 1, settings={"ids": 100, "copies": 200})
+    plan = RoundPlan("redis", ("W5",), "kill server", 1, 1.0, 1, settings=ONE_BY_ONE)
     with deployment:
         found = run_round(deployment, FAULTS["kill server"], plan, tmp_path).findings
     assert "first twice" in {finding.kind for _, finding in found}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, suppress
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from pymongo.errors import PyMongoError
 from redis.crc import key_slot
@@ -14,14 +14,17 @@ from tests.servers import Valkey, ValkeyCluster, ValkeySentinel, until
 
 from .deployment import Deployment
 
+Servers = TypeVar("Servers", ValkeySentinel, ValkeyCluster)
 
-class SentinelGroup(Deployment):
-    """A primary, a replica and three Sentinels. Replication is asynchronous: a failover may lose the last writes."""
 
-    name, store = "redis-sentinel", "redis"
+class ValkeyGroup(Deployment, Generic[Servers]):
+    """Several Valkey servers, which one URL names."""
+
+    store = "redis"
+    make: type[Servers]
 
     def __enter__(self) -> Self:
-        self._group = ValkeySentinel().__enter__()
+        self._group: Servers = self.make().__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -29,6 +32,12 @@ class SentinelGroup(Deployment):
 
     def url(self, namespace: str) -> str:
         return f"{self._group.url}?namespace={namespace}"
+
+
+class SentinelGroup(ValkeyGroup[ValkeySentinel]):
+    """A primary, a replica and three Sentinels. Replication is asynchronous: a failover may lose the last writes."""
+
+    name, make = "redis-sentinel", ValkeySentinel
 
     @property
     def version(self) -> str:
@@ -50,20 +59,10 @@ class SentinelGroup(Deployment):
         before.start()
 
 
-class Cluster(Deployment):
+class Cluster(ValkeyGroup[ValkeyCluster]):
     """Three primaries without replicas, which share the slots."""
 
-    name, store = "redis-cluster", "redis"
-
-    def __enter__(self) -> Self:
-        self._group = ValkeyCluster().__enter__()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._group.__exit__()
-
-    def url(self, namespace: str) -> str:
-        return f"{self._group.url}?namespace={namespace}"
+    name, make = "redis-cluster", ValkeyCluster
 
     @property
     def version(self) -> str:

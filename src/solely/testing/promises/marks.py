@@ -24,6 +24,11 @@ class MarkPromises:
         assert (entry.state, entry.value, entry.owner) == (State.DONE, None, "")
         assert abs(entry.left - 60) <= TICK
 
+    def test_a_thousand_ops_of_one_call_are_performed_in_their_order(self, store: Harness) -> None:
+        keys = [fresh("mark/many") for _ in range(500)]
+        again = [Mark(key, "second", 100) for key in keys]
+        assert store.perform(*(Mark(key, "first", 100) for key in keys), *again) == [True] * 500 + [False] * 500
+
     def test_a_mark_that_extends_makes_the_mark_last_longer(self, store: Harness, clock: ManualClock) -> None:
         key, first, second = fresh("mark/longer"), fresh("first"), fresh("second")
         store.one(Mark(key, first, 100))
