@@ -240,6 +240,7 @@ class AsyncClient(
             hook=hook,
             cache=_cache(cache),
             start_keeping=self._start_keeping,
+            caller=self._driver.current_task,
             proceed=_proceeds(on_outage),
             breaker=breaker,
         )

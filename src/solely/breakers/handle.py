@@ -33,7 +33,7 @@ class SharedBreakerBase:
         self._passes = Passes[SharedPass | None]()
 
     def _admitting(self) -> Flow[SharedPass | None]:
-        info = self._context.info(f"trial of breaker {self.name}")
+        info = self._context.signature.info(f"trial of breaker {self.name}")
         return self._context.or_proceed(
             self._stored, "breaker", breaker.admit(self.name, self._kept, info), lambda: None
         )

@@ -41,7 +41,7 @@ def claim_options(
     if policy is not None and not isinstance(policy, Policy):
         raise InvalidInput(f"a policy must be a solely.Policy, not {type(policy).__name__}")
     if purpose:
-        context.info(purpose)  # raises InvalidInput if it is not a str
+        context.signature.info(purpose)  # raises InvalidInput if it is not a str
     terms, most = context.terms(ttl, wait, 0.0), longest_hold(max_hold)
     return ClaimOptions(terms, ttl_seconds(keep, "keep"), policy or ALWAYS_RELEASE, purpose, renew, most)
 
@@ -77,7 +77,7 @@ def claiming(flights: Flights, key: str, digest: str, options: ClaimOptions, mak
 def _claiming(flights: Flights, key: str, digest: str, options: ClaimOptions, make: Make[C]) -> Flow[C]:
     context = flights.context
     try:
-        info, keep = context.info(options.purpose), partial(_keep, context, options)
+        info, keep = context.signature.info(options.purpose), partial(_keep, context, options)
         result, waited = yield from claim(key, options.terms, flights, digest, info, keep)
     except Mismatch as refusal:
         _mismatched(context, refusal)
@@ -104,7 +104,7 @@ def _claiming_many(
     context: Context, keys: Sequence[str], digests: Sequence[str], options: ClaimOptions, make: Make[C]
 ) -> Flow[list[C]]:
     try:
-        results = yield from claim_many(keys, options.terms.ttl, digests, context.info(options.purpose))
+        results = yield from claim_many(keys, options.terms.ttl, digests, context.signature.info(options.purpose))
     except Mismatch as refusal:
         _mismatched(context, refusal)
         raise

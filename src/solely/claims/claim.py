@@ -232,7 +232,7 @@ class ClaimBase(LeaseBase):
         return published, result
 
     def _info_again(self) -> str:
-        return self._context.info(self._options.purpose)
+        return self._context.signature.info(self._options.purpose)
 
     def _unrecorded(self, value: Any) -> Publication:
         self._drop("store unreachable")
@@ -281,7 +281,7 @@ class ClaimBase(LeaseBase):
         from ..dead_letters.flow import letter
 
         facts: dict[str, Any] = {"error": error, "at": datetime.now(UTC), "key": self.key, "attempts": self.attempt}
-        origin = describe(self._context.info(self._options.purpose))
+        origin = describe(self._context.signature.info(self._options.purpose))
         try:
             return letter(park.group, self.payload, origin=origin, **facts)
         except InvalidInput:  # the payload is not JSON-serializable, or too large

@@ -55,7 +55,7 @@ class DeadLettersBase:
         facts: dict[str, Any] = {
             "key": checked_name("key", key) if key else "",
             "attempts": attempts,
-            "origin": origin or describe(self._context.info("")).partition(" since ")[0],
+            "origin": origin or describe(self._context.signature.info("")).partition(" since ")[0],
             "id": "" if id is None else checked_name("id", id),
             "error": error,
             "at": datetime.now(UTC),
@@ -124,7 +124,7 @@ class DeadLettersBase:
     # -- replay
 
     def _taking(self, id: str, listed: Letter | None) -> Flow[LetterHold | LetterOutcome]:
-        info = self._context.info(f"replays a dead letter of {self.group}")
+        info = self._context.signature.info(f"replays a dead letter of {self.group}")
         taken = yield from replays.take(self.group, checked_name("id", id), info, listed)
         if isinstance(taken, LetterHold):
             taken.hold.keep(True, math.inf)
@@ -156,7 +156,7 @@ class DeadLettersBase:
     # -- replay by another process
 
     def _handing_over(self, id: str) -> Flow[LetterInHand | LetterOutcome]:
-        info = self._context.info(f"replays a dead letter of {self.group}")
+        info = self._context.signature.info(f"replays a dead letter of {self.group}")
         taken = yield from replays.take(self.group, checked_name("id", id), info)
         return hand_over(taken) if isinstance(taken, LetterHold) else taken
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from functools import lru_cache
+from threading import get_ident
 from typing import Any, Protocol, TypeVar
 
 from .. import events
@@ -39,11 +40,14 @@ class Context:
         hook: events.Hook | None,
         cache: Cache | None,
         start_keeping: Callable[[], None],
+        caller: Callable[[], Any] = get_ident,
         signature: Callable[[], Signature] = Signature,
         proceed: bool = False,
         breaker: Breaker | None = None,
     ) -> None:
         self.store = store
+        self.caller = caller  # → the id of the thread that calls, or its task
+        self.signature = signature()  # writes the info of holds
         self.hook = hook
         self.cache = cache
         self.proceed = proceed  # while the store is unreachable
@@ -54,7 +58,6 @@ class Context:
         self.keeper = Keeper(wake, self._report)
         self._wake = wake
         self._sign = signature
-        self._signature = signature()
         self._known_terms = lru_cache(maxsize=256, typed=True)(self._check_terms)  # a program uses few distinct terms
         self._start_keeping = start_keeping
         self._keeping = False
@@ -64,7 +67,7 @@ class Context:
         for hold in list(self.keeper.holds):
             hold.lost = FORKED
         self.keeper = Keeper(self._wake, self._report)
-        self._signature = self._sign()
+        self.signature = self._sign()
         self._known_terms.cache_clear()
         self._keeping = False
         if self.cache is not None:
@@ -123,10 +126,6 @@ class Context:
     def _check_terms(self, ttl: Seconds, wait: Seconds, delay: Seconds, polls: bool) -> LeaseTerms:
         pause = seconds("delay", delay, least=0.0, most=DAY)
         return LeaseTerms(ttl_seconds(ttl), wait_seconds(wait), pause, self.store.client, polls)
-
-    def info(self, purpose: str, details: Mapping[str, str] | None = None) -> str:
-        """The caller, its purpose and its details, as stored with a hold; raises InvalidInput if these are invalid."""
-        return self._signature.info(purpose, details)
 
     # -- leases
 

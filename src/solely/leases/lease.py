@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
+from collections.abc import Callable
 from time import time
 from typing import TYPE_CHECKING, Any, Self
 
@@ -195,7 +195,7 @@ class Lease(LeaseBase):
 
     def __init__(self, hold: Hold, context: Context, run: RunFlow) -> None:
         self._hold = hold
-        hold.caller = threading.get_ident()
+        hold.caller = context.caller()
         self._context = context
         self._run = run
 
@@ -241,12 +241,10 @@ class AsyncLease(LeaseBase):
 
     def __init__(self, hold: Hold, context: Context, run: AsyncRunFlow, *, cancel: bool) -> None:
         self._hold = hold
-        from asyncio import current_task  # here, as threads do not need asyncio, which takes long to import
-
-        hold.caller = current_task()
+        hold.caller = context.caller()
         self._context = context
         self._run = run
-        self._guard = TaskGuard(hold) if cancel else None
+        self._guard = TaskGuard(hold, context.caller) if cancel else None
 
     async def renew(self, ttl: Seconds | None = None) -> None:
         """Extends the lease now; raises LeaseLost if it is lost."""
@@ -296,33 +294,30 @@ class AsyncLease(LeaseBase):
 class TaskGuard:
     """Cancels the task in a guarded block when the lease is lost; distinguishes that from any other cancellation."""
 
-    __slots__ = ("_cancelled", "_cancelling", "_task")
+    __slots__ = ("_cancelled", "_cancelling", "_current_task", "_task")
 
-    def __init__(self, hold: Hold) -> None:
+    def __init__(self, hold: Hold, current_task: Callable[[], Any]) -> None:
         hold.on_lost = self._lost
+        self._current_task = current_task
         self._task: asyncio.Task[Any] | None = None
         self._cancelled = False
 
     def enter(self) -> None:
         """Makes the current task the one to cancel."""
-        from asyncio import current_task
-
-        self._task = current_task()
-        self._cancelling = self._task.cancelling() if self._task is not None else 0
+        self._task = task = self._current_task()
+        self._cancelling = task.cancelling() if task is not None else 0
 
     def _lost(self, hold: Hold) -> None:
-        from asyncio import current_task
-
-        if self._task is not None and self._task is not current_task():  # its own call raises LeaseLost
+        if self._task is not None and self._task is not self._current_task():  # its own call raises LeaseLost
             self._cancelled = True
             self._task.cancel(f"lease of {hold.key.partition('/')[2]!r} was lost: {hold.lost}")
 
     def exit(self, error: BaseException | None) -> bool:
         """True if `error` is this guard's cancellation and no other: the caller then raises LeaseLost in its place."""
-        from asyncio import CancelledError
-
         task, self._task = self._task, None
         if task is None or not self._cancelled:
             return False
+        from asyncio import CancelledError  # here, as threads do not need asyncio, which takes long to import
+
         only_ours = task.uncancel() <= self._cancelling
         return only_ours and isinstance(error, CancelledError)

@@ -28,7 +28,7 @@ OnLost = Literal["flag", "cancel"] | Callable[[], None]
 
 def acquiring(context: Context, key: str, terms: LeaseTerms, lease: Callable[[Hold], L], purpose: str = "") -> Flow[L]:
     """A lease of the key; raises Busy if it is not free in time."""
-    flow = leases.acquire(key, terms, lease, info=context.info(purpose), here=context.keeper.here)
+    flow = leases.acquire(key, terms, lease, info=context.signature.info(purpose), here=context.keeper.here)
     if context.hook is not None:
         flow = _reporting_refusal(context, flow, key, terms)
     if context.fails_closed:
@@ -60,7 +60,9 @@ def _acquiring_all(
     context: Context, keys: Sequence[str], terms: LeaseTerms, lease: Callable[[Hold], L], purpose: str
 ) -> Flow[list[L]]:
     try:
-        holds = yield from locks.acquire_all(keys, terms, info=context.info(purpose), here=context.keeper.here)
+        holds = yield from locks.acquire_all(
+            keys, terms, info=context.signature.info(purpose), here=context.keeper.here
+        )
     except Busy as refusal:
         _contended(context, keys[0], terms, refusal)
         raise

@@ -81,7 +81,7 @@ class Reservations(Methods):
 
         stored = stored_key(KIND, key)
         terms = checked_terms(hold, quiet, limit, per, group, self._store.max_limit)
-        info = self._context.info(purpose, details)
+        info = self._context.signature.info(purpose, details)
         reply = self._run(reserving(self._context, stored, terms, info, renew, _longest(max_hold)))
         return Reservation(key, reply, self._context, self._run)
 
@@ -163,7 +163,7 @@ class AsyncReservations(AsyncMethods):
 
         stored = stored_key(KIND, key)
         terms = checked_terms(hold, quiet, limit, per, group, self._store.max_limit)
-        info = self._context.info(purpose, details)
+        info = self._context.signature.info(purpose, details)
         reply = await self._run(reserving(self._context, stored, terms, info, renew, _longest(max_hold)))
         return AsyncReservation(key, reply, self._context, self._run)
 

@@ -90,7 +90,7 @@ class ScheduleBase:
 
     def _attempting(self) -> Flow[DueTick | float]:
         """The due tick, renewed from now on, or the seconds until it is of use to ask again."""
-        info = self._context.info("")
+        info = self._context.signature.info("")
         due = yield from flow.attempt(self._plan, self._known, info)
         if isinstance(due, DueTick):
             due.hold.keep(True, self._most)
