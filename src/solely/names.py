@@ -38,7 +38,7 @@ def owner_of(key: str) -> str:
         return owner_of(name)
     if kind in ("item", "line", "letter"):
         return owner_of_queue(unquote(name.partition("/")[0]))
-    return _owner(name)
+    return _owner(name) if name.startswith(RESERVED) else ""  # without another call in the usual case
 
 
 def owner_of_queue(queue: str) -> str:

@@ -49,7 +49,7 @@ class AsgiApp:
         self.service = service
         self._replaced = replaced
         self.routes = tuple(routes)
-        self._table = RouteTable(self.routes)
+        self._table = RouteTable(self.routes, service.settings.max_body)
         self._idempotent: IdempotentRequests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -149,12 +149,12 @@ class AsgiApp:
         if endpoint.webhook is not None:
             check_plausible(endpoint.webhook, call)
         if endpoint.body is not None or endpoint.webhook is not None:
-            call.raw = await read_body(call, route.cap_within(service.settings.max_body))
+            call.raw = await read_body(call, endpoint.cap)
         if endpoint.webhook is not None:
             await verify(endpoint.webhook, call)
         if endpoint.body is not None:
             call.body = endpoint.body(call)
-        acting = ON_BEHALF.set(caller_of(call))
+        acting = ON_BEHALF.set(caller_of(call, endpoint.holds))
         try:
             if endpoint.audited:
                 return await self._audited(call)

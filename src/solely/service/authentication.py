@@ -19,7 +19,6 @@ from .routes import AUTHENTICATE, SAFE, Bearer, Call, Route, Webhook
 from .security import LOCAL, NOBODY, WEBHOOK, Principal, Scope, host_name, same
 
 LOGIN_PATH = "/login"
-GENERAL_API = "/v1/"  # what is acquired there belongs to the caller; applications acquire for themselves
 _HOLDER = b"solely-holder"  # the header in which a caller says who it is: `web-3 pid 4711`, or any name
 _DECLARED = re.compile(r"([^\x00-\x1f\x7f-\x9f]{1,64}?)(?: pid ([1-9][0-9]{0,9}))?")
 _CALLERS = 1_000  # callers whose declared names are cached
@@ -139,11 +138,11 @@ async def verify(auth: Webhook, call: Call[Any, Any]) -> None:
     call.principal = WEBHOOK
 
 
-def caller_of(call: Call[Any, Any]) -> OnBehalf:
-    """The caller, as it is stored with what it acquires and in the history; raises Problem if the name that it declares
-    is invalid."""
+def caller_of(call: Call[Any, Any], holds: bool) -> OnBehalf:
+    """The caller, as it is stored with what it acquires (if it `holds` that itself) and in the history; raises Problem
+    if the name that it declares is invalid."""
     name = "" if call.principal is LOCAL else call.principal.name
-    return _caller(name, call.headers.get(_HOLDER, b""), call.address, call.path.startswith(GENERAL_API))
+    return _caller(name, call.headers.get(_HOLDER, b""), call.address, holds)
 
 
 @lru_cache(_CALLERS)

@@ -28,8 +28,9 @@ class DisconnectWatch:
         self._stopped = False
 
     def __enter__(self) -> Self:
-        self._task = asyncio.current_task()
-        self._timer = asyncio.get_running_loop().call_later(GRACE, self._begin)
+        loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task(loop)
+        self._timer = loop.call_later(GRACE, self._begin)
         return self
 
     def _begin(self) -> None:

@@ -15,6 +15,7 @@ from .problems import CSRF, INVALID, METHOD, NOT_FOUND, NOT_JSON, TOO_LARGE, Pro
 from .routes import SAFE, Bearer, Call, Route, Webhook
 from .security import same
 
+GENERAL_API = "/v1/"  # what is acquired there belongs to the caller; applications acquire for themselves
 MAX_DEPTH = 32  # of JSON: a value that people can still read; far from what a decoder's recursion can bear
 _JSON, _FORM, _NDJSON = b"application/json", b"application/x-www-form-urlencoded", b"application/x-ndjson"
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
@@ -25,10 +26,12 @@ _SQUARE = bytes.maketrans(b"{}", b"[]")
 class Endpoint:
     """A route, with what can be prepared before the first request."""
 
-    __slots__ = ("audited", "body", "parts", "query", "route", "scope", "takes_slot", "webhook")
+    __slots__ = ("audited", "body", "cap", "holds", "parts", "query", "route", "scope", "takes_slot", "webhook")
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: Route, max_body: int) -> None:
         self.route = route
+        self.cap = route.cap_within(max_body)
+        self.holds = route.path.startswith(GENERAL_API)
         self.parts = route.path.split("/")
         self.scope = route.auth.scope if isinstance(route.auth, Bearer) else None
         self.webhook = route.auth if isinstance(route.auth, Webhook) else None
@@ -48,11 +51,11 @@ def _takes_slot(route: Route) -> bool:
 class RouteTable:
     """All endpoints. A path without {parameters} is found by one lookup."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
+    def __init__(self, routes: Iterable[Route], max_body: int) -> None:
         self._fixed: dict[str, dict[str, Endpoint]] = {}
         self._with_parameters: list[Endpoint] = []
         for route in routes:
-            endpoint = Endpoint(route)
+            endpoint = Endpoint(route, max_body)
             if "{" in route.path:
                 self._with_parameters.append(endpoint)
             elif self._fixed.setdefault(route.path, {}).setdefault(route.method, endpoint) is not endpoint:

@@ -101,6 +101,11 @@ class FigureRegistry:
         counted = self._counted[figure.name]
         counted[labels] = counted.get(labels, 0.0) + 1.0
 
+    def count_many(self, figure: Figure, amount: int, *labels: str) -> None:
+        """Counts `amount` more."""
+        counted = self._counted[figure.name]
+        counted[labels] = counted.get(labels, 0.0) + amount
+
     def observe(self, figure: Figure, seconds: float, *labels: str) -> None:
         """Adds an observation to a histogram."""
         name, bounds = figure.name, figure.bounds

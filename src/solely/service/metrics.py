@@ -102,12 +102,14 @@ class Metrics(FigureRegistry):
         self.observe(OP_SECONDS, time.perf_counter() - started, name)
 
     def _acquired(self, event: events.Acquired) -> None:
-        self.count(ACQUIRED, _kind(event))
-        self.observe(WAITED, event.waited, _kind(event))
+        kind = _kind(event)
+        self.count(ACQUIRED, kind)
+        self.observe(WAITED, event.waited, kind)
 
     def _released(self, event: events.ReleasedLease) -> None:
-        self.count(RELEASED, _kind(event), event.outcome)
-        self.observe(HELD, event.held, _kind(event))
+        kind = _kind(event)
+        self.count(RELEASED, kind, event.outcome)
+        self.observe(HELD, event.held, kind)
 
     def _claimed(self, event: events.Claimed) -> None:
         self.count(CLAIMED)
@@ -151,6 +153,11 @@ class _TimedStore:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+    @property
+    def polls(self) -> bool:
+        """As the store; each acquire asks, and `__getattr__` takes long."""
+        return self._store.polls
 
     def perform(self, ops: Sequence[Op]) -> asyncio.Future[Any]:
         started = time.perf_counter()

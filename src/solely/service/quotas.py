@@ -53,20 +53,19 @@ class WaitQuota:
         self._most = most
         self.now: Counter[str] = Counter()
 
-    def full(self, client: str) -> bool:
-        """True if no further request of this client may wait."""
-        return self.now[client] >= self._most
-
     def enter(self, client: str) -> None:
         """Counts one more waiting request of this client; raises Problem if there are too many."""
-        if self.full(client):
+        waiting = self.now[client]
+        if waiting >= self._most:
             raise Problem(TOO_MANY, f"{self._most} requests of this client wait already (max_waiters)", again=1.0)
-        self.now[client] += 1
+        self.now[client] = waiting + 1
 
     def leave(self, client: str) -> None:
         """Counts one waiting request less."""
-        self.now[client] -= 1
-        if not self.now[client]:
+        left = self.now[client] - 1
+        if left:
+            self.now[client] = left
+        else:
             del self.now[client]
 
 

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from ..errors import InvalidInput
 from ..integrations.idempotency import ProblemKind
 from .disconnects import ClientGone, DisconnectWatch
+from .problems import Problem
 from .security import Principal, Scope
 from .service import Service
 
@@ -196,9 +197,11 @@ class Call(Generic[B, Q]):
         it waits for, for people who ask who waits.
         """
         waiters, name = self.service.waiters, self.principal.name
-        if waiters.full(name):
+        try:
+            waiters.enter(name)
+        except Problem:
             work.close()  # it was never started
-        waiters.enter(name)
+            raise
         listed = self.service.history.waiters
         number = listed.enter(keys)
         try:

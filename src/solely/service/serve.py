@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import os
 import resource
@@ -38,6 +39,7 @@ BACKLOG = 1024  # connections that wait to be accepted: a burst, while the worke
 WORKER_PATIENCE = 30  # seconds until a worker that does not respond is replaced: it may start on a busy machine
 FILES = 65_536  # open files, where so many are allowed: more than any usual number of connections
 OWN_FILES = 256  # open files beside connections: of the store, the database, publishers, the log, the event loop
+GARBAGE = 10_000  # objects, some MB at most, after which the youngest are collected; Python's default is 700
 LEAST_CONNECTIONS = 10  # the least that the settings accept: with fewer, the service would refuse its own users
 
 
@@ -82,7 +84,7 @@ def build(settings: Settings, parent: int, shared: str) -> AsgiApp:
     """The app of one worker. It exits when the process `parent` does; `shared` is the folder of all workers."""
     logs.configure(settings)
     service = Service(settings, shared=shared)
-    service.background.append(_stop_on_signals)
+    service.background += [_stop_on_signals, _collect_rarely]
     if shared:
         service.background += [partial(_watch_parent, parent), lambda service: service.metrics.keep_saving()]
     if settings.demo:
@@ -183,6 +185,14 @@ async def _stop_on_signals(service: Service) -> None:
                 previous(number, frame)
 
         signal.signal(each, stop)
+
+
+async def _collect_rarely(service: Service) -> None:
+    """Exempts what lives as long as the worker from garbage collection, and collects less often: that is 7 % of the CPU
+    time of an acquire and release."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
 
 
 async def _watch_parent(parent: int, service: Service) -> None:

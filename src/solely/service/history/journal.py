@@ -59,7 +59,7 @@ class EventHistory:
 
     def __init__(self, metrics: Metrics, *, keep: float, most: int) -> None:
         self.keep, self.most = keep, most
-        self.recorder = HistoryRecorder(self._dropped)
+        self.recorder = HistoryRecorder()
         self.waiters = WaitList()
         self.problem = "" if keep else "it is turned off (history = 0)"  # why nothing is kept; empty if it is
         self._data: Database | None = None
@@ -103,7 +103,7 @@ class EventHistory:
         except SolelyError as error:
             self.problem = f"its tables could not be created: {error}"
             log.warning("history_not_kept", error=str(error))
-            self.recorder.rows()
+            self._recorded()
         return self._data is not None
 
     async def open(self, data: Database) -> None:
@@ -111,14 +111,14 @@ class EventHistory:
         await migrate(data, *MIGRATED)
         self._queries = STATEMENTS.on(data)
         order = ("kind", "name", "at", "id")
-        self._journal = Journal(data, STATEMENTS["record"], order=order, on_drop=self._dropped)
+        self._journal = Journal(data, STATEMENTS["record"], order=order, on_drop=self._count_dropped)
         self._data, self.problem = data, ""
 
     async def flush(self) -> None:
         """Writes what was buffered. If that fails (DataError), it is kept for the next call, up to a bound."""
         if self._data is None:
             return
-        for row in self.recorder.rows():
+        for row in self._recorded():
             self._journal.add(row)
         await self._journal.flush()
         await self.waiters.write(self._data, STATEMENTS)
@@ -132,8 +132,14 @@ class EventHistory:
             if oldest is not None:
                 await self._journal.sweep(STATEMENTS[delete], time.time() - oldest["at"])
 
-    def _dropped(self) -> None:
-        self._metrics.count(HISTORY_DROPPED)
+    def _recorded(self) -> list[Row]:
+        """The rows of what the recorder buffered; counts what it dropped."""
+        dropped, self.recorder.dropped = self.recorder.dropped, 0
+        self._count_dropped(dropped)
+        return self.recorder.rows()
+
+    def _count_dropped(self, events: int = 1) -> None:
+        self._metrics.count_many(HISTORY_DROPPED, events)
 
     def dropped(self) -> int:
         """How many events were not kept for lack of room, by all workers since they started."""

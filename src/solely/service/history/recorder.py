@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -67,10 +66,9 @@ class _Fold(NamedTuple):
 
 class HistoryRecorder:
     """Buffers the events of one worker until `rows` formats them. `dropped` counts events that were not kept for lack
-    of room, `on_drop` is called for each of them; samples are not counted."""
+    of room; samples are not counted."""
 
-    def __init__(self, on_drop: Callable[[], object] = lambda: None) -> None:
-        self._on_drop = on_drop
+    def __init__(self) -> None:
         self._buffer: list[_Unwritten] = []
         self._alarms = self._samples = self._kept = 0
         self._share = 0  # of the keys, one in 2 ** share is kept
@@ -88,9 +86,11 @@ class HistoryRecorder:
         elif kind in _ALARMING:
             self._alarms += 1
             if self._alarms > ALARMS:
-                return self._drop()
+                self.dropped += 1
+                return
         elif not self._fits(event.key):
-            return self._drop()
+            self.dropped += 1
+            return
         self._buffer.append((time.time(), event, ON_BEHALF.get()))
 
     def note(self, key: str, event: str, fence: int = 0, **facts: Any) -> None:
@@ -98,7 +98,7 @@ class HistoryRecorder:
         if self._fits(key):
             self._buffer.append((time.time(), Noted(key, event, fence, facts), ON_BEHALF.get()))
         else:
-            self._drop()
+            self.dropped += 1
 
     def _fits(self, key: str) -> bool:
         """True if there is room for an event of this key. Over the budget, the share of the keys that are kept is
@@ -107,10 +107,6 @@ class HistoryRecorder:
             return False
         self._kept += 1
         return self._kept <= 2 * BUDGET  # at once, when the load has just begun to rise
-
-    def _drop(self) -> None:
-        self.dropped += 1
-        self._on_drop()
 
     def rows(self) -> list[Row]:
         """The rows of what was buffered, which is emptied."""
