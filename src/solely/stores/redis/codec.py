@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from hashlib import sha1
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -145,6 +146,13 @@ def in_run(op: RedisOp) -> bool:
     return type(op) is Mark and not op.extend
 
 
+@lru_cache(_KNOWN_SPANS)
+def _span(seconds: float) -> str:
+    """The duration as a word of a command; few differ in one program."""
+    word = str(us(seconds))
+    return f"${len(word)}\r\n{word}\r\n"
+
+
 class Codec:
     """Encodes for one set of keys: `base` comes before each of them."""
 
@@ -155,7 +163,6 @@ class Codec:
         self.bases = [f"{prefix}{{b{number}}}" for number in range(BUCKETS)] if cluster else [prefix]
         self._counters = [base + "#fence" for base in self.bases]
         self._quick: dict[type, Callable[[Any], bytes | None]] = {}  # what writes such an op; None if it is not plain
-        self._spans: dict[float, str] = {}
         if clock is None and not cluster and prefix.isascii():
             self._quick = {Acquire: self._quick_acquire, Release: self._quick_release, Finish: self._quick_finish}
             words = packed("EVALSHA", SHA, "2", self._counters[0]).decode().partition("\r\n")[2] + "$"
@@ -168,7 +175,7 @@ class Codec:
         key, owner, ttl, info, client, delay, print, counted, value = op
         if delay:
             return None
-        name, span = self.prefix + key, self._spans.get(ttl) or self._span(ttl)
+        name, span = self.prefix + key, _span(ttl)
         who = f"${len(owner)}\r\n{owner}\r\n{span}${len(info)}\r\n{info}\r\n${len(client)}\r\n{client}\r\n"
         if print or counted or value or key.startswith(_LISTED):
             more = f"${len(print)}\r\n{print}\r\n{_YES if counted else _NO}{_YES if value else _NO}"
@@ -177,14 +184,6 @@ class Codec:
         else:
             text = f"{self._heads[11]}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\na\r\n{who}"
         return text.encode() if text.isascii() and "\0" not in text else None
-
-    def _span(self, seconds: float) -> str:
-        """The duration as a word of a command; few differ in one program, and those are remembered."""
-        word = str(us(seconds))
-        span = f"${len(word)}\r\n{word}\r\n"
-        if len(self._spans) < _KNOWN_SPANS:
-            self._spans[seconds] = span
-        return span
 
     def _quick_release(self, op: Release) -> bytes | None:
         key, owner, revoke, delay, keep, granted = op
@@ -197,7 +196,7 @@ class Codec:
 
     def _quick_finish(self, op: Finish) -> bytes | None:
         key, owner, value, keep = op
-        name, span = self.prefix + key, self._spans.get(keep) or self._span(keep)
+        name, span = self.prefix + key, _span(keep)
         words = f"{self._heads[10]}{len(name)}\r\n{name}\r\n$0\r\n\r\n$1\r\nF\r\n"
         text = f"{words}${len(owner)}\r\n{owner}\r\n${len(value)}\r\n"
         return b"%b%b\r\n%b" % (text.encode(), value, span.encode()) if text.isascii() else None
