@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from solely.apps.alerts.model import Alert, AlertOutcome, Notification, key_of
+from solely.apps.alerts.notifications.publishing import QUEUE
 from tests.apps.alerts.working import Open, Worker, alert, until, working
 
 OVER = alert(status="resolved")
@@ -161,3 +162,22 @@ async def test_what_another_has_in_hand_is_counted_as_queued(open_worker: Open) 
     assert await worker.parts.outbox.add(key_of(alert()), left, 60.0) is not None
     assert (await worker.receive(alert())).reason == "in_flight"
     assert worker.counted("queued") == 1
+
+
+@pytest.mark.parametrize("again", [alert(), OVER], ids=["fires again", "is resolved"])
+async def test_a_copy_in_another_hand_does_not_swallow_what_is_new(
+    again: Alert, open_worker: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sending, late = await open_worker(), await open_worker()
+    if again == OVER:
+        await sending.receive(alert())
+    assert (await sent_with_a_latecomer(again, sending, late, monkeypatch)).outcome == "published"
+    held = await late.once.queue(QUEUE).take(ttl=60.0)  # by a worker that is about to drop it, and stands still
+    assert held is not None
+    await sending.receive(alert() if again == OVER else OVER)
+    before = len(sending.publisher.ids)
+    outcome = await sending.receive(again)
+    assert outcome.outcome == "published"
+    assert len(set(sending.publisher.ids)) == len(sending.publisher.ids) == before + 1
+    assert await held.ack()
+    assert await sending.waiting() == 0

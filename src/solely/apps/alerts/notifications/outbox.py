@@ -36,15 +36,18 @@ class Outbox:
         self, key: str, notification: Notification, ttl: float
     ) -> tuple[Notification, AsyncItem | None] | None:
         """The notification to publish under this key, and its item: the given one, or an older one that was not
-        finished. None if another worker holds that item: then it is durable, and not ours to publish."""
-        payload = msgspec.to_builtins(notification)
+        finished. None if another worker holds that item: then it is durable, and not ours to publish.
+
+        An item that cannot be read, or a copy of what was sent that another worker is about to remove, stays there: the
+        given notification then gets a key of its own."""
+        payload, apart = msgspec.to_builtins(notification), f"{key}/{notification.id}"
         for look in range(_LOOKS):
             item = await self._queue.push_held(key, payload, ttl=ttl)
             if item is not None and item.fresh:
                 return notification, item
             there = item or await self._queue.read(key)
             if isinstance(there, ItemInfo) and there.unreadable:
-                return notification, await self._queue.push_held(f"{key}/{notification.id}", payload, ttl=ttl)
+                return notification, await self._queue.push_held(apart, payload, ttl=ttl)
             if there is None or (isinstance(there, ItemInfo) and there.state is State.HELD):
                 await asyncio.sleep(_PAUSE * (look + 1))
             elif (older := await self._unfinished(key, there.payload)) is not None:
@@ -53,6 +56,9 @@ class Outbox:
                 await self._queue.remove(key, expected=there)
             else:
                 await there.ack()
+        held = await self._queue.read(key)
+        if held is None or await self._is_copy_of_sent(held.payload):
+            return notification, await self._queue.push_held(apart, payload, ttl=ttl)
         return None
 
     async def ensure_queued(self, key: str, notification: Notification) -> None:
@@ -80,6 +86,12 @@ class Outbox:
         """True if it was sent and recorded: it is in the outbox only because removing it failed, or because a caller
         that was refused meanwhile queued it again."""
         return await self._once.seen(own(f"sent/{notification.id}"))
+
+    async def _is_copy_of_sent(self, payload: Any) -> bool:
+        try:
+            return await self._was_sent(msgspec.convert(payload, Notification))
+        except msgspec.ValidationError:
+            return False
 
     async def _has_unsent(self, prefix: str) -> bool:
         """True if a notification that was not sent is queued under a key with this prefix."""
