@@ -19,17 +19,19 @@ from solely.leases.flow import LeaseTerms
 from solely.leases.hold import Hold
 from solely.locks.flow import acquire_all
 from solely.marks import flow as dedup
-from solely.model import Allowance, Entry, Released, State
-from solely.ops import Acquire, Advance, Finish, Hit, Mark, Read, Release, Renew, Unhit
+from solely.model import Allowance, Entry, LeasedItem, Released, State
+from solely.ops import Ack, Acquire, Advance, Finish, Hit, Mark, Push, Read, Release, Renew, Return, Take, Unhit
+from solely.queues.waiting import TakeTerms, take
 from solely.reservations import flow as reservation
 from solely.resilience.circuit import Rule
-from solely.rules import MAX_GONE, MIN_TTL, REMEMBER
+from solely.rules import DRIFT_RATE, MAX_GONE, MIN_TTL, REMEMBER
 from solely.schedules import flow as schedule
 from solely.schedules.calls import plan_of
 from solely.schedules.state import DueTick, ReplicaState, RunReport
 from solely.stores import StoreBase
 from solely.stores.memory import Memory
 from solely.testing.clock import ManualClock
+from solely.testing.simulator.observer import Observer
 from solely.testing.simulator.simulation import SimulatedClient
 
 KEY = "lock/key"
@@ -278,11 +280,64 @@ def test_a_tick_whose_long_run_let_the_key_open_early_is_not_run_again() -> None
     assert script.result is None
 
 
-def test_a_long_run_is_noted_with_its_end() -> None:
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_long_run_is_noted_before_its_end_and_a_refused_note_keeps_the_key_closed_longer(refused: bool) -> None:
     plan = plan_of("job", 60.0, "UTC", 0.0, "skip", 5.0)
-    for took, ops in ((0.1, [Finish]), (2.5, [Finish, Advance])):
-        tick = plan.timetable.next_after(1_000_000_000_000)
+    tick, keeps = plan.timetable.next_after(1_000_000_000_000), list[float]()
+    for took in (0.1, 2.5):
         hold = Hold(plan.tick_key, "me", 5.0, HELD._replace(key=plan.tick_key), 100.0 - took, False, lambda: 100.0)
         known = ReplicaState(last=tick - 60_000_000, ahead=tick / 1e6 - 100.0, noted=99.0)
         script = Script(schedule.finish(plan, known, DueTick(hold, tick, 1, tick), "", ""))
-        assert [type(op) for op in script.go()] == ops
+        ops = script.go()
+        if took > 1.0:
+            assert [type(op) for op in ops] == [Advance]
+            ops = script.go([StoreFull("full") if refused else True])
+        assert [type(op) for op in ops] == [Finish]
+        keeps.append(ops[0].keep)
+        script.go([Entry(plan.tick_key, State.DONE, fence=7, owner="me")])
+        assert isinstance(script.result, RunReport)
+    assert keeps[1] - keeps[0] == pytest.approx(2.5 * DRIFT_RATE if refused else 0.0)
+
+
+def test_an_item_is_taken_under_another_owner_after_one_was_parked_or_came_too_late() -> None:
+    """Otherwise a late copy of the ack or of the return would meet the item that was taken next under the same id."""
+    owners = iter(f"{number:032d}" for number in range(10))
+    parked = Push("dead", "1", b"")
+    script = Script(take("queue/jobs", TakeTerms(5.0, 60.0, 2, "client"), lambda item, body, why: parked))
+    script.fresh_owner = lambda: next(owners)  # type: ignore[method-assign]
+    script.owner = next(owners)
+    body, taken = b"0" * 32 + b'j{"n":0}', list[str]()
+    op = script.go()
+    too_often, late, fine = (LeasedItem("1", body, attempts, left) for attempts, left in ((3, 5.0), (1, 0.0), (1, 5.0)))
+    for item in (None, too_often, late, fine):
+        assert type(op) is Take
+        taken.append(op.owner)
+        op = script.go(item)
+        while type(op) in (Push, Ack, Return):
+            assert op == parked or op.owner == taken[-1]
+            op = script.go(True)
+    assert taken[0] == taken[1], "nothing was taken under the first owner"
+    assert len(set(taken)) == 3
+    assert type(op) is Release
+    assert op.owner == taken[-1]
+    script.go(Released.RELEASED)
+    assert script.result.owner == taken[-1]
+
+
+class _AnyRun:
+    over = False
+    driver = SimpleNamespace(dead=False)
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_the_checker_calls_no_hold_of_a_late_copy_after_a_loss_of_data_a_deadlock(forgotten: bool) -> None:
+    run, found = _AnyRun(), list[str]()
+    observer = SimpleNamespace(
+        latest={KEY: SimpleNamespace(owner="before", live=lambda now: True)},
+        forgotten={"before"} if forgotten else set(),
+        runs={"before": run},
+        history=SimpleNamespace(violated=lambda promise, how: found.append(promise)),
+        _waits_for={run: KEY},
+    )
+    Observer._find_deadlock(cast(Any, observer), cast(Any, run), 0)
+    assert found == ([] if forgotten else ["no deadlock"])

@@ -30,6 +30,7 @@ _PAGE = 100  # items per scan: at 256 KiB each, 25 MiB in memory at worst
 # The op that parks an item as a dead letter with this payload, and why; None if it is too large for that.
 Park = Callable[[LeasedItem, Any, Unreadable | str], Push | None]
 PARKED = object()  # result of a take that parked the item it found
+LATE = object()  # result of a take whose reply came too late: the item was returned
 
 
 class TakenItem(NamedTuple):
@@ -118,7 +119,11 @@ def push(queue: str, id: str, body: bytes, delay: float) -> Flow[bool]:
 
 
 def take_now(op: Take, park: Park, max_attempts: int = 0) -> Flow[object]:
-    """A TakenItem; PARKED if the item that was found became a dead letter; NoItem or None if none is available now."""
+    """A TakenItem; PARKED if the item that was found became a dead letter, LATE if it was returned because the reply
+    came too late; NoItem or None if none is available now.
+
+    After PARKED and LATE, the next take needs another owner: a late copy of the ack or return must not meet its item.
+    """
     return _compensated(op, _take(op, park, max_attempts))
 
 
@@ -132,7 +137,7 @@ def push_held(queue: str, id: str, body: bytes, ttl: float, park: Park) -> Flow[
         op = Take(queue, owner, ttl, id)
         taken = yield from _compensated(op, _push_held(op, Push(queue, id, owner.encode() + body), park))
         if taken is not PARKED:
-            return taken  # type: ignore[return-value]
+            return taken if isinstance(taken, TakenItem) else None
 
 
 def _take(op: Take, park: Park, max_attempts: int) -> Flow[object]:
@@ -148,7 +153,7 @@ def _push_held(op: Take, put: Push, park: Park) -> Flow[object]:
 
 
 def _taken(op: Take, item: LeasedItem | NoItem | None, park: Park, max_attempts: int = 0) -> Flow[object]:
-    """The taken item; None, and the item is returned, if the reply came too late. PARKED if it is unreadable, or was
+    """The taken item; LATE, and the item is returned, if the reply came too late. PARKED if it is unreadable, or was
     taken too often."""
     if not isinstance(item, LeasedItem):
         return item
@@ -156,7 +161,7 @@ def _taken(op: Take, item: LeasedItem | NoItem | None, park: Park, max_attempts:
     ends = deadline(run.sent, item.left)
     if run.now() >= ends:
         yield Return(op.queue, item.id, op.owner, uncounted=True)
-        return None
+        return LATE
     try:
         payload = _payload(item.payload, op.queue, item.id)
     except Unreadable as why:

@@ -10,7 +10,7 @@ from ..flow import Ask, Flow, Join, Run, Wait, undo
 from ..model import NoItem, item_key, line_key
 from ..ops import Release, Return, Take
 from ..rules import LOOK_AGAIN, POLL
-from .flow import PARKED, Park, TakenItem, take_now
+from .flow import LATE, PARKED, Park, TakenItem, take_now
 
 # Seconds until a waiting taker looks a second time: a push in flight when it joined the line has ended by then.
 SECOND_LOOK = 0.02
@@ -40,12 +40,12 @@ def take(queue: str, terms: TakeTerms, park: Park, id: str = "") -> Flow[TakenIt
         owner: str = yield Ask.OWNER
         op = Take(queue, owner, terms.ttl, id)
         found = yield from take_now(op, park, terms.max_attempts)
-    if found is None and terms.wait:
-        return (yield from _wait_for_item(op, terms, park))
+    if terms.wait and (found is None or found is LATE):
+        return (yield from _wait_for_item(op, terms, park, found))
     return found if isinstance(found, TakenItem) else None
 
 
-def _wait_for_item(op: Take, terms: TakeTerms, park: Park) -> Flow[TakenItem | None]:
+def _wait_for_item(op: Take, terms: TakeTerms, park: Park, found: object) -> Flow[TakenItem | None]:
     """Takes an item within terms.wait, as the first taker of this process in line; else None.
 
     Only for an item of any id the process joins the line of the store; for one of a given id it polls.
@@ -56,9 +56,13 @@ def _wait_for_item(op: Take, terms: TakeTerms, park: Park) -> Flow[TakenItem | N
         return None
     op = op._replace(client="" if op.id else terms.client)
     ends, looks, polls = run.arrived + terms.wait, 0, terms.polls or op.id != ""
-    found: object = None
     try:
-        while not isinstance(found := (yield from take_now(op, park, terms.max_attempts)), TakenItem):
+        while True:
+            if found is PARKED or found is LATE:
+                op = op._replace(owner=run.fresh_owner())
+            found = yield from take_now(op, park, terms.max_attempts)
+            if isinstance(found, TakenItem):
+                break
             if found is PARKED:
                 continue
             left = ends - run.now()

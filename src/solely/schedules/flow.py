@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ..errors import INTERRUPTIONS, Interrupted, SolelyError, StoreError, StoreUnavailable, is_unanswered
-from ..flow import RUN, Flow, Run, replies_or_raise, undo
+from ..flow import RUN, Flow, Run, undo
 from ..leases.hold import Hold
 from ..model import DONE, HELD, Entry
 from ..ops import Acquire, Advance, Clear, Finish, Read, Release
-from ..rules import LOOK_AGAIN, MAX_TTL, REMEMBER
+from ..rules import DRIFT_RATE, LOOK_AGAIN, MAX_TTL, REMEMBER
 from .state import EARLY, LONG_RUN, DueTick, Misfire, ReplicaState, RunReport, SchedulePlan, chosen
 from .timetable import US
 
@@ -197,26 +197,34 @@ def finish(plan: SchedulePlan, known: ReplicaState, due: DueTick, outcome: str, 
     facts = {"tick": due.tick, "began": due.began, "took": took, "outcome": outcome, "by": by, "missed": missed}
     report = _planned(plan, max(settled, known.last), facts)
     turned = known.report is not None and known.report.outcome != outcome
-    noted = plan.misfire is not Misfire.SKIP or turned or now - known.noted >= NOTED or took > LONG_RUN
-    if not (yield from _store(plan, known, due.hold, report, noted=noted)):
+    long = took if took > LONG_RUN else 0.0
+    noted = plan.misfire is not Misfire.SKIP or turned or now - known.noted >= NOTED or long > 0
+    if not (yield from _store(plan, known, due.hold, report, noted=noted, long=long)):
         return None
     if noted:
         known.noted = now
     return report
 
 
-def _store(plan: SchedulePlan, known: ReplicaState, hold: Hold, report: RunReport, *, noted: bool) -> Flow[bool]:
-    """Stores the report and closes the key until the next tick is due; False if the hold was lost before."""
+def _store(
+    plan: SchedulePlan, known: ReplicaState, hold: Hold, report: RunReport, *, noted: bool, long: float = 0.0
+) -> Flow[bool]:
+    """Stores the report and closes the key until the next tick is due; False if the hold was lost before. `long` is how
+    many seconds a long run took."""
     run: Run = yield RUN
     now = run.now()
     keep = min(max(0.0, (report.opens - known.store_time(now)) / US), MAX_TTL)  # then it is closed again
     value = report.written()
     end, note = Finish(plan.tick_key, hold.owner, value, max(keep, 1 / US)), Advance(plan.key, value)
-    if plan.misfire is Misfire.SKIP:
+    if plan.misfire is Misfire.SKIP and not long:
         entry, *_ = yield from _performed([end, note] if noted else [end])
     else:  # first what must not be forgotten: from then on the tick is over, whatever becomes of its key
-        replies_or_raise((yield from _performed([note])))
-        (entry,) = yield from _performed([end])
+        (refused,) = yield from _performed([note])
+        if isinstance(refused, StoreError):
+            if plan.misfire is not Misfire.SKIP:
+                raise refused
+            end = end._replace(keep=min(keep + long * DRIFT_RATE, MAX_TTL))  # its key alone says so, and must not open
+        (entry,) = yield from _performed([end])  # too early, by the drift of clocks during the run
     if isinstance(entry, StoreError):
         raise entry
     doubtful = run.doubtful
