@@ -20,7 +20,7 @@ from solely.leases.hold import Hold
 from solely.locks.flow import acquire_all
 from solely.marks import flow as dedup
 from solely.model import Allowance, Entry, LeasedItem, Released, State
-from solely.ops import Ack, Acquire, Advance, Finish, Hit, Mark, Push, Read, Release, Renew, Return, Take, Unhit
+from solely.ops import Ack, Acquire, Advance, Clear, Finish, Hit, Mark, Push, Read, Release, Renew, Return, Take, Unhit
 from solely.queues.waiting import TakeTerms, take
 from solely.reservations import flow as reservation
 from solely.resilience.circuit import Rule
@@ -239,6 +239,20 @@ def test_a_reservation_that_the_store_lost_between_two_looks_is_not_recorded(ans
             script.go(answer)
     else:  # its outcome was there for no time at all, as was asked
         assert script.go(answer) is not None
+
+
+@pytest.mark.parametrize(("later", "counted"), [(7, True), (9, False)])
+def test_a_repeated_record_does_not_count_again_what_a_later_one_has_followed(later: int, counted: bool) -> None:
+    script = Script(reservation.record(reservation.ReservationTicket("reservation/key", "me", 8, 0.3, ()), "now"))
+    finish, _ = script.go()
+    assert type(finish) is Finish
+    script.doubtful = True  # an earlier try may have recorded it
+    counts = b'{"sent": 2, "last": "2026-01-01T12:00:00+00:00", "fence": %d}' % later
+    free = [Entry("reservation/key", State.FREE), Entry("sent/key", State.DONE, fence=later, value=counts)]
+    assert type(script.go(free)) is Release
+    ops = script.go(Released.ABSENT)
+    assert [type(op) for op in ops or ()] == ([Clear, Acquire, Finish] if counted else [])
+    assert script.result is (None if counted else True)
 
 
 def test_nobody_tries_at_a_standing_on_which_a_verdict_may_be_under_way() -> None:

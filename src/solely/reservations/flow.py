@@ -184,7 +184,8 @@ def record(ticket: ReservationTicket, now: str) -> Flow[bool]:
         lapsed = (yield Release(ticket.key, ticket.owner, fence=ticket.fence)) is not LOST
     if entry.owner != ticket.owner and not lapsed:
         raise _not_mine(ticket, entry)
-    yield from _count(ticket, stored, SendRecord(sent.sent + 1, now, ticket.fence))
+    if sent.fence < ticket.fence:  # else this was finished before a later one, and may have been counted then
+        yield from _count(ticket, stored, SendRecord(sent.sent + 1, now, ticket.fence))
     return True
 
 
