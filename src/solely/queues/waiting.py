@@ -59,6 +59,7 @@ def _wait_for_item(op: Take, terms: TakeTerms, park: Park, found: object) -> Flo
     try:
         while True:
             if found is PARKED or found is LATE:
+                yield from _leave(line, op)
                 op = op._replace(owner=run.fresh_owner())
             found = yield from take_now(op, park, terms.max_attempts)
             if isinstance(found, TakenItem):
@@ -70,15 +71,20 @@ def _wait_for_item(op: Take, terms: TakeTerms, park: Park, found: object) -> Flo
                 break
             yield Wait(line, min(left, _look_again(found, looks, polls)))
             looks += 1
-        if op.client:
-            with suppress(StoreError):  # then the line forgets this client by itself
-                yield Release(line, op.owner)  # so that no hint comes here in vain
+        yield from _leave(line, op)
         return found if isinstance(found, TakenItem) else None
     except INTERRUPTIONS:
         taken = [Return(op.queue, found.id, op.owner)] if isinstance(found, TakenItem) else []
         if taken or op.client:
             yield from undo([*taken, Release(line, op.owner)] if op.client else taken)
         raise
+
+
+def _leave(line: str, op: Take) -> Flow[None]:
+    """Gives up the place in the line, so that no hint comes here in vain."""
+    if op.client:
+        with suppress(StoreError):  # then the line forgets this client by itself
+            yield Release(line, op.owner)
 
 
 def _look_again(found: object, looks: int, polls: bool) -> float:
