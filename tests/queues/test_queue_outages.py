@@ -23,7 +23,7 @@ from tests.queues.workers import until
 from tests.reservations.test_lost_replies import AsyncLosingStore, LosingStore
 
 MOST_REQUESTS = 5  # no story here has as many
-PATIENCE = 0.1  # seconds that an unanswered store is asked again
+PATIENCE = 2.0  # seconds that an unanswered store is asked again; a third of them are left for undoing
 
 
 @pytest.fixture
