@@ -84,12 +84,17 @@ def counting_site(pause: float = 0.0) -> Iterator[CountingSite]:
     loop, site = asyncio.new_event_loop(), CountingSite(pause)
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
+    serving, writers = set[asyncio.Task[None]](), list[asyncio.StreamWriter]()
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        serving.add(asyncio.create_task(site.serve(reader, writer)))
 
     async def begin() -> asyncio.Server:
         site.loop = loop
         listening = listener(backlog=1024)
         site.port = listening.getsockname()[1]
-        return await asyncio.start_server(site.serve, sock=listening)
+        return await asyncio.start_server(connected, sock=listening)
 
     async def end() -> None:
         server.close()
@@ -97,6 +102,8 @@ def counting_site(pause: float = 0.0) -> Iterator[CountingSite]:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        for writer in writers:  # also one whose task was cancelled before it began
+            writer.close()
         await asyncio.sleep(0.01)  # in which transports close
 
     server = asyncio.run_coroutine_threadsafe(begin(), loop).result(10)
