@@ -223,8 +223,9 @@ def _store(
         if isinstance(refused, StoreError):
             if plan.misfire is not Misfire.SKIP:
                 raise refused
-            end = end._replace(keep=min(keep + long * DRIFT_RATE, MAX_TTL))  # its key alone says so, and must not open
-        (entry,) = yield from _performed([end])  # too early, by the drift of clocks during the run
+            # Its key alone says so then, and must not open too early, by the drift of clocks during the run.
+            end = end._replace(keep=min(keep + long * DRIFT_RATE, MAX_TTL))
+        (entry,) = yield from _performed([end])
     if isinstance(entry, StoreError):
         raise entry
     doubtful = run.doubtful

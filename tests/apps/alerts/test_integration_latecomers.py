@@ -27,14 +27,14 @@ async def sent_with_a_latecomer(
     alert: Alert, publishing_worker: Worker, late: Worker, patch: pytest.MonkeyPatch
 ) -> AlertOutcome:
     """One worker publishes; the other, which was refused meanwhile, leaves its copy only after that is settled."""
-    refused, settled, leave = asyncio.Event(), asyncio.Event(), late.parts.outbox.ensure_queued
+    refused, settled, leave = asyncio.Event(), asyncio.Event(), late.parts.outbox.leave_copy
 
     async def leave_late(*what: Any) -> None:
         refused.set()
         await settled.wait()
         await leave(*what)
 
-    patch.setattr(late.parts.outbox, "ensure_queued", leave_late)
+    patch.setattr(late.parts.outbox, "leave_copy", leave_late)
     before = len(publishing_worker.publisher.ids)
     publishing_worker.publisher.open.clear()
     sending = asyncio.create_task(publishing_worker.receive(alert))
@@ -181,3 +181,20 @@ async def test_a_copy_in_another_hand_does_not_swallow_what_is_new(
     assert len(set(sending.publisher.ids)) == len(sending.publisher.ids) == before + 1
     assert await held.ack()
     assert await sending.waiting() == 0
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_a_copy_of_what_was_sent_does_not_keep_the_next_one_out_of_the_outbox(
+    held: bool, open_worker: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sending, late = await open_worker(), await open_worker()
+    await sent_with_a_latecomer(alert(), sending, late, monkeypatch)
+    item = await late.once.queue(QUEUE).take(ttl=60.0) if held else None
+    await sending.receive(OVER)
+    for _ in range(2):  # a repeat of the same notification adds nothing
+        await sending.parts.outbox.ensure_queued(key_of(alert()), Notification(id="msg_new", alert=alert(), at=1.0))
+    assert await sending.waiting() == 2
+    if item is not None:
+        await item.give_back()
+    await sending.sweep_until_empty()
+    assert sending.publisher.ids.count("msg_new") == 1

@@ -174,7 +174,7 @@ class AlertReceiver:
         alert = notification.alert
         if hold.reason == RESERVED:
             copy = msgspec.structs.replace(notification, id=hold.details.get("id") or notification.id)
-            await self._outbox.ensure_queued(key_of(alert), copy)
+            await self._outbox.leave_copy(key_of(alert), copy)
         elif hold.reason == LIMITED:
             await self._outbox.discard(notification)
         facts = Facts(alert.status == FIRING, bool(alert.group), window=hold.reason, window_left=hold.retry_after)

@@ -40,7 +40,7 @@ class Outbox:
 
         An item that cannot be read, or a copy of what was sent that another worker is about to remove, stays there: the
         given notification then gets a key of its own."""
-        payload, apart = msgspec.to_builtins(notification), f"{key}/{notification.id}"
+        payload, apart = msgspec.to_builtins(notification), _apart(key, notification)
         for look in range(_LOOKS):
             item = await self._queue.push_held(key, payload, ttl=ttl)
             if item is not None and item.fresh:
@@ -56,14 +56,20 @@ class Outbox:
                 await self._queue.remove(key, expected=there)
             else:
                 await there.ack()
-        held = await self._queue.read(key)
-        if held is None or await self._is_copy_of_sent(held.payload):
+        if await self._is_of_no_use(key):
             return notification, await self._queue.push_held(apart, payload, ttl=ttl)
         return None
 
     async def ensure_queued(self, key: str, notification: Notification) -> None:
-        """Queues the notification unless something is queued under this key, for the sweeper or the holder of the
-        reservation to publish."""
+        """Queues the notification, for the sweeper to publish, unless one that was not sent is queued under this
+        key."""
+        payload = msgspec.to_builtins(notification)
+        if not await self._queue.push(key, payload) and await self._is_of_no_use(key):
+            await self._queue.push(_apart(key, notification), payload)
+
+    async def leave_copy(self, key: str, notification: Notification) -> None:
+        """Queues a copy of what another worker publishes, unless something is queued under this key. It is used if that
+        worker dies before it queued anything; then its sender repeats the alert, too."""
         await self._queue.push(key, msgspec.to_builtins(notification))
 
     async def mark_sent(self, id: str, ttl: float = _SENT) -> None:
@@ -87,9 +93,13 @@ class Outbox:
         that was refused meanwhile queued it again."""
         return await self._once.seen(own(f"sent/{notification.id}"))
 
-    async def _is_copy_of_sent(self, payload: Any) -> bool:
+    async def _is_of_no_use(self, key: str) -> bool:
+        """True if the item under this key will not be published: it is gone, unreadable, or a copy of what was sent."""
+        there = await self._queue.read(key)
+        if there is None or there.unreadable:
+            return True
         try:
-            return await self._was_sent(msgspec.convert(payload, Notification))
+            return await self._was_sent(msgspec.convert(there.payload, Notification))
         except msgspec.ValidationError:
             return False
 
@@ -141,3 +151,8 @@ class Outbox:
         """Seconds for which the alert is acknowledged; None if it is not."""
         made = await self._open.acknowledgements.covering(alert)
         return None if made is None else made.ends - time.time()
+
+
+def _apart(key: str, notification: Notification) -> str:
+    """The key of a notification whose usual key is taken by something else."""
+    return f"{key}/{notification.id}"
