@@ -72,8 +72,11 @@ async def test_each_tick_runs_once_over_three_replicas(mode: str, open_client: O
         await until(lambda: len(ran) >= 5)
     assert set(ran.values()) == {1}
     info = await result_of(clients[0].schedule_info("report"))
-    assert (info.when, info.outcome, info.state) in {("@every 0.1s", "done", state) for state in ("waiting", "overdue")}
-    assert info.last == max(ran)
+    assert (info.when, info.outcome) == ("@every 0.1s", "done")
+    if info.state == "waiting":
+        assert info.last == max(ran)
+    else:  # the next tick is due already, so the last run is known only from the note, which is up to a minute old
+        assert (info.state, info.last in ran) == ("overdue", True)
     assert info.next > info.last
     assert [each.key for each in await result_of(clients[1].schedules("rep"))] == ["report"]
     assert await result_of(clients[1].schedules("other")) == []

@@ -19,6 +19,7 @@ log = logging.getLogger("solely")
 # (MongoDB's driver adds 0.25 s) and the machine is slow.
 ONE_TRY = 0.35
 TRYING = 0.85  # share of the timeout for all tries of a call; the rest is for undoing: one round trip anywhere on earth
+LEAST_TRY = 0.1  # share of the timeout that a try must have left: less could cut it off on a machine that is busy then
 TWO_STEPS = 2 * ONE_TRY  # share of the timeout for a try that first connects, or first waits in a queue
 CLOSING_LOOK = 0.002  # seconds between checks whether all flows have ended: about one loopback round trip
 IS_OP = frozenset(OPS)
@@ -63,11 +64,13 @@ class TimeBudget:
         return max(ends, start + MIN_PATIENCE)
 
     def fits(self, began: float, now: float, ends: float, timeout: float) -> bool:
-        """True if a try that starts now ends in time, assuming it takes as long as the one that began at `began`.
+        """True if a try that starts now ends in time, assuming it takes as long as the one that began at `began`, and
+        at least LEAST_TRY.
 
         A try that is cut off leaves doubt whether the op was performed. Where there is doubt already, it costs nothing.
         """
-        return now + (0.0 if self.doubtful else min(now - began, timeout * ONE_TRY)) <= ends
+        needed = max(timeout * LEAST_TRY, min(now - began, timeout * ONE_TRY))
+        return now + (0.0 if self.doubtful else needed) <= ends
 
     def charge(self, seconds: float) -> None:
         """Counts the time of an op that was not answered at the first try."""

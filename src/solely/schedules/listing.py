@@ -21,8 +21,8 @@ class ScheduleInfo(NamedTuple):
     `state` is waiting (until `next`), running (by `holder`, for `left` more seconds unless renewed), or overdue: the
     next tick is due, and no replica has begun it yet. `last` is the time of the last tick that was run, None before
     the first; it began `late` seconds after that, took `took` seconds on `by`, and `outcome` is done or "failed: …".
-    `left` of a waiting one are the seconds until the next tick. `unreadable` is why nothing else is known. `key` is
-    its name.
+    Of an overdue one with `misfire="skip"`, these may be those of a run up to a minute before the last. `left` of a
+    waiting one are the seconds until the next tick. `unreadable` is why nothing else is known. `key` is its name.
     """
 
     key: str
